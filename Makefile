@@ -9,7 +9,7 @@ ENVIRONMENT := $(VENV)/.installed
 META := schemas/meta/tidegate-v1.schema.json
 PACKAGES := tidegate contracts gateway spark_jobs schemas benchmarks tests docs
 
-.PHONY: help setup demo docs test test-full check fuzz chaos bench bench-smoke dist generate lock clean
+.PHONY: help setup demo docs test test-full check fuzz mutation chaos bench bench-smoke dist generate lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,7 +44,10 @@ check: $(ENVIRONMENT) ## Formatter, linter, types, import rules, generated files
 fuzz: $(ENVIRONMENT) ## Try odd records and contracts for SECONDS_OF_FUZZING (600); the seed is printed
 	$(BIN)/python -X faulthandler -m tests.fuzz.run --seconds $(or $(SECONDS_OF_FUZZING),600)
 
-chaos: setup ## Kill the job at random for SECONDS_OF_CHAOS (600) on SINK (iceberg), then look at every record
+mutation: setup ## Change the protocol one place at a time; tests must notice (with Java for SECONDS_OF_MUTATION, 0)
+	$(BIN)/python -m tests.mutation.run --jvm-seconds $(or $(SECONDS_OF_MUTATION),0) $(if $(SEED),--seed $(SEED))
+
+chaos: setup ## Disturb the job at random for SECONDS_OF_CHAOS (600) on SINK (iceberg), then look at every record
 	$(BIN)/python -m tests.chaos.run --seconds $(or $(SECONDS_OF_CHAOS),600) --sink $(or $(SINK),iceberg) $(if $(SEED),--seed $(SEED))
 
 bench: setup ## Every benchmark on this machine; writes benchmarks/latest.json

@@ -23,7 +23,7 @@ from tidegate.contracts.expectations.checks import Finding
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.spark_jobs.worker.part_writer import INPUT, FileTarget, judge_and_write
 from tidegate.spark_jobs.worker.record_spool import Packing
-from tidegate.spark_jobs.worker.request import read_noted
+from tidegate.spark_jobs.worker.request import read_partials
 from tidegate.spark_jobs.worker.result_kinds import (
     RESULT_TYPE,
     AcceptedPart,
@@ -115,7 +115,7 @@ def run(rows: DataFrame, plan: EnforcementPlan, folder: str) -> tuple[Finding | 
     for part in read_results(results, AcceptedPart):
         Path(part.name).unlink()
     noted = (each.pickled for each in read_results(results, ExpectationPartials))
-    return plan.expectations.find(read_noted(plan, noted))
+    return plan.expectations.find(read_partials(plan, noted))
 
 
 def require_all_met(plan: EnforcementPlan, findings: tuple[Finding | None, ...]) -> None:

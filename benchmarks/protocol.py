@@ -57,7 +57,7 @@ class Stream:
         self._settings = settings
         self._topics = Topics(settings.kafka)
         self._source = self._describe(TOPIC)
-        self._topics.ensure_output(quarantine_topic(TOPIC), self._source)
+        self._topics.ensure_quarantine(quarantine_topic(TOPIC), self._source, None)
         self._quarantine = self._describe(quarantine_topic(TOPIC))
         self._plan = compile_plan(contract().model_copy(update={"id": f"bench.{name}", "topic": TOPIC}))
         self._table = IcebergTable(spark, table_name(self._plan.contract.id))
@@ -90,7 +90,7 @@ class Stream:
         ):
             self._producer.produce(topic, value, key, partition, timestamp=timestamp_ms, headers=headers)
         assert not self._producer.flush(60)
-        table = self._table._load()  # noqa: SLF001 - the commit without the ledger is nobody's face
+        table = self._table._load()  # noqa: SLF001 - the commit without the ledger is no API
         append = table.newAppend()
         for name in judged.accepted.names:
             append.appendFile(self._table._described(table, name))  # noqa: SLF001 - as above

@@ -1,4 +1,4 @@
-"""How fast the registry answers: schemas by id beside a bare route, registration in a long history, long lists.
+"""How fast the registry answers: schemas by id and latest versions beside a bare route, registration, long lists.
 
 `python -m benchmarks.registry [--smoke] [--out FILE]`. The server is uvicorn with httptools and uvloop, on loopback, in
 a process of its own; `wrk` asks.
@@ -39,6 +39,7 @@ from tidegate.gateway.storage.subjects import SubjectVersion
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 BY_ID = "/schemas/ids/1?subject=s1"
+LATEST = "/subjects/many-00000/versions/latest"
 ROUNDS = 3
 
 
@@ -68,7 +69,9 @@ def serve(what: str, port: int, database: str) -> None:
     async def answer(_: HttpRequest) -> Response:
         return Response(body, media_type=MEDIA_TYPE)
 
-    bare = Starlette(routes=[Route("/schemas/ids/{id}", answer)])
+    bare = Starlette(
+        routes=[Route("/schemas/ids/{id}", answer), Route("/subjects/{name}/versions/latest", answer)]
+    )
     uvicorn.run(bare, port=port, http="httptools", loop="uvloop", log_level="error", access_log=False)
 
 
@@ -84,8 +87,12 @@ def measure(database: str, *, smoke: bool) -> list[Figure]:
         page = listing(url, subjects)
         body = get(url + BY_ID)
         assert json.loads(body)["schema"] == schema_text(1)
-        by_id, bare = requests_a_second(url, body, seconds)
+        by_id, bare, _ = requests_a_second(url, BY_ID, seconds)
+        assert json.loads(get(url + LATEST))["version"] == 1
+        latest, bare_latest, slowest = requests_a_second(url, LATEST, seconds)
     return [
+        Figure.of("registry_latest_over_bare_route", latest, "requests/s", bare_latest),
+        Figure.of("registry_latest_p99_ms", slowest, "ms", 30.0),
         Figure.of("registry_by_id_over_bare_route", by_id, "requests/s", bare),
         Figure.of("registration_under_1000_over_first", under * 1e3, "ms", first * 1e3),
         Figure.of("subjects_page_of_10000_ms", page * 1e3, "ms", 200.0),
@@ -153,32 +160,41 @@ def listing(url: str, subjects: int) -> float:
     return statistics.median(taken)
 
 
-def requests_a_second(url: str, body: bytes, seconds: int) -> tuple[float, float]:
-    """Ask for a schema by its id and for the same bytes from a bare route, in turns; give the medians."""
-    registry: list[float] = []
-    bare: list[float] = []
+def requests_a_second(url: str, path: str, seconds: int) -> tuple[float, float, float]:
+    """Ask the registry, and a bare route for the same bytes, in turns; give the medians, and that of the registry's p99 in ms."""
+    registry: list[tuple[float, float]] = []
+    bare: list[tuple[float, float]] = []
+    body = get(url + path)
     with tempfile.NamedTemporaryFile() as content:
         content.write(body)
         content.flush()
         with served("bare", content.name) as other:
-            assert get(other + BY_ID) == get(url + BY_ID) == body
+            assert get(other + path) == get(url + path) == body
             for _ in range(ROUNDS):
-                registry.append(wrk(url + BY_ID, seconds))
-                bare.append(wrk(other + BY_ID, seconds))
-    return statistics.median(registry), statistics.median(bare)
+                registry.append(wrk(url + path, seconds))
+                bare.append(wrk(other + path, seconds))
+    (rate, slowest), (bare_rate, _) = (
+        map(statistics.median, zip(*each, strict=True)) for each in (registry, bare)
+    )
+    return rate, bare_rate, slowest
 
 
-def wrk(url: str, seconds: int) -> float:
-    """Return the requests that are answered in a second."""
+def wrk(url: str, seconds: int) -> tuple[float, float]:
+    """Return the requests that are answered in a second, and the milliseconds that 99 of 100 take at most."""
     program = shutil.which("wrk")
     assert program, "this benchmark asks with wrk; install it (Debian: apt-get install wrk)"
     done = subprocess.run(
-        [program, "-t1", "-c16", f"-d{seconds}s", url], check=True, capture_output=True, text=True
+        [program, "-t1", "-c16", f"-d{seconds}s", "--latency", url],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     assert "Non-2xx" not in done.stdout, done.stdout
-    found = re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)
-    assert found, done.stdout
-    return float(found[1])
+    rate = re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)
+    slowest = re.search(r"99%\s+([\d.]+)(us|ms|s)", done.stdout)
+    assert rate, done.stdout
+    assert slowest, done.stdout
+    return float(rate[1]), float(slowest[1]) * {"us": 1e-3, "ms": 1.0, "s": 1e3}[slowest[2]]
 
 
 @contextlib.contextmanager
@@ -200,7 +216,7 @@ def served(what: str, database: str) -> Iterator[str]:
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:
             url = f"http://127.0.0.1:{port}"
-            for _ in range(200):
+            for _ in range(600):
                 with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
                     break
                 time.sleep(0.1)

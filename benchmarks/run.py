@@ -24,6 +24,7 @@ QUESTIONS = (
     "protocol",
     "operations",
     "table_growth",
+    "table_history",
     "registry",
     "compatibility",
     "expectations",

@@ -100,8 +100,8 @@ class GrowingTable:
 
         Each is as the head is: with a manifest list of its own, a summary, and an entry in the log of snapshots.
         """
-        iceberg = self._spark._jvm.org.apache.iceberg  # type: ignore[union-attr] # noqa: SLF001 - no Python face
-        operations = self.table._operations()  # noqa: SLF001 - a backlog has no face
+        iceberg = self._spark._jvm.org.apache.iceberg  # type: ignore[union-attr] # noqa: SLF001 - no Python API
+        operations = self.table._operations()  # noqa: SLF001 - a backlog has no API
         base = operations.refresh()
         metadata = json.loads(iceberg.TableMetadataParser.toJson(base))
         _append_snapshots(metadata, count)

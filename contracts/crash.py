@@ -1,7 +1,7 @@
-"""A crash, told without a value of a record: what it was and where.
+"""Describe a crash without a value of a record: the error and its place.
 
-The message of a foreign error often quotes what it was about (`Could not convert '...' with type str`), so that logs and
-tracebacks have only the kinds of such errors and the places they came from.
+The message of an error of a library often quotes a value (`Could not convert '...' with type str`). So logs and
+tracebacks have only the classes of such errors and the places that raised them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidegate.contracts.errors import TidegateError
 
 
 def described(error: BaseException) -> str:
-    """Say in a line what an error is and where it was raised, the innermost place first.
+    """Describe an error in a line, with the place where it was raised, the innermost place first.
 
     Its message is kept if it is our own; of an error of the operating system its reason, of a database its code.
     """
@@ -40,7 +40,7 @@ def chain_of(error: BaseException) -> Iterator[BaseException]:
         following = following.__cause__ or hidden
 
 
-def crash_told(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+def exception_without_values(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Write the `exc_info` of a log event as `exception`, a line for each error: a processor of structlog."""
     given = event.pop("exc_info", None)
     if given is True:

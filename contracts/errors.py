@@ -5,10 +5,10 @@ A refusal is a value (`tidegate.contracts.verdict.Violation`), a mistake is an e
     TidegateError
     ├── ContractError      an author's mistake in a contract document, located
     ├── NotFoundError      a contract, version, stream or record that does not exist
-    ├── ConflictError      a request that contradicts what is stored
+    ├── ConflictError      a request that conflicts with stored data
     ├── SettingsError      a setting that cannot work, or something this machine lacks
     ├── Unavailable        a registry, broker or store that does not answer: try again
-    └── StreamStopped      a stream that must not go on without a person
+    └── StreamStopped      a stream that must not continue without a person
         └── Fenced         another instance holds the ledger now
 
 Arguments are positional and the classes picklable, because errors cross process borders in Spark.
@@ -66,7 +66,7 @@ class NotFoundError(TidegateError):
 
 
 class ConflictError(TidegateError):
-    """A request that contradicts what is stored, such as a changed document under a used version."""
+    """A request that conflicts with stored data, such as a changed document under a used version."""
 
 
 class SettingsError(TidegateError):
@@ -78,7 +78,7 @@ class Unavailable(TidegateError):  # noqa: N818 - an outage is a state, not some
 
 
 class StreamStopped(TidegateError):  # noqa: N818 - a state of the stream
-    """A stream that must not go on without a person: a `fail` rule, a spent error budget, a ledger gap."""
+    """A stream that must not continue without a person: a `fail` rule, a spent error budget, a ledger gap."""
 
 
 class Fenced(StreamStopped):

@@ -47,10 +47,10 @@ class Disposition(IntEnum):
 class Violation:
     """One way in which one record breaks its contract.
 
-    `code` is the id of the rule or expectation (stages rule and expectation), the schema keyword (stage schema), the column name (stage column) or a
-    fixed code such as `json.invalid` (stages frame and decode). `pointer` is the JSON Pointer (RFC 6901) of
-    the offending place in the record, "" for the whole record or batch; names that the contract does not declare stand
-    as `*`. `message` is a sentence that contains no value of the payload.
+    `code` depends on the stage: the id of the rule or expectation, the schema keyword, the column name, or a fixed code
+    such as `json.invalid` (stages frame and decode). `pointer` is the JSON Pointer (RFC 6901) of the offending place in
+    the record, "" for the whole record or batch; names that the contract does not declare are written as `*`. `message`
+    is a sentence that contains no value of the payload.
     """
 
     stage: Stage

@@ -19,10 +19,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
-import typer
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
-from typer.main import get_command
 
 from docs.log_events import MEANINGS as EVENTS
 from tidegate.contracts.document import model
@@ -34,7 +32,7 @@ from tidegate.gateway.access.rules import RULES, Reach
 from tidegate.gateway.access.settings import AccessSettings
 from tidegate.gateway.alerts.settings import AlertSettings
 from tidegate.gateway.checks.codes import MEANINGS as CODES
-from tidegate.gateway.cli.verbs import GROUP, VERBS
+from tidegate.gateway.cli.verbs import GROUP, VERBS, command_of
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.app import create_app
 from tidegate.gateway.http.confluent.operations import OPERATIONS
@@ -64,7 +62,7 @@ _TYPES: Final[dict[type, str]] = {
     bool: "true or false",
     dict: "object",
 }
-_HEADER_MODULES = ("contracts/stream/evidence.py", "spark_jobs/worker/records.py")
+_HEADER_MODULES = ("contracts/stream/evidence.py",)
 
 
 def main() -> int:
@@ -238,17 +236,9 @@ def _command_line() -> Iterator[str]:
     for panel, verbs in panels.items():
         yield from (f"## {panel}", "")
         for name, target, extra in verbs:
-            yield from _verb(name, _click(name, resolve_name(target)), 3)
+            yield from _verb(name, command_of(name, resolve_name(target)), 3)
             if extra is not None:
                 yield from (f"Needs the libraries of `tidegate[{extra}]`.", "")
-
-
-def _click(name: str, found: Any) -> Any:
-    if isinstance(found, typer.Typer):
-        return get_command(found)
-    app = typer.Typer(add_completion=False)
-    app.command(name)(found)
-    return get_command(app)
 
 
 def _verb(name: str, command: Any, level: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Reads the log of changes."""
+"""Reads the audit log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AuditPage:
 
 
 class AuditLog:
-    """The log of changes as people and programs read it. It is written where changes are made, never here."""
+    """The audit log as people and programs read it. It is written where changes are made, never here."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Exit codes: what a script can rely on. One table, from the class of an error to the code of the process."""
+"""Exit codes of the process, with one table from the class of an error to its code."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class ExitCode(IntEnum):
 
 
 MEANINGS = {
-    ExitCode.OK: "fine",
-    ExitCode.FINDINGS: "findings: contract problems, refused records, sums that do not hold",
+    ExitCode.OK: "success",
+    ExitCode.FINDINGS: "findings: contract problems, refused records, wrong counts",
     ExitCode.USAGE: "wrong usage or settings, or something missing on this machine",
     ExitCode.UNAVAILABLE: "a registry, broker or store does not answer: try again",
-    ExitCode.STOPPED: "a stream stopped and waits for a person",
+    ExitCode.STOPPED: "a stream stopped and needs a person",
     ExitCode.FENCED: "another instance has taken over the stream",
-    ExitCode.UNPROVEN: "reconcile: no fault shows, and it cannot be proven that there is none",
+    ExitCode.UNPROVEN: "reconcile: no fault was found, but a proof is not possible",
     ExitCode.BUG: "a bug in Tidegate",
     ExitCode.INTERRUPTED: "interrupted",
 }

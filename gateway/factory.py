@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.gateway.access.authentication import Authenticator
+from tidegate.gateway.access.denials import Denials
 from tidegate.gateway.access.keys import KeyService
 from tidegate.gateway.access.limits import CheckTurns, RateLimit
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
@@ -52,7 +53,10 @@ class Factory:
         self.authenticator = Authenticator(settings, self._find_key, now) if settings.access == "on" else None
         self._alerts = AlertSender(targets_of(settings), settings.alert_interval_seconds)
         self._alert_writer = AlertWriter(settings.alert_page_url)
-        self.rate_limit = RateLimit(settings.rate_limit) if settings.rate_limit else None
+        limit = settings.effective_rate_limit
+        self.rate_limit = RateLimit(limit) if limit else None
+        self.denials = Denials()
+        self.allowed_hosts = (*settings.allowed_hosts, settings.host.lower())
 
     @property
     def report_retention(self) -> timedelta:
@@ -60,11 +64,11 @@ class Factory:
         return timedelta(days=self.settings.report_retention_days)
 
     def registry(self) -> Registry:
-        """Make the service that publishes and finds contracts."""
+        """Build the service that publishes and finds contracts."""
         return Registry(self.database, now)
 
     def judging(self) -> Judging:
-        """Make the service that judges posted records."""
+        """Build the service that judges posted records."""
         return Judging(self.registry(), self._plans, self.subjects())
 
     def plan(self, version: ContractVersion) -> EnforcementPlan:
@@ -72,11 +76,11 @@ class Factory:
         return self._plans.plan(version)
 
     def reveals(self) -> Reveals:
-        """Make the service that writes down who sees what pages hide."""
+        """Build the service that writes down who sees what pages hide."""
         return Reveals(self.database, now)
 
     def report_book(self) -> ReportService:
-        """Make the service that takes batch reports."""
+        """Build the service that takes batch reports."""
         return ReportService(
             self.database,
             self.report_retention,
@@ -85,25 +89,25 @@ class Factory:
         )
 
     def streams(self, by: Principal = ANONYMOUS) -> StreamReader:
-        """Make the service that reads what the streams reported, as far as somebody may see it."""
+        """Build the service that reads what the streams reported, as far as someone may see it."""
         return StreamReader(self.database, now, by)
 
     def expectations(self) -> ExpectationReader:
-        """Make the service that reads what became of expectations."""
+        """Build the service that reads what became of expectations."""
         return ExpectationReader(self.database)
 
     def stream_controls(self) -> StreamControls:
-        """Make the service that pauses streams and lets them go on."""
+        """Build the service that pauses streams and lets them go on."""
         return StreamControls(
-            self.database, now, lambda told: self._alerts.send(self._alert_writer.of_told(told))
+            self.database, now, lambda event: self._alerts.send(self._alert_writer.of_event(event))
         )
 
     def shadows(self) -> Shadows:
-        """Make the service that has versions judged beside the enforced ones."""
+        """Build the service that has versions judged beside the enforced ones."""
         return Shadows(self.database, now)
 
     def reconciliations(self) -> Reconciliations:
-        """Make the service that has streams reconciled."""
+        """Build the service that has streams reconciled."""
         return Reconciliations(
             self.database,
             now,
@@ -111,11 +115,11 @@ class Factory:
         )
 
     def adoptions(self) -> Adoptions:
-        """Make the service that writes down who rebuilds the ledger of a stream."""
+        """Build the service that writes down who rebuilds the ledger of a stream."""
         return Adoptions(self.database, now)
 
     def stream_metrics(self, by: Principal = ANONYMOUS) -> StreamMetrics:
-        """Make what collects the metrics of the streams that somebody may see."""
+        """Build the collector of the metrics of streams that the principal may see."""
         return StreamMetrics(self.database, by)
 
     def quarantine(self) -> QuarantineReader | None:
@@ -123,15 +127,15 @@ class Factory:
         return self._quarantine
 
     def audit(self) -> AuditLog:
-        """Make the service that reads the log of changes."""
+        """Build the service that reads the audit log."""
         return AuditLog(self.database)
 
     def keys(self) -> KeyService:
-        """Make the service that makes and revokes API keys."""
+        """Build the service that makes and revokes API keys."""
         return KeyService(self.database, now)
 
     def health(self) -> HealthCheck:
-        """Make the service that says whether this process can serve."""
+        """Build the service that says whether this process can serve."""
         return HealthCheck(self.database, self._broker)
 
     def adopt_contracts(self) -> None:
@@ -140,42 +144,42 @@ class Factory:
             self.database.write(lambda stores: adopt_contracts(stores, now()))
 
     def lifecycle(self) -> ContractLifecycle:
-        """Make the service that promotes, retires and deletes contract versions."""
+        """Build the service that promotes, retires and deletes contract versions."""
         return ContractLifecycle(self.database, now)
 
     def consumers(self) -> ConsumerService:
-        """Make the service that knows who reads, and who agreed to which change."""
+        """Build the service that knows who reads, and who agreed to which change."""
         return ConsumerService(self.database, now)
 
     def approvals(self) -> Approvals:
-        """Make the service that approves what weakens an enforced contract."""
+        """Build the service that approves what weakens an enforced contract."""
         return Approvals(self.database, now)
 
     def subjects(self) -> SubjectReader:
-        """Make the service that reads subjects and schemas."""
+        """Build the service that reads subjects and schemas."""
         return SubjectReader(self.database)
 
     def registration(self) -> SchemaRegistration:
-        """Make the service that registers schemas under subjects."""
+        """Build the service that registers schemas under subjects."""
         return SchemaRegistration(self.database, now)
 
     def deletion(self) -> SubjectDeletion:
-        """Make the service that deletes subjects and versions."""
+        """Build the service that deletes subjects and versions."""
         return SubjectDeletion(self.database, now)
 
     def subject_settings(self) -> SubjectSettings:
-        """Make the service that changes compatibility settings and modes."""
+        """Build the service that changes compatibility settings and modes."""
         return SubjectSettings(self.database, now)
 
     def associations(self) -> Associations:
-        """Make the service that keeps which resources use which subjects."""
+        """Build the service that keeps which resources use which subjects."""
         return Associations(self.database, now)
 
     def _find_key(self, key_id: str) -> StoredKey | None:
         return self.database.read(lambda stores: stores.keys.find(key_id))
 
     def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         self._alerts.close()
         if self._quarantine is not None:
             self._quarantine.close()

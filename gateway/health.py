@@ -59,7 +59,7 @@ class HealthCheck:
         self._broker = broker
 
     def readiness(self) -> Readiness:
-        """Say that the process can serve. Raises Unavailable with the reason why it cannot."""
+        """Return the readiness of the process. Raises Unavailable with the reason if it is not ready."""
         if not self._database.is_current():
             raise Unavailable(
                 "the tables of the registry's database are not those of this version of tidegate; "

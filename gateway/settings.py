@@ -36,7 +36,7 @@ class GatewaySettings(AccessSettings, AlertSettings, KafkaSettings):
     max_judge_records: int = Field(default=10_000, ge=1, description="Most records judged in one request.")
     incompatible_error_code: Annotated[Literal[409, 40901], BeforeValidator(int)] = Field(
         default=409,
-        description="error_code of an incompatible schema on the Confluent face; clients of 8.0.4 and later know 40901.",
+        description="error_code of an incompatible schema in the Confluent API; clients of 8.0.4 and later know 40901.",
     )
     checks_at_once: int = Field(
         default=2,

@@ -1,8 +1,9 @@
-"""Where a stream's contract comes from: the registry, asked at each batch boundary."""
+"""Fetch a stream's contract from the registry, at each batch boundary."""
 
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +13,8 @@ from typing import Any, Protocol
 import httpx
 import structlog
 
-from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
+from tidegate.contracts.document.semver import precedence
+from tidegate.contracts.errors import NotFoundError, SettingsError, StreamStopped, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.privacy.masks import require_key
 from tidegate.contracts.privacy.tokens import MaskKey
@@ -23,18 +25,23 @@ from tidegate.spark_jobs.settings import ReconcileSettings, RegistrySettings
 
 log = structlog.get_logger()
 
-_ASK_AGAIN_SECONDS = 0.5
+_RETRY_SECONDS = 0.5
 _FIRST_CONTRACT_SECONDS = 300.0
-"""How long a stream that has no contract yet waits for the registry, unless the settings say otherwise."""
+"""How long a stream without a contract waits for the registry, unless the settings have a grace period."""
 _WARN_AGAIN_SECONDS = 300.0
+_VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?")
 
 
 class RegistryGone(Unavailable):
-    """The registry has been away for longer than the last good contract may serve: the stream ends."""
+    """The registry has been unreachable for longer than the grace period: the stream ends."""
+
+
+class ContractNotFoundError(NotFoundError):
+    """The registry has no version of the contract that is enforced."""
 
 
 def registry_auth(settings: RegistrySettings) -> Callable[[httpx.Request], httpx.Request] | None:
-    """Return what the job presents to the registry; None without credentials. Raises SettingsError for half of them."""
+    """Return the credentials for the registry; None if there are none. Raises SettingsError for incomplete ones."""
     user, password, token = settings.registry_user, settings.registry_password, settings.registry_token
     if (user is None) != (password is None) or (user is not None and token is not None):
         raise SettingsError(
@@ -45,17 +52,17 @@ def registry_auth(settings: RegistrySettings) -> Callable[[httpx.Request], httpx
 
 
 def registry_http(settings: RegistrySettings, url: str, timeout_seconds: float) -> httpx.Client:
-    """Open the connections to a registry, with the credentials of the settings. Raises SettingsError for half of them."""
+    """Open the connections to a registry, with the credentials of the settings. Raises SettingsError for incomplete ones."""
     return httpx.Client(base_url=url, timeout=timeout_seconds, auth=registry_auth(settings))
 
 
 def ask_registry(client: httpx.Client, path: str) -> Any:
-    """Ask for the JSON under a path. Raises NotFoundError, Unavailable, or httpx.HTTPError."""
+    """Fetch the JSON of a path. Raises NotFoundError, Unavailable, or httpx.HTTPError."""
     answer = send(client, Request("GET", path))
     if answer.is_missing:
         raise NotFoundError(f"the registry has no {path.partition('?')[0]}")
     if not answer.is_ok:
-        # Such as a key that is taken no more: asked about again.
+        # Also for a revoked key: the caller tries again later.
         raise Unavailable(f"the registry answered {answer.status} to {path.partition('?')[0]}")
     return json.loads(answer.content)
 
@@ -68,21 +75,28 @@ def compile_answer(answer: Answer, name: str, mask_key: MaskKey | None) -> Enfor
 
 
 class ContractSource(Protocol):
-    """Gives the contract in force, compiled."""
+    """A source of the enforced contract, compiled."""
 
     def current(self) -> EnforcementPlan:
         """Return the plan for the batch that begins now. Raises Unavailable, NotFoundError or ContractError."""
+        ...
+
+    def require_published(self, judged_by: str | None) -> None:
+        """Raise StreamStopped when the version of the last batch, `id@version`, was lost and an older one is in force."""
         ...
 
 
 class RegistryContract:
     """The latest enforced version of one contract in the registry.
 
-    An unchanged contract costs one conditional request (If-None-Match), and two small ones more when its records name
-    the schemas that they were written with. While the registry does not answer, the last good contract serves, with the
-    schemas known so far: for `grace_seconds`, or without end when that is None. A stream that has no contract yet waits
-    as long, or for five minutes. After that `current` raises RegistryGone. A registry that answers but has no such contract is no outage: NotFoundError.
-    Setting `stopping` ends the wait. A contract that hashes fields needs `mask_key`: SettingsError without.
+    An unchanged contract costs one conditional request (If-None-Match), and two small ones more if its records name
+    the schemas that they were written with. While the registry does not answer, the last contract and the known
+    schemas are used: for `grace_seconds`, or without limit if that is None. A stream without a contract waits for the
+    same time, or for five minutes. After that `current` raises RegistryGone.
+
+    The registry's own 404 raises ContractNotFoundError. Any other 404, such as a proxy's, counts as an outage if the
+    stream has a contract. Setting `stopping` ends the wait. Without `mask_key` a contract that hashes fields raises
+    SettingsError.
     """
 
     def __init__(
@@ -99,52 +113,74 @@ class RegistryContract:
         self._stopping = stopping
         self._mask_key = mask_key
         self._plan: EnforcementPlan | None = None
-        self._writers: SubjectSchemas | None = None
+        self._writer_schemas: SubjectSchemas | None = None
         self._etag: str | None = None
         self._last_answer = time.monotonic()
         self._warned_at: float | None = None
 
     @property
     def is_away(self) -> bool:
-        """Whether the registry did not answer when it was asked last, and an earlier contract serves."""
+        """Whether the registry did not answer the last request, and an earlier contract is used."""
         return self._warned_at is not None and self._plan is not None
 
     def current(self) -> EnforcementPlan:
-        """Ask the registry; give the last good plan when it is away."""
+        """Fetch the contract; return the last plan if the registry is unreachable."""
         while True:
             try:
-                return self._accept(self._ask())
+                return self._prepare(self._fetch_latest())
             except (httpx.HTTPError, Unavailable) as error:
-                self._note_outage(error)
+                self._record_outage(error)
+                if self._plan is not None and self._writer_schemas is not None:
+                    return self._plan.with_writers(self._writer_schemas.known())
                 if self._plan is not None:
-                    return (
-                        self._plan
-                        if self._writers is None
-                        else self._plan.with_writers(self._writers.known())
-                    )
-                if self._stopping.wait(_ASK_AGAIN_SECONDS):
+                    return self._plan
+                if self._stopping.wait(_RETRY_SECONDS):
                     raise Unavailable("stopped while waiting for the registry") from error
 
-    def _accept(self, answer: Answer) -> EnforcementPlan:
-        plan = self._contract_of(answer)
+    def require_published(self, judged_by: str | None) -> None:
+        """Raise StreamStopped when the registry has lost the version of the last batch and enforces an older one.
+
+        A version that was retired is still known. A registry that does not answer stops nothing.
+        """
+        version = (judged_by or "").rpartition("@")[2]
+        plan = self._plan
+        if plan is None or not _VERSION.fullmatch(version):
+            return
+        if precedence(version) <= precedence(plan.contract.version):
+            return  # nothing older is in force
+        try:
+            answer = send(self._client, requests.contract_version(self._contract_id, version))
+        except httpx.HTTPError as error:
+            log.warning("version_unknown", stream=self._contract_id, version=version, error=str(error))
+            return
+        if answer.is_unknown:
+            raise StreamStopped(
+                f"the registry at {self._client.base_url} has no {judged_by}, by which the last batch of this stream was "
+                f"judged, and enforces {plan.contract.version}: its database was restored or replaced. To go on, publish "
+                f"{version} again: tidegate publish FILE"
+            )
+
+    def _prepare(self, answer: Answer) -> EnforcementPlan:
+        """Return the plan of an answer, with the writer schemas that its records may name."""
+        plan = self._plan_of(answer)
         if not plan.needs_writers:
-            self._writers = None
-            self._note_answer()
+            self._writer_schemas = None
+            self._record_answer()
             return plan
         topic = plan.contract.topic
-        if self._writers is None or self._writers.topic != topic:
-            self._writers = SubjectSchemas(partial(ask_registry, self._client), topic)
-        writers = self._writers.current()
-        self._note_answer()
+        if self._writer_schemas is None or self._writer_schemas.topic != topic:
+            self._writer_schemas = SubjectSchemas(partial(ask_registry, self._client), topic)
+        writers = self._writer_schemas.current()  # may raise: then the registry did not answer
+        self._record_answer()
         return plan.with_writers(writers)
 
-    def _note_answer(self) -> None:
+    def _record_answer(self) -> None:
         self._last_answer = time.monotonic()
         if self._warned_at is not None:
             log.info("registry_returned", stream=self._contract_id)
             self._warned_at = None
 
-    def _contract_of(self, answer: Answer) -> EnforcementPlan:
+    def _plan_of(self, answer: Answer) -> EnforcementPlan:
         if answer.status == httpx.codes.NOT_MODIFIED and self._plan is not None:
             return self._plan
         plan = compile_answer(answer, self._contract_id, self._mask_key)
@@ -157,31 +193,32 @@ class RegistryContract:
         )
         return plan
 
-    def _ask(self) -> Answer:
-        held = self._etag if self._plan else None
-        answer = send(self._client, requests.contract_version(self._contract_id, "latest", held))
+    def _fetch_latest(self) -> Answer:
+        etag = self._etag if self._plan else None
+        answer = send(self._client, requests.contract_version(self._contract_id, "latest", etag))
         match answer.status:
             case httpx.codes.OK | httpx.codes.NOT_MODIFIED:
                 return answer
-            case httpx.codes.NOT_FOUND:
-                raise NotFoundError(
+            case httpx.codes.NOT_FOUND if answer.is_unknown or self._plan is None:
+                raise ContractNotFoundError(
                     f"the registry at {self._client.base_url} has no active version of contract "
                     f"{self._contract_id}; publish one: tidegate publish FILE"
                 )
             case httpx.codes.UNAUTHORIZED | httpx.codes.FORBIDDEN as status:
-                raise self._turned_away(status)
+                raise self._unauthorized(status)
             case status:
                 raise Unavailable(f"the registry answered {status}")
 
-    def _turned_away(self, status: int) -> Exception:
-        """Say that the job's key is not taken: a wrong setting at the start, an outage of a stream that runs."""
+    def _unauthorized(self, status: int) -> Exception:
+        """Return the error for a refused key: SettingsError for a stream without a contract, else Unavailable."""
         reason = (
             f"the registry at {self._client.base_url} answers {status} to this job: set TIDEGATE_REGISTRY_TOKEN (or "
             f"TIDEGATE_REGISTRY_USER and TIDEGATE_REGISTRY_PASSWORD) to a key that may publish {self._contract_id}"
         )
         return SettingsError(reason) if self._plan is None else Unavailable(reason)
 
-    def _note_outage(self, error: Exception) -> None:
+    def _record_outage(self, error: Exception) -> None:
+        """Log an outage, every five minutes. Raises RegistryGone after the grace period."""
         now = time.monotonic()
         away_seconds = now - self._last_answer
         grace_seconds = self._grace_seconds
@@ -205,13 +242,13 @@ class RegistryContract:
 
 
 def mask_key_of(settings: RegistrySettings) -> MaskKey | None:
-    """Return the key that makes the tokens of hashed fields, if the settings have one."""
+    """Return the key for the tokens of hashed fields, if the settings have one."""
     secret = settings.mask_key
     return None if secret is None else MaskKey.of(secret.get_secret_value())
 
 
 def find_plan(settings: ReconcileSettings, contract_id: str) -> EnforcementPlan | None:
-    """Ask the registry once for a contract; None when the settings name no registry. Raises as `RegistryContract` does."""
+    """Fetch and compile a contract once; None if the settings have no registry. Raises as `RegistryContract` does."""
     if settings.registry_url is None:
         return None
     with registry_http(settings, settings.registry_url, settings.registry_timeout_seconds) as client:

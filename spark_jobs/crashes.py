@@ -1,4 +1,4 @@
-"""Crashes of a worker, whose whole traceback Spark writes to its log: told without a value of a record."""
+"""Crashes of a worker without values of a record: Spark writes the whole traceback to its log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class WorkerCrash(Exception):  # noqa: N818 - what Spark shows, and what people 
 
 @contextmanager
 def crashes_without_values() -> Iterator[None]:
-    """Raise WorkerCrash for an error that is not our own, so that neither its message nor those before it are told."""
+    """Raise WorkerCrash for an error of a library, so that neither its message nor its causes are logged."""
     try:
         yield
     except TidegateError:

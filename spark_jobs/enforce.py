@@ -1,64 +1,74 @@
-"""Enforce contracts: put the parts together, run the streams, take everything down again."""
+"""Enforce contracts: connect the parts, run the streams, release all resources."""
 
 from __future__ import annotations
 
 import logging
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import structlog
 from py4j.protocol import Py4JError
 
 from tidegate.contracts.address_secrets import mask_event
-from tidegate.contracts.crash import crash_told
-from tidegate.spark_jobs.contract_source import registry_http
-from tidegate.spark_jobs.job.reports import RegistryReporter
-from tidegate.spark_jobs.job.stream import Job
-from tidegate.spark_jobs.job.supervisor import run_streams
-from tidegate.spark_jobs.kafka.topics import Topics
-from tidegate.spark_jobs.session import build_session
-from tidegate.spark_jobs.settings import JobSettings
+from tidegate.contracts.crash import exception_without_values
+from tidegate.spark_jobs.session import build_session, warm_up
+from tidegate.spark_jobs.settings import JobSettings, Selection
 from tidegate.spark_jobs.steps import StepObserver, ignore_steps
 
 
 def enforce_contracts(
     settings: JobSettings,
-    contract_ids: Sequence[str],
+    wanted: Sequence[str] | Selection,
     ready_file: Path | None = None,
     observer: StepObserver = ignore_steps,
 ) -> int | None:
-    """Run a stream for each contract until all have ended; returns the signal that ended them, or None.
+    """Run a stream for each contract until all have ended; return the signal that ended them, or None.
 
-    Raises the TidegateError that weighs most when streams have failed.
+    With a selection, streams start and end with the contracts of the registry, until a signal. Raises the most severe
+    TidegateError of the failed streams.
     """
-    _configure_logging()
-    spark = build_session(settings)
+    log_to_stderr()
+    with ThreadPoolExecutor(1, thread_name_prefix="session") as starter:
+        starting = starter.submit(build_session, settings)
+        # Imported while Java starts: after a crash, nothing is judged until both are done.
+        from tidegate.spark_jobs.contract_source import registry_http  # noqa: PLC0415 - see above
+        from tidegate.spark_jobs.job.reports import RegistryReporter  # noqa: PLC0415 - see above
+        from tidegate.spark_jobs.job.stream import Job  # noqa: PLC0415 - see above
+        from tidegate.spark_jobs.job.supervisor import run_streams, watch_streams  # noqa: PLC0415 - see above
+        from tidegate.spark_jobs.kafka.topics import Topics  # noqa: PLC0415 - see above
+
+        spark = starting.result()
+    Thread(target=warm_up, args=(spark,), name="warm-up", daemon=True).start()
     try:
         with registry_http(settings, settings.registry_url, settings.registry_timeout_seconds) as client:
             reporter = RegistryReporter(client)
             topics = Topics(settings.kafka)
             try:
                 job = Job(spark, settings, topics, reporter, observer)
-                return run_streams(job, contract_ids, client, ready_file)
+                if isinstance(wanted, Selection):
+                    return watch_streams(job, wanted, client, ready_file)
+                return run_streams(job, wanted, client, ready_file)
             finally:
                 reporter.close()
     finally:
         with suppress(
             Py4JError, OSError
-        ):  # a Java process that is gone needs no stop, and says so in its own words
+        ):  # a Java process that has ended needs no stop, and raises an error of its own
             spark.stop()
 
 
-def _configure_logging() -> None:
-    """One JSON object a line on stderr."""
+def log_to_stderr() -> None:
+    """Log one JSON object a line to stderr, so that stdout holds the answer of a command alone."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            crash_told,
+            exception_without_values,
             mask_event,
             structlog.processors.JSONRenderer(),
         ],

@@ -6,7 +6,8 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,6 +18,7 @@ from tidegate.contracts.address_secrets import holds_secret
 from tidegate.contracts.errors import SettingsError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from tidegate.spark_jobs.settings import SinkSettings
@@ -32,31 +34,31 @@ _SECRET: Final = re.compile(
 """Names of properties whose values are secrets."""
 _LOGIN: Final = ("user", "password")
 _LAUNCH_VARIABLES: Final = ("PYSPARK_SUBMIT_ARGS", "SPARK_SUBMIT_OPTS")
-"""Variables whose text PySpark and Spark's launcher make arguments of the Java process."""
+"""Variables whose text PySpark and Spark's launcher pass to Java as arguments."""
 _SOCKET_NAME_BYTES: Final = len("/.") + 36 + len(".sock")
 """A slash, a dot, a UUID and `.sock`: the name that Spark gives to a socket."""
 _SOCKET_PATH_BYTES: Final = 103
-"""Longest path of a Unix socket on macOS; Linux takes 107."""
+"""Maximum path of a Unix socket on macOS; Linux allows 107."""
 
 
 def build_session(settings: SinkSettings) -> SparkSession:
     """Start the one Spark session of this process.
 
-    Raises SettingsError when the jars are missing, when a variable would make a secret an argument of Java, when Kafka
-    delegation tokens are asked for, or when the executors run another version of Tidegate or do not see the folder of
-    the tables.
+    Raises SettingsError if the jars are missing, if a variable would make a secret an argument of Java, and for Kafka
+    delegation tokens. Raises it, too, if the executors run another version of Tidegate or do not see the folder of the
+    tables.
     """
     refuse_launch_secrets(os.environ)
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - `tidegate --help` must not wait for pyspark
     from pyspark.sql import SparkSession  # noqa: PLC0415 - the same
 
-    # Otherwise the workers start the machine's python3, where nothing of ours is installed.
+    # Otherwise the workers start the machine's python3, where our packages are not installed.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     if is_local(settings):
         # Otherwise Spark looks the machine's name up, and warns about what it finds.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     engine = {**_engine(settings), **_of_sink(settings)}
-    # PySpark puts what it starts Java with into Java's arguments, which every user of the machine can list. The catalog's
+    # PySpark passes the configuration to Java as arguments, which every user of the machine can list. The catalog's
     # properties may be secrets: they follow through the connection to Java, whose token is in a file of this user.
     launch = SparkConf().setMaster(settings.spark_master).setAll(list(engine.items()))
     SparkContext._ensure_initialized(conf=launch)  # noqa: SLF001 - no public call starts Java without a context
@@ -69,7 +71,8 @@ def build_session(settings: SinkSettings) -> SparkSession:
     spark = builder.getOrCreate()
     try:
         _refuse_delegation_tokens(spark)
-        _require_same_version(spark)
+        if not is_local(settings):  # workers of this machine run this interpreter
+            _require_same_version(spark)
         _require_shared_warehouse(spark, settings)
     except SettingsError:
         spark.stop()
@@ -85,11 +88,11 @@ def active_session(settings: SinkSettings) -> SparkSession:
 
 
 def worker_sockets(master: str, temporary_folder: str) -> dict[str, str]:
-    """Return how Java talks to Python workers: through Unix sockets, or over TCP where their paths would be too long.
+    """Return how Java connects to Python workers: by Unix sockets, or by TCP if the paths would be too long.
 
-    Unix sockets take a third less for each task, because over TCP a small message waits for the answer to the one before;
-    and only this user can open them. Spark puts them into Java's temporary folder. On YARN that is a folder of the
-    container, whose path alone is longer than a socket's may be.
+    Unix sockets take a third less time for each task, because over TCP a small message waits for the answer to the
+    previous one; and only this user can open them. Spark creates them in Java's temporary folder. On YARN that is a
+    folder of the container, whose path alone is longer than the limit of a socket.
     """
     is_short = len(temporary_folder.encode()) + _SOCKET_NAME_BYTES <= _SOCKET_PATH_BYTES
     return {
@@ -98,7 +101,7 @@ def worker_sockets(master: str, temporary_folder: str) -> dict[str, str]:
 
 
 def refuse_launch_secrets(environment: Mapping[str, str]) -> None:
-    """Raise SettingsError for a secret in a variable that Spark makes arguments of its Java process.
+    """Raise SettingsError for a secret in a variable that Spark turns into arguments of its Java process.
 
     The message names the variable and the property, and never the value.
     """
@@ -124,9 +127,9 @@ def _engine(settings: SinkSettings) -> dict[str, str]:
         # Spark's own regular expression over a long Python traceback recurses deeper than the default stack.
         "spark.driver.extraJavaOptions": "-Xss8m",
         "spark.python.daemon.module": "tidegate.spark_jobs.worker.daemon",
-        # Workers import what is installed, never a file that happens to lie where the job was started.
+        # Workers import installed packages only, never a file in the folder where the job was started.
         "spark.executorEnv.PYTHONSAFEPATH": "1",
-        # A worker that dies in native code says where.
+        # A worker that dies in native code prints its stack.
         "spark.python.worker.faulthandler.enabled": "true",
         # Twice the default. At 10,000 records, what surrounds a batch in the worker and in the JVM is a tenth of the judge's
         # time; 40,000 are no better. Spark's own limit of 64 MB to a batch stays, for large records.
@@ -148,7 +151,7 @@ def _engine(settings: SinkSettings) -> dict[str, str]:
         "spark.redaction.regex": f"(?i){_SECRET.pattern}|sql[.]catalog[.]{CATALOG}[.]",
         # Cached batches live for a second: packing them costs more than the memory is worth.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
-        # A checkpoint carries no safety here, so nothing of it is worth keeping.
+        # A checkpoint is not needed for correctness, so none of it is kept.
         "spark.sql.streaming.minBatchesToRetain": "2",
         "spark.sql.streaming.numRecentProgressUpdates": "4",
     }
@@ -160,7 +163,7 @@ def is_local(settings: SinkSettings) -> bool:
 
 
 def _cluster(settings: SinkSettings) -> dict[str, str]:
-    """Return the settings of a driver whose executors are elsewhere: where they reach it, through a firewall if need be."""
+    """Return the settings of a driver with remote executors: its address and ports, for a firewall."""
     given = {
         "spark.driver.host": settings.spark_driver_host,
         "spark.driver.port": settings.spark_driver_port,
@@ -169,7 +172,7 @@ def _cluster(settings: SinkSettings) -> dict[str, str]:
     return {
         **{key: str(value) for key, value in given.items() if value is not None},
         "spark.executor.memory": settings.spark_executor_memory,
-        # A name that others know may be that of no interface here.
+        # Others may know the host by a name that no local interface has.
         **({"spark.driver.bindAddress": "0.0.0.0"} if settings.spark_driver_host else {}),  # noqa: S104 - executors come from outside
     }
 
@@ -185,7 +188,7 @@ def _jars(directory: Path | None) -> list[Path]:
 
 
 def catalog_properties(settings: SinkSettings) -> dict[str, str]:
-    """Return the properties of the Iceberg catalog as Spark takes them; those of the embedded one when there are no others."""
+    """Return the properties of the Iceberg catalog as Spark needs them; the embedded catalog by default."""
     warehouse = settings.warehouse.absolute()
     return _without_login(settings.catalog_properties) or {
         "type": "jdbc",
@@ -196,14 +199,14 @@ def catalog_properties(settings: SinkSettings) -> dict[str, str]:
 
 
 def _without_login(properties: dict[str, str]) -> dict[str, str]:
-    """Take the login out of the address of a JDBC catalog: Iceberg repeats that address in its errors."""
+    """Remove the login from the URL of a JDBC catalog, because Iceberg repeats the URL in its errors."""
     address, _, query = properties.get("uri", "").partition("?")
     if not address.startswith("jdbc:") or not query:
         return properties
     options = [option.partition("=") for option in query.split("&")]
     login = {f"jdbc.{name}": unquote_plus(value) for name, _, value in options if name in _LOGIN}
     kept = "&".join("".join(option) for option in options if option[0] not in _LOGIN)
-    # What is given as a property goes before the address, as PyIceberg is told.
+    # A property overrides the URL, as in PyIceberg.
     return {**login, **properties, "uri": f"{address}?{kept}" if kept else address}
 
 
@@ -221,7 +224,7 @@ def catalog_options(settings: SinkSettings) -> dict[str, str]:
 
 
 def _of_sink(settings: SinkSettings) -> dict[str, str]:
-    """Return the extensions of the session, and what else only the sink needs."""
+    """Return the extensions of the session, and other properties that only the sink needs."""
     jar, extra = settings.rules.jar, settings.rules.spark
     if jar is not None and not any(each.name.startswith(jar) for each in _jars(settings.spark_jars)):
         raise SettingsError(
@@ -231,6 +234,20 @@ def _of_sink(settings: SinkSettings) -> dict[str, str]:
     return {**extra, _EXTENSIONS: ",".join(extensions)}
 
 
+def warm_up(spark: SparkSession) -> None:
+    """Start the Python workers, and load the classes that a judging query needs. Never raises.
+
+    Runs beside the start of a stream: otherwise its first batch after a crash waits for both.
+    """
+    slots = spark.sparkContext.defaultParallelism
+    with suppress(Exception):  # the first batch says better what is wrong
+        spark.range(0, slots, 1, slots).mapInArrow(_unchanged, "id long").toArrow()
+
+
+def _unchanged(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    return batches
+
+
 def _refuse_delegation_tokens(spark: SparkSession) -> None:
     for key, _ in spark.sparkContext.getConf().getAll():
         if key.startswith("spark.kafka.clusters."):
@@ -238,7 +255,7 @@ def _refuse_delegation_tokens(spark: SparkSession) -> None:
 
 
 def _require_same_version(spark: SparkSession) -> None:
-    """Compare the installed version on an executor with ours; it also starts the Python workers early."""
+    """Compare the installed version on an executor with ours."""
     ours = metadata.version("tidegate")
     (theirs,) = spark.sparkContext.parallelize([0], 1).map(lambda _: metadata.version("tidegate")).collect()
     if theirs != ours:
@@ -246,7 +263,7 @@ def _require_same_version(spark: SparkSession) -> None:
 
 
 def _require_shared_warehouse(spark: SparkSession, settings: SinkSettings) -> None:
-    """Look whether executors see the folder that tables are in: otherwise they write files that no one finds."""
+    """Require that executors see the folder of the tables: otherwise they write files that cannot be found."""
     if is_local(settings) or not settings.rules.needs_warehouse(settings):
         return
     folder = settings.warehouse.absolute()

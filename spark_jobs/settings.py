@@ -26,18 +26,18 @@ MergeMode = Literal["copy-on-write", "merge-on-read"]
 class SinkRules:
     """What the settings and the Spark session must know of a sink.
 
-    `module` declares its `KIND` (`sinks/kind.py`). It is imported when the sink is opened: it loads Spark.
+    `module` declares its `KIND` (`sinks/kind.py`). It is imported when the sink is opened, because it loads Spark.
     """
 
     module: str
     is_table: bool = True
-    """Whether accepted records become rows of a table, which may be upserted into, and not records of a topic."""
+    """Whether accepted records become rows of a table, which may use upserts, instead of records of a topic."""
     required: str | None = None
     """The setting without which the sink cannot work."""
     needs_warehouse: Callable[[SinkSettings], bool] = lambda _: False
     """Whether executors write to the folder `warehouse`, so that they must see it."""
     jar: str | None = None
-    """How the name of the jar begins that the sink needs besides those of every session."""
+    """Prefix of the name of the jar that the sink needs in addition to those of every session."""
     spark: Mapping[str, str] = field(default_factory=dict)
     """Properties of the Spark session that only this sink needs; extensions are added to those of every session."""
 
@@ -51,11 +51,11 @@ SINKS: Final[dict[str, SinkRules]] = {
         f"{_IN}.delta.kind",
         needs_warehouse=lambda _: True,
         jar="delta-spark",
-        # Delta asks for both before it touches a table.
+        # Delta requires both before it opens a table.
         spark={
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-            # Its state is read in 50 tasks otherwise, and is small.
+            # Otherwise its state is read in 50 tasks, and it is small.
             "spark.databricks.delta.snapshotPartitions": "2",
         },
     ),
@@ -66,7 +66,7 @@ SINKS: Final[dict[str, SinkRules]] = {
 
 
 class SinkSettings(KafkaSettings):
-    """Where records come from and go to, and with what Spark; by option or by variable (prefix TIDEGATE_)."""
+    """Source, sink and Spark, by option or by variable (prefix TIDEGATE_)."""
 
     model_config = SettingsConfigDict(
         env_prefix="TIDEGATE_", frozen=True, extra="forbid", env_ignore_empty=True
@@ -105,7 +105,7 @@ class SinkSettings(KafkaSettings):
 
     @property
     def kafka(self) -> KafkaConnection:
-        """How to reach Kafka. Raises SettingsError when its file cannot work any more."""
+        """How to connect to Kafka. Raises SettingsError if its file is no longer valid."""
         return self.connection_to(self.bootstrap_servers)
 
     @model_validator(mode="after")
@@ -143,7 +143,7 @@ class SinkSettings(KafkaSettings):
     @field_validator("postgresql_url")
     @classmethod
     def _is_readable(cls, value: SecretStr | None) -> SecretStr | None:
-        """Refuse what libpq cannot read here: its own message repeats the address, or a part of the password."""
+        """Refuse a URL that libpq cannot parse: its message would repeat the URL, or a part of the password."""
         if value is not None:
             try:
                 conninfo_to_dict(value.get_secret_value())
@@ -156,7 +156,7 @@ class SinkSettings(KafkaSettings):
 
 
 class RegistrySettings(SinkSettings):
-    """How the registry is asked for a contract, and what a plan of it needs."""
+    """How a contract is fetched from the registry, and what its plan needs."""
 
     registry_user: str | None = Field(default=None, description="Id of the API key that the job presents.")
     registry_password: SecretStr | None = Field(default=None, description="Secret of that key.")
@@ -173,15 +173,29 @@ class RegistrySettings(SinkSettings):
 
 
 class ReconcileSettings(RegistrySettings):
-    """What `tidegate reconcile` can be told."""
+    """Settings of `tidegate reconcile`."""
 
     registry_url: str | None = Field(
         default=None, description="Base address of the registry; left out, no keys of records are read."
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which contracts of the registry a job enforces; without prefixes and domains all that its key may read."""
+
+    prefixes: tuple[str, ...] = ()
+    domains: tuple[str, ...] = ()
+
+    def matches(self, contract_id: str, domain: str | None) -> bool:
+        """Return whether a contract of this id and domain is enforced by the job."""
+        return (not self.prefixes or contract_id.startswith(self.prefixes)) and (
+            not self.domains or domain in self.domains
+        )
+
+
 class JobSettings(RegistrySettings):
-    """Everything the job can be told."""
+    """All settings of the job."""
 
     registry_url: str = Field(description="Base address of the registry, such as http://localhost:8081.")
     checkpoints: Path = Field(description="Directory for Spark's checkpoints; they may be lost at any time.")
@@ -198,16 +212,18 @@ class JobSettings(RegistrySettings):
         ge=0,
         description="Most seconds between batches that are not full; left out, 5 for a table and 0.5 for a topic.",
     )
-    max_offsets: int = Field(default=250_000, ge=1, le=MOST_OFFSETS, description="Most offsets in one batch.")
+    max_offsets: int = Field(
+        default=250_000, ge=1, le=MOST_OFFSETS, description="Maximum number of offsets in a batch."
+    )
     max_batch_bytes: int = Field(
         default=256 * 1024 * 1024,
         ge=1,
         description="About so many bytes of keys, values and headers in one batch, by what an offset held lately.",
     )
     starting: Literal["earliest", "latest"] = Field(
-        default="earliest", description="Where a stream that has no ledger yet begins."
+        default="earliest", description="Where a stream without a ledger starts."
     )
-    available_now: bool = Field(default=False, description="Process what is there, then end.")
+    available_now: bool = Field(default=False, description="Process the available records, then exit.")
     expectations_proof_every: int = Field(
         default=0,
         ge=0,
@@ -228,8 +244,31 @@ class JobSettings(RegistrySettings):
         ge=0,
         description="Age up to which no snapshot is expired: longer than any reader or attempt needs one.",
     )
+    compaction: bool = Field(
+        default=True, description="Merge the small files of an Iceberg or Delta table in the background."
+    )
+    compaction_target_bytes: int = Field(
+        default=128 * 1024 * 1024, ge=4096, description="Size of a file that compaction leaves alone."
+    )
+    compaction_min_files: int = Field(
+        default=50, ge=2, description="Fewest small files, or delete files, that are worth a compaction."
+    )
+    compaction_max_files: int = Field(
+        default=1_000, ge=2, description="Most files that one round compacts (Iceberg)."
+    )
+    manifest_limit: int = Field(
+        default=200,
+        ge=0,
+        description="Manifests of an Iceberg table from which small ones are merged; 0: never.",
+    )
+    orphan_removal: bool = Field(
+        default=True, description="Remove the data files and staging tables of crashed attempts."
+    )
+    orphan_age_seconds: float = Field(
+        default=24 * 3600.0, ge=0, description="Age from which a data file of a crashed attempt is removed."
+    )
     maintenance_seconds: float = Field(
-        default=300.0, gt=0, description="Pause between rounds of expiry and of measuring the table."
+        default=300.0, gt=0, description="Pause between rounds of the table's maintenance."
     )
     quarantine_slots: int = Field(
         default=1, ge=1, le=64, description="Transactional producers of the quarantine topic (Iceberg sink)."
@@ -251,6 +290,16 @@ class JobSettings(RegistrySettings):
         ge=0,
         description="How long the last good contract serves while the registry is away; left out, until it is back. A stream that has no contract yet waits as long, or for 300 seconds.",
     )
+    watch_seconds: float = Field(
+        default=10.0,
+        gt=0,
+        description="With --all, --prefix or --domain: pause between looks at the registry's list of contracts.",
+    )
+    max_streams: int = Field(
+        default=100,
+        ge=1,
+        description="With --all, --prefix or --domain: most streams of this job at one time; the job logs which contracts it leaves out.",
+    )
     restart_limit: int = Field(
         default=10,
         ge=0,
@@ -264,6 +313,11 @@ class JobSettings(RegistrySettings):
     restart_backoff_seconds: float = Field(
         default=1.0, gt=0, description="Pause before the first restart; each later one takes twice as long."
     )
+    lease_seconds: float = Field(
+        default=10.0,
+        ge=0,
+        description="How long an instance that runs a stream may be silent before another one with the same settings takes the stream over. 0: no lease, a second instance takes over at once.",
+    )
     heartbeat_seconds: float = Field(
         default=10.0, gt=0, description="Pause between heartbeats, which bring what the gateway asks for."
     )
@@ -273,7 +327,7 @@ class JobSettings(RegistrySettings):
 
     @property
     def batch_seconds(self) -> float:
-        """Most seconds between batches that are not full: each commit to a table costs a snapshot and a file or more."""
+        """Maximum seconds between batches that are not full: each commit to a table costs a snapshot and a file or more."""
         if self.trigger_seconds is not None:
             return self.trigger_seconds
         return _TABLE_SECONDS if self.rules.is_table else _TOPIC_SECONDS
@@ -281,13 +335,14 @@ class JobSettings(RegistrySettings):
     def scratch(self, stream: str) -> Path:
         """Return the folder of a stream's checkpoint and of the records that wait for their batch to be decided.
 
-        Each sink has its own: two jobs may write one stream to two sinks, and each start deletes what earlier ones left.
+        Each sink has its own: two jobs may write one stream to two sinks, and each start deletes the files of earlier
+        starts.
         """
         return self.checkpoints.absolute() / stream / self.sink
 
     @property
     def merging(self) -> MergeMode | None:
-        """How Iceberg and Delta upsert; None where rows are appended."""
+        """How Iceberg and Delta upsert; None if rows are appended."""
         return self.merge_mode if self.write_mode == "upsert" else None
 
     @model_validator(mode="after")
@@ -298,6 +353,13 @@ class JobSettings(RegistrySettings):
 
 
 class AdoptSettings(JobSettings):
-    """What an adoption must know: all that the job is told, except for what only a running stream needs."""
+    """Settings of an adoption: all of the job's, except for those of a running stream."""
 
     checkpoints: Path = Field(default=Path(), description="Not used: no stream runs.")
+
+
+class MaintainSettings(AdoptSettings):
+    """Settings of `tidegate maintain`: where the table is, and the rules of maintenance, as for the job."""
+
+    bootstrap_servers: str = Field(default="localhost:9092", description="Not used: no record is read.")
+    registry_url: str = Field(default="", description="Not used: no contract is read.")

@@ -1,4 +1,4 @@
-"""The steps of the exactly-once protocol, as they are seen from outside: timed, and open to an observer."""
+"""The steps of the exactly-once protocol: timed, and reported to an observer."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Protocol
 class Step(StrEnum):
     """The steps of a start (claim to scan) and of a batch (contract to publish), in order.
 
-    A slot's transaction is a part of quarantine, and not timed; where tasks write, slot is all of theirs. Committed is told when
-    all is over, and not timed.
+    A slot's transaction is a part of quarantine, and not timed; if tasks write, slot covers all their transactions.
+    Committed is reported at the end, and not timed.
     """
 
     CLAIM = "claim"
@@ -31,10 +31,10 @@ class Step(StrEnum):
 
 
 class StepObserver(Protocol):
-    """Told of every step that a stream has finished. The job itself passes `ignore_steps`."""
+    """Called after every finished step of a stream. The job itself passes `ignore_steps`."""
 
     def __call__(self, stream: str, step: Step) -> None:
-        """Take note; an observer that raises fails the attempt."""
+        """Observe a step; an exception fails the attempt."""
         ...
 
 
@@ -43,20 +43,20 @@ def ignore_steps(stream: str, step: Step) -> None:
 
 
 class Stopwatch:
-    """Times the steps of one start or one batch, and tells the observer when each is over."""
+    """Times the steps of one start or one batch, and notifies the observer after each."""
 
     def __init__(self, stream: str, observer: StepObserver) -> None:
         self._stream = stream
         self._observer = observer
         self.milliseconds: dict[str, int] = {}
 
-    def tell(self, step: Step) -> None:
-        """Tell the observer of a step that is not timed."""
+    def notify(self, step: Step) -> None:
+        """Notify the observer of a step that is not timed."""
         self._observer(self._stream, step)
 
     @contextmanager
     def __call__(self, step: Step) -> Iterator[None]:
-        """Time one step; a step that raises is not over."""
+        """Time one step; a step that raises is not reported."""
         begun = time.perf_counter()
         yield
         elapsed = round((time.perf_counter() - begun) * 1000)

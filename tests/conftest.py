@@ -42,8 +42,17 @@ def pytest_configure(config: pytest.Config) -> None:
 # Two processes share a run of `make test`: all that needs the one Spark session or the one broker in one of them, the rest,
 # and what starts processes of its own, in the other. The long run has so many faults that they get a session and a broker
 # in the other process too: an hour of them in one would leave the other idle.
+LONGEST_ID = 60
 SHARED_FIXTURES = {"broker", "spark"}
 FAULTS = "test_faults.py"
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Shorten the id of a parameter that is a long text: whole documents and hostile records would fill the output."""
+    if isinstance(val, str | bytes) and len(val) > LONGEST_ID:
+        text = val if isinstance(val, str) else val.decode("latin-1")
+        return f"{ascii(text[:LONGEST_ID])[1 : LONGEST_ID + 1]}..."
+    return None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

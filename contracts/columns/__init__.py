@@ -1,1 +1,1 @@
-"""Typed columns of a contract, and what a table asks of them beyond their types."""
+"""Typed columns of a contract, and the limits of a table beyond their types."""

@@ -28,7 +28,7 @@ class Rows(Protocol):
         ...
 
     def keep(self, index: int, record: Any) -> None:
-        """Have the row of a suspect made of its record, before the next suspect is asked for."""
+        """Build the row of a suspect from its record; call it before the next suspect is requested."""
         ...
 
     def finish(self) -> tuple[list[pa.Array], list[int]]:
@@ -44,7 +44,7 @@ class TableRows:
     """
 
     def __init__(self, columns: Sequence[TypedColumn], judged: Iterable[tuple[int, Any, bool]] = ()) -> None:
-        """Take the columns, and the records with their index and whether they are known to be good."""
+        """Initialise from columns and records with their index and whether they are known to be valid."""
         self._judged = judged
         self._kept: Any = NOTHING
         self._added = 0
@@ -62,7 +62,7 @@ class TableRows:
             self.add(self._kept)
 
     def keep(self, index: int, record: Any) -> None:  # noqa: ARG002 - it is that of the last suspect
-        """Have the row of the last suspect made of its record."""
+        """Build the row of the last suspect from its record."""
         self._kept = record
 
     def add(self, record: Any) -> None:

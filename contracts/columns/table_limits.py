@@ -1,4 +1,4 @@
-"""What a table asks of its rows beyond the types of their columns: a primary key, and what its text can hold."""
+"""Limits of a table on its rows beyond the types of their columns: a primary key, and which texts it can hold."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Unfit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableLimits:
-    """What a table asks of its rows.
+    """Limits of a table on its rows.
 
     `key` names the columns of the primary key that rows are merged by; none of them may be null, and the text in them
     has `max_key_bytes` at most. With `deletes` a null value takes away the row of its key, which is read from the
@@ -45,7 +45,7 @@ class TableLimits:
     max_key_bytes: int | None = None
 
     def unfit(self, columns: Sequence[TypedColumn], arrays: Sequence[pa.Array]) -> Iterator[Unfit]:
-        """Look for rows that the table cannot hold; `arrays` are their columns, null where a row is not written."""
+        """Find rows that the table cannot hold; `arrays` are their columns, null where a row is not written."""
         for index, (column, array) in enumerate(zip(columns, arrays, strict=True)):
             is_of_key = column.name in self.key
             if is_of_key and array.null_count:
@@ -87,7 +87,7 @@ def with_keys(
     values: pa.Array,
     keys: pa.Array,
 ) -> list[pa.Array]:
-    """Put the primary key of tombstones, read from their Kafka keys, in its columns; null where it cannot be read."""
+    """Set the primary key of tombstones, read from their Kafka keys, in its columns; null if it cannot be read."""
     filled = list(arrays)
     if not limits.deletes or not values.null_count:
         return filled

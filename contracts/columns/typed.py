@@ -88,7 +88,7 @@ class TypedColumn:
 
     @property
     def violation(self) -> Violation:
-        """Say that a record has a value that the column cannot hold."""
+        """The violation of a record whose value does not fit the column."""
         message = f"column {self.name} of type {self.type} cannot hold this value"
         return Violation(Stage.COLUMN, self.name, join(self.path), Severity.ERROR, message)
 
@@ -227,7 +227,7 @@ def _is_hashed(masks: Masks, path: Path) -> bool:
 
 
 def _array_in(pointer: str, fields: SchemaFields) -> str | None:
-    """Return the array of which a pointer takes every element; None when it takes one value."""
+    """Return the array whose elements a pointer selects; None if it selects one value."""
     path = tokens(pointer)
     arrays = (join(path[:index]) for index, name in enumerate(path) if name == "*")
     return next((array for array in arrays if "array" in (fields.find(array) or FieldType()).types), None)
@@ -265,7 +265,7 @@ def _derived(
 
 
 def column_name(field_name: str) -> str:
-    """Make a column name of a field's name: letters, digits and underscores, a letter first."""
+    """Build a column name of a field's name: letters, digits and underscores, a letter first."""
     name = re.sub(r"[^A-Za-z0-9_]", "_", field_name).lstrip("_")
     return name if name[:1].isalpha() else f"c_{name}"
 
@@ -288,7 +288,7 @@ def derived_type(found: FieldType, *, formats_hold: bool) -> str | None:
 
 
 def kind_of(name: str, found: FieldType) -> Kind | None:
-    """Look up a column type by its name, for values of a field; None when there is none of this name."""
+    """Find a column type by its name, for values of a field; None if there is none of this name."""
     if match := _DECIMAL.fullmatch(name):
         precision, scale = int(match[1]), int(match[2])
         if not 1 <= precision <= _MAX_PRECISION or scale > precision:

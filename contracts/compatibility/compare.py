@@ -1,4 +1,4 @@
-"""A whole contract against another: every change, whom it touches, and whether the level allows it."""
+"""Compare two versions of a contract: every change, the affected consumers, and whether the level allows it."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _UNTOUCHED: Final = "; it touches no registered consumer"
 
 
 def compare(base: DataContract, candidate: DataContract, *, level: Compatibility | None = None) -> Comparison:
-    """Compare a candidate with the version that it is to follow. Both are self-contained.
+    """Compare a candidate with its base version. Both are self-contained.
 
     `level` is by default what the base promises; the candidate cannot lower it for itself. A change that breaks in a
-    direction that the level does not forbid is told as `info`, or as `warning` where it touches a consumer, with the
-    same evidence. The same pair gives the same answer.
+    direction that the level allows is reported as `info`, or as `warning` where it touches a consumer. The evidence is
+    the same. The same pair gives the same answer.
 
     Raises ContractError for an invalid schema.
     """
@@ -97,13 +97,15 @@ def _touched(change: Change, consumers: tuple[Reader, ...], declared: _Declared)
 
 
 def _graded(change: Change, directions: frozenset[Direction], consumers: tuple[str, ...]) -> Finding:
-    """Make the finding of a change: what it means under a level that forbids to break some directions."""
+    """Build the finding of a change: what it means under a level that forbids to break some directions."""
     forbidden = sorted(change.breaks & directions)
     allowed = sorted(change.breaks)
     severity, sentence = change.severity, change.sentence
     if forbidden:
         severity = FindingSeverity.BREAKING
         sentence += "" if consumers or not change.fields else _UNTOUCHED
+        if change.advice and Direction.BACKWARD in forbidden:
+            sentence += f"; {change.advice}"
     elif consumers and severity is FindingSeverity.INFO:
         severity = FindingSeverity.WARNING
     return Finding(
@@ -139,7 +141,7 @@ def _place(pointer: str) -> tuple[tuple[int, str], ...]:
 def compare_for(
     apart: tuple[Consumer, ...], base: DataContract, candidate: DataContract, level: Compatibility
 ) -> Comparison:
-    """Compare two versions for those who are registered apart as well: they came and went with neither document.
+    """Compare two versions, also for consumers that are registered outside of both documents.
 
     Pointers of findings lead into both documents as they are written. Raises ContractError for an invalid schema.
     """

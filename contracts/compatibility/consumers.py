@@ -19,10 +19,10 @@ from tidegate.contracts.inclusion.avro.documents import json_schema_of
 
 CODES: Final = {
     "consumer.added": "a consumer is registered",
-    "consumer.removed": "a consumer is registered no more",
+    "consumer.removed": "a consumer is no longer registered",
     "consumer.reads-changed": "a consumer reads other fields, or takes other things for granted",
-    "consumer.assumption-broken": "what a consumer takes for granted was sure and is not any more",
-    "consumer.assumption-unproven": "what a consumer takes for granted was not sure, and is not now",
+    "consumer.assumption-broken": "an assumption of a consumer was guaranteed and no longer is",
+    "consumer.assumption-unproven": "an assumption of a consumer was not guaranteed, and still is not",
 }
 """Every code that a comparison of consumers gives, and what it says. They are stable."""
 
@@ -32,8 +32,8 @@ class Reader:
     """A consumer, as several places name it.
 
     `reads` are the fields that one of them names, none for a reader of anything. `assumes` are the schemas that records
-    are assumed to fit; each is compared alone, because its references lead into itself, and because one that was never
-    sure must not hide that another is not sure any more.
+    are assumed to fit. Each is compared alone: its references lead into itself, and one that was never certain must not
+    hide that another is no longer certain.
     """
 
     id: str
@@ -42,7 +42,7 @@ class Reader:
 
 
 def readers_of(*lists: Iterable[Consumer]) -> dict[str, Reader]:
-    """Return the consumers of some lists by id; one that stands in several reads and assumes what any of them says.
+    """Return the consumers of some lists by id; one that is in several reads and assumes what any of them says.
 
     A change cannot get rid of a consumer by leaving it out, or by saying in another way what it reads.
     """
@@ -153,7 +153,7 @@ def _assumption(
 
 
 def _keeps(judge: Judge, assumes: Any) -> Inclusion:
-    """Ask whether every record that a contract writes keeps an assumption, as far as schemas can say what it writes."""
+    """Check whether every record that a contract writes keeps an assumption, as far as schemas can say what it writes."""
     schema = judge.contract.schema_
     if isinstance(schema, JsonSchema):
         definition: Any = True if schema.definition is None else schema.definition

@@ -1,4 +1,4 @@
-"""What a contract declares beside schema and rules: where the records are, what stands around them, what becomes of them.
+"""Compare what contracts declare besides schema and rules: topic, framing, consequences, columns.
 
 These changes are certain by themselves; no record is needed to show them.
 """
@@ -32,11 +32,12 @@ CODES: Final = {
     "contract.id-changed": "the contracts have different ids",
     "contract.status-changed": "the contract is in another state of its life",
     "contract.topic-changed": "the records are in another topic",
-    "contract.framing-changed": "something else stands around the payload",
+    "contract.framing-changed": "the framing of the payload has changed",
     "contract.tombstones-changed": "a null value does something else",
     "contract.primary-key-changed": "other columns identify a record",
     "contract.on-violation-changed": "what breaking the contract does to a record is something else",
     "contract.error-budget-changed": "the stream stops for another share of refused records",
+    "contract.retention-changed": "the topics of refused and accepted records keep them for another time",
     "contract.classification-changed": "a field is classified in another way, and masked accordingly",
     "contract.mask-changed": "sinks get something else instead of a field or a key",
     "contract.compatibility-lowered": "later versions may change what this one must not",
@@ -80,6 +81,7 @@ def compare_declarations(base: DataContract, candidate: DataContract) -> Iterato
         ("contract.on-violation-changed", "on_violation", _broken(*passing), True),
         ("contract.error-budget-changed", "error_budget", _NEITHER, True),
         ("contract.mask-changed", "key_mask", _NEITHER, True),
+        ("contract.retention-changed", "retention", _NEITHER, True),
         (level, "compatibility", _NEITHER, not keeps),
     )
     for code, key, breaks, warns in declared:
@@ -124,7 +126,7 @@ def accepts_more_framings(base: DataContract, candidate: DataContract) -> bool:
 
 
 def _broken(before: set[Any], after: set[Any]) -> frozenset[Direction]:
-    """Say in which directions a change from one set to another breaks."""
+    """Return the directions that a change from one set to another breaks."""
     broken = {Direction.BACKWARD: before <= after, Direction.FORWARD: after <= before}
     return frozenset(direction for direction, holds in broken.items() if not holds)
 

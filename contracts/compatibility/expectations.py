@@ -127,7 +127,7 @@ def _meaning(side: _Side) -> tuple[Any, ...]:
 
 
 def _compared(old: Expectation, new: Expectation) -> tuple[bool | None, bool | None]:
-    """Return whether an expectation is tighter, and whether it is looser; None when that cannot be told."""
+    """Return whether an expectation is tighter, and whether it is looser; None if unknown."""
     if old.type != new.type:
         return None, None
     left, right = dict(old.kwargs), dict(new.kwargs)
@@ -156,7 +156,7 @@ def _compared(old: Expectation, new: Expectation) -> tuple[bool | None, bool | N
 
 
 def _interval(kwargs: dict[str, Any]) -> Intervals | None:
-    """Take the bounds out of the arguments: the values between them; None when they are no numbers."""
+    """Return the interval of the bounds in the arguments; None if they are not numbers."""
     bounds = {name: kwargs.pop(name, None) for name in _BOUNDS}
     low, high = bounds["min_value"], bounds["max_value"]
     if any(isinstance(each, bool) or not isinstance(each, int | float | None) for each in (low, high)):

@@ -1,10 +1,10 @@
-"""Rules in CEL against each other: whether whatever one refuses, others surely refuse.
+"""Compare rules in CEL: whether other rules certainly refuse every record that one rule refuses.
 
-An expression is true, false, unknown (a value is missing) or an error. What it compares with constants is a *term*: a
-member of the record, `size(...)`, any arithmetic. Between two neighbouring constants all values of a term give every
-comparison the same answer, so that one stands for all, and the library is asked about it. Anything else may answer
-whatever it likes, but the same wherever it stands. All choices of these answers are gone through.
-Source: cel-spec, "Logical Operators": `&&` and `||` absorb errors of the other side.
+An expression is true, false, unknown (a value is missing) or an error. A *term* is compared with constants: a member
+of the record, `size(...)`, any arithmetic. Between two neighbouring constants, all values of a term give every
+comparison the same result, so the library evaluates one of them. Any other part may have any result, but the same one
+in all places. All combinations of these results are tried. Source: cel-spec, "Logical Operators": `&&` and `||`
+absorb errors of the other side.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from tidegate.contracts.rules.places import Path
 _EXACT: Final = 2**53
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NAN: Final = "nan"
-"""Stands among types for the double that is no number, which JSON does not have."""
+"""The type of NaN, which JSON does not have."""
 _NUMBER: Final = frozenset({"number"})
 _WHOLE: Final = frozenset({"integer", "number"})
 _NO_MEMBER: Final[frozenset[str]] = frozenset()
 
 
 class Sort(Enum):
-    """What compares with each other; a truth or null only equals itself."""
+    """Kinds of comparable values; a boolean or null only equals itself."""
 
     NUMBER = auto()
     STRING = auto()
@@ -49,9 +49,9 @@ class Sort(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A constant of an expression: `key` orders those of a sort, `value` and `text` give it to the library.
+    """A constant of an expression: `key` orders those of one sort, `value` and `text` are its forms for the library.
 
-    In `text`, `{}` stands for the name of the variable that holds the value.
+    In `text`, `{}` is the name of the variable with the value.
     """
 
     sort: Sort
@@ -105,7 +105,7 @@ def values_between(constants: Iterable[Constant]) -> Iterator[Value]:
     yield from _OTHERS
     yield from _numbers(sorted(keys[Sort.NUMBER] or {Fraction(0)}))
     texts = sorted(keys[Sort.STRING])
-    # Nothing lies between a text and that text with the first of all characters after it.
+    # No text is between a text and that text followed by the first character.
     for text in dict.fromkeys(["", *texts, *(f"{each}\0" for each in texts)]):
         yield Value(text, frozenset({"string"}))
     for moment in _steps(keys[Sort.MOMENT]):
@@ -155,24 +155,24 @@ def _span_text(nanoseconds: int) -> str:
 
 
 MAX_CHOICES: Final = 4_000
-"""Most choices of answers that a proof goes through; a fifth of a second."""
+"""Maximum choices of answers that a proof goes through; a fifth of a second."""
 MAX_OTHERS: Final = 8
-"""Most rules, each alone and then together, that are tried to refuse as much as one."""
+"""Maximum rules, each alone and then together, that are tried to refuse as much as one."""
 MAX_STEPS: Final = 200_000
-"""Most questions that the proofs of one direction of a comparison ask, so that long expressions end undetermined."""
+"""Maximum questions that the proofs of one direction of a comparison ask, so that long expressions end undetermined."""
 _EXPRESSIONS_KEPT: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What is known of a member of a record, all above which are objects: its types, and whether it is always there."""
+    """A member whose parents are all objects: its types, and whether it is always present."""
 
     types: frozenset[str]
     is_always_there: bool = False
 
 
 Members = Callable[[Path], Member | None]
-"""Says what is known of a member of the records in question; None for nothing."""
+"""Return the known types of a member of the compared records; None if unknown."""
 
 _TRUE, _FALSE, _UNKNOWN, _ERROR = 1, 2, 4, 8
 """Sets of answers are sums of these."""
@@ -189,14 +189,14 @@ _COMPARISONS: Final = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">=", "_==_
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What is asked of a term: a condition in CEL on `x`, with constants `c`. Without a condition, whether it is there."""
+    """A question about a term: a condition in CEL on `x`, with constants `c`. Without a condition, whether it is present."""
 
     condition: str | None
     constants: tuple[Constant, ...] = ()
     is_list: bool = False
 
     def answer(self, value: Value) -> int:
-        """Ask the library."""
+        """Evaluate the question with the CEL library."""
         if self.condition is None:
             return _TRUE
         values = [constant.value for constant in self.constants]
@@ -227,11 +227,11 @@ Evaluator = Callable[[Answers], int]
 
 
 def refuses_as_much(rule: Cel, others: list[Cel], members: Members, budget: Budget | None = None) -> bool:
-    """Return whether each record that breaks a rule surely breaks one of others. True is proven; False says nothing.
+    """Return whether each record that breaks a rule certainly breaks one of the others. True is proven; False is no proof.
 
-    `members` says what is known of the records in question, all of which fit their schema. Only rules about the same
-    field, or all about the whole record, are compared. A `budget` that is spent proves nothing; `members` may spend
-    from it, too.
+    `members` describes the compared records, which are valid for their schema. Rules are compared only if all are
+    about the same field, or all about the whole record. A spent `budget` gives no proof; `members` may spend from it
+    too.
     """
     try:
         return _refuses_as_much(rule, others, members, Budget(MAX_STEPS) if budget is None else budget)
@@ -257,7 +257,7 @@ def _lets_more_nulls_pass(one: Cel, other: Cel) -> bool:
 
 
 def _nothing(_: Path) -> None:
-    """Say that nothing is known of a member, which is enough for most proofs."""
+    """Return None for every member, which is enough for most proofs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +333,7 @@ def _answers(
 
 @lru_cache(maxsize=_EXPRESSIONS_KEPT)
 def _read(rule: Cel) -> _Expression | None:
-    """Read a rule; None where a part of it has no tree."""
+    """Read a rule; None if a part of it has no tree."""
     node, reader = tree_of(rule), _Reader(roots_of(rule))
     if not _is_known(node):
         return None
@@ -427,7 +427,7 @@ def _chosen(condition: Evaluator, one: Evaluator, other: Evaluator) -> Evaluator
 
 @lru_cache(maxsize=256)
 def _joined(one: int, other: int) -> int:
-    """Return what `&&` may answer, of what its sides may: which of two errors it tells is left open."""
+    """Return the possible results of `&&` from those of its sides: which of two errors it returns is unspecified."""
     found = 0
     for left, right in product(_ANSWERS, _ANSWERS):
         if one & left and other & right:

@@ -1,4 +1,4 @@
-"""What a change of a contract means: changes, and the findings for people and machines that are made of them."""
+"""Changes of a contract, and the findings that are built of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FindingSeverity(StrEnum):
 
 
 class Direction(StrEnum):
-    """Who is in trouble: with `backward`, readers of the new version meet old records; with `forward`, the reverse."""
+    """The direction that breaks: with `backward`, readers of the new version get old records; with `forward`, the reverse."""
 
     BACKWARD = "backward"
     FORWARD = "forward"
@@ -96,7 +96,7 @@ _MAX_SHOWN: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a finding is made of.
+    """A change, from which a finding is built.
 
     `breaks` says in which directions the change breaks, unless it breaks none (then `severity` says what it is).
     `fields` are the JSON Pointers of every place in a record that it concerns, "" for the whole record; none when it
@@ -114,6 +114,8 @@ class Change:
     counterexample: Counterexample | None = None
     touches: bool = False
     """Whether who reads the fields should know, although the change breaks no direction."""
+    advice: str | None = None
+    """What to do about the change where it breaks, or why it does."""
     consumer: str | None = None
     """Id of the one consumer that the change is about; None when its fields tell who is touched."""
 

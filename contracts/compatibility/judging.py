@@ -143,7 +143,7 @@ class _Guess:
         ]
 
     def _merged(self, schema: Any, depth: int) -> dict[str, Any]:
-        """Put together what a schema and those beside it ask for; of alternatives the first."""
+        """Combine what a schema and those beside it ask for; of alternatives the first."""
         self._steps += 1
         if not isinstance(schema, dict) or depth > _MAX_DEPTH or self._steps > _MAX_STEPS:
             return {}
@@ -233,7 +233,7 @@ class Judge:
 
     @cached_property
     def fields(self) -> SchemaFields:
-        """The fields that the schema declares. Raises ContractError for what is no schema."""
+        """The fields that the schema declares. Raises ContractError for what is not a schema."""
         schema = self.contract.schema_
         if isinstance(schema, JsonSchema):
             return JsonFields(schema.definition if schema.definition is not None else True)
@@ -263,7 +263,7 @@ class Judge:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What `new` says of a record that `old` writes."""
+    """The verdict of `new` on a record that `old` writes."""
 
     record: Any
     counterexample: Counterexample

@@ -1,4 +1,4 @@
-"""What rules refuse as sets that compare, made of the plain forms that every kind of rule gives.
+"""The refused sets of rules, which can be compared, built from the plain forms of each kind of rule.
 
 A rule about one field refuses some numbers, some moments, some strings, some booleans, and perhaps null; what a rule
 does not speak of, it does not refuse. Two fields in order, conditions and expressions have forms of their own.
@@ -39,7 +39,7 @@ from tidegate.contracts.rules.rule_kind import OfField as FieldForm
 from tidegate.contracts.rules.values import DATES, Order, exact, number_of, order_of_durations, order_of_times
 
 MAX_SEARCHES: Final = 200
-"""Most searches of one comparison."""
+"""Maximum searches of one comparison."""
 _left: Final[ContextVar[list[int]]] = ContextVar("left", default=[MAX_SEARCHES])  # noqa: B039 - replaced for each comparison
 _UNSURE: Final = re.compile(r"\\[^dwDW.\\/\-+*?()\[\]{}|^$]|\(\?|\[\[:|\{,")
 
@@ -54,7 +54,7 @@ def is_common(pattern: str) -> bool:
 
 @contextmanager
 def bounded_searches() -> Iterator[None]:
-    """Let at most MAX_SEARCHES searches go through the automata of patterns; the others find nothing."""
+    """Limit the searches through automata of patterns to MAX_SEARCHES; further ones find nothing."""
     token = _left.set([MAX_SEARCHES])
     try:
         yield
@@ -113,7 +113,7 @@ class Strings:
     """Patterns; every string that does not match one of them belongs to the set."""
 
     def union(self, other: Strings) -> Strings:
-        """Make the set of the strings of either."""
+        """Build the set of the strings of either."""
         unmatched = self.unmatched | other.unmatched
         match self.is_complement, other.is_complement:
             case True, True:
@@ -156,7 +156,7 @@ class Refused:
     null: bool = False
 
     def union(self, other: Refused) -> Refused:
-        """Make the set of what either refuses."""
+        """Return the union of both refused sets."""
         return Refused(
             self.numbers.union(other.numbers),
             self.moments.union(other.moments),
@@ -178,7 +178,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """What the schema says of a field: how its moments are read, and between which values there are others."""
+    """What the schema declares of a field: how its times are read, and whether values are discrete."""
 
     times: Order | None
     numbers_are_whole: bool
@@ -190,7 +190,7 @@ class Domain:
 
     @property
     def sort(self) -> tuple[str, str]:
-        """Tell domains apart whose moments do not compare."""
+        """Key of the domains whose times can be compared."""
         return (self.times.name if self.times else "", self.times.example if self.times else "")
 
 
@@ -238,7 +238,7 @@ Predicate = OfField | NearNow | OutOfOrder | WhenNeeded | Expression
 
 
 def predicate_of(rule: BaseRule, fields: SchemaFields) -> Predicate | None:
-    """Return what a rule refuses; None where no form says it, or the schema has no such field."""
+    """Return what a rule refuses; None if no form says it, or the schema has no such field."""
     form = kind_of(rule).refused(rule)
     match form:
         case None | OutOfOrder():
@@ -272,7 +272,7 @@ def domain_of(found: FieldType) -> Domain:
 
 
 def implied(predicate: Predicate, others: Iterable[Predicate]) -> bool:
-    """Return whether whatever a rule refuses, some of the others surely refuse. False when that cannot be told."""
+    """Return whether other rules surely refuse everything that a rule refuses. False if unknown."""
     others = list(others)
     if isinstance(predicate, OfField):
         alike = [
@@ -387,7 +387,7 @@ def _listed(values: Iterable[Scalar], domain: Domain) -> Refused:
 
 
 def _others(listed: Refused) -> Refused:
-    """Refuse all other values of the types that are listed."""
+    """Return all other values of the listed types as the refused ones."""
     has_strings = bool(listed.strings.listed)
     return Refused(
         listed.numbers.complement() if listed.numbers.parts else Intervals(),
@@ -431,7 +431,7 @@ def moment_of(text: str, domain: Domain) -> Any:
 
 
 def _plain(expression: str) -> str:
-    """Leave out spaces that mean nothing; an expression with strings or comments is kept as it is written."""
+    """Remove spaces that mean nothing; an expression with strings or comments is kept as it is written."""
     if _QUOTE.search(expression):
         return expression.strip()
     return _SPACE.sub(" ", expression).strip()

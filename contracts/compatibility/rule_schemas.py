@@ -1,4 +1,4 @@
-"""Rules as JSON Schemas, so that the prover of schemas can say that a schema makes sure of a rule already."""
+"""Rules as JSON Schemas, so that the prover of schemas can show that a schema implies a rule."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def covered_by_schema(rule: BaseRule, contract: DataContract, fields: SchemaFiel
 
 
 def member_of(contract: DataContract, fields: SchemaFields, path: Path) -> Member | None:
-    """Return what is known of a member of every record that fits the schema; None where nothing is proven."""
+    """Return what is known of a member of every record that fits the schema; None if nothing is proven."""
     found = [fields.find(join(path[:length])) for length in range(len(path) + 1)]
     types = [each.types for each in found if each is not None]
     if len(types) < len(found) or any(token.isdigit() or token == EACH for token in path):
@@ -142,7 +142,7 @@ def _value_schema(form: OfField, found: FieldType) -> dict[str, Any] | None:
             return {"not": {"enum": list(form.values)}} if times is None or times is DATES else None
         case Others():
             if times is not None:
-                return None  # what is no date is not refused
+                return None  # what is not a date is not refused
             types = sorted({_type_name(value) for value in form.values})
             return {"anyOf": [{"not": {"type": types}}, {"enum": list(form.values)}]}
         case Unmatched():

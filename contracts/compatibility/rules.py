@@ -1,7 +1,7 @@
-"""Rules as part of a contract: a record that the old rules let pass must pass the new ones.
+"""Rules as part of a contract: a record that the old rules accept must pass the new ones.
 
-Each rule of `new` that refuses records must be covered by rules of `old`, by its schema, or else a record is sought
-that shows the difference. What is neither proven nor shown is undetermined, and blocks as a refutation does.
+Each rule of `new` that refuses records must be covered by rules of `old`, by its schema, or else the search looks for
+a counterexample. A difference without proof and counterexample is undetermined, and blocks like a refutation.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ CODES: Final = {
     "rule.rewritten": "a rule is written in another way, and refuses no other records",
     "rule.warning-changed": "a rule that keeps no record from being written is another",
 }
-"""Every code that a comparison of rules gives, and what it says. They are stable."""
+"""The codes of rule comparisons, with their meaning. They are stable."""
 
 MAX_PROOFS: Final = 8
-"""Most rules of a direction for which a proof is sought in the schema."""
+"""Maximum rules of a direction for which a proof is sought in the schema."""
 MAX_EXPRESSION: Final = 2_000
-"""Longest expression in CEL that is compared but by its text."""
+"""Maximum expression in CEL that is compared but by its text."""
 _MEMBER_STEPS: Final = 1_000
 """Steps of the budget of expressions that are charged for what a schema proves of one member."""
 _ANNOTATIONS: Final = frozenset({"id", "kind", "description", "severity", "on_violation"})
@@ -51,14 +51,14 @@ _CONSEQUENCE: Final = frozenset({"severity", "on_violation"})
 def compare_rules(base: Judge, candidate: Judge, altered: frozenset[str] = frozenset()) -> Iterator[Change]:
     """Compare the rules of two contracts, in both directions.
 
-    `altered` are fields of which reading with the other schema changes the values: there equal rules prove nothing.
+    `altered` are fields whose values change when they are read with the other schema: for these, equal rules prove nothing.
     """
-    told: set[str] = set()
+    reported: set[str] = set()
     for direction in Direction:
         for rule_id, change in _one_way(base, candidate, direction, altered):
-            told.add(rule_id)
+            reported.add(rule_id)
             yield change
-    yield from _harmless(base.contract, candidate.contract, told)
+    yield from _harmless(base.contract, candidate.contract, reported)
 
 
 def _one_way(
@@ -111,7 +111,7 @@ def _one_way(
 
 
 def _is_same(rule: Rule, predecessor: Rule | None, old: Judge, new: Judge) -> bool:
-    """Return whether a rule stands in both contracts, word by word, and about a field of the same type."""
+    """Return whether a rule is in both contracts, word by word, and about a field of the same type."""
     if predecessor is None or not refuses(predecessor, old.contract):
         return False
     if meaning_of(rule) != meaning_of(predecessor):
@@ -140,7 +140,7 @@ def _expression(rule: Rule) -> Cel | None:
 
 
 def _members_of(old: Judge, budget: Budget) -> Members:
-    """Return what says what is known of a member of the records of `old`; each proof is charged, and made once."""
+    """Return a function that describes a member of the records of `old`; it charges the budget and caches each proof."""
 
     @cache
     def known(path: Path) -> Member | None:
@@ -150,8 +150,8 @@ def _members_of(old: Judge, budget: Budget) -> Members:
     return known
 
 
-def _harmless(base: DataContract, candidate: DataContract, told: set[str]) -> Iterator[Change]:
-    """Tell of the rules that changed without breaking anything."""
+def _harmless(base: DataContract, candidate: DataContract, reported: set[str]) -> Iterator[Change]:
+    """Yield the changes of rules that break nothing."""
     before = {rule.id: rule for rule in base.rules}
     after = {rule.id: rule for rule in candidate.rules}
     for rule_id in dict.fromkeys([*before, *after]):
@@ -166,7 +166,7 @@ def _harmless(base: DataContract, candidate: DataContract, told: set[str]) -> It
             severity = FindingSeverity.WARNING if is_refusing[1] else FindingSeverity.INFO
             code = "rule.on-violation-changed"
             yield Change(code, sentence, pointer, base_pointer, Outcome.PROVEN, fields, frozenset(), severity)
-        if rule_id in told or (old and new and meaning_of(old) == meaning_of(new)):
+        if rule_id in reported or (old and new and meaning_of(old) == meaning_of(new)):
             continue
         is_enforced = any(is_refusing)
         code = "rule.rewritten" if is_enforced else "rule.warning-changed"

@@ -11,6 +11,7 @@ from tidegate.contracts.compatibility.finding import BOTH, Change, Direction, Fi
 from tidegate.contracts.compatibility.judging import Judge
 from tidegate.contracts.compatibility.rule_schemas import dialect_of, kept_rules, with_schemas
 from tidegate.contracts.compatibility.separation import MISSING, values_at
+from tidegate.contracts.compatibility.ways_out import way_out
 from tidegate.contracts.document.fields import tokens
 from tidegate.contracts.document.model import AvroSchema, DataContract, JsonSchema
 from tidegate.contracts.document.rule_model import Rule
@@ -25,7 +26,7 @@ from tidegate.contracts.verdict import Violation
 
 _MAX_TRIED: Final = 40
 _MAX_MENDED: Final = 20
-"""Most examples that are mended; with more differences than that, the rest keep theirs."""
+"""Maximum examples that are corrected; with more differences than that, the rest keep theirs."""
 
 Separates = Callable[[Any, str], bool]
 """Whether a record is one of the old schema, and refused by the new one at a place in that."""
@@ -36,7 +37,7 @@ Examples = dict[tuple[str, str], Counterexample]
 class Guard:
     """Rules that keep records of a contract from being written, each with its schema.
 
-    A counterexample that breaks such a rule shows nothing. Another value of the rule's field is mostly enough; where
+    A counterexample that breaks such a rule shows nothing. Another value of the rule's field is usually enough; where
     it is not, the rules become part of the schema, and the comparison is made again.
     """
 
@@ -45,7 +46,7 @@ class Guard:
         dialect = dialect_of(definition)
         self._rules = [(rule, _test({**dialect, "allOf": [part]})) for rule, part in rules]
         self._helped: dict[str, Any] = {}
-        """By rule the value that mended the last record."""
+        """By rule the value that corrected the last record."""
 
     def examples(self, differences: Iterable[Difference], separates: Separates) -> Examples:
         """Return records that keep the rules, for as many of some refuted differences as they are found for."""
@@ -129,8 +130,11 @@ def compare_schemas(base: Judge, candidate: Judge) -> Iterator[Change]:
             definitions = _definition(base.contract), _definition(candidate.contract)
             asserted = before.formats == "assert", after.formats == "assert"
             pair = json_schema.Pair(*definitions, formats_asserted=asserted)
-            yield from _one_way(base, definitions[0], pair.forth, Direction.BACKWARD)
-            yield from _one_way(candidate, definitions[1], pair.back, Direction.FORWARD)
+            for change, difference in _one_way(base, definitions[0], pair.forth, Direction.BACKWARD):
+                yield replace(change, advice=way_out(difference, definitions[1]))
+            yield from (
+                change for change, _ in _one_way(candidate, definitions[1], pair.back, Direction.FORWARD)
+            )
         case AvroSchema(), AvroSchema():
             yield from _compare_avro(before, after)
         case _:
@@ -146,7 +150,8 @@ def altered_fields(changes: list[Change]) -> frozenset[str]:
 
 def _one_way(
     old: Judge, definition: Any, way: json_schema.DirectedPair, direction: Direction
-) -> Iterator[Change]:
+) -> Iterator[tuple[Change, Difference]]:
+    """Yield each change in one direction with the difference behind it."""
     inclusion = way()
     if inclusion.outcome is Outcome.PROVEN:
         return
@@ -155,14 +160,13 @@ def _one_way(
         change = _change(difference, direction)
         if not is_broken:
             sentence = f"{difference.sentence.rpartition('; ')[0]}; rules asked for as much"
-            yield replace(
+            change = replace(
                 change, sentence=sentence, outcome=Outcome.PROVEN, breaks=frozenset(), counterexample=None
             )
         elif change.counterexample is not None and difference.outcome is Outcome.REFUTED:
             example = shown.get((difference.new_pointer, difference.field), change.counterexample)
-            yield replace(change, counterexample=example)
-        else:
-            yield change
+            change = replace(change, counterexample=example)
+        yield change, difference
 
 
 def _guarded(

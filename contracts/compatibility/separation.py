@@ -1,4 +1,4 @@
-"""The search for a record that one contract writes and another refuses by one of its rules.
+"""Search for a record that one contract writes and another refuses by one of its rules.
 
 It tries the constants of the rules, one step below and above them, missing fields and nulls, in small records of the
 schema, nearest first; both plans judge every one. What it finds is real, and what it does not find proves nothing.
@@ -60,7 +60,7 @@ _MAX_NUMBERS: Final = 8
 _MAX_PATTERNS: Final = 3
 _MAX_LENGTH: Final = 200
 _MAX_DIGITS: Final = 100
-"""Most digits of a whole number that is read exactly; CEL's have 20."""
+"""Maximum digits of a whole number that is read exactly; CEL's have 20."""
 _DAY: Final = timedelta(days=1)
 
 
@@ -206,16 +206,16 @@ def _unique(values: list[Any]) -> tuple[Any, ...]:
 
 
 MAX_RECORDS: Final = 2_000
-"""Most records that are judged for one rule."""
+"""Maximum records that are judged for one rule."""
 MAX_JUDGEMENTS: Final = 150_000
-"""Most rules that are asked about records in a direction, before each rule is left with MIN_RECORDS."""
+"""Maximum rules that are asked about records in a direction, before each rule is left with MIN_RECORDS."""
 MIN_RECORDS: Final = 10
 MAX_OVERDRAFT: Final = 1_000_000
-"""Most rules that are asked after that; the rules that are left are undetermined, so that thousands of them end."""
+"""Maximum rules that are asked after that; the rules that are left are undetermined, so that thousands of them end."""
 MAX_PREPARATION: Final = 500_000
-"""Most steps of a direction to collect values and to repair seeds: rules looked at, values made, rules asked."""
+"""Maximum steps of a direction to collect values and to repair seeds: rules looked at, values made, rules asked."""
 MAX_FIELDS: Final = 4
-"""Most fields of which the values are varied together."""
+"""Maximum number of fields whose values are varied together."""
 _MAX_UNFIT: Final = 200
 """Records that break the new schema too, after which one of them will do."""
 _MAX_REPAIRS: Final = 6

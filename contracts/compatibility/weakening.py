@@ -1,4 +1,4 @@
-"""What a proposed contract gives up of the enforced one: records it lets pass, fields it hides less, budgets it raises.
+"""Weakenings of a proposed contract: additional accepted records, less hidden fields, raised budgets.
 
 A weakening asks another person than its author, whatever the compatibility level says. *Undetermined* counts as a
 weakening: only what is proven to be as strict is published without asking.
@@ -33,7 +33,7 @@ _STRICTNESS: Final = {
     OnViolation.QUARANTINE: 3,
     OnViolation.FAIL: 4,
 }
-"""The order in which a record takes the highest of what its violations ask for, as `Disposition` has it."""
+"""The order of consequences: a record gets the highest of its violations, as in `Disposition`."""
 _MASKS: Final = {None: 0, Mask.HASH: 1, Mask.REDACT: 2, Mask.DROP: 3}
 _ANY: Final = "*"
 
@@ -124,7 +124,7 @@ def _filled_in(base: DataContract, candidate: DataContract) -> Iterator[Weakenin
 
 
 def _raises(old: ErrorBudget, new: ErrorBudget | None) -> bool:
-    """Return whether a budget allows more refusals. Another window or action cannot be compared, but for the action `fail`."""
+    """Return whether a budget allows more refusals. Another window or action cannot be compared, except for the action `fail`."""
     if new is None or new.window_records != old.window_records:
         return True
     return (
@@ -235,7 +235,7 @@ def _column_changes(judges: tuple[Judge, Judge], candidate: DataContract) -> Ite
 
 
 def _of_change(change: Change, base: DataContract, candidate: DataContract) -> Weakening:
-    """Return the weakening that a compatibility change is; of a rule in words about its consequence where that fell."""
+    """Return the weakening of a compatibility change; for a rule with a lesser consequence, it describes the consequence."""
     for rule in base.rules if change.code.startswith("rule.") else ():
         after = next((each for each in candidate.rules if each.id == rule.id), None)
         is_meant = f"`{rule.id}`" in change.sentence

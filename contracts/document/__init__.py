@@ -1,1 +1,1 @@
-"""What an author writes: the contract model, read from JSON or YAML with the place of each part."""
+"""The contract document: its model, read from JSON or YAML with the place of each part."""

@@ -1,4 +1,4 @@
-"""What a contract must hold together by itself, before anybody looks at its schema."""
+"""Consistency of a contract by itself, without its schema."""
 
 from __future__ import annotations
 

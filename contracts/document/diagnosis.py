@@ -35,7 +35,7 @@ class Finding:
 
 
 def diagnose(document: dict[str, Any], error: ValidationError) -> list[Finding]:
-    """Say in plain sentences what is wrong with the form of `document`."""
+    """Return the mistakes in the form of `document` as plain sentences."""
     details: dict[Path, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
         if detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
@@ -47,7 +47,7 @@ def diagnose(document: dict[str, Any], error: ValidationError) -> list[Finding]:
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """End a sentence about an unknown word with the nearest known one, or with all of them."""
+    """Return the end of a sentence about an unknown word: the nearest known word, or all of them."""
     nearest = closest(word, known)
     if nearest is not None:
         return f"; did you mean `{nearest}`?"
@@ -137,7 +137,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _fits(part: type[BaseModel], value: Any) -> bool:
-    """Return whether a mapping has the fixed words (`kind`, `type`) that tell the models of a union apart."""
+    """Return whether a mapping has the fixed words (`kind`, `type`) that distinguish the models of a union."""
     fixed = {
         name: get_args(field.annotation)
         for name, field in part.model_fields.items()
@@ -159,7 +159,7 @@ def _wrong_kind(path: Path, detail: ErrorDetails) -> Finding:
 
 
 def _discriminator(path: Path, detail: ErrorDetails) -> tuple[str, list[str]]:
-    """Return the key that tells the models of the union at `path` apart, and the words that it may have."""
+    """Return the key that distinguishes the models of the union at `path`, and its possible words."""
     key = str(detail["ctx"]["discriminator"]).strip("'")
     return key, [word for part in _union(path) for word in get_args(part.model_fields[key].annotation)]
 
@@ -197,8 +197,20 @@ def _mismatch(path: Path, details: list[ErrorDetails]) -> str:
     kinds = list(dict.fromkeys(_EXPECTED[detail["type"]] for detail in details))
     if "a number" in kinds and "a whole number" in kinds:
         kinds.remove("a whole number")
+    form = _broken_form(path, found) if kinds == ["text"] else None
+    if form is not None:
+        return f"{_subject(path)} must be {form}, not {_described(found)}"
     hint = "; put it in quotes" if kinds == ["text"] and isinstance(found, int | float) else ""
     return f"{_subject(path)} must be {' or '.join(kinds)}, not {_described(found)}{hint}"
+
+
+def _broken_form(path: Path, found: Any) -> str | None:
+    """Return the form that a key of the contract asks for when quotes around a number would not give it."""
+    if len(path) != 1 or isinstance(found, bool) or not isinstance(found, int | float):
+        return None
+    patterns = [getattr(each, "pattern", None) for each in _field(DataContract, str(path[0])).metadata]
+    broken = (pattern for pattern in patterns if pattern in _FORMS and not re.search(pattern, str(found)))
+    return next((_FORMS[pattern] for pattern in broken), None)
 
 
 def _subject(path: Path) -> str:
@@ -252,7 +264,8 @@ def _choice(detail: ErrorDetails) -> str:
 def _form(detail: ErrorDetails) -> str:
     pattern, found = str(detail["ctx"]["pattern"]), str(detail["input"])
     sentence = f"must be {_FORMS[pattern]}, not `{found:.80}`"
-    rooted = f"/{found}" if "/" in found else "/" + found.replace(".", "/")
+    bare = re.sub(r"^\$[./]", "", found)  # JSONPath and some tools name the root `$`
+    rooted = f"/{bare}" if "/" in bare else "/" + bare.replace(".", "/")
     if pattern == terms.POINTER_PATTERN and re.search(pattern, rooted):
         sentence += f"; did you mean `{rooted}`?"
     return sentence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ ANY_TYPE = frozenset({"string", "integer", "number", "boolean", "null", "object"
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """What a field may hold.
+    """The possible values of a field.
 
     `types` are JSON type names (`integer` is kept beside `number`; Avro bytes are `bytes`). `times` are the formats of
     its strings, or the logical types of its integers, that say when: `date`, `date-time`, `timestamp-millis` and so on.
@@ -36,7 +36,7 @@ class FieldType:
         )
 
     def either(self, other: FieldType) -> FieldType:
-        """Combine two types of which one holds."""
+        """Combine two types if one of them holds."""
         decimals = {each.decimal for each in (self, other) if each.types - {"null"}}
         objects = [each.is_closed for each in (self, other) if "object" in each.types]
         return FieldType(
@@ -51,7 +51,7 @@ class SchemaFields(Protocol):
     """The fields that a schema declares."""
 
     def find(self, pointer: str) -> FieldType | None:
-        """Look a field up by its JSON Pointer; None when the schema does not declare it."""
+        """Return a field by its JSON Pointer; None if the schema does not declare it."""
         ...
 
     def pointers(self) -> tuple[str, ...]:
@@ -59,11 +59,11 @@ class SchemaFields(Protocol):
         ...
 
     def top_level(self) -> tuple[str, ...]:
-        """Names of the fields of the record itself, in the order of the schema."""
+        """Return the names of the fields of the record itself, in the order of the schema."""
         ...
 
     def names(self) -> frozenset[str]:
-        """Every name that the schema declares anywhere."""
+        """Return every name that the schema declares anywhere."""
         ...
 
 
@@ -78,7 +78,7 @@ def join(parts: tuple[str, ...]) -> str:
 
 
 def value_at(document: Any, path: Iterable[str], missing: Any = None) -> Any:
-    """Return what stands in a document at the tokens of a JSON Pointer; `missing` where they lead nowhere."""
+    """Return what is in a document at the tokens of a JSON Pointer; `missing` where they lead nowhere."""
     for token in path:
         if isinstance(document, dict) and token in document:
             document = document[token]
@@ -87,6 +87,18 @@ def value_at(document: Any, path: Iterable[str], missing: Any = None) -> Any:
         else:
             return missing
     return document
+
+
+def objects_of(document: Any) -> Iterator[dict[str, Any]]:
+    """Yield every object of a JSON document at any depth, itself included, in no order. Does not recurse."""
+    stack = [document]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, dict):
+            yield node
+            stack.extend(node.values())
+        elif isinstance(node, list):
+            stack.extend(node)
 
 
 def suggestion(pointer: str, fields: SchemaFields) -> str:

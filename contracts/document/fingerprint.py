@@ -1,4 +1,4 @@
-"""The fingerprint of a contract: equal exactly when two documents say the same."""
+"""The fingerprint of a contract: equal if and only if two documents mean the same."""
 
 from __future__ import annotations
 

@@ -20,14 +20,14 @@ from tidegate.contracts.document.yaml_source import read_yaml
 from tidegate.contracts.errors import ContractError, Problem
 
 MAX_JSON_BYTES = 4 * 1024 * 1024
-"""Largest JSON document or schema."""
+"""Maximum JSON document or schema."""
 MAX_YAML_BYTES = 256 * 1024
-"""Largest YAML document: reading its grammar is slow, and a registry reads what strangers post. JSON may be larger."""
+"""Maximum YAML document: reading its grammar is slow, and a registry reads what strangers post. JSON may be larger."""
 
 _DEFINITION = "/schema/definition"
 
 ReadSchema = Callable[[str], bytes]
-"""Gives the content of `schema.file`. Raises OSError when it cannot, ValueError when it will not; both in a sentence."""
+"""Returns the content of `schema.file`. Raises OSError when it cannot, ValueError when it will not; both in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def load_contract(path: Path) -> LoadedContract:
 def parse_contract(text: str | bytes, *, name: str, read_schema: ReadSchema | None) -> LoadedContract:
     """Parse a contract document.
 
-    `name` stands in messages; its ending tells JSON (.json) from YAML (.yaml, .yml), and without one the text
+    `name` is in messages; its ending tells JSON (.json) from YAML (.yaml, .yml), and without one the text
     does. With `read_schema=None` the document must be self-contained.
 
     Raises ContractError with every problem of the document, located and in document order.
@@ -115,7 +115,7 @@ def _order(problem: Problem, name: str) -> tuple[bool, int, int]:
 
 
 def read_draft(path: Path) -> Draft:
-    """Read what there is of a contract file. Raises ContractError for a file that is no mapping."""
+    """Read what there is of a contract file. Raises ContractError for a file that is not a mapping."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -171,7 +171,7 @@ def _build(document: dict[str, Any]) -> tuple[DataContract | None, list[Finding]
 
 
 def _without(document: dict[str, Any], findings: list[Finding]) -> tuple[dict[str, Any], tuple[int, ...]]:
-    """Leave out unknown keys, and rules with any mistake; the mistakes of the rest can then be told too."""
+    """Remove unknown keys, and rules with any mistake, so that the other mistakes can be reported too."""
     sound = copy.deepcopy(document)
     wrong_rules = set()
     for finding in findings:
@@ -263,7 +263,7 @@ def _with_definition(document: dict[str, Any], schema: Source | None) -> dict[st
 def _with_set_values(
     value: dict[str, Any], document: Source, read_file: ReadSchema | None
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """Put the values that files give into the reference sets that name them; returns what is wrong with files too."""
+    """Fill in the values of reference sets that name a file; also return the problems of these files."""
     sets = value.get("reference_sets")
     named = {
         name: part

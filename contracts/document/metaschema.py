@@ -45,7 +45,7 @@ class _Generator(GenerateJsonSchema):
 def metaschema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a contract document before its schema file is read."""
     schema = DataContract.model_json_schema(by_alias=True, schema_generator=_Generator)
-    # Editors find the meta-schema of a JSON document by this key; it is no part of the contract.
+    # Editors find the meta-schema of a JSON document by this key; it is not a part of the contract.
     schema["properties"][SCHEMA_KEY] = {
         "type": "string",
         "description": "Where the meta-schema is, for editors.",

@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field
 from tidegate.contracts.document.rule_model import Rule
 from tidegate.contracts.document.terms import (
     COLUMN_PATTERN,
+    MOST_DAYS,
     TOPIC_PATTERN,
     Identifier,
     OnViolation,
@@ -117,11 +118,11 @@ class ReferenceSet(Part):
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["values"]}, {"required": ["file"]}]})
 
-    description: str | None = Field(default=None, description="What the values are.")
+    description: str | None = Field(default=None, description="Meaning of the values.")
     values: tuple[Scalar, ...] = Field(default=(), min_length=1, description="The values themselves.")
     file: str | None = Field(
         default=None,
-        description="A file of them beside the contract, instead: text with one a line, or a JSON or YAML list.",
+        description="A file with the values, in the contract's folder, instead: text with one a line, or a JSON or YAML list.",
     )
 
 
@@ -132,7 +133,7 @@ class Expectation(Part):
     type: str = Field(description="Name of the expectation.", examples=["expect_column_mean_to_be_between"])
     kwargs: Mapping[str, Any] = Field(default_factory=dict, description="Arguments of the expectation.")
     description: str | None = Field(
-        default=None, description="Why the expectation exists; shown beside a batch that does not meet it."
+        default=None, description="Why the expectation exists; shown with a batch that does not meet it."
     )
     severity: Severity = Field(
         default=Severity.ERROR,
@@ -169,6 +170,23 @@ class ErrorBudget(Part):
     )
 
 
+class Retention(Part):
+    """How long the topics that the job writes keep records. The job creates them so, and changes no topic that is there."""
+
+    quarantine_days: int | None = Field(
+        default=90,
+        ge=1,
+        le=MOST_DAYS,
+        description="Days that a refused record is kept, from its refusal on; null: for ever.",
+    )
+    accepted_days: int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST_DAYS,
+        description="Days that an accepted topic keeps a record, from the record's own time on; left out: as long as the source, and a week.",
+    )
+
+
 class Consumer(Part):
     """Somebody who reads the stream, and what of it."""
 
@@ -177,7 +195,7 @@ class Consumer(Part):
     reads: tuple[Pointer, ...] = Field(default=(), description="Fields that the consumer reads.")
     assumes: dict[str, Any] | bool | None = Field(
         default=None,
-        description="A JSON Schema of what the consumer takes for granted of every record, such as an upper bound.",
+        description="A JSON Schema of the consumer's assumptions about every record, such as an upper bound.",
     )
 
 
@@ -193,7 +211,7 @@ class DataContract(Part):
     status: Status = Field(
         default=Status.ACTIVE, description="Only active and deprecated versions are enforced."
     )
-    description: str | None = Field(default=None, description="What a record of the stream means.")
+    description: str | None = Field(default=None, description="Meaning of a record of the stream.")
     topic: str = Field(pattern=TOPIC_PATTERN, description="Kafka topic that the contract governs.")
     domain: str | None = Field(default=None, description="Business domain of the stream.")
     team: Team | None = Field(default=None, description="Who answers for the stream.")
@@ -202,20 +220,20 @@ class DataContract(Part):
     )
     framing: Literal["none", "confluent-prefix", "confluent-header", "auto"] = Field(
         default="none",
-        description="What stands around the payload: nothing, a Confluent schema id before it or in a header, or either (JSON only).",
+        description="Framing of the payload: none, a Confluent schema id before it or in a header, or either (JSON only).",
     )
     tombstones: Literal["refuse", "pass", "delete"] = Field(
-        default="refuse", description="What a null value does: violate, pass, or delete the row of its key."
+        default="refuse", description="Effect of a null value: violate, pass, or delete the row of its key."
     )
     columns: tuple[Column, ...] = Field(
         default=(), description="Columns of the table; derived from the schema when left out."
     )
-    rules: tuple[Rule, ...] = Field(default=(), description="What a record must mean, beyond its structure.")
+    rules: tuple[Rule, ...] = Field(default=(), description="Checks of a record beyond its structure.")
     reference_sets: dict[Identifier, ReferenceSet] = Field(
         default_factory=dict, description="Sets of values by name, for rules to name."
     )
     expectations: tuple[Expectation, ...] = Field(
-        default=(), description="What a batch must look like as a whole, over the columns."
+        default=(), description="Checks of a whole batch, over the columns."
     )
     on_violation: OnViolation = Field(
         default=OnViolation.QUARANTINE,
@@ -223,6 +241,9 @@ class DataContract(Part):
     )
     error_budget: ErrorBudget | None = Field(
         default=None, description="How much of a batch may be refused before the stream stops."
+    )
+    retention: Retention = Field(
+        default=Retention(), description="How long the topics that the job writes keep records."
     )
     primary_key: tuple[str, ...] = Field(default=(), description="Columns that identify a record.")
     classification: dict[Pointer, str] = Field(

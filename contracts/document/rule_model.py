@@ -28,10 +28,10 @@ Contradiction = tuple[str, str]
 
 
 class BaseRule(Part):
-    """What rules of every kind have."""
+    """The fields of every rule."""
 
     id: RuleId
-    description: str | None = Field(default=None, description="Why the rule exists; shown beside a refusal.")
+    description: str | None = Field(default=None, description="Why the rule exists; shown with a refusal.")
     severity: Severity = Field(
         default=Severity.ERROR,
         description="error: on_violation decides about the record; warning: it is written and counted.",
@@ -57,7 +57,7 @@ _VALUES_OR_SET = ConfigDict(json_schema_extra={"oneOf": [{"required": ["values"]
 class Forbidden(BaseRule):
     """The field must not hold one of these values: sentinels such as 999 or 1900-01-01."""
 
-    kind: Literal["forbidden"] = Field(description="Sentinels: values that stand for something unknown.")
+    kind: Literal["forbidden"] = Field(description="Sentinels: values that mean unknown.")
     field: Pointer
     values: tuple[Scalar, ...] = Field(
         default=(),
@@ -76,7 +76,7 @@ Now = Literal["record", "batch"]
 
 
 Bound = int | float | Annotated[str, Field(pattern=BOUND_PATTERN)]
-"""A number; as text a duration, or a decimal that no double is."""
+"""A number; as text, a duration or a decimal that a double cannot represent."""
 
 
 AMOUNT_BOUNDS = ("minimum", "exclusive_minimum", "maximum", "exclusive_maximum")
@@ -86,13 +86,13 @@ TIME_BOUNDS = ("not_before", "after", "not_after", "before")
 _BOUNDS = (*AMOUNT_BOUNDS, *TIME_BOUNDS)
 _EXCLUSIVE = {"exclusive_minimum", "exclusive_maximum", "after", "before"}
 
-_NOW = "What `now` is: the record's own timestamp (in Kafka), or the moment at which its batch is judged."
+_NOW = "What `now` is: the record's own timestamp (in Kafka), or the time at which its batch is judged."
 
 
 class Range(BaseRule):
     """The field must lie in a range: of numbers, of durations, or of dates and timestamps (RFC 3339).
 
-    A date or timestamp may be given from `now` on: `now`, `now + 5 minutes`, `now - P1D`.
+    A date or timestamp may be relative to `now`: `now`, `now + 5 minutes`, `now - P1D`.
     """
 
     model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": [name]} for name in _BOUNDS]})
@@ -101,7 +101,7 @@ class Range(BaseRule):
     field: Pointer
     minimum: Bound | None = Field(
         default=None,
-        description="Smallest number or duration allowed; as text a decimal that no double is, or a duration.",
+        description="Smallest number or duration allowed; as text, a duration or a decimal that a double cannot represent.",
         examples=[0, "0.30000000000000001", "PT15M"],
     )
     maximum: Bound | None = Field(default=None, description="Largest number or duration allowed.")
@@ -127,7 +127,7 @@ class Range(BaseRule):
         return {name: limit for name in _BOUNDS if (limit := getattr(self, name)) is not None}
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """Find bounds that do not go together, and those between which no value lies."""
+        """Yield bounds that exclude each other or leave no value."""
         yield from super().contradictions()
         limits = self.limits
         numbers, times = (
@@ -157,7 +157,7 @@ def _is_empty(limits: dict[str, Any], low: str, high: str) -> bool:
 
 
 def _sort_key(bound: str | float) -> tuple[str, Any]:
-    """Return the sort of a bound and a key within it; what is neither date nor timestamp is told by compiling."""
+    """Return the sort of a bound and a key within it; compiling reports text that is neither date nor timestamp."""
     if not isinstance(bound, str):
         return "number", bound
     if (day := date_key(bound)) is not None:
@@ -166,16 +166,16 @@ def _sort_key(bound: str | float) -> tuple[str, Any]:
 
 
 class Freshness(BaseRule):
-    """The moment in the field must be recent: at most so old, and if given at most so far ahead."""
+    """The timestamp in the field must be recent: at most `max_age` old, and at most `max_ahead` in the future."""
 
     kind: Literal["freshness"] = Field(description="How old a date or timestamp may be.")
     field: Pointer
     max_age: str = Field(
-        description="Longest time from the field's moment to now: a number of units, or an ISO 8601 duration.",
+        description="Longest time from the field's timestamp to now: a number of units, or an ISO 8601 duration.",
         examples=["15 minutes", "P1D"],
     )
     max_ahead: str | None = Field(
-        default=None, description="Longest time from now to a moment of the field that lies ahead."
+        default=None, description="Longest time from now to a timestamp in the future."
     )
     now: Now = Field(default="record", description=_NOW)
 
@@ -185,16 +185,16 @@ class Ordered(BaseRule):
 
     kind: Literal["ordered"] = Field(description="Fields whose values follow each other.")
     fields: tuple[Pointer, ...] = Field(
-        min_length=2, description="Fields of one type, in the order in which their values must stand."
+        min_length=2, description="Fields of one type, in the required order of their values."
     )
     strict: bool = Field(default=False, description="Whether equal neighbours violate the rule too.")
     compare_as: Literal["date", "timestamp"] | None = Field(
         default=None,
-        description="How dates and timestamps compare with each other, in UTC: by the day, or a date as its first moment.",
+        description="How to compare a date with a timestamp, in UTC: by day, or the date as its first instant.",
     )
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """Find fields that are named twice."""
+        """Yield fields that are named twice."""
         yield from super().contradictions()
         seen: set[str] = set()
         for index, name in enumerate(self.fields):
@@ -231,8 +231,8 @@ class OneOf(BaseRule):
 class Condition(Part):
     """When a `required_when` rule applies: the field equals a value, is one of several, or is present and not null.
 
-    Exactly one of `equals`, `one_of` and `present` is given. `equals: null` asks for a field that is null, so it
-    is `model_fields_set`, not the value, that tells whether `equals` was given.
+    Exactly one of `equals`, `one_of` and `present` is given. `equals: null` requires a field that is null.
+    `model_fields_set`, not the value, shows whether `equals` was given.
     """
 
     model_config = ConfigDict(
@@ -257,7 +257,7 @@ class Condition(Part):
 
     @model_serializer(mode="wrap")
     def _keep_null(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Keep `equals: null` where values left at their default are left out."""
+        """Keep `equals: null` when default values are omitted."""
         document: dict[str, Any] = serialize(self)
         return {**document, "equals": self.equals} if "equals" in self.model_fields_set else document
 
@@ -265,12 +265,12 @@ class Condition(Part):
 class RequiredWhen(BaseRule):
     """The field must be present and not null when the condition holds."""
 
-    kind: Literal["required_when"] = Field(description="A field that other fields make necessary.")
+    kind: Literal["required_when"] = Field(description="A field that is required depending on another field.")
     field: Pointer
     when: Condition = Field(description="The condition under which the field is required.")
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """Find a condition without a test, or with several."""
+        """Yield a condition without a test, or with several."""
         yield from super().contradictions()
         if len(self.when.model_fields_set - {"field"}) != 1:
             yield "/when", "give exactly one of `equals`, `one_of` and `present`"
@@ -279,21 +279,21 @@ class RequiredWhen(BaseRule):
 class Cel(BaseRule):
     """A Common Expression Language expression over `this`, the record; it must not be false.
 
-    With `field` it is asked about the value of that field too: `value`, and `parent`, the object that holds it.
+    With `field` it also has `value`, the value of that field, and `parent`, the object that contains it.
     """
 
     kind: Literal["cel"] = Field(description="An expression over the whole record, or over a field.")
     expr: str = Field(
-        description="Expression in CEL that gives true for a good record.",
+        description="Expression in CEL that is true for a valid record.",
         examples=['this.ward != "icu" || has(this.consultant)'],
     )
     field: Pointer | None = Field(
         default=None,
-        description="The field whose value the expression calls `value`; without one it has none.",
+        description="The field that `value` means in the expression; without it, `value` is undefined.",
     )
     strict: bool = Field(
         default=False,
-        description="Whether a value that the expression needs and a record lacks breaks the rule, as other errors do.",
+        description="Whether a missing value that the expression needs violates the rule, as other errors do.",
     )
 
 

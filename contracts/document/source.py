@@ -1,8 +1,8 @@
 """A document as its author wrote it: the value, and the line and column of every part of it.
 
 Both syntaxes, `tidegate.contracts.document.json_source` and `tidegate.contracts.document.yaml_source`, build the same tree of nodes; `resolve` turns the
-tree into plain values and places. Values are exact: an integer of any size stays an integer, and a fraction that a
-double would change is refused, because the fingerprint of a contract must not depend on a parser's rounding.
+tree into plain values and places. Values are exact: an integer of any size stays an integer. A fraction that a double
+would change is refused: the fingerprint of a contract must not depend on a parser's rounding.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidegate.contracts.errors import ContractError, Problem
 MAX_DEPTH = 100
 """Deepest nesting of a document."""
 MAX_NODES = 200_000
-"""Most values a document may have once its aliases are followed."""
+"""Maximum values a document may have once its aliases are followed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A scalar; `written` is its text in the document, needed when it stands as a key."""
+    """A scalar; `written` is its text in the document, which is needed if it is a key."""
 
     place: Place
     value: str | int | float | bool | None
@@ -58,10 +58,9 @@ Node = Leaf | Items | Entries
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One document: its plain value, and where each JSON Pointer (RFC 6901) into it stands.
+    """One document: its plain value, and the place of each JSON Pointer (RFC 6901) into it.
 
-    `values` holds the place where a value begins, `keys` the place of the key that names it, `blocks` the pointers
-    of mappings and sequences.
+    `values` has the start of each value, `keys` the place of its key, `blocks` the pointers of mappings and sequences.
     """
 
     name: str
@@ -74,7 +73,7 @@ class Source:
     def problem(self, pointer: str, message: str, *, at_key: bool = False) -> Problem:
         """Locate a problem at `pointer`, or at the nearest part of it that the document has.
 
-        A scalar is located where it begins, a mapping or sequence (and with `at_key` anything) at its key.
+        A scalar is located at its start; a mapping or sequence (and with `at_key` every value) at its key.
         """
         place = self._place(pointer, at_key=at_key)
         return Problem(pointer, message, self.name, place.line, place.column)
@@ -85,7 +84,7 @@ class Source:
             at_key = True
         begin = self.values.get(pointer, Place(1, 1))
         key = self.keys.get(pointer)
-        # The block under a key begins on the next line; people look for the key.
+        # The block under a key starts on the next line; people look for the key.
         return key if key is not None and (at_key or pointer in self.blocks) else begin
 
 
@@ -117,7 +116,7 @@ def exact_number(text: str) -> int | float | None:
 
 
 def resolve(name: str, root: Node) -> Source:
-    """Turn a tree of nodes into a source. Raises ContractError when aliases make it too large."""
+    """Convert a tree of nodes to a source. Raises ContractError if aliases make it too large."""
     resolver = _Resolver(name)
     value = resolver.value_of(root, "")
     return Source(

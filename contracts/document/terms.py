@@ -13,6 +13,9 @@ POINTER_PATTERN = r"^(/([^~/]|~[01])*)+$"
 RULE_ID_PATTERN = r"^[a-z0-9]([a-z0-9._-]{0,78}[a-z0-9])?$"
 IDENTIFIER_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"
 VERSION_PATTERN = r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$"
+MOST_DAYS = 36_500
+"""A hundred years: Kafka counts a retention in milliseconds, and 64 bits hold it."""
+
 COLUMN_PATTERN = r"^[A-Za-z][A-Za-z0-9_]*$"
 BOUND_PATTERN = r"^(P[0-9YMWDTHS.]+|-?[0-9.]{17,200})$"
 TOPIC_PATTERN = r"^[a-zA-Z0-9._-]{1,249}$"
@@ -22,7 +25,7 @@ Pointer = Annotated[
     str,
     Field(
         pattern=POINTER_PATTERN,
-        description="JSON Pointer (RFC 6901) of a field in a record, such as /address/postcode; `*` stands for every element of an array.",
+        description="JSON Pointer (RFC 6901) of a field in a record, such as /address/postcode; `*` means every element of an array.",
     ),
 ]
 

@@ -72,7 +72,7 @@ def _nanoseconds(fraction: str | None) -> int | Fraction:
     digits = (fraction or "").rstrip("0")
     if len(digits) <= 9:
         return int(digits.ljust(9, "0"))
-    # More digits than Python's int() reads at once say nothing that a clock could mean.
+    # More digits than Python's int() reads at once are no time of a clock.
     return Fraction(int(digits[:100]), 10 ** (len(digits[:100]) - 9))
 
 

@@ -141,7 +141,9 @@ class _Reader:
         if _RADIX.fullmatch(text):
             return int(text, base=0)
         if _NOT_FINITE.fullmatch(text):
-            raise self._error(event, f"{text} is no number that a record can hold; quote it if text is meant")
+            raise self._error(
+                event, f"{text} is not a number that a record can hold; quote it if text is meant"
+            )
         if not _DECIMAL.fullmatch(text):
             return text
         number = exact_number(text)
@@ -158,7 +160,7 @@ def _place(event: Any) -> Place:
 
 
 def _joined(text: str) -> str:
-    r"""Join surrogate pairs such as "\ud83d\ude00": YAML keeps them apart, JSON, a part of it, does not."""
+    r"""Join surrogate pairs such as "\ud83d\ude00": YAML keeps them separate, JSON, which is a subset, does not."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 

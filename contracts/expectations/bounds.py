@@ -1,6 +1,6 @@
-"""Bounds and values of expectations, in the type of the column that they are about.
+"""Bounds and values of expectations, in the type of their column.
 
-A number means what is written: 0.1 beside a decimal column is a tenth, beside a double column the double nearest to it.
+Numbers are decimal: for a decimal column, 0.1 is exactly one tenth; for a double column, it is the nearest double.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def value_of(written: Any, kind: pa.DataType, *, holds: bool = True) -> Any:
     if is_number(kind):
         return _number_of(written, kind, holds=holds)
     if not isinstance(written, str):
-        raise ValueError(  # noqa: TRY004 - a contract's mistake, told with the others
+        raise ValueError(  # noqa: TRY004 - a mistake of the contract, reported with the others
             "must be text" if pa.types.is_string(kind) else "must be a date or time, as text"
         )
     if pa.types.is_date(kind):
@@ -104,7 +104,7 @@ class Interval:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no value lies between the bounds."""
+        """Whether no value is between the bounds."""
         if self.low is None or self.high is None:
             return False
         if self.low == self.high:
@@ -112,7 +112,7 @@ class Interval:
         return self.low > self.high  # type: ignore[operator] # both are of the column's type
 
     def holds(self, value: Any) -> bool:
-        """Return whether a value lies between the bounds. A NaN lies nowhere."""
+        """Return whether a value is between the bounds. A NaN never is."""
         if isinstance(value, float) and math.isnan(value):
             return False
         above = self.low is None or value > self.low or (not self.strict_low and value == self.low)
@@ -131,7 +131,7 @@ class Interval:
         return Interval(low, high, self.strict_low, self.strict_high)
 
     def outside(self, values: pa.Array) -> int:
-        """Count the values of an array, without nulls, that lie outside. A NaN is above every bound, as in SQL."""
+        """Count the values of an array, without nulls, that are outside. A NaN is above every bound, as in SQL."""
         if not len(values):
             return 0
         if pa.types.is_integer(values.type) or pa.types.is_decimal(values.type):

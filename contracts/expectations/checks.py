@@ -1,7 +1,7 @@
-"""How each exact expectation is judged: what to note while the rows pass, and what it says in the end.
+"""How each exact expectation is judged: the metrics of its rows, and the finding from their values.
 
-The meaning is that of Great Expectations on Spark: a map expectation looks at values that are not null, and holds when
-the expected share of them is at least `mostly`, or when there are none; an aggregate of no value is not as expected.
+The meaning is that of Great Expectations on Spark. A map expectation looks at values that are not null. It holds when
+the expected share of them is at least `mostly`, or when there are no values. An aggregate of no values fails.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FEWEST_SUMMED: Final = 10
 class Finding:
     """Whether a batch is as expected. `considered` counts the values looked at, `unexpected` those that are not so.
 
-    `observed` is a figure about many values, such as their mean: None where it would be a value of the payload.
+    `observed` is a figure about many values, such as their mean: None if it would be a value of the payload.
     """
 
     is_met: bool
@@ -174,7 +174,7 @@ def _pair(given: Given, unexpected: Metric) -> Check:
 
 
 def fixed(is_met: bool) -> Check:  # noqa: FBT001 - the one thing it is about
-    """Make the check of what the contract alone decides: which columns there are."""
+    """Return the check whose result depends on the contract alone, such as which columns exist."""
     return Check((Rows(),), lambda rows: Finding(is_met, rows))
 
 

@@ -1,4 +1,4 @@
-"""Compile the expectations of a contract: what to note in the workers, and what is left to Great Expectations."""
+"""Compile the expectations of a contract: metrics for the workers, and the expectations left to Great Expectations."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tidegate.contracts.expectations.metrics import Metric, Rows
 from tidegate.contracts.expectations.vocabulary import REFUSED, VOCABULARY, Reader, Shape
 
 Partials = tuple[Any, ...]
-"""What was noted of some rows, in the order of `ExpectationPlan.metrics`."""
+"""The values of `ExpectationPlan.metrics` for some rows, in their order."""
 
 _PATTERNS = frozenset({"regex", "regex_list"})
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledExpectation:
-    """One expectation. `check` is None where only Great Expectations can judge it."""
+    """One expectation. `check` is None if only Great Expectations can judge it."""
 
     expectation: Expectation
     given: Given
@@ -32,7 +32,7 @@ class CompiledExpectation:
     check: Check | None
     is_provable: bool
     """Whether Great Expectations is asked too, now and then. Not about patterns: it would run them in engines that
-    can be made to run for ever."""
+    can be made to run forever."""
 
 
 class ExpectationPlan:
@@ -53,16 +53,16 @@ class ExpectationPlan:
         return bool(self.compiled)
 
     def observe(self, rows: pa.RecordBatch) -> Partials:
-        """Note what these rows, of the typed columns, bring."""
+        """Return the metrics of these rows of typed columns."""
         return tuple(metric.observe(rows) for metric in self.metrics)
 
     def merge(self, parts: Iterable[Partials]) -> Partials:
-        """Put together what was noted of the parts of a batch, of none too."""
+        """Combine the metrics of the parts of a batch; of an empty list too."""
         nothing = self.observe(pa.RecordBatch.from_pylist([], self.columns))
         return reduce(self._merged, parts, nothing)
 
     def find(self, partials: Partials) -> tuple[Finding | None, ...]:
-        """Return what each expectation found, in contract order; None where Great Expectations is to be asked."""
+        """Return the finding of each expectation, in contract order; None if Great Expectations must judge it."""
         noted = dict(zip(self.metrics, partials, strict=True))
         return tuple(
             each.check.find(*(noted[metric] for metric in each.check.metrics)) if each.check else None
@@ -70,7 +70,7 @@ class ExpectationPlan:
         )
 
     def rows(self, partials: Partials) -> int:
-        """How many rows were noted."""
+        """Return the number of rows in the metrics."""
         return int(partials[0])
 
     def _merged(self, left: Partials, right: Partials) -> Partials:

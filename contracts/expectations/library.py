@@ -28,7 +28,7 @@ _ROUNDING: Final = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class LibraryFinding:
-    """What the library says of an expectation; `observed` only if it is a number."""
+    """The result of the library for an expectation; `observed` only if it is a number."""
 
     is_met: bool
     considered: int | None = None
@@ -39,8 +39,8 @@ class LibraryFinding:
 def agrees(compiled: CompiledExpectation, ours: Finding, theirs: LibraryFinding) -> bool:
     """Return whether two findings about the same rows are the same.
 
-    The sums here are exact and the library's are of doubles: a figure that lies on a bound but for the last digits of
-    a double may fall on either side of it, and that is no disagreement.
+    The sums here are exact and those of the library are doubles. Within rounding of a bound, a figure may fall on either
+    side of it; that is no disagreement.
     """
     if any(isinstance(bound, Fraction) and float(bound) != bound for bound in _bounds(compiled)):
         return True  # the library rounds such a bound to a double, and its answer is about another one
@@ -113,7 +113,7 @@ def write_suite(contract: DataContract) -> str:
 
 
 def read_suite(text: str | bytes) -> tuple[Expectation, ...]:
-    """Read the expectations of a suite. Raises ContractError with what is no expectation, by its place in the suite."""
+    """Read the expectations of a suite. Raises ContractError with what is not an expectation, by its place in the suite."""
     try:
         suite = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -168,7 +168,7 @@ def _read(entry: dict[str, Any], taken: Iterable[str]) -> Expectation:
 
 
 def _id(name: Any, kwargs: dict[str, Any], taken: set[str]) -> str:
-    """Make an id of what an expectation is and which column it is about."""
+    """Return an id from the name of an expectation and its column."""
     about = kwargs.get("column", kwargs.get("column_A", ""))
     words = f"{name}-{about}".removeprefix("expect_").lower()
     plain = re.sub(r"[^a-z0-9]+", "-", words).strip("-")[:70].strip("-")

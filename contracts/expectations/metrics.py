@@ -1,7 +1,7 @@
-"""What is noted of a batch's accepted rows while they pass: small values that add up, whatever the order of the parts.
+"""Metrics of a batch's accepted rows: small values that can be merged in any order.
 
 Every metric is a value: two expectations that need the same one share it. `observe` takes a record batch of typed
-columns, of no rows too; `merge` puts together what was noted of two parts. Nothing that is noted grows with the rows.
+columns, of no rows too; `merge` combines what was noted of two parts. Nothing that is noted grows with the rows.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _squares(values: Any) -> Fraction:
 
 
 def _limbs(values: Any) -> tuple[list[Any], Any]:
-    """Cut doubles into integers below 2^18 in absolute value, lowest first, and the power of two of the lowest."""
+    """Split doubles into integers below 2^18 in absolute value, lowest first, and the power of two of the lowest."""
     mantissas, exponents = np.frexp(values)
     integers = np.ldexp(mantissas, _MANTISSA_BITS).astype(np.int64)
     signs, rest = np.sign(integers), np.abs(integers)
@@ -147,11 +147,11 @@ class Metric(Protocol):
         ...
 
     def observe(self, rows: pa.RecordBatch) -> Any:
-        """Note it of some rows."""
+        """Return the metric of some rows."""
         ...
 
     def merge(self, left: Any, right: Any) -> Any:
-        """Put together what was noted of two parts."""
+        """Combine what was noted of two parts."""
         ...
 
 
@@ -165,7 +165,7 @@ class _Count:
 
 @dataclass(frozen=True, slots=True)
 class Rows(_Count):
-    """How many rows there are."""
+    """Number of rows."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -193,7 +193,7 @@ class _OfColumn:
 
 @dataclass(frozen=True, slots=True)
 class Filled(_OfColumn, _Count):
-    """How many rows have a value in the column."""
+    """Number of rows with a value in the column."""
 
     def observe(self, rows: pa.RecordBatch) -> int:
         """Count what is not null."""
@@ -203,7 +203,7 @@ class Filled(_OfColumn, _Count):
 
 @dataclass(frozen=True, slots=True)
 class Outside(_OfColumn, _Count):
-    """How many values lie outside an interval."""
+    """Number of values outside an interval."""
 
     interval: Interval
 
@@ -214,7 +214,7 @@ class Outside(_OfColumn, _Count):
 
 @dataclass(frozen=True, slots=True)
 class Listed(_OfColumn, _Count):
-    """How many values are among those listed."""
+    """Number of values that are in the list."""
 
     values: Values
 
@@ -225,12 +225,12 @@ class Listed(_OfColumn, _Count):
 
 @dataclass(frozen=True, slots=True)
 class Seen(_OfColumn):
-    """Which of the listed values there are: a bit set, least significant bit for the first."""
+    """The listed values that occur: a bit set, least significant bit for the first."""
 
     values: Values
 
     def observe(self, rows: pa.RecordBatch) -> int:
-        """Look for each."""
+        """Find each."""
         found = pc.unique(self._values(rows))
         if not len(found):
             return 0
@@ -240,13 +240,13 @@ class Seen(_OfColumn):
         return bits
 
     def merge(self, left: int, right: int) -> int:
-        """Unite."""
+        """Return the union."""
         return left | right
 
 
 @dataclass(frozen=True, slots=True)
 class Lengths(_OfColumn, _Count):
-    """How many texts have a length, in Unicode code points, that lies outside an interval."""
+    """Number of texts whose length, in Unicode code points, is outside an interval."""
 
     interval: Interval
 
@@ -257,7 +257,7 @@ class Lengths(_OfColumn, _Count):
 
 @dataclass(frozen=True, slots=True)
 class Matching(_OfColumn, _Count):
-    """How many texts any of the patterns is found in, or all of them. Source: RE2 syntax."""
+    """Number of texts in which any, or all, of the patterns are found. Source: RE2 syntax."""
 
     patterns: tuple[str, ...]
     every: bool = False
@@ -294,11 +294,11 @@ class Extremes(_OfColumn):
     """The lowest and the highest value, and whether there is a NaN; None for no value."""
 
     def observe(self, rows: pa.RecordBatch) -> Ends:
-        """Look for both."""
+        """Find both."""
         return highest_and_lowest(self._values(rows))
 
     def merge(self, left: Ends, right: Ends) -> Ends:
-        """Take the lower and the higher."""
+        """Return the lower minimum and the higher maximum."""
         if left is None or right is None:
             return left or right
         lows = [each[0] for each in (left, right) if each[0] is not None]
@@ -329,7 +329,7 @@ class _OfPair:
 
 @dataclass(frozen=True, slots=True)
 class Pairs(_OfPair, _Count):
-    """How many rows count in a comparison of two columns."""
+    """Number of rows in a comparison of two columns."""
 
     def observe(self, rows: pa.RecordBatch) -> int:
         """Count them."""

@@ -30,7 +30,7 @@ from tidegate.contracts.expectations.checks import Given
 
 
 class Columns(Enum):
-    """Which columns an expectation can be about."""
+    """The columns that an expectation can be about."""
 
     ANY = auto()
     NUMBERS = auto()
@@ -41,7 +41,7 @@ class Columns(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What one expectation takes.
+    """The arguments of one expectation.
 
     `required` arguments stand first in `arguments`. Exact ones are judged while the batch passes; the others by Great
     Expectations, on the batch's accepted rows.

@@ -1,4 +1,4 @@
-"""What is wrong with a record, told to one reader: a sentence for each violation, and what would have passed."""
+"""Explain the violations of a record to one reader: a sentence for each, and which values pass."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from tidegate.contracts.words import name_of, plain_sentence, shown
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One violation in the reader's words.
+    """One violation, explained for a reader.
 
     `sentence` holds values only where the reader may see them; `is_guarded` says that it would hold one otherwise.
-    `description` is the rule's own, `passes` the rest of a sentence that begins `passes with`; None when there is none.
+    `description` is the rule's own, `passes` the rest of a sentence that begins `passes with`; None if there is none.
     """
 
     violation: Violation
@@ -45,7 +45,7 @@ class Explanation:
 
 
 class Explainer:
-    """Tells what is wrong with records of one contract, to readers of one visibility."""
+    """Explains violations of one contract's records to readers of one visibility."""
 
     def __init__(self, plan: EnforcementPlan, visibility: Visibility) -> None:
         self._plan = plan
@@ -55,10 +55,10 @@ class Explainer:
 
     @classmethod
     def of(cls, plan: EnforcementPlan, revealed: Iterable[str] = ()) -> Explainer:
-        """Make the explainer for readers who see the classified fields that are `revealed`."""
+        """Build the explainer for readers who see the classified fields that are `revealed`."""
         return cls(plan, visibility_of(plan.contract, plan.payload_format.fields.names(), revealed))
 
-    def tell(
+    def explain(
         self, value: bytes | None, violations: Sequence[Violation], header: bytes | None = None
     ) -> tuple[Explanation, ...]:
         """Return what the violations of a record mean; `value` are its bytes, `header` its schema header.
@@ -69,7 +69,7 @@ class Explainer:
             return ()
         record = self._plan.record_of(value, header) if self._reads_surely else NO_PAYLOAD
         errors = self._errors(record, violations)
-        return tuple(self._told(violation, record, value, errors) for violation in violations)
+        return tuple(self._explanation(violation, record, value, errors) for violation in violations)
 
     @property
     def _reads_surely(self) -> bool:
@@ -78,7 +78,7 @@ class Explainer:
         is_unsure = is_avro and self._plan.needs_writers and self._plan.writers is None
         return not (is_unsure and self._sight.is_limited)
 
-    def _told(
+    def _explanation(
         self,
         violation: Violation,
         record: Any,

@@ -1,4 +1,4 @@
-"""Sentences about records that break their JSON Schema, and what would have fitted, one for each keyword."""
+"""Sentences about records that violate their JSON Schema, and about valid values, one for each keyword."""
 
 from __future__ import annotations
 
@@ -43,16 +43,15 @@ _SIZES: Final[Mapping[type, tuple[str, str, str]]] = {
     _Kinds.MinProperties: ("property", "fewer than", "at least"),
     _Kinds.MaxProperties: ("property", "more than", "at most"),
 }
-"""What is counted, what is wrong with the count, and what is allowed."""
+"""The counted items, the error of the count, and the permitted count."""
 
 
 def schema_sentence(  # noqa: C901, PLR0911, PLR0912 - a table
     error: jsonschema_rs.ValidationError, pointer: str, patterns: EcmaPatterns, *, names_hidden: bool
 ) -> str | None:
-    """Say with its values how a record breaks its schema at `pointer`; None where the message says all there is.
+    """Describe with its values how a record violates its schema at `pointer`; None if the message is complete.
 
-    `patterns` rewrote the patterns of the schema. `names_hidden` says that names that the schema does not declare must
-    not be told.
+    `patterns` rewrote the patterns of the schema. With `names_hidden`, names that the schema does not declare are not shown.
     """
     name = name_of(pointer)
     value: Any = error.instance
@@ -99,7 +98,7 @@ _ALTERNATIVES: Final[Mapping[type, str]] = {
 
 
 def schema_remedy(error: jsonschema_rs.ValidationError, patterns: EcmaPatterns) -> str | None:  # noqa: C901, PLR0911, PLR0912 - a table
-    """Return what would have fitted, from the schema alone: the rest of a sentence that begins `passes with`."""
+    """Return the valid values, from the schema alone: the end of a sentence that starts with `passes with`."""
     limit: Any = getattr(error.kind, "limit", None)
     if type(error.kind) in _BOUNDS:
         return f"a value {_BOUNDS[type(error.kind)][1]} {shown(limit)}"
@@ -150,12 +149,12 @@ def _alternatives(
     place: Sequence[str | int],
     patterns: EcmaPatterns,
 ) -> str:
-    """Name the alternatives of which each is refused for one plain reason; else say that there are some."""
+    """List the alternatives if each is refused for one simple reason; otherwise say that there are some."""
     plain = [schema_remedy(errors[0], patterns) if len(errors) == 1 else None for errors in context]
     at_once = all(list(errors[0].instance_path) == list(place) for errors in context if errors)
-    told = list(dict.fromkeys(each for each in plain if each is not None))
-    if at_once and told and None not in plain:
-        return words.any_of(told)
+    sentences = list(dict.fromkeys(each for each in plain if each is not None))
+    if at_once and sentences and None not in plain:
+        return words.any_of(sentences)
     return f"a value that fits one of {counted(len(context), 'alternative')}"
 
 
@@ -198,7 +197,7 @@ REMEDIES: Final = {
     "json.too-much-work": "a record of fewer levels and items, or a schema that names each part of a value once",
     "avro.too-deep": "at most 254 levels",
 }
-"""What would have passed, by the code of the violation."""
+"""Description of a valid record, by the code of the violation."""
 
 _COLUMNS: Final = {
     "boolean": "true or false",
@@ -216,7 +215,7 @@ _COLUMNS: Final = {
 
 
 def payload_remedy(code: str) -> str | None:
-    """Return what would have passed where a frame or a payload cannot be read."""
+    """Return the description of a valid record if a frame or a payload cannot be read."""
     return REMEDIES.get(code) or (_AVRO if code.startswith("avro.") else None)
 
 
@@ -230,7 +229,7 @@ def column_remedy(column_type: str) -> str | None:
 
 
 def json_flaw(payload: bytes) -> str | None:
-    """Return where a payload stops being JSON: line and column, counted from 1, and never what stands there."""
+    """Return the line and column, counted from 1, at which a payload stops being JSON, without its text."""
     try:
         json.loads(payload)
     except UnicodeDecodeError as error:

@@ -19,22 +19,22 @@ from tidegate.contracts.formats.framing import byte_offsets
 from tidegate.contracts.formats.json_records import MAX_DEPTH
 
 BLOCK_RECORDS: Final = 1_000
-"""Few enough that a block stays in the processor's cache, many enough that what is done once a block is nothing."""
+"""Few enough that a block stays in the processor's cache, and enough to make the cost of a block negligible."""
 
 _SEPARATOR_ESCAPE: Final = b"\\u001"
-"""Begins the escape of every separator; of other characters too, which then are looked at by others."""
+"""Start of the escape of every separator, and of other characters, which the exact path then checks."""
 _BRACKET_BIT: Final = np.uint8(0x20)
 """With this bit set, a square bracket is a curly one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is asked of each record, and what is kept of one that is accepted, as functions made for a contract.
+    """The checks of each record, and the stored values of an accepted one, as functions generated for a contract.
 
-    `text_of` gives the text of a row: so many `strings`, and then those of so many `lists`, see `patterns`; None for a row that is not accepted, and of one that
-    breaks rules and nothing else the bit set of them too, where that is known. `expression` matches the texts of good
-    rows. `also_of` gives the other values that are kept of a row. `loop` decodes many
-    values and does both, see `Program.loop`.
+    `text_of` returns the text of a row, see `patterns`: `strings` strings, then the strings of `lists` lists. It returns
+    None for a row that is not accepted. For a row that only breaks rules it also returns their bit set, where known.
+    `expression` matches the texts of good rows. `also_of` returns the other stored values of a row. `loop` decodes many
+    values and does both, see `CodeWriter.loop`.
     """
 
     loop: Callable[..., None]
@@ -48,12 +48,12 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some records in a row, beginning with record `start` of the batch.
+    """Consecutive records, from record `start` of the batch on.
 
-    `text` is that of all accepted ones, and `also` has a list for each other value that is kept, None where a record is
-    not accepted. `others` are those that are not accepted, and whose verdict is unknown: position in the block, value,
-    and whether its numbers need a look. `broken` are those that fit the schema and break rules: position, and the bit
-    set of the rules. They are accepted as far as text and values go.
+    `text` is the text of all accepted records. `also` has a list for each other stored value, with None for a record
+    that is not accepted. `others` are records with an unknown verdict: position in the block, value, and whether its
+    numbers need a check. `broken` are records that are valid for the schema and violate rules: position, and the bit
+    set of the rules. Their text and values are stored like those of accepted records.
     """
 
     start: int
@@ -73,10 +73,10 @@ class Block:
 
 
 class Acceptance:
-    """Decodes, and accepts what is known to fit the schema and to break no rule."""
+    """Decode records, and accept those that certainly match the schema and all rules."""
 
     def __init__(self, reading: Reading, whole_hold: Callable[[Any], bool] | None) -> None:
-        """Take what is asked and kept; `whole_hold` is asked of the record as it is decoded.
+        """Initialise from a reading; `whole_hold` checks the decoded record.
 
         Raises NotExpressibleError for an expression that needs more memory than a regular expression is given.
         """
@@ -93,7 +93,7 @@ class Acceptance:
             raise NotExpressibleError from error
 
     def blocks(self, values: pa.Array, at: Callable[[int], None] | None = None) -> Iterator[Block]:
-        """Take the values, an array of binary or large_binary, block by block. Never raises on any value.
+        """Process the values, an array of binary or large_binary, block by block. Never raises on any value.
 
         `at`, if there is one, is called with the index of each value before it is looked at.
         """
@@ -132,7 +132,7 @@ class Acceptance:
         return Block(start, text, also, others, [each for each in broken.items() if each[0] not in unknown])
 
     def _matched(self, texts: list[str], unknown: set[int]) -> bytes:
-        """Return the texts that match as one, and add the positions of the others to `unknown`, of which none is given."""
+        """Return the matching texts joined, and add the positions of the others to `unknown`."""
         for position in unknown:
             texts[position] = ""
         text = "".join(texts).encode()
@@ -145,7 +145,7 @@ class Acceptance:
         return "".join(texts).encode()
 
     def _again(self, row: Any, position: int, texts: list[str], also: list[list[Any]]) -> int | None:
-        """Look at one row that the loop has left: the bit set of the rules that it breaks, None if it is not known."""
+        """Check one row that the loop has left; return the bit set of violated rules, None if it is unknown."""
         found = self.reading.text_of(row)
         if found is None:
             return None
@@ -156,7 +156,7 @@ class Acceptance:
         return rules
 
     def _holds(self, value: bytes | None) -> bool:
-        """Ask the rules about whole records, which want the record as it is decoded."""
+        """Check the rules about whole records, which need the decoded record."""
         assert self._whole_hold is not None  # noqa: S101 - narrows for the type checker
         try:
             return self._whole_hold(orjson.loads(value))  # type: ignore[arg-type] # a null raises

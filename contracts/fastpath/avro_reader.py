@@ -52,7 +52,7 @@ _AT_THE_END: Final = ("if i != len(p): raise Doubt",)
 _STEP: Final = " "
 _MOST_LINES: Final = 4_000
 _DEEPEST: Final = 8
-"""Most loops and unions around a place; Python compiles no more than 20 blocks within each other."""
+"""Maximum loops and unions around a place; Python compiles no more than 20 blocks within each other."""
 
 
 class _DoubtError(KeyError):
@@ -122,7 +122,7 @@ class _Writer:
         self._looks_later = False
 
     def reader(self, node: Node) -> QuickReader:
-        """Make the function that reads a whole payload `p`."""
+        """Build the function that reads a whole payload `p`."""
         result = self._variable()
         self._read(node, result, "", 0)
         body = ["i = 0", *self._lines, *_AT_THE_END, f"return {result}"]

@@ -1,4 +1,4 @@
-"""Tests of what an expression surely answers, and how they combine."""
+"""Tests of the certain results of an expression, and how they combine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class NotLoweredError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """Tests of what the library surely answers: true; false; true or a value is missing; false or a value is missing."""
+    """Tests of certain results of the library: true; false; true or a value is missing; false or a value is missing."""
 
     holds: str
     fails: str
@@ -26,7 +26,7 @@ class Lowered:
 
 
 def sure(holds: str, fails: str) -> Lowered:
-    """Return the tests of what no missing value can keep from an answer."""
+    """Return the tests of an expression whose result does not depend on missing values."""
     return Lowered(holds, fails, holds, fails)
 
 

@@ -1,4 +1,4 @@
-"""Expressions in CEL written as tests of a compiled function, where that says surely what the library says.
+"""Compile expressions in CEL to Python tests that agree with the library where they have a result.
 
 Each part of an expression becomes texts that are true only where the library surely gives true, gives false, or finds
 a value missing. What they leave open, the library is asked. Source: cel-spec, "Language Definition", and how the
@@ -21,7 +21,7 @@ from tidegate.contracts.rules.cel_syntax import Call, Const, Items, Node, Roots,
 from tidegate.contracts.rules.places import Path
 
 MAX_TEXT: Final = 6_000
-"""Longest test that is written; what takes more is left to the library."""
+"""Maximum test that is written; what takes more is left to the library."""
 
 _EXACT: Final = 2**53
 _MIN, _MAX = -(2**63), 2**63 - 1
@@ -39,7 +39,7 @@ _HOLDERS: Final = frozenset({list, dict})
 class _Term:
     """A value that is compared: of a `kind` where `guard` holds, and written `value` there.
 
-    `present` holds where the library surely has a value that is no null; `unknown` where it surely answers that
+    `present` holds where the library surely has a value that is not a null; `unknown` where it surely answers that
     something is missing: an absent key, or a null that no overload takes. The kinds are number (of either type),
     integer, double, text, moment, span, and any for what a `path` reads.
     """
@@ -287,7 +287,7 @@ class _Lowering:
         return f"{self._bind(-_EXACT)} < {term.value} < {self._bind(_EXACT)}"
 
     def _kept(self, value: str, test: str) -> tuple[str, str]:
-        """Keep a value that a guard looks at first: its name, and the guard."""
+        """Store a value that a guard checks first; return its name and the guard."""
         name = self._program.temporary()
         return name, test.format(f"({name} := {value})")
 

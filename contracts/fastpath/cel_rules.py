@@ -30,7 +30,7 @@ class LoweredRule:
 
     @property
     def holders(self) -> frozenset[Path]:
-        """The paths of which the expression takes the list or the map as it is."""
+        """The paths whose list or map the expression uses as a whole."""
         return self.roots.holders(self.node)
 
     def decide(self, program: CodeWriter) -> tuple[str, str]:

@@ -70,13 +70,13 @@ class CodeWriter:
         return name
 
     def define(self, **values: Any) -> None:
-        """Have values known to the text by names of their own."""
+        """Define names for values in the generated code."""
         self._bound |= values
 
     def variable(self, path: Path) -> str:
-        """Name the variable that holds the value at a path, None where there is none.
+        """Return the variable that holds the value at a path, None if there is none.
 
-        Below an array that is gone through it is that of one element.
+        Inside a loop over an array, it is the variable of one element.
         """
         if not path:
             return "record"
@@ -150,19 +150,18 @@ class CodeWriter:
     def function(
         self, before: list[str], tests: Iterable[str], result: str, refusal: str
     ) -> Callable[[Any], Any]:
-        """Make the function: `result` if all tests hold, else, or where Python cannot compare, `refusal`."""
+        """Build the function: `result` if all tests hold, else, or where Python cannot compare, `refusal`."""
         self._root.tests.update(dict.fromkeys(tests))
         return self._compiled([*before, "try:", *self._statements(self._root, result, refusal)], refusal)
 
     def loop(
         self, decode: Callable[[Any], Any], decides: Callable[[Any], Any], result: str, also: Sequence[str]
     ) -> Callable[..., None]:
-        """Make the same function as a loop over many values: `decode` makes the record of each.
+        """Build the same function as a loop over many values: `decode` makes the record of each.
 
-        It takes the values; a list that gets the results, "" where there is none; one that gets position and record
-        where a test does not hold; one that gets the positions where `decode` or a test raised; and lists that get what
-        the expressions `also` say of each, None where there is no result. `decides` is the function of one record,
-        which is called where tests go through arrays.
+        Its parameters are the values and the lists that it fills: results ("" for no result), position and record where a
+        test does not hold, positions where `decode` or a test raised, and one list for each expression in `also` (None
+        for no result). `decides` is the function of one record, which is called where tests loop over arrays.
         """
         test = " and ".join(f"({test})" for test in self._root.tests) or TRUE
         steps = [f"record = {self.bind(decode)}(value)", *self.lines]
@@ -191,7 +190,7 @@ class CodeWriter:
     def statements(
         self, statements: list[str], otherwise: str, before: Sequence[str] = ()
     ) -> Callable[[Any], Any]:
-        """Make a function of statements about the variables; `otherwise` is for what Python cannot compare."""
+        """Build a function of statements about the variables; `otherwise` is for what Python cannot compare."""
         lines = (f"{_STEP}{line}" for line in (*self.lines, *statements))
         return self._compiled([*before, "try:", *lines], otherwise)
 
@@ -201,7 +200,7 @@ class CodeWriter:
         return self.make(("record",), body)
 
     def make(self, parameters: Sequence[str], body: Sequence[str]) -> Callable[..., Any]:
-        """Make a function of statements that stand by themselves; of a contract they hold literals at most, as `ascii` writes them."""
+        """Build a function of statements that stand by themselves; of a contract they hold literals at most, as `ascii` writes them."""
         text = f"\n{_STEP}".join([f"def function({', '.join(parameters)}):", *body])
         exec(compile(text, "<contract>", "exec"), self._bound)  # noqa: S102 - our own text, and literals
         function: Callable[..., Any] = self._bound["function"]

@@ -1,4 +1,4 @@
-"""Columns of many values at once, where that gives what the converter of each value gives.
+"""Convert columns of many values at once, with the same result as the converter of each value.
 
 Most column types take what Arrow takes for many values in one call. Whatever needs a closer look is converted value by
 value.
@@ -40,7 +40,7 @@ _LOCAL: Final = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?$"
 
 
 def bulk_of(*kinds: type) -> Bulk:
-    """Make the quick way for values of some Python types, which Arrow takes without changing them."""
+    """Build the quick way for values of some Python types, which Arrow takes without changing them."""
     allowed = {*kinds, _NONE}
 
     def convert(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
@@ -58,7 +58,7 @@ def bulk_decimals(values: list[Any], arrow_type: pa.Decimal128Type) -> pa.Array 
     numbers = np.array(values, np.float64)
     is_null = np.isnan(numbers)
     if is_null.any() and np.count_nonzero(is_null) != sum(value is None for value in values):
-        return None  # NaN is no decimal
+        return None  # NaN is not a decimal
     step = 10.0**arrow_type.scale
     with np.errstate(over="ignore"):  # infinite then, and no decimal below
         unscaled = np.rint(np.where(is_null, 0, numbers) * step)
@@ -84,7 +84,7 @@ def _exact_decimals(values: list[Any], arrow_type: pa.Decimal128Type) -> pa.Arra
 def _decimals(
     unscaled: npt.NDArray[np.int64], is_null: npt.NDArray[np.bool_], arrow_type: pa.Decimal128Type
 ) -> pa.Array:
-    """Lay integers out as Arrow keeps decimals: 128 bits, the lower half first."""
+    """Convert integers to Arrow's layout of decimals: 128 bits, the lower half first."""
     halves = np.empty((len(unscaled), 2), np.int64)
     halves[:, 0], halves[:, 1] = unscaled, unscaled >> 63
     present = pa.array(~is_null).buffers()[1]
@@ -112,12 +112,12 @@ def bulk_days(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
 
 
 def bulk_instants(nanoseconds: int) -> Bulk:
-    """Make the way for date-times: strings, or integers in units of `nanoseconds`, at once."""
+    """Build the way for date-times: strings, or integers in units of `nanoseconds`, at once."""
     return _bulk_times(nanoseconds, texts_as_instants)
 
 
 def bulk_local_times(nanoseconds: int) -> Bulk:
-    """Make the way for dates and times without a zone: strings, or integers in units of `nanoseconds`, at once."""
+    """Build the way for dates and times without a zone: strings, or integers in units of `nanoseconds`, at once."""
     return _bulk_times(nanoseconds, texts_as_local_times)
 
 
@@ -141,7 +141,7 @@ def _bulk_times(nanoseconds: int, of_texts: OfTexts) -> Bulk:
 
 
 def texts(strings: pa.Array, _: pa.DataType) -> pa.Array:
-    """Keep strings as they are."""
+    """Return the strings unchanged."""
     return strings
 
 

@@ -1,7 +1,7 @@
-"""JSON records through orjson, where it keeps what was written.
+"""Decode JSON records with orjson where it is exact.
 
-What orjson would change or refuse although it is JSON (integers from 2^64 on, fractions beyond a double, 1e400) is found
-by its bytes, and decoded exactly.
+orjson changes or refuses some valid JSON: integers from 2^64 on, fractions beyond a double, 1e400. Such texts are found
+by their bytes, and decoded exactly.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the fast paths of the payload formats have in common."""
+"""The common interface of the fast paths of payload formats."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Patterns and formats as regular expressions that one pass over many strings can match.
 
 The strings of many records are written one after the other, each ended by a separator, and matched against the
-repetition of all their patterns. That is right only if no pattern can match a separator: so the separators are control
-characters, which stand in no JSON string unless it is escaped, and only patterns are taken whose every character is a
-printable one.
+repetition of all their patterns. That is right only if no pattern can match a separator. So the separators are control
+characters, which a JSON string contains only escaped, and only patterns of printable characters are used.
 
 Source: ECMA-262, section 22.2.1, for the patterns; RE2 syntax for what comes out; RFC 3339, section 5.6, for dates.
 """
@@ -76,7 +75,7 @@ class _Reader:
         return "|".join(branches), len(branches)
 
     def require_end(self) -> None:
-        """Refuse a pattern that goes on."""
+        """Refuse a pattern with text after its end."""
         if self._at < len(self._pattern):
             raise _ForeignError
 

@@ -1,4 +1,4 @@
-"""The generated functions of typed rows: what is asked of a row, and what is kept of one that is accepted."""
+"""The generated functions of typed rows: the checks of a row, and the stored values of an accepted one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TEXT: Final = frozenset({str})
 _OF_DATES: Final = frozenset({Range, Ordered})
 """The kinds of rules that compare dates as well as their texts."""
 _MAX_EXPRESSION: Final = 20_000
-"""Longest expression of the texts of a record: beyond, a regular expression needs more memory than it is given."""
+"""Maximum expression of the texts of a record: beyond, a regular expression needs more memory than it is given."""
 
 
 def compile_acceptance(
@@ -97,7 +97,7 @@ class _RowProgram(CodeWriter):
         return "".join((*self._strings.values(), *self._lists.values()))
 
     def variable(self, path: Path) -> str:
-        """Name the variable that holds the value at a path, None where there is none."""
+        """Return the variable with the value at a path; None without one."""
         row: Row | None = self._row
         name = "record"
         if not path:
@@ -115,18 +115,18 @@ class _RowProgram(CodeWriter):
         return name
 
     def is_certain(self, variable: str) -> bool:
-        """Return whether a variable is never None: of what is required and no null."""
+        """Return whether a variable is never None: its value is required and not null."""
         return variable in self._certain
 
     def reading(self, path: Path) -> str:
-        """Write the expression that reads what lies below an attribute."""
+        """Write the expression that reads the value below an attribute."""
         for length in range(len(path), 0, -1):
             if path[:length] in self._attributes:
                 return f"read({self._attributes[path[:length]]}, {self.bind(path[length:])})"
         raise NotExpressibleError
 
     def types(self, path: Path) -> frozenset[type] | None:
-        """Return the types that a value at a path can have beside null; None when it can have any."""
+        """Return the types that a value at a path can have besides null; None for any type."""
         member = self._member(path)
         return None if member is None else member.value.kinds
 
@@ -167,7 +167,7 @@ class _RowProgram(CodeWriter):
         return any_of(self._within(path, f"{self.variable(path)} is None"), missing)
 
     def _member(self, path: Path) -> Member | None:
-        """Return the member of a row that is at a path; None below what is kept as JSON has it."""
+        """Return the member of a row at a path; None below a value that is stored as JSON."""
         row: Row | None = self._row
         for index, token in enumerate(path, start=1):
             if row is None:
@@ -184,7 +184,7 @@ class _RowProgram(CodeWriter):
         return all_of(TRUE if parent in self._certain else f"{parent} is not None", *tests)
 
     def read_members(self, row: Row, path: Path = (), *, may_be_absent: bool = False) -> None:
-        """Write what is asked of each member of a row beside its type."""
+        """Write the checks of each member of a row, besides its type."""
         for name, member in row.members.items():
             place, value = (*path, name), member.value
             may_be_none = may_be_absent or member.may_be_none
@@ -198,7 +198,7 @@ class _RowProgram(CodeWriter):
                 self._write_items(place, value.item_text, may_be_none=may_be_none)
 
     def keep(self, column: FastColumn) -> Source:
-        """Have the values of a column kept: among the strings, or as they are; says where they are found."""
+        """Keep the values of a column, among the strings or unchanged; return where they are."""
         try:
             variable = self.variable(column.path)
         except NotExpressibleError:  # the schema has it, but no row: all are null
@@ -216,7 +216,7 @@ class _RowProgram(CodeWriter):
         return Source(also=len(self._also) - 1)
 
     def compile(self, rules: FastRules) -> Reading:
-        """Make the functions. Of a row that breaks rules and nothing else they give the bit set of them too, if they can."""
+        """Build the functions. Of a row that breaks rules and nothing else they give the bit set of them too, if they can."""
         decode = msgspec.json.Decoder(self._row.type).decode
         text = f'{self._join}([{"".join(f"{each}, " for each in (*self._pieces, *self._items))}""])'
         accepted = self.function([], self._asked, text, "None")
@@ -252,7 +252,7 @@ class _RowProgram(CodeWriter):
         return self._attributes[path]
 
     def _ask(self, path: Path, member: Member, *, may_be_absent: bool) -> None:
-        """Ask the validator of a value that is there, null included."""
+        """Call the validator for a present value, null included."""
         parent = self.variable(path[:-1])
         reading = f"{parent}.{member.attribute}"
         test = f"{self.bind(member.value.fits)}({reading})"
@@ -271,7 +271,7 @@ class _RowProgram(CodeWriter):
         self._strings[path] = f"(?:{expression}){END}"
 
     def _write_items(self, path: Path, expression: str, *, may_be_none: bool) -> None:
-        """Add the strings of a list to the text, and the expression of all of them; LAST stands after them."""
+        """Add the strings of a list to the text, and the expression of all of them; LAST is after them."""
         variable = self.variable(path)
         items = f"(?:(?:{expression}){END})*"
         if may_be_none and variable not in self._certain:

@@ -1,4 +1,4 @@
-"""The typed row that a record of a JSON Schema is decoded into, and what the types alone do not say of it.
+"""The typed row of a JSON Schema's record, and the checks that its types do not cover.
 
 Types, bounds, lengths, enumerations, required and closed properties are left to the decoder. Patterns and formats are
 kept aside as texts, to be matched for many records at once. A property whose schema says more than that is decoded as
@@ -105,9 +105,9 @@ class Row:
 class RowBuilder:
     """Builds the rows of one schema.
 
-    `whole` are the paths of values that must stay as JSON has them, `told_apart` those of which a rule wants to know
-    whether they are null or missing. Strings of format date become dates but at the paths `texts`, which is cheaper than
-    to match them; without `texts` all of them stay strings.
+    `whole` are the paths of values that must stay as JSON has them. `told_apart` are the paths where a rule distinguishes
+    null from missing. Strings of format date become dates, except at the paths `texts`: that is cheaper than matching
+    them. Without `texts` all of them stay strings.
     """
 
     def __init__(
@@ -252,7 +252,7 @@ class RowBuilder:
 
 
 def _as_date(value: Value) -> Value:
-    """Have the decoder read a string as a date, if that is all that is asked of it; the year 0 is left to the exact way."""
+    """Let the decoder read a string as a date if the schema checks nothing else; the strict path handles the year 0."""
     if value.text != FORMATS["date"] or value.type not in {str, str | None}:
         return value
     return replace(value, type=date | None if value.is_nullable else date, text=None, kinds=DATE)

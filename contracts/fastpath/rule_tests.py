@@ -1,12 +1,11 @@
 """One test for all rules about fields, which most records pass.
 
-Most records do not, and asking each rule in turn is most of what rules cost. So the tests of all rules are written as
-one function and compiled. It only ever accepts: when it says no, or cannot tell, the rules themselves are asked. Each
-test is a plainer one than the rule's own, true only where the rule holds, and property tests hold it to that.
+Most records break no rule, and calling each rule in turn is most of what rules cost. So the tests of all rules are
+compiled into one function. It only accepts: when it returns false or raises, the rules themselves decide. Each test is
+simpler than the rule's own and true only where the rule holds, which property tests check.
 
-The plain forms look at no type. A value of a type that a rule is not about breaks no rule, so that to accept it is
-right, and where Python cannot compare it, the answer is no. Only a Decimal needs care: it does not compare exactly
-with a double.
+The simple forms ignore types. A value of a type that a rule does not check breaks no rule, so accepting it is right.
+Where Python cannot compare it, the test raises. Only a Decimal needs care: it does not compare exactly with a double.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ class _Source:
         return " or ".join([f"{variable} is None" for variable in doubtful] + [plain])
 
     def _plain(self, rule: Rule, variables: list[str], fields: SchemaFields) -> str | None:
-        """Write the plain form over values that are not null; None when there is none."""
+        """Return the plain form over values that are not null; None if there is none."""
         match rule:
             case Forbidden():
                 return self._membership(rule.values, rule.field, variables[0], "not in", fields)

@@ -91,7 +91,7 @@ class FastRules:
         return None if self._whole or not all(paths) else frozenset(path[0] for path in paths)
 
     def exact_statements(self, program: CodeWriter, tests: Mapping[str, str]) -> list[str] | None:
-        """Write what sets `bits` to the rules that are broken, or returns None where that is not sure.
+        """Write what sets `bits` to the rules that are broken, or returns None if that is not sure.
 
         A rule is called only where its test in `tests`, by its id, does not know that it holds. None when a rule cannot
         be written so: one about elements, or about whole records.
@@ -120,7 +120,7 @@ class FastRules:
 
     @property
     def whole_hold(self) -> Callable[[Any], bool] | None:
-        """The same for the rules that only the record as it is decoded can be asked about; None when there are none."""
+        """The same for the rules that need the decoded record; None if there are none."""
         return self._whole_hold if self._whole else None
 
     def _all_hold(self, record: Any) -> bool:
@@ -134,7 +134,7 @@ class FastRules:
     def broken(self, record: Any, fits: bool) -> int:  # noqa: FBT001 - called by position for every record
         """Return the bit set of the rules that a record breaks, as `RuleSet.broken` does."""
         bits: int | None = self._fields_broken(record)
-        if bits is None:  # it is no object
+        if bits is None:  # it is not an object
             bits = sum(bit for rule, bit in self._fields if rule.breaks(record, fits))
         for rule, bit in self._elements:
             if rule.breaks(record, fits):
@@ -162,7 +162,7 @@ def _lowered_breaks(rule: CompiledRule, found: LoweredRule) -> _Breaks:
 
 
 def _joined(rules: list[CompiledRule]) -> Callable[[Any], bool] | None:
-    """Compile the test that the expressions of several rules all hold; None where rules cannot be joined so.
+    """Compile the test that the expressions of several rules all hold; None if rules cannot be joined so.
 
     Most records break no rule, and one evaluation of all expressions takes hardly longer than that of one.
     """

@@ -1,12 +1,13 @@
-"""Typed columns of accepted records, made of whole columns: no value of a string column is an object again.
+"""Typed columns of accepted records, built with array operations: no Python object for each string.
 
-The strings of a record are written one after the other to be matched, so that all texts of a batch are already one
-column of strings, from which each column takes its own.
+To match a record, the fast path writes its strings into one text, each followed by END (see `patterns`). So the texts of
+a batch joined are the data buffer of one string array, and each column takes its pieces of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,18 +22,20 @@ from tidegate.contracts.fastpath.columns import FastColumn
 from tidegate.contracts.fastpath.patterns import ABSENT, END, LAST
 from tidegate.contracts.rules.compiled import read
 
-_END: Final = ord(END)
-_ABSENT: Final = ord(ABSENT)
-_LAST: Final = ord(LAST)
-_NEEDS_ESCAPE: Final = np.array([(byte < ord(" ") and byte != _END) or byte in b'"\\' for byte in range(256)])
-"""Bytes that JSON writes otherwise in a string; END is what stands between strings."""
+_END_BYTE: Final = ord(END)
+_ABSENT_BYTE: Final = ord(ABSENT)
+_LAST_BYTE: Final = ord(LAST)
+_NEEDS_ESCAPE: Final = np.array(
+    [(byte < ord(" ") and byte != _END_BYTE) or byte in b'"\\' for byte in range(256)]
+)
+"""Whether each byte must be escaped in a JSON string. END needs no escape: it separates strings here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the values of a column are found: its index among the strings, the lists, or the other values that are kept.
+    """Where the values of a column are: its index among the strings, the lists, or the other kept values (`also`).
 
-    Without any, all are null.
+    At most one is set. Without any, all values are null.
     """
 
     string: int | None = None
@@ -42,7 +45,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class TypedAcceptance:
-    """The quick way that keeps what the columns hold: `sources` has where for each of `columns`."""
+    """The fast path that also keeps the values of the typed columns; `sources` has one for each of `columns`."""
 
     acceptance: Acceptance
     columns: tuple[FastColumn, ...]
@@ -50,10 +53,10 @@ class TypedAcceptance:
 
 
 class AcceptedRows:
-    """Turns blocks of accepted records into columns, and puts the records that were not accepted in their places."""
+    """Builds columns from blocks of accepted records, and inserts the records that the strict path accepted."""
 
     def __init__(self, quick: TypedAcceptance, values: pa.Array, at: Callable[[int], None] | None) -> None:
-        """Take the way that accepts, and the values of a batch; `at` is as for `Acceptance.blocks`."""
+        """Initialise from the fast path and the values of a batch; `at` is called with the index of each value."""
         self._blocks = quick.acceptance.blocks(values, at)
         self._at = at
         self._length = len(values)
@@ -68,18 +71,18 @@ class AcceptedRows:
         self._refused: list[int] = []
 
     def suspects(self) -> Iterator[Suspect]:
-        """Yield the records that are not accepted, each a `Suspect`."""
+        """Yield the records that the fast path did not accept. Records given to `keep` meanwhile get a row too."""
         for block in self._blocks:
             self._kept = {}
             yield from block.suspects(self._at)
             self._add(block, self._kept)
 
     def keep(self, index: int, record: Any) -> None:
-        """Have the row of a suspect made of its record, before the next suspect is asked for."""
+        """Build a row for the suspect at an index of the batch. Call it before the next suspect is requested."""
         self._kept[index] = record
 
     def _add(self, block: Block, records: dict[int, Any]) -> None:
-        """Add a block; `records` are those that were not accepted and are kept, by their index."""
+        """Add a block; `records` are its suspects that were kept, by their index in the batch."""
         self._texts.append(block.text)
         self._without_text += (block.start + position for position, _, _ in block.others)
         self._records.update(records)
@@ -94,7 +97,7 @@ class AcceptedRows:
             chunks.append(array)
 
     def finish(self) -> tuple[list[pa.Array], list[int]]:
-        """Return the columns of all records, and the positions of those that some column cannot hold."""
+        """Return the columns, one row for each record of the batch, and the indexes of records that do not fit a column."""
         texts = _Texts(b"".join(self._texts), self._reading, self._length, self._without_text)
         arrays = []
         for column, source, chunks in zip(self._columns, self._sources, self._chunks, strict=True):
@@ -113,18 +116,16 @@ class AcceptedRows:
 
     def _of_strings(self, column: FastColumn, strings: pa.Array) -> pa.Array:
         assert column.of_texts is not None  # noqa: S101 - that is why it is among the strings
-        try:
-            array = column.of_texts(strings, column.kind.arrow_type)
-        except pa.ArrowException:
-            array = None
-        if array is not None:
-            return array
+        with suppress(pa.ArrowException):
+            if (converted := column.of_texts(strings, column.kind.arrow_type)) is not None:
+                return converted
+        # Some value does not fit: convert one by one, to know which.
         array, refused = column.convert_values(strings.to_pylist())
         self._refused += refused
         return array
 
     def _of_lists(self, column: FastColumn, joined: pa.Array, is_empty: npt.NDArray[np.bool_]) -> pa.Array:
-        """Write lists of strings as JSON."""
+        """Return lists of strings as JSON texts; `joined` has the strings of each list with END between them."""
         characters = np.frombuffer(joined.buffers()[2] or b"", np.uint8)
         if (_NEEDS_ESCAPE[characters]).any():
             pairs = zip(joined.to_pylist(), is_empty.tolist(), strict=True)
@@ -138,7 +139,7 @@ class AcceptedRows:
         return array
 
     def _with_records(self, column: FastColumn, array: pa.Array) -> pa.Array:
-        """Put what the records have that were not accepted in its places."""
+        """Replace the rows of suspects that were kept by the values of their records."""
         if not self._records:
             return array
         places = list(self._records)
@@ -146,57 +147,62 @@ class AcceptedRows:
             [read(record, column.path) for record in self._records.values()]
         )
         self._refused += (places[index] for index in refused)
-        order = np.arange(len(array))
+        order = np.arange(len(array))  # index into array + values, for each row
         order[places] = len(array) + np.arange(len(places))
         return pa.concat_arrays([array, values]).take(pa.array(order))
 
 
 class _Texts:
-    """The strings of the texts of a batch, as `patterns` has them written one after the other."""
+    """The strings of all texts of a batch. Each piece of the joined text ends with END.
+
+    The text of a record has its strings first, then its lists: the strings of each, and a piece LAST that ends it.
+    """
 
     def __init__(self, text: bytes, reading: Reading, records: int, without_text: list[int]) -> None:
-        """Take the texts of all records but those at some positions."""
+        """Initialise from the joined texts; the records at the indexes `without_text` have none."""
         self._text = text
         self._data = np.frombuffer(text, np.uint8)
-        self._ends = np.flatnonzero(self._data == _END)
+        self._ends = np.flatnonzero(self._data == _END_BYTE)
         self._starts = np.zeros_like(self._ends)
         self._starts[1:] = self._ends[:-1] + 1
         has_text = np.ones(records, np.bool_)
         has_text[without_text] = False
         self._is_missing = ~has_text
-        # The text of each record; of one without, that of another, which is left out in the end.
-        self._record = np.maximum(np.cumsum(has_text) - 1, 0)
-        # Where the lists of each text end, and its strings begin: indexes of pieces.
-        self._lasts = np.flatnonzero(self._data[self._starts] == _LAST).reshape(-1, reading.lists or 1)
+        # For each record the index of its text; for one without, any: its value becomes null in `_pieces`.
+        self._text_of_record = np.maximum(np.cumsum(has_text) - 1, 0)
+        # Indexes of pieces: those that end the lists of each text, and the first piece of each text.
+        self._list_ends = np.flatnonzero(self._data[self._starts] == _LAST_BYTE).reshape(
+            -1, reading.lists or 1
+        )
         texts = records - len(without_text)
-        self._firsts = np.arange(texts) * reading.strings
+        self._first_pieces = np.arange(texts) * reading.strings
         if reading.lists:
-            self._firsts = np.zeros(texts, np.int64)
-            self._firsts[1:] = self._lasts[:-1, -1] + 1
+            self._first_pieces = np.zeros(texts, np.int64)
+            self._first_pieces[1:] = self._list_ends[:-1, -1] + 1
         self._strings = reading.strings
 
     def strings(self, index: int) -> pa.Array:
-        """Return the string at an index of each text as an array of string, null where there is none."""
-        pieces = self._firsts + index
-        return self._taken(self._starts[pieces], self._ends[pieces])
+        """Return string number `index` of each record as an array of string; null if it is absent."""
+        pieces = self._first_pieces + index
+        return self._pieces(self._starts[pieces], self._ends[pieces])
 
     def lists(self, index: int) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-        """Return the list at an index of each text, an array of string, END between its strings; and which are empty."""
-        last = self._lasts[:, index]
-        before = self._lasts[:, index - 1] + 1 if index else self._firsts + self._strings
-        starts, ends = self._starts[before], self._starts[last]
-        is_empty = before == last
-        joined = self._taken(starts, ends - ~is_empty)
-        return joined, is_empty[self._record] if len(is_empty) else self._is_missing
+        """Return list number `index` of each record as an array of string, END between its strings; and which are empty."""
+        last = self._list_ends[:, index]
+        first = self._list_ends[:, index - 1] + 1 if index else self._first_pieces + self._strings
+        starts, ends = self._starts[first], self._starts[last]
+        is_empty = first == last
+        joined = self._pieces(starts, ends - ~is_empty)
+        return joined, is_empty[self._text_of_record] if len(is_empty) else self._is_missing
 
-    def _taken(self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> pa.Array:
-        """Return the pieces of the text, one of each record, null where it is absent."""
+    def _pieces(self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> pa.Array:
+        """Return one piece of the text for each record as an array of string; null where it is absent."""
         if not len(starts):
-            return pa.nulls(len(self._record), pa.string())
-        # The pieces and what is between them are one array; each second of its values is a piece.
+            return pa.nulls(len(self._text_of_record), pa.string())
+        # One array over the buffer without a copy: its even values are the pieces, its odd ones what is between them.
         offsets = np.empty(2 * len(starts) + 1, np.int64)
         offsets[:-1:2], offsets[1::2], offsets[-1] = starts, ends, len(self._text)
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self._text)]
         pieces = pa.Array.from_buffers(pa.large_string(), 2 * len(starts), buffers)
-        is_null = self._is_missing | (self._data[starts] == _ABSENT)[self._record]
-        return pieces.take(pa.array(2 * self._record, mask=is_null)).cast(pa.string())
+        is_null = self._is_missing | (self._data[starts] == _ABSENT_BYTE)[self._text_of_record]
+        return pieces.take(pa.array(2 * self._text_of_record, mask=is_null)).cast(pa.string())

@@ -24,11 +24,11 @@ from tidegate.contracts.formats.payload import NO_PAYLOAD
 from tidegate.contracts.verdict import Violation
 
 MAX_WRITERS: Final = 1_024
-"""Most schemas of writers whose readers are kept; those of 30 fields take 35 KB each, so that all take 36 MB."""
+"""Maximum schemas of writers whose readers are kept; those of 30 fields take 35 KB each, so that all take 36 MB."""
 _DEFINITION: Final = "/schema/definition"
 _MAX_LEVELS: Final = 8
 _MAX_POINTERS: Final = 20_000
-"""Most pointers that are listed: thirty fields of the record's own type would make 30^8."""
+"""Maximum pointers that are listed: thirty fields of the record's own type would make 30^8."""
 _TYPES: Final = {
     "int": "integer",
     "long": "integer",
@@ -118,7 +118,7 @@ class AvroFormat:
     def _written_with(self, text: str) -> ResolvedReader:
         """Return what reads data of another schema, by its text, as records of this one.
 
-        A text that is no schema gives a reader that refuses everything: somebody else let it into the registry.
+        A text that is not a schema gives a reader that refuses everything: someone else let it into the registry.
         """
         try:
             definition = orjson.loads(text)
@@ -144,7 +144,7 @@ class AvroFields:
         self._names: frozenset[str] | None = None
 
     def find(self, pointer: str) -> FieldType | None:
-        """Look a field up by its JSON Pointer; None when the schema does not declare it."""
+        """Return a field by its JSON Pointer; None if the schema does not declare it."""
         return self._find(self._schema, tokens(pointer))
 
     def pointers(self) -> tuple[str, ...]:
@@ -152,11 +152,11 @@ class AvroFields:
         return self._pointers
 
     def top_level(self) -> tuple[str, ...]:
-        """Names of the fields of the record itself, in the order of the schema."""
+        """Return the names of the fields of the record itself, in the order of the schema."""
         return tuple(name for name, _ in self._members(self._schema))
 
     def names(self) -> frozenset[str]:
-        """Every field name that the schema declares anywhere."""
+        """Return every field name that the schema declares anywhere."""
         if self._names is None:
             records = [each for each in (self._schema, *self._named.values()) if isinstance(each, dict)]
             fields = [field for record in records for field in record.get("fields", ())]
@@ -206,7 +206,7 @@ class AvroFields:
 
 
 def _compile(definition: Any) -> tuple[Any, dict[str, Any], AvroType]:
-    """Parse a schema, and require what fastavro lets pass."""
+    """Parse a schema, and require what fastavro accepts."""
     if depth_exceeds(definition):
         raise ContractError.at(_DEFINITION, f"a schema is nested at most {MAX_NESTING} levels deep")
     named: dict[str, Any] = {}
@@ -229,7 +229,7 @@ def _compile(definition: Any) -> tuple[Any, dict[str, Any], AvroType]:
 
 
 def _require_strict(schema: Any) -> None:
-    """Raise SchemaParseException for mistakes that fastavro lets pass."""
+    """Raise SchemaParseException for mistakes that fastavro accepts."""
     match schema:
         case list():
             _require_union(schema)

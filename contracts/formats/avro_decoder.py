@@ -33,7 +33,7 @@ from tidegate.contracts.formats.avro_nodes import (
 MAX_DEPTH: Final = 254
 """Deepest nesting of records, arrays and maps in a record; the same as for JSON."""
 MAX_FREE_ITEMS: Final = 1_000
-"""Most items of an array whose items take no bytes."""
+"""Maximum items of an array whose items take no bytes."""
 
 Reader = Callable[[bytes, int, int], tuple[Any, int]]
 """Reads one value: takes the payload, the position and the depth; gives the value and the position behind it.

@@ -59,10 +59,10 @@ def names_match(writer: Named, reader: Named) -> bool:
 
 
 def chosen_branches(writer: AvroType, reader: Union) -> list[AvroType]:
-    """Return the branches that readers resolve a type of the writer against; none when there is none to choose.
+    """Return the branches that readers resolve a type of the writer against; an empty list if no branch matches.
 
-    The specification takes the first that matches. Apache's Java library looks for the same type and name before
-    that, so that there may be two.
+    The specification takes the first that matches. Apache's Java library first looks for the same type and name, so
+    the result may have two branches.
     """
     matching = [branch for branch in reader.branches if matches(writer, branch)]
     same = [branch for branch in matching if is_same_type(writer, branch)]

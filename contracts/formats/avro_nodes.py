@@ -1,12 +1,12 @@
-"""What is read where, when data of one Avro schema is read with another: the two schemas, resolved once.
+"""The resolution of two Avro schemas: how data of one is read with the other.
 
 A node says what bytes of the writer stand at a place and what the reader makes of them. Readers are made from nodes:
 strict ones (`avro_decoder`) and generated ones (`fastpath.avro_reader`), which therefore cannot differ in what a schema means.
 Where both schemas are the same there is nothing to resolve: a union's value is of the branch that was written.
 
-Source: Apache Avro 1.12 specification, "Schema Resolution", "Aliases", "Logical Types". Of a reader's union the branch
-of the writer's own type and name is taken before any other that matches, as Apache's Java library does it: a string
-stays a string where bytes are listed before it.
+Source: Apache Avro 1.12 specification, "Schema Resolution", "Aliases", "Logical Types". As in Apache's Java library, a
+reader's union first takes the branch of the writer's own type and name, then any other that matches. So a string stays
+a string where bytes are listed before it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tidegate.contracts.formats.avro_types import (
 )
 
 MAX_PRECISION: Final = 1_000
-"""Most digits of a decimal that is judged."""
+"""Maximum digits of a decimal that is judged."""
 _TIMES: Final = ("date", "time-", "timestamp-", "local-timestamp-")
 _DAY_MILLIS: Final = 86_400_000
 _LIMITS: Final = {"time-millis": _DAY_MILLIS, "time-micros": 1_000 * _DAY_MILLIS}
@@ -82,7 +82,7 @@ class DecimalNumber:
 
 @dataclass(eq=False, slots=True)
 class Symbol:
-    """What each symbol of the writer becomes; None for one that the reader does not have."""
+    """The reader's symbol of each symbol of the writer; None if the reader does not have it."""
 
     symbols: tuple[str | None, ...]
 
@@ -270,12 +270,12 @@ _EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 def decimal_value(unscaled: int, scale: int) -> Decimal:
-    """Make the decimal number of an integer."""
+    """Build the decimal number of an integer."""
     return _EXACT.scaleb(unscaled, -scale)
 
 
 def default_value(default: Any, node: AvroType) -> Any:  # noqa: PLR0911 - one for each type
-    """Make the value of a default that fits its type. Source: specification, table of field default values."""
+    """Build the value of a default that fits its type. Source: specification, table of field default values."""
     match node:
         case Primitive(kind="float" | "double"):
             return float(default)

@@ -10,7 +10,7 @@ from tidegate.contracts.formats.avro_nodes import Node
 from tidegate.contracts.verdict import Severity, Stage, Violation
 
 MAX_POINTER_TOKENS: Final = 16
-"""Most names in a violation's pointer: a place that lies deeper is named by the beginning of its way."""
+"""Maximum names in a violation's pointer: a place that lies deeper is named by the beginning of its way."""
 
 
 class ResolvedReader:

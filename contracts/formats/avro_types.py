@@ -170,7 +170,7 @@ def parse(definition: Any) -> AvroType:
 
 
 def graph(parsed: Any) -> AvroType:
-    """Make the graph of a schema that fastavro parsed."""
+    """Build the graph of a schema that fastavro parsed."""
     return _Builder().build(parsed, "")
 
 
@@ -185,7 +185,7 @@ def decimal_of(schema: dict[str, Any]) -> tuple[int, int] | None:
 
 
 def unqualified(name: str) -> str:
-    """Cut the namespace off a full name."""
+    """Return a full name without its namespace."""
     return name.rpartition(".")[2]
 
 
@@ -281,7 +281,7 @@ def _logical(schema: dict[str, Any], kind: str) -> Logical | None:
 def depth_exceeds(definition: Any, most: int = 3 * MAX_NESTING) -> bool:
     """Return whether a document has more than `most` levels, so that walking it may end in a recursion error.
 
-    By default as many as the deepest schema may have, of which a field costs three.
+    The default is the limit of the deepest schema; a field takes three levels.
     """
     level = [definition]
     for _ in range(most):

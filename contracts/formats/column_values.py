@@ -16,7 +16,7 @@ import orjson
 from tidegate.contracts.document.times import date_key, instant_key
 
 Converter = Callable[[Any], Any]
-"""Gives what Arrow takes for a value that is not None; None when the type cannot hold it."""
+"""Returns what Arrow takes for a value that is not None; None when the type cannot hold it."""
 
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 FIRST_DAY: Final = date.min.toordinal() - _EPOCH_DAY
@@ -25,13 +25,13 @@ _DAY_MICROSECONDS: Final = 86_400 * 10**6
 FIRST_MICROSECOND: Final = FIRST_DAY * _DAY_MICROSECONDS
 LAST_MICROSECOND: Final = (LAST_DAY + 1) * _DAY_MICROSECONDS - 1
 MAX_FLOAT: Final = float.fromhex("0x1.fffffep+127")
-"""Largest number of type float."""
+"""Maximum number of type float."""
 MAX_DOUBLE: Final = float.fromhex("0x1.fffffffffffffp+1023")
-"""Largest number of type double."""
+"""Maximum number of type double."""
 
 
 def whole_number(bits: int) -> Converter:
-    """Make the converter to a signed integer of so many bits. 1.0 is an integer, as in JSON Schema."""
+    """Build the converter to a signed integer of so many bits. 1.0 is an integer, as in JSON Schema."""
     limit = 2 ** (bits - 1)
 
     def convert(value: Any) -> int | None:
@@ -51,7 +51,7 @@ def whole_number(bits: int) -> Converter:
 
 
 def floating_point(largest: float) -> Converter:
-    """Make the converter to an IEEE 754 number: the nearest one, when the number is in its range."""
+    """Build the converter to an IEEE 754 number: the nearest one, when the number is in its range."""
 
     def convert(value: Any) -> float | None:
         kind = type(value)
@@ -67,12 +67,12 @@ def floating_point(largest: float) -> Converter:
 
 
 def of_type(kind: type) -> Converter:
-    """Make the converter that takes values of one Python type as they are."""
+    """Build the converter that takes values of one Python type as they are."""
     return lambda value: value if type(value) is kind else None
 
 
 def decimal_number(precision: int, scale: int) -> Converter:
-    """Make the converter to decimal(precision, scale)."""
+    """Build the converter to decimal(precision, scale)."""
     to_type = exactly(precision, scale)
 
     def convert(value: Any) -> Decimal | None:
@@ -92,7 +92,7 @@ def decimal_number(precision: int, scale: int) -> Converter:
 
 @lru_cache(maxsize=256)
 def exactly(precision: int, scale: int) -> Callable[[Decimal], Decimal]:
-    """Make what gives a number the digits of a decimal type; raises DecimalException for one that it does not hold."""
+    """Return a function that gives a number the digits of a decimal type; it raises DecimalException if it does not fit."""
     context = Context(prec=precision, traps=[Inexact, InvalidOperation])
     step = Decimal((0, (1,), -scale))
     return lambda value: context.quantize(value, step)
@@ -111,7 +111,7 @@ def day(value: Any) -> int | None:
 
 
 def instant(nanoseconds: int) -> Converter:
-    """Make the converter of an RFC 3339 date-time, or of an integer in units of `nanoseconds`, to microseconds."""
+    """Build the converter of an RFC 3339 date-time, or of an integer in units of `nanoseconds`, to microseconds."""
 
     def convert(value: Any) -> int | None:
         if type(value) is str:
@@ -122,7 +122,7 @@ def instant(nanoseconds: int) -> Converter:
 
 
 def local_time(nanoseconds: int) -> Converter:
-    """Make the converter of a date and time without a zone, or of an integer, to microseconds."""
+    """Build the converter of a date and time without a zone, or of an integer, to microseconds."""
 
     def convert(value: Any) -> int | None:
         if type(value) is str:
@@ -174,4 +174,4 @@ def _microseconds(nanoseconds: int | Fraction | None) -> int | None:
 
 
 def nothing(_: Any) -> None:
-    """Keep nothing of a value."""
+    """Return None for every value."""

@@ -1,4 +1,4 @@
-"""Framing: what stands before the payload in a record's value, or beside it in a header.
+"""Framing: the bytes before the payload in a record's value, or the schema id in a header.
 
 Source: Confluent wire format, a zero byte and a schema id of four bytes, big-endian; or a header, see `writers`.
 """
@@ -48,7 +48,7 @@ _OTHER_TYPE: Final = _violation(
 
 
 def byte_offsets(values: pa.Array) -> npt.NDArray[Any]:
-    """Return where each value of an array of binary or large_binary begins in its data buffer, and where the last ends."""
+    """Return the start of each value of a (large_)binary array in its data buffer, and the end of the last."""
     width = np.int64 if pa.types.is_large_binary(values.type) else np.int32
     offsets: npt.NDArray[Any] = np.frombuffer(values.buffers()[1], width)
     return offsets[values.offset : values.offset + len(values) + 1]
@@ -56,9 +56,9 @@ def byte_offsets(values: pa.Array) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True, slots=True)
 class WrittenBy:
-    """Who wrote what: `of` gives for each record the index of its schema in `schemas`, -1 for one that names none.
+    """The writer's schemas: `of` has for each record the index of its schema in `schemas`, or -1.
 
-    A schema that was refused is None.
+    A refused schema is None.
     """
 
     schemas: tuple[WriterSchema | None, ...]
@@ -67,10 +67,9 @@ class WrittenBy:
 
 @dataclass(slots=True)
 class Framed:
-    """Values whose frame was cut off. `payloads` has a null where there is none, for a tombstone too.
+    """Values without their frames. `payloads` has a null for a refused frame or a tombstone.
 
-    `refusals` says by index what is wrong with a frame. `written_by` is None where records are read the
-    same way whichever schema wrote them.
+    `refusals` maps an index to the error of its frame. `written_by` is None if the format does not depend on the writer's schema.
     """
 
     payloads: pa.Array
@@ -90,7 +89,7 @@ class Frames:
     writers: WriterSchemas | None = None
 
     def open(self, values: pa.Array, headers: pa.Array | None = None) -> Framed:
-        """Cut the frame off each value. `headers` are the schema headers beside them, for framing confluent-header.
+        """Remove the frame of each value. `headers` are the schema headers of the records, for framing confluent-header.
 
         Raises Unavailable for a schema that is not known while the registry is away.
         """
@@ -147,7 +146,7 @@ class Frames:
         return None if self.writers is None else self._known(self.writers.by_header.get(header))
 
     def _known(self, writer: WriterSchema | None) -> WriterSchema | Violation:
-        """Return the schema that a record names, or what is wrong with it."""
+        """Return the schema that a record names, or the error."""
         if writer is not None:
             return writer if writer.type == self.type else _OTHER_TYPE
         if self.writers is not None and not self.writers.is_current:
@@ -174,17 +173,17 @@ class _Prefixes:
         """Whether a value is null."""
         first = self._bytes_at(self._offsets[:-1])
         self.bare: npt.NDArray[np.bool_] = ~self.null & ((self._lengths == 0) | (first != 0))
-        """Whether a value does not begin with the zero byte."""
+        """Whether a value does not start with the zero byte."""
         self.framed: npt.NDArray[np.bool_] = ~self.null & ~self.bare & (self._lengths >= PREFIX_BYTES)
-        """Whether a value begins with a whole prefix."""
+        """Whether a value starts with a complete prefix."""
         ids = np.zeros(count, np.int64)
         for place in range(1, PREFIX_BYTES):
             ids = ids << 8 | self._bytes_at(self._offsets[:-1] + place)
         self.ids: npt.NDArray[np.int64] = np.where(self.framed, ids, -1)
-        """The schema ids; -1 where there is none."""
+        """The schema ids; -1 without one."""
 
     def payloads(self, bare: npt.NDArray[np.bool_]) -> pa.Array:
-        """Return what follows the prefixes, and the values that are `bare` as they are; null for all others."""
+        """Return the bytes after the prefixes, and `bare` values unchanged; null for all others."""
         kept = self.framed | bare
         starts = self._offsets[:-1] + np.where(self.framed, PREFIX_BYTES, 0)
         lengths = np.where(kept, self._lengths - np.where(self.framed, PREFIX_BYTES, 0), 0)
@@ -202,7 +201,7 @@ class _Prefixes:
         for place in range(4):
             views.view(np.uint8)[:, 4 + place] = self._bytes_at(starts + place)
         self._put_inline(views, starts, lengths)
-        # A view may begin anywhere, and Arrow copies quickly from it.
+        # A view can start at any byte, and Arrow copies quickly from it.
         validity = pa.py_buffer(np.packbits(kept, bitorder="little"))
         buffers = [validity, pa.py_buffer(views), pa.py_buffer(self._data[first:])]
         return pa.Array.from_buffers(pa.binary_view(), len(self._values), buffers).cast(self._values.type)

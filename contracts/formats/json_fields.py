@@ -12,7 +12,7 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from tidegate.contracts.document.fields import ANY_TYPE, FieldType, join, tokens
+from tidegate.contracts.document.fields import ANY_TYPE, FieldType, join, objects_of, tokens
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.formats.json_keywords import REFERENCES
 from tidegate.contracts.formats.json_work import base_of
@@ -61,7 +61,7 @@ class JsonFields:
         self._visits = 0
 
     def find(self, pointer: str) -> FieldType | None:
-        """Look a field up by its JSON Pointer; None when the schema does not declare it.
+        """Return a field by its JSON Pointer; None if the schema does not declare it.
 
         Raises ContractError when the fields that were asked for take more than MAX_VISITS visits of schemas together.
         """
@@ -78,13 +78,13 @@ class JsonFields:
         return self._pointers
 
     def names(self) -> frozenset[str]:
-        """Every property name that the schema declares anywhere."""
+        """Return every property name that the schema declares anywhere."""
         if self._names is None:
             self._names = frozenset(_declared_names(self._schema))
         return self._names
 
     def top_level(self) -> tuple[str, ...]:
-        """Names of the properties of the record itself, in the order of the schema."""
+        """Return the names of the properties of the record itself, in the order of the schema."""
         if self._top_level is None:
             declared = _declared(self._schema, self._resolver)
             self._top_level = tuple(dict.fromkeys(name for name, _, _ in declared))
@@ -92,16 +92,16 @@ class JsonFields:
 
     def _walk(self) -> Iterator[str]:
         level: list[tuple[tuple[str, ...], Any, Resolver[Any]]] = [((), self._schema, self._resolver)]
-        told: set[str] = set()
+        yielded: set[str] = set()
         for _ in range(_MAX_DEPTH):
             deeper: list[tuple[tuple[str, ...], Any, Resolver[Any]]] = []
             for path, schema, resolver in level:
                 for name, child, inner in _declared(schema, resolver):
                     pointer = join((*path, name))
-                    if len(told) + len(deeper) >= 2 * _MAX_POINTERS:
+                    if len(yielded) + len(deeper) >= 2 * _MAX_POINTERS:
                         return
-                    if pointer not in told:
-                        told.add(pointer)
+                    if pointer not in yielded:
+                        yielded.add(pointer)
                         yield pointer
                     deeper.append(((*path, name), child, inner))
             level = deeper
@@ -270,7 +270,7 @@ def _item(schema: dict[str, Any], index: int) -> Iterator[Any]:
 
 
 def _items(schema: dict[str, Any]) -> Iterator[Any]:
-    """Subschemas of which each element of an array has one."""
+    """Yield the subschemas that apply to elements of an array, one to each element."""
     items = schema.get("items")
     yield from schema.get("prefixItems", items if isinstance(items, list) else [])
     rest = schema.get("additionalItems") if isinstance(items, list) else items
@@ -286,23 +286,17 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 def _declared_names(schema: Any) -> Iterator[str]:
-    """Property names; walks everything, for a name inside an `enum` is the author's too."""
-    stack = [schema]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, list):
-            stack.extend(node)
-        elif isinstance(node, dict):
-            if isinstance(node.get("properties"), dict):
-                yield from node["properties"]
-            for names in (
-                node.get("required"),
-                *_values(node, "dependentRequired"),
-                *_values(node, "dependencies"),
-            ):
-                if isinstance(names, list):
-                    yield from (name for name in names if isinstance(name, str))
-            stack.extend(node.values())
+    """Yield property names of all objects, also inside an `enum`: the author wrote these too."""
+    for node in objects_of(schema):
+        if isinstance(node.get("properties"), dict):
+            yield from node["properties"]
+        for names in (
+            node.get("required"),
+            *_values(node, "dependentRequired"),
+            *_values(node, "dependencies"),
+        ):
+            if isinstance(names, list):
+                yield from (name for name in names if isinstance(name, str))
 
 
 def _values(schema: dict[str, Any], keyword: str) -> Iterator[Any]:

@@ -49,6 +49,27 @@ def subschemas(schema: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
             yield (keyword,), value
 
 
+_LIMITS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_MAX_EXACT: Final = 2**53
+
+
+def with_whole_limits(schema: Any) -> Any:
+    """Copy a schema with limits such as 10.0 as the integers that they are.
+
+    jsonschema-rs compares with an integer exactly, and with a double only the double that is nearest to a number.
+    """
+    return subschemas_changed(schema, _with_whole_limits)
+
+
+def _with_whole_limits(schema: dict[str, Any]) -> dict[str, Any]:
+    whole = {
+        keyword: int(limit)
+        for keyword in _LIMITS
+        if isinstance(limit := schema.get(keyword), float) and limit.is_integer() and abs(limit) <= _MAX_EXACT
+    }
+    return {**schema, **whole} if whole else schema
+
+
 def dereferenced(root: Any, schema: Any) -> Any:
     """Return what a schema leads to through local references `#/...`; None for nothing, or a longer chain of them.
 

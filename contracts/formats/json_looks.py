@@ -1,10 +1,10 @@
-"""How often a validator looks at the values of one record, counted before it is asked.
+"""Count how often a validator visits the values of one record, before it runs.
 
-jsonschema-rs remembers what it has found only where a reference leads back into a schema that it is within. Forty
-definitions that each name the next one twice for a member take 2^40 looks at a record of 40 levels. To list what is
-wrong it remembers nothing, so a schema that names itself twice takes as many. It cannot be interrupted meanwhile.
+jsonschema-rs caches results only for references into an enclosing schema. Forty definitions that each name the next
+one twice for a member need 2^40 visits for a record of 40 levels. It caches nothing when it lists errors, so a schema
+that names itself twice needs as many. It cannot be interrupted.
 
-Most schemas look a few times at each value of any record, which is found out once. Only others are counted by record.
+Most schemas visit each value of any record a few times; this is computed once. Only other schemas are counted for each record.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import orjson
 from tidegate.contracts.formats.json_work import Item, Member, Names, Part, Subschema
 
 MAX_LOOKS: Final = 20_000_000
-"""Most looks at one record to decide whether it fits: they take half a second."""
+"""Maximum looks at one record to decide whether it fits: they take half a second."""
 MAX_LISTED: Final = 50_000
-"""Most looks at one record to list what is wrong with it: they take as long, because errors hold copies."""
+"""Maximum visits of one record to list its errors: these take longer, because errors have copies."""
 CALM: Final = 1_000
 """Looks at one value up to which no record is counted, because they grow with its size alone."""
 MAX_VISITS: Final = 500_000
-"""Most pairs of a value and a subschema that are counted for one record, or looked at for one schema."""
+"""Maximum pairs of a value and a subschema that are counted for one record, or looked at for one schema."""
 _DEPTH: Final = 255
 _COMPARED: Final = 10
 """Values of an `enum` are compared one by one if one of them is an array or an object: some ten looks each."""
@@ -35,10 +35,10 @@ Times = dict["Entry", int]
 
 
 class Entry:
-    """A subschema at which looking at a value begins, with all that speak of the same value.
+    """A subschema at which the visit of a value starts, with all subschemas of the same value.
 
-    `own` is how often they look at the value itself, `parts` who looks how often at what lies below it, and `closing`
-    the entries that a validator asks only once for each value.
+    `own` is the number of visits of the value itself. `parts` has the visits of its parts by subschema. `closing` has the
+    entries that a validator evaluates only once for each value.
     """
 
     __slots__ = ("closing", "names", "own", "parts")
@@ -103,7 +103,7 @@ class Looks:
 
     @cached_property
     def _most(self) -> list[int]:
-        """Most looks at one value of a record, by how deep the record is nested; up to the limit."""
+        """Maximum looks at one value of a record, by how deep the record is nested; up to the limit."""
         return self._most_by_depth(self._limit)
 
     def exceed(self, record: Any) -> bool:
@@ -141,7 +141,7 @@ class Looks:
         return False
 
     def _entry(self, start: Subschema) -> Entry:
-        """Build an entry, and all that lie below it; none below once MAX_VISITS are spent."""
+        """Build an entry and all entries below it; none below after MAX_VISITS."""
         self._entries[start] = Entry()
         stack = [start]
         while stack:
@@ -227,7 +227,7 @@ def _beside(start: Subschema, *, is_once: bool) -> dict[Subschema, int]:
     order = {schema: index for index, schema in enumerate(times)}
     for schema in times:
         for part in schema.here:
-            # A way back to what it comes from is a loop on one value, which every validator cuts.
+            # A reference to its origin is a loop on one value, which every validator stops.
             if part in order and order[part] > order[schema] and not (is_once and part in schema.closing):
                 times[part] += times[schema] * schema.factor
     return times

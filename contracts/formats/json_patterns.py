@@ -99,7 +99,7 @@ class EcmaPatterns:
         return pieces
 
     def _outside(self, piece: str) -> str:
-        """Rewrite a character or an escape that stands in no class."""
+        """Rewrite a character or an escape that is in no class."""
         if piece == ".":
             return _ANY
         escaped = piece[1:]

@@ -26,7 +26,7 @@ _ESCAPE = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F])|.)", re.DOTALL
 )
 MAX_INT_DIGITS: Final = 400
-"""Most digits of a number that becomes an `int`: `int()` takes quadratic time, and refuses more than 4,300."""
+"""Maximum digits of a number that becomes an `int`: `int()` takes quadratic time, and refuses more than 4,300."""
 _DOUBLE_IS_EXACT: Final = 2**53
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from tidegate.contracts.document.model import JsonSchema
 from tidegate.contracts.errors import ContractError, Problem
 from tidegate.contracts.formats.framing import Framed
 from tidegate.contracts.formats.json_fields import JsonFields, Schema
-from tidegate.contracts.formats.json_keywords import REFERENCES
+from tidegate.contracts.formats.json_keywords import REFERENCES, with_whole_limits
 from tidegate.contracts.formats.json_looks import MAX_LISTED, MAX_LOOKS, Looks
 from tidegate.contracts.formats.json_patterns import EcmaPatterns
 from tidegate.contracts.formats.json_records import decode_json
@@ -21,11 +22,27 @@ from tidegate.contracts.formats.json_work import check_work
 from tidegate.contracts.verdict import Severity, Stage, Violation
 
 MAX_VIOLATIONS: Final = 100
-"""Most schema violations that one record is given."""
+"""Maximum schema violations that one record is given."""
 _BACKTRACK_LIMIT: Final = 100_000
 _PATTERN_BYTES: Final = 20 * 2**20
 """Twice what jsonschema-rs allows: `.` as ECMA-262 has it takes twice the room."""
 _MAX_SHOWN: Final = 120
+_TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
+_OTHER_TYPE_NAMES: Final = {
+    "int": "integer",
+    "long": "integer",
+    "float": "number",
+    "double": "number",
+    "decimal": "number",
+    "bool": "boolean",
+    "str": "string",
+    "text": "string",
+    "list": "array",
+    "map": "object",
+    "dict": "object",
+    "record": "object",
+}
+"""Names of types in other languages. An edit distance takes `int` for `integer`, and misses `float`."""
 _DEFINITION: Final = "/schema/definition"
 _NO_MORE_PROPERTIES: Final = "has properties that the schema does not allow"
 _NO_MORE_ITEMS: Final = "has items that the schema does not allow"
@@ -65,21 +82,20 @@ class JsonSchemaFormat:
             raise ContractError.at("/schema", "the schema itself is missing: give `definition` or `file`")
         graph = check_work(definition)
         self.definition = definition
-        judging, listing = (
-            (None, None)
-            if graph is None
-            else (
-                Looks(graph, is_once=True, limit=MAX_LOOKS),
-                Looks(graph, is_once=False, limit=MAX_LISTED),
-            )
-        )
+        self._graph = graph
+        judging = None if graph is None else Looks(graph, is_once=True, limit=MAX_LOOKS)
         self._judging = None if judging is None or judging.is_calm else judging
-        self._listing = None if listing is None or listing.is_calm else listing
         self.formats_hold = schema.formats == "assert"
         self._validator, self.patterns = _compile(definition, assert_formats=self.formats_hold)
         self.is_valid = self._bounded(self._validator.is_valid)
         """Whether a decoded record fits the schema; not one that is `UNDECIDED`. Never raises."""
         self.fields = JsonFields(definition)
+
+    @cached_property
+    def _listing(self) -> Looks | None:
+        """What counts the steps of listing what breaks; None where no record takes many. Made for the first that breaks."""
+        found = None if self._graph is None else Looks(self._graph, is_once=False, limit=MAX_LISTED)
+        return None if found is None or found.is_calm else found
 
     @property
     def is_bounded(self) -> bool:
@@ -102,7 +118,7 @@ class JsonSchemaFormat:
         return decode_json(framed.payloads)
 
     def violations(self, record: Any) -> tuple[Violation, ...]:
-        """Every way in which a record breaks the schema, at most MAX_VIOLATIONS."""
+        """Return every way in which a record violates the schema, at most MAX_VIOLATIONS."""
         excess = self._excess(record)
         if excess is not None:
             return (excess,)
@@ -119,8 +135,8 @@ class JsonSchemaFormat:
     def errors(self, record: Any) -> Iterator[tuple[Violation, jsonschema_rs.ValidationError]]:
         """Yield each way in which a record breaks the schema with the error behind it, which holds its values.
 
-        None of a record with an integer of more than 4,300 digits, of which there is no error with values, nor of one
-        that takes too many steps.
+        Yield nothing for a record with an integer of more than 4,300 digits, whose errors cannot show values, and for a
+        record that takes too many steps.
         """
         if self._excess(record) is not None:
             return
@@ -130,12 +146,12 @@ class JsonSchemaFormat:
             return
 
     def _bounded(self, is_valid: Callable[[Any], bool]) -> Callable[[Any], bool]:
-        """Refuse records that take too many steps before they are judged, where the schema has such records."""
+        """Refuse records that take too many steps before they are judged, if the schema has such records."""
         judging = self._judging
         return is_valid if judging is None else lambda record: not judging.exceed(record) and is_valid(record)
 
     def _excess(self, record: Any) -> Violation | None:
-        """Say that a record which does not fit takes too many steps, where it does; None otherwise."""
+        """Return the violation of an invalid record that takes too many steps; None otherwise."""
         if self._judging is not None and self._judging.exceed(record):
             return UNDECIDED
         return UNLISTED if self.takes_long(record) else None
@@ -184,7 +200,7 @@ def _violation(code: str, pointer: str, message: str) -> Violation:
 def _compile(definition: Schema, *, assert_formats: bool) -> tuple[jsonschema_rs.Validator, EcmaPatterns]:
     """Compile with linear-time patterns, or where they need look-around, with bounded backtracking.
 
-    A string on which a pattern runs into the bound does not match it.
+    `maximum: 10.0` says what `maximum: 10` says. A string on which a pattern runs into the bound does not match it.
     """
     engines = (
         (jsonschema_rs.RegexOptions(size_limit=_PATTERN_BYTES), EcmaPatterns(with_looks=False)),
@@ -193,11 +209,12 @@ def _compile(definition: Schema, *, assert_formats: bool) -> tuple[jsonschema_rs
             EcmaPatterns(with_looks=True),
         ),
     )
+    whole = with_whole_limits(definition)
     error: Exception | None = None
     for options, patterns in engines:
         try:
             validator = jsonschema_rs.validator_for(
-                patterns.rewritten(definition),
+                patterns.rewritten(whole),
                 validate_formats=assert_formats,
                 pattern_options=options,
                 offline=True,
@@ -215,7 +232,19 @@ def _compile_error(error: Exception | None, definition: Schema, patterns: EcmaPa
     if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
         return _reference_error(error.message, definition)
     pointer = _DEFINITION + join(tuple(str(part) for part in error.instance_path))
-    return ContractError.at(pointer, f"not a JSON Schema: {patterns.restored(error.message)}")
+    hint = _type_hint(error)
+    return ContractError.at(pointer, f"not a JSON Schema: {patterns.restored(error.message)}{hint}")
+
+
+def _type_hint(error: jsonschema_rs.ValidationError) -> str:
+    """Return the end of a message about a `type` that JSON Schema has under another name, or under none."""
+    if [str(part) for part in error.schema_path][-3:] != ["properties", "type", "anyOf"]:
+        return ""
+    found = error.instance if isinstance(error.instance, list) else [error.instance]
+    for word in found:
+        if isinstance(word, str) and word.casefold() in _OTHER_TYPE_NAMES:
+            return f"; did you mean `{_OTHER_TYPE_NAMES[word.casefold()]}`?"
+    return f"; use one of {', '.join(_TYPES)}"
 
 
 def _reference_error(message: str, definition: Schema) -> ContractError:
@@ -228,7 +257,7 @@ def _reference_error(message: str, definition: Schema) -> ContractError:
         for pointer, reference in _references(definition)
         if any(part and part in message for part in (reference, *reference.split("#")))
     ]
-    # A folder that a base leads through is part of the name too: the one sought stands at its end.
+    # A folder that a base leads through is part of the name too: the one sought is at its end.
     sought = [each for each in named if any(_ends(part, message) for part in each[1].split("#"))]
     problems = tuple(
         Problem(f"{_DEFINITION}{pointer}", f"the reference `{reference}` {_whither(reference)}")

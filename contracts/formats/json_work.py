@@ -1,8 +1,9 @@
 """How much work a JSON Schema is for a validator, counted before one is built.
 
-jsonschema-rs follows every way that leads to a subschema and remembers none, when it compiles `unevaluatedProperties` and
-whenever it validates. Forty definitions that name the next one twice are 2 KB and 2^40 steps, in native code that
-holds the interpreter lock and cannot be interrupted. So such a schema is refused by counting.
+jsonschema-rs follows every path that leads to a subschema, without memory of those it has followed. It does so when it
+compiles `unevaluatedProperties` and whenever it validates. Forty definitions that refer to the next one twice are 2 KB
+and 2^40 steps. The native code holds the interpreter lock and cannot be interrupted, so such a schema is refused by
+counting.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ MAX_LOOKS: Final = 10_000
 """How often one value may be looked at, beyond four times for each subschema: 10,000 take some 50 ms."""
 _LOOKS_EACH: Final = 4
 MAX_LEVELS: Final = 200
-"""Longest chain of subschemas on one value: every level is a frame of the stack."""
+"""Maximum chain of subschemas on one value: every level is a frame of the stack."""
 MAX_CHAIN: Final = 5_000
-"""Longest chain of subschemas through references: compiling takes the square of it, 0.2 s for this one."""
+"""Maximum chain of subschemas through references: compiling takes the square of it, 0.2 s for this one."""
 _DEFINITION: Final = "/schema/definition"
 _ROOT: Final = "urn:tidegate:schema"
 _HERE: Final = ("not", "if", "then", "else")
@@ -76,7 +77,7 @@ Part = Names | Member | Item
 def check_work(schema: Any) -> Subschema | None:
     """Count the work of a schema, in steps that are linear in its size, and return its graph; None for a boolean.
 
-    Raises TooMuchWorkError for more than is done. The schema need not be sound: what is no schema is passed over, and
+    Raises TooMuchWorkError for more than is done. The schema need not be sound: what is not a schema is passed over, and
     references that lead nowhere.
     """
     if not isinstance(schema, dict):
@@ -111,7 +112,7 @@ class _Work:
         self._definition = schema
         resource = Resource.from_contents(schema, default_specification=DRAFT202012)
         registry: Registry[Any] = Registry().with_resource(_ROOT, resource)
-        with suppress(AttributeError, TypeError):  # a part is no schema, and the validator says so
+        with suppress(AttributeError, TypeError):  # a part is not a schema, and the validator says so
             # Once, for an anchor is looked for in all that was not crawled yet.
             registry = registry.crawl()
         self._resolver = registry.resolver(_ROOT)
@@ -138,7 +139,7 @@ class _Work:
                 raise TooMuchWorkError.at(_DEFINITION, message)
 
     def _parts(self, schema: Subschema, resolver: Resolver[Any]) -> Iterator[tuple[Subschema, Resolver[Any]]]:
-        """Note the parts of a subschema, and yield those that are new."""
+        """Record the parts of a subschema, and yield those that are new."""
         for node in _here(schema.node):
             part, is_new = self._part(node, resolver)
             if part is not None:
@@ -159,7 +160,7 @@ class _Work:
     def _referred(
         self, schema: Subschema, reference: str, resolver: Resolver[Any]
     ) -> Iterator[tuple[Subschema, Resolver[Any]]]:
-        """Note what a reference names, and yield it if it is new."""
+        """Record what a reference names, and yield it if it is new."""
         try:
             resolved = resolver.lookup(reference)
         except (Unresolvable, ValueError, TypeError, AttributeError):

@@ -1,4 +1,4 @@
-"""What the judge needs of a payload format."""
+"""The interface of a payload format for the judge."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ class PayloadFormat(Protocol):
         ...
 
     def violations(self, record: Any) -> tuple[Violation, ...]:
-        """Every way in which a record breaks the schema, at least one when `is_valid` says no."""
+        """Return every way in which a record violates the schema, at least one if `is_valid` returns False."""
         ...

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """What is known about an inclusion."""
+    """The result of an inclusion check."""
 
     PROVEN = "proven"
     REFUTED = "refuted"

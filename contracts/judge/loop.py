@@ -1,4 +1,4 @@
-"""How a compiled contract judges records: the loops behind `EnforcementPlan`, which says what they promise."""
+"""The loops in which a compiled contract judges records; `EnforcementPlan` documents their results."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _COLUMN_BIT: Final = _STAGE_BITS[Stage.COLUMN]
 
 @dataclass(frozen=True)
 class Judging:
-    """What of a compiled contract makes verdicts, and what is fixed for a batch.
+    """The parts of a compiled contract that give verdicts, and the constants of a batch.
 
-    `path` is the strict path of records or a fast one, which give the same verdicts. `refusal` is what becomes of a
-    record that fails in a stage, `refuses_null` whether a tombstone does. `now` is the moment of the batch, in
-    nanoseconds since 1970; `limits` are those of the table.
+    `path` is the strict or the fast path; both give the same verdicts. `refusal` is the disposition of a record that
+    fails in a stage, and `refuses_null` whether a tombstone fails. `now` is the time of the batch, in nanoseconds
+    since 1970; `limits` are those of the table.
     """
 
     payload_format: PayloadFormat
@@ -119,9 +119,9 @@ class Judging:
         failed: pa.Array | None,
     ) -> Iterator[Verdict]:
         """Judge as `EnforcementPlan.explain_each` says."""
-        # The driver explains refused records on one core, while workers judge: it took 30 µs to judge a record again, of
-        # which two workers judge one in 2 µs. A producer gone wrong slowed its stream by what it refused. So the failed
-        # slots that a worker found are not asked for again, and many verdicts are known by them alone.
+        # The driver explains refused records on one core, while workers judge. Judging a record again took 30 µs, and
+        # two workers judge one in 2 µs, so refused records of a faulty producer slowed the stream. Therefore the
+        # failed slots from the worker are reused, and many verdicts follow from them alone.
         if failed is None:
             yield from self._explain(values, headers, moments, [None] * len(values), typed=typed, keys=keys)
             return
@@ -140,7 +140,7 @@ class Judging:
             yield next(left) if verdict is None else verdict
 
     def _known(self, bits: int) -> Verdict | None:
-        """Return the verdict of every record that failed these slots; None where that depends on the record."""
+        """Return the verdict of every record that failed these slots; None if that depends on the record."""
         if bits not in self._verdicts:
             rules = bits >> len(STAGES)
             violations = self.rules.always(rules) if bits == rules << len(STAGES) else None
@@ -163,7 +163,7 @@ class Judging:
         typed: bool,
         keys: pa.Array | None,
     ) -> Iterator[Verdict]:
-        """Yield the verdict of each record; `slots` are the bit sets of the failed ones, None where they are not known."""
+        """Yield the verdict of each record; `slots` are the bit sets of the failed ones, None if they are not known."""
         # Batch by batch: to frame, scan and decode each refused record as an array of one took 79 µs, together it takes 35.
         at = self._setting(moments, len(values))
         framed = self.frames.open(values, headers)
@@ -195,17 +195,17 @@ class Judging:
         return [each for each in self.limits.unfit(self.columns, arrays) if each.is_row[0]]
 
     def record_of(self, value: pa.Array, header: pa.Array | None) -> Any:
-        """Decode one value, an array of one: the record, or the Violation that stands for one."""
+        """Decode one value, as an array of one: return the record or a Violation."""
         (record,) = self.path.decode(self.frames.open(value, header))
         return record
 
     def _setting(self, moments: Moments | None, length: int) -> SetClock | None:
-        """Make what sets the clock of the rules to the moment of a record, by its index; None when no rule asks."""
+        """Return a function that sets the clock of the rules for the record of an index; None if no rule uses it."""
         clock = self.rules.clock
         return None if clock is None else clock.setting(moments or Moments(), self.now, length)
 
     def _bits(self, record: Any, framed: Framed, index: int) -> int:
-        """Return the bit set of failed slots of a record, or of the Violation that stands for one."""
+        """Return the bit set of failed slots of a record or a Violation."""
         if type(record) is Violation:
             violation = self._undecoded(record, framed, index)
             return _STAGE_BITS[violation.stage] if violation else 0
@@ -216,7 +216,7 @@ class Judging:
     def _evidence(
         self, record: Any, framed: Framed, index: int, bits: int | None
     ) -> tuple[Any, tuple[Violation, ...]]:
-        """Return for what was decoded: the record, and its violations of every stage but column; `bits` as in `_explain`."""
+        """Return the decoded record, and its violations of every stage except column; `bits` as in `_explain`."""
         if type(record) is Violation:
             violation = self._undecoded(record, framed, index)
             return NOTHING, () if violation is None else (violation,)
@@ -227,7 +227,7 @@ class Judging:
         return record, (*of_schema, *self.rules.violations(record, bits >> len(STAGES), fits=fits))
 
     def _undecoded(self, violation: Violation, framed: Framed, index: int) -> Violation | None:
-        """Return what a value is that gave no record; None for a tombstone that the contract lets pass."""
+        """Return what a value is that gave no record; None for a tombstone that the contract accepts."""
         if violation is not NO_PAYLOAD:
             return violation
         if (refusal := framed.refusals.get(index)) is not None:
@@ -245,7 +245,7 @@ class Judging:
         )
 
     def _with_columns(self, verdicts: Verdicts, arrays: list[pa.Array]) -> pa.StructArray:
-        """Put the columns beside the verdicts; null where a record is not written."""
+        """Combine columns and verdicts; columns are null where a record is not written."""
         columns = pa.StructArray.from_arrays(
             arrays, fields=list(self.column_types), mask=verdicts.not_written()
         )

@@ -1,4 +1,4 @@
-"""The path of records to their verdicts: the interface, and the strict path, which uses nothing that is generated."""
+"""The path of records to their verdicts: the interface, and the strict path, which uses no generated code."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from tidegate.contracts.verdict import Severity, Stage, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What one bit of a verdict's `failed` stands for: a rule (code is its id) or a whole stage (code is its name)."""
+    """The meaning of one bit of a verdict's `failed`: a rule (code is its id) or a whole stage (code is its name)."""
 
     stage: Stage
     code: str
@@ -108,11 +108,11 @@ class EnforcementPlan:
     ) -> pa.StructArray:
         """Judge raw record values.
 
-        Takes an array of binary or large_binary, one record value an element (null: a tombstone), and the moments
-        that are now for the rules that ask for it: that of `with_now`, or of the call, when left out. `headers` are the schema headers
-        beside the values, an array of binary; without them framing confluent-header looks at none.
-        Returns VERDICT_TYPE, same length, never null. Never raises on any value, but Unavailable when a record names a
-        schema that only a registry which is away can know.
+        Takes an array of binary or large_binary, one record value an element (null: a tombstone), and the `moments`
+        that rules use as now (default: that of `with_now`, or the time of the call). `headers` is an array of binary
+        with the schema headers of the values; without it, framing confluent-header reads no header. Returns
+        VERDICT_TYPE, same length, never null. Never raises on any value, except Unavailable if a record names an
+        unknown schema and the registry does not answer.
         """
         return self._judging.judge(values, moments, headers)
 
@@ -144,8 +144,8 @@ class EnforcementPlan:
     ) -> Verdict:
         """Judge one record with all its evidence; `header` is its schema header, see `wire.schema_header`.
 
-        `judge` gives the same disposition and the same failed slots of the same `moments`, and so does `judge_typed`
-        with `typed`, which adds the values that columns cannot hold, and with the Kafka `key`.
+        `judge` returns the same disposition and failed slots for the same `moments`. So does `judge_typed` with `typed`,
+        which adds the values that columns cannot hold, and with the Kafka `key`.
         """
         values, keys = pa.array([value], pa.large_binary()), pa.array([key], pa.binary())
         (verdict,) = self.explain_each(values, moments, self._header(header), typed=typed, keys=keys)
@@ -163,13 +163,13 @@ class EnforcementPlan:
     ) -> Iterator[Verdict]:
         """Judge many records as `explain` does, for less than half the cost each; takes what `judge` takes, and `keys` as `judge_typed` does.
 
-        `failed` are the failed slots of the same records, as `judge` gave them, or with `typed` `judge_typed`: then none
-        is judged again, and one is not even decoded that broke rules which tell every record the same, and nothing else.
+        `failed` are the failed slots of the same records from `judge`, or with `typed` from `judge_typed`: then no
+        record is judged again. A record that violated only rules with a fixed message is not even decoded.
         """
         return self._judging.explain(values, headers, moments, typed=typed, keys=keys, failed=failed)
 
     def record_of(self, value: bytes | None, header: bytes | None = None) -> Any:
-        """Decode one value: the record, or the Violation that stands for one. Raises as `judge` does."""
+        """Decode one value: return the record or a Violation. Raises as `judge` does."""
         return self._judging.record_of(pa.array([value], pa.large_binary()), self._header(header))
 
     def _header(self, header: bytes | None) -> pa.Array | None:
@@ -193,12 +193,11 @@ def compile_plan(
 ) -> EnforcementPlan:
     """Compile a self-contained contract (its schema given by `definition`).
 
-    `mask_key` makes the tokens of hashed fields: who writes what `judge_typed` gives needs it, who only judges does not.
-    `fastpath` says whether generated code judges; None for what TIDEGATE_FASTPATH says. Verdicts are the same.
+    `mask_key` creates the tokens of hashed fields: it is needed to write the results of `judge_typed`, but not to
+    judge. `fastpath` enables generated code; None means the value of TIDEGATE_FASTPATH. Verdicts are the same.
 
-    Raises ContractError with every problem found: a contract that contradicts itself, a rule on a field that the
-    schema does not have, a type-mixed comparison, a bad pattern or expression, an ambiguous column, a `$ref` that
-    leaves the document.
+    Raises ContractError with every problem found. Examples are a contract that contradicts itself, a rule on an unknown
+    field, a type-mixed comparison, a bad pattern or expression, an ambiguous column, a `$ref` that leaves the document.
     """
     parts = _compile_parts(contract, mask_key)
     if fastpath is None:
@@ -227,7 +226,7 @@ def schema_fields(contract: DataContract) -> SchemaFields:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What is compiled of a contract before its fast path: all in which mistakes show."""
+    """The compiled parts of a contract without its fast path: every part that can have mistakes."""
 
     payload_format: JsonSchemaFormat | AvroFormat
     rules: RuleSet

@@ -29,7 +29,7 @@ def packed(verdicts: pa.StructArray) -> pa.Array:
 
 
 class Verdicts:
-    """The verdicts of one array of records, most of which are accepted and cost nothing here."""
+    """The verdicts of one array of records; accepted records, usually most, take no space here."""
 
     def __init__(self, length: int, dispositions: tuple[Disposition, ...]) -> None:
         self._of_slot = dispositions
@@ -74,7 +74,7 @@ class Verdicts:
 
 
 def _scattered(length: int, places: npt.NDArray[np.int64], values: list[bytes]) -> pa.Array:
-    """Lay out a few values, at ascending places, as an array of binary: not by a list with all the nulls in it."""
+    """Return an array of binary with a few values at ascending places, without a list of all nulls."""
     if not values:
         return pa.nulls(length, pa.binary())
     lengths, is_there = np.zeros(length + 1, np.int32), np.zeros(length, np.bool_)

@@ -38,15 +38,15 @@ def lint(path: Path) -> LoadedContract:
 
 
 def _compile_problems(draft: Draft) -> list[Problem]:
-    """Compile what there is; leave out what is known to be wrong already."""
+    """Compile the valid parts; omit parts with known problems."""
     if draft.contract is None:
         return []
     try:
         check_compiles(draft.contract)
     except ContractError as error:
         found = [draft.locate(problem) for problem in error.problems]
-        told = {_told(problem) for problem in draft.problems}
-        return [problem for problem in found if _told(problem) not in told]
+        known = {_identity(problem) for problem in draft.problems}
+        return [problem for problem in found if _identity(problem) not in known]
     return []
 
 
@@ -59,8 +59,8 @@ def _spelling(draft: Draft) -> Spelling:
         return Spelling()
 
 
-def _told(problem: Problem) -> str:
-    """Return the pointer that stands for a problem: within a rule one mistake may show in many ways."""
+def _identity(problem: Problem) -> str:
+    """Return the pointer that identifies a problem: one mistake in a rule can cause several problems."""
     match problem.pointer.split("/"):
         case ["", "rules", index, *_]:
             return f"/rules/{index}"
@@ -70,9 +70,9 @@ def _told(problem: Problem) -> str:
 
 _DEFINITION: Final = "/schema/definition"
 _MAX_WARNINGS: Final = 100
-"""Most warnings about one schema: a generated one may use a foreign keyword in every field."""
+"""Maximum warnings about one schema: a generated one may use an unknown keyword in every field."""
 _NEAR: Final = 0.75
-"""How alike an unknown keyword and a known one must be: `javaType` is not meant to be `type`."""
+"""Minimum similarity of an unknown keyword and a known one: `javaType` is not a misspelt `type`."""
 _ANNOTATIONS: Final = frozenset(
     {"$schema", "$id", "id", "$anchor", "$ref", "$defs", "definitions", "$comment", "$vocabulary"}
     | {"$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef"}
@@ -96,14 +96,14 @@ _EVERY_DRAFT: Final = frozenset().union(*KEYWORDS.values()) | _ANNOTATIONS
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """What was found. `errors` make a rule that can never see a value; `warnings` may be meant."""
+    """Findings about names. After `errors`, a rule would never see a value; `warnings` may be intended."""
 
     errors: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
 
 
 def check_spelling(contract: DataContract) -> Spelling:
-    """Look for unknown names in a contract that compiles; pointers are into the contract document."""
+    """Find unknown names in a contract that compiles; pointers are into the contract document."""
     fields = schema_fields(contract)
     errors: dict[Problem, None] = {}
     warnings: dict[Problem, None] = {}
@@ -133,9 +133,9 @@ def _unknown_members(rule: Cel, fields: SchemaFields) -> Iterator[tuple[FieldPat
 
 
 def _paths_read(tree: Node, variables: dict[str, FieldPath | None]) -> Iterator[FieldPath]:
-    """Yield the path of each member that an expression names, the inner ones of a chain too.
+    """Yield the path of each member in an expression, including the inner members of a chain.
 
-    An element of a list has the path of the list and `*`. What is computed has no path, and its members are not looked at.
+    An element of a list has the path of the list and `*`. A computed value has no path, and its members are not checked.
     """
     pending: list[tuple[Node, dict[str, FieldPath | None]]] = [(tree, variables)]
     while pending:
@@ -171,7 +171,7 @@ def _asked(node: Node) -> Node:
 
 
 def _path(node: Node, known: dict[str, FieldPath | None]) -> FieldPath | None:  # noqa: PLR0911 - one for each node
-    """Return the path of a part of the record; None for what is computed."""
+    """Return the path of a part of the record; None for a computed value."""
     match node:
         case Ident(name):
             return known.get(name)
@@ -184,13 +184,13 @@ def _path(node: Node, known: dict[str, FieldPath | None]) -> FieldPath | None:  
         case Call("_[_]", (operand, _)):
             return _element(_path(operand, known))
         case Fold((element, _), (whole, Items(()), _, Call("_?_:_", (_, Call("_+_", (_, kept)), _)), _)):
-            # A filter: what is kept are elements of the same list.
+            # A filter keeps elements of the same list.
             return _path(whole, known) if kept == Items((Ident(element),)) else None
     return None
 
 
 def _below(holder: FieldPath | None, name: str) -> FieldPath | None:
-    # A token `*` would stand for every element.
+    # A token `*` would mean every element.
     return None if holder is None or name == EACH else (*holder, name)
 
 
@@ -226,7 +226,7 @@ def _undeclared_required(
     pointer: str, part: dict[str, Any], declared: frozenset[str]
 ) -> Iterator[tuple[str, str]]:
     properties, required = part.get("properties"), part.get("required")
-    # Without `properties` of its own a part, as of an `anyOf`, speaks of those beside it.
+    # A part without `properties`, such as one of an `anyOf`, refers to those of the enclosing schema.
     known = frozenset(properties) if isinstance(properties, dict) and not _applies_others(part) else declared
     if not isinstance(required, list) or part.get("patternProperties"):
         return
@@ -254,7 +254,7 @@ def _schemas(definition: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _is_extension(word: str) -> bool:
-    """Return whether a keyword is marked as somebody's own: `x-unit`, `connect.name`, `confluent:tags`."""
+    """Return whether a keyword is marked as someone's own: `x-unit`, `connect.name`, `confluent:tags`."""
     return word.startswith(("x-", "x_")) or "." in word or ":" in word
 
 

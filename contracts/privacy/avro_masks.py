@@ -203,7 +203,7 @@ def _is_null(node: AvroType) -> bool:
 
 
 def _prefix(writer: AvroType, is_wanted: Callable[[AvroType], bool]) -> bytes | None:
-    """Return what stands before a value of the wanted type: a union's index, or nothing; None when there is none."""
+    """Return the bytes before a value of the wanted type: the index in a union, or b""; None if the type is absent."""
     if isinstance(writer, Union):
         found = [index for index, branch in enumerate(writer.branches) if is_wanted(branch)]
         return _long(found[0]) if found else None

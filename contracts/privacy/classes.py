@@ -10,19 +10,19 @@ from typing import Any, Final, Generic, TypeVar
 import fastavro
 from fastavro.schema import SchemaParseException, UnknownType
 
-from tidegate.contracts.document.fields import join, tokens, value_at
+from tidegate.contracts.document.fields import join, objects_of, tokens, value_at
 from tidegate.contracts.document.model import DataContract, JsonSchema
 from tidegate.contracts.formats.json_keywords import REFERENCES
 
 Path = tuple[str | int, ...]
-"""Where a value stands in a record: names of properties, and positions in arrays."""
+"""Where a value is in a record: names of properties, and positions in arrays."""
 
 ANY: Final = "*"
-"""A step that stands for every element of an array, and every property of an object."""
+"""A step that means every element of an array and every property of an object."""
 WHOLE_RECORD: Final = ""
 TAGS: Final = "confluent:tags"
 CLASSIFICATION: Final = "classification"
-"""What a field of an Open Data Contract Standard schema says of itself, beside its type."""
+"""The attributes of a field in an Open Data Contract Standard schema, besides its type."""
 MASKED: Final = "masked"
 """The class of a field that only a mask names."""
 _OPEN: Final = frozenset({"public"})
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Step(Generic[T]):
-    """A step of some pointers; `value` is that of the pointer that ends here, None where none does."""
+    """A step of some pointers; `value` is that of the pointer that ends here, None if none does."""
 
     children: dict[str, Step[T]] = field(default_factory=dict)
     value: T | None = None
@@ -59,9 +59,9 @@ def following(steps: list[Step[T]], token: str) -> list[Step[T]]:
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """The classified fields of one contract: pointer, in which `*` stands for any step, to the name of the class.
+    """The classified fields of one contract: pointer, in which `*` means any step, to the name of the class.
 
-    A classified field is classified with all that stands below it. Falsy when nothing is classified.
+    All fields below a classified field are classified too. Falsy when nothing is classified.
     """
 
     by_pointer: Mapping[str, str]
@@ -85,10 +85,10 @@ class Classes:
         return None
 
     def touches(self, path: Path, besides: Iterable[str] = ()) -> bool:
-        """Return whether classified values may stand at a path or below it.
+        """Return whether classified values are possible at a path or below it.
 
-        So they may in a value that stands where an object with a classified field was agreed, whatever it is: text, or
-        an element of an array. `besides` are pointers of `by_pointer` that do not count.
+        They are also possible in a value of another type (a text, an array) in place of an object with a classified
+        field. `besides` are pointers of `by_pointer` that do not count.
         """
         left_out = frozenset(besides)
         steps = [self._root]
@@ -124,7 +124,7 @@ def classes_of(contract: DataContract) -> Classes:
 
 def _tagged(contract: DataContract) -> dict[str, str]:
     definition: Any = contract.schema_.definition
-    tag = next((name for node in _objects(definition) if (name := _tag_of(node)) is not None), None)
+    tag = next((name for node in objects_of(definition) if (name := _tag_of(node)) is not None), None)
     if tag is None:
         return {}
     try:
@@ -138,7 +138,7 @@ def _tagged(contract: DataContract) -> dict[str, str]:
             walk.visit(parsed, ())
     except (_TooManyPlacesError, SchemaParseException, UnknownType):
         return {WHOLE_RECORD: tag}
-    # What stands below a classified field is classified with it.
+    # All fields below a classified field are classified too.
     return {
         pointer: name
         for pointer, name in walk.found.items()
@@ -155,9 +155,9 @@ _Parts = Iterator[tuple[str | None, Any]]
 
 
 class _Walk:
-    """Walks a schema that has tags. Where it leads back into itself, the place is classified as a whole.
+    """Walks a schema with tags. A recursive reference is classified as a whole.
 
-    `named` are the types of an Avro schema by name: the name stands for the type.
+    `named` maps names to the types of an Avro schema.
     """
 
     def __init__(self, tag: str, parts: Callable[[Any], _Parts], named: Mapping[str, Any]) -> None:
@@ -169,7 +169,7 @@ class _Walk:
         self._visits = 0
 
     def visit(self, schema: Any, path: tuple[str, ...]) -> None:
-        """Look at a schema that stands for the values at `path`."""
+        """Visit a schema of the values at `path`."""
         self._visits += 1
         if self._visits > _MOST_PLACES or len(self._open) > _DEEPEST:
             raise _TooManyPlacesError
@@ -252,25 +252,13 @@ def _tag_of(node: dict[str, Any]) -> str | None:
 
 def _anchors(definition: Any) -> Iterator[tuple[str, Any]]:
     """Yield what references may name beside pointers: `$id`, `id`, `$anchor` and `$dynamicAnchor`."""
-    for node in _objects(definition):
+    for node in objects_of(definition):
         for keyword in ("$id", "id"):
             if isinstance(node.get(keyword), str):
                 yield node[keyword].rstrip("#") or "#", node
         for keyword in ("$anchor", "$dynamicAnchor"):
             if isinstance(node.get(keyword), str):
                 yield f"#{node[keyword]}", node
-
-
-def _objects(document: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object of a document, in no order."""
-    stack = [document]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, dict):
-            yield node
-            stack.extend(node.values())
-        elif isinstance(node, list):
-            stack.extend(node)
 
 
 def _listed(value: Any) -> list[Any]:
@@ -287,8 +275,6 @@ HEADERS: Final = "headers"
 """The producer's headers: so do they."""
 BODY: Final = "body"
 """Whatever of the value the contract cannot tell apart: undeclared properties, unreadable bytes, Avro's raw bytes."""
-BESIDES: Final = (BODY, KEY, HEADERS)
-"""What a contract that classifies fields hides beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +282,7 @@ class Visibility:
     """What a reader sees: all but the classified fields, unless they are `revealed`.
 
     `classes` are those of the contract; None when the contract is not known, and then nothing is shown that is not
-    revealed. `revealed` holds pointers of classified fields, and words of BESIDES; BODY reveals the whole value.
+    revealed. `revealed` holds pointers of classified fields, KEY, HEADERS or BODY; BODY reveals the whole value.
     `declared` are the names that the contract's schema declares; None when that is not known.
     """
 
@@ -309,12 +295,12 @@ class Visibility:
         """Whether anything of a record might be hidden at all."""
         return self.classes is None or bool(self.classes)
 
-    def shows(self, besides: str) -> bool:
-        """Return whether a part of BESIDES is shown."""
-        return not self.is_limited or besides in self.revealed
+    def shows(self, part: str) -> bool:
+        """Return whether a part of the record is shown: KEY, HEADERS or BODY."""
+        return not self.is_limited or part in self.revealed
 
     def hides(self, path: Path) -> bool:
-        """Return whether the value at a path is hidden: where classified values may stand in it, and below undeclared names."""
+        """Return whether the value at a path is hidden: if it may contain classified values, or is below an undeclared name."""
         if self.shows(BODY):
             return False
         if self.classes is None:

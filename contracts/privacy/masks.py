@@ -1,4 +1,4 @@
-"""Masks: what is written instead of fields that must not be read where a sink puts them. Verdicts never depend on them."""
+"""Masks: the replacements of protected fields in outputs. Verdicts never depend on them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _GONE: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """The masks of a contract, by pointer, in which `*` stands for any step. Falsy when there are none.
+    """The masks of a contract, by pointer, in which `*` means any step. Falsy without masks.
 
-    `key` makes the tokens; without it nothing can be hashed.
+    `key` creates the tokens; hashing needs it.
     """
 
     by_pointer: Mapping[str, Mask]
@@ -34,7 +34,7 @@ class Masks:
         return bool(self.by_pointer)
 
     def over(self, path: tuple[str, ...]) -> tuple[Mask, int] | None:
-        """Return the mask that covers the value at a path, and how many steps lead to it; None when there is none."""
+        """Return the mask of the value at a path, and the number of steps to it; None without one."""
         steps = [self.root]
         for count, token in enumerate(path, 1):
             steps = following(steps, token)
@@ -48,9 +48,9 @@ class Masks:
         return bool(self._at(path))
 
     def applied(self, value: Any, path: tuple[str, ...] = ()) -> Any:
-        """Return the value at a path with its members masked; what is not masked is the same object.
+        """Return the value at a path with masked members; the same object if nothing is masked.
 
-        What stands where masked members were agreed, and is neither object nor array, is redacted as a whole.
+        A value that is not an object or array, in place of one with masked members, is redacted as a whole.
         """
         return self._applied(value, self._at(path))
 

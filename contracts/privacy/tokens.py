@@ -34,7 +34,7 @@ class MaskKey:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Make the key of a text. Raises SettingsError for one that is too short to be secret."""
+        """Build the key of a text. Raises SettingsError for one that is too short to be secret."""
         if len(text) < LEAST_CHARACTERS:
             raise SettingsError(
                 f"TIDEGATE_MASK_KEY has {len(text)} characters and needs at least {LEAST_CHARACTERS}; make one with "

@@ -1,14 +1,15 @@
-"""The requests of the registry's API, and what is read from some answers."""
+"""Build requests to the registry's API, and read some of its answers. Nothing is sent here."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from urllib.parse import quote
 from uuid import UUID
 
 from pydantic import BaseModel
 
 from tidegate.contracts.document.load import parse_contract
-from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.model import DataContract, Status
 from tidegate.contracts.registry_client.messages import Answer, Request
 from tidegate.contracts.stream.control import Heartbeat, StreamEvent, Trip
 from tidegate.contracts.stream.reconciliation import ReconciliationResult
@@ -16,56 +17,76 @@ from tidegate.contracts.stream.report import BatchReport
 
 CONTRACTS = "/api/v1/contracts"
 _STREAMS = "/api/v1/streams"
+_PAGE_CONTRACTS = 1000
+_MOST_CONTRACTS = 100_000
 
 
 def contract_path(contract_id: str, *rest: str) -> str:
-    """Return the path of a contract, or of what lies below it."""
+    """Return the path of a contract, or of a resource below it. The parts are percent-encoded."""
     return _path(CONTRACTS, contract_id, *rest)
 
 
 def stream_path(stream: str, *rest: str) -> str:
-    """Return the path of a stream, or of what lies below it."""
+    """Return the path of a stream, or of a resource below it. The parts are percent-encoded."""
     return _path(_STREAMS, stream, *rest)
 
 
+def post(path: str, message: BaseModel) -> Request:
+    """Build the request that posts a value as JSON."""
+    return Request("POST", path, message.model_dump_json().encode())
+
+
 def contract_version(contract_id: str, version: str, etag: str | None = None) -> Request:
-    """Ask for the document of a version; `latest` is the highest that is enforced."""
+    """Build the request for the document of a version; `latest` is the highest enforced version.
+
+    With `etag` the registry answers 304 if the document is still the same.
+    """
     return Request("GET", contract_path(contract_id, "versions", version), etag=etag)
 
 
+def contract_detail(contract_id: str) -> Request:
+    """Build the request for the versions of a contract, and whether a job enforces it."""
+    return Request("GET", contract_path(contract_id))
+
+
+def contracts(offset: int, limit: int) -> Request:
+    """Build the request for a page of the contracts that the key may read, ordered by id."""
+    return Request("GET", f"{CONTRACTS}?offset={offset}&limit={limit}")
+
+
 def control(stream: str, etag: str | None) -> Request:
-    """Ask what was decided about a stream."""
+    """Build the request for the control of a stream; with `etag` the registry answers 304 if it is still the same."""
     return Request("GET", stream_path(stream, "control"), etag=etag)
 
 
 def batches(stream: str, limit: int) -> Request:
-    """Ask for the newest batch reports of a stream."""
+    """Build the request for the newest batch reports of a stream."""
     return Request("GET", f"{stream_path(stream, 'batches')}?limit={limit}")
 
 
-def heartbeat(stream: str, told: Heartbeat) -> Request:
-    """Tell that a stream lives, and what it has in hand."""
-    return post(stream_path(stream, "heartbeat"), told)
+def heartbeat(stream: str, message: Heartbeat) -> Request:
+    """Build the request that sends a heartbeat of a stream."""
+    return post(stream_path(stream, "heartbeat"), message)
 
 
-def event(told: StreamEvent) -> Request:
-    """Tell what became of a stream."""
-    return post(stream_path(told.stream, "events"), told)
+def event(message: StreamEvent) -> Request:
+    """Build the request that reports an event of a stream."""
+    return post(stream_path(message.stream, "events"), message)
 
 
-def trip(told: Trip) -> Request:
-    """Tell that a batch has spent the error budget."""
-    return post(stream_path(told.stream, "trips"), told)
+def trip(message: Trip) -> Request:
+    """Build the request that reports that a batch has exceeded the error budget."""
+    return post(stream_path(message.stream, "trips"), message)
 
 
-def report(told: BatchReport) -> Request:
-    """Tell what a batch contained."""
-    return post(stream_path(told.stream, "batches"), told)
+def report(message: BatchReport) -> Request:
+    """Build the request that reports a batch."""
+    return post(stream_path(message.stream, "batches"), message)
 
 
-def reconciled(stream: str, request: UUID, told: ReconciliationResult) -> Request:
-    """Tell the result of a reconciliation."""
-    return post(stream_path(stream, "reconciliations", str(request), "result"), told)
+def reconciled(stream: str, request: UUID, message: ReconciliationResult) -> Request:
+    """Build the request that reports the result of a reconciliation."""
+    return post(stream_path(stream, "reconciliations", str(request), "result"), message)
 
 
 class _Batches(BaseModel):
@@ -77,16 +98,48 @@ def read_batches(answer: Answer) -> tuple[BatchReport, ...]:
     return answer.read(_Batches).batches
 
 
+class ListedContract(BaseModel):
+    """An entry in the list of contracts: the contract, and its enforced version or else its highest."""
+
+    id: str
+    topic: str
+    status: Status
+    domain: str | None = None
+    fingerprint: str
+
+    @property
+    def is_enforced(self) -> bool:
+        """Whether the contract has a version that is enforced."""
+        return self.status in {Status.ACTIVE, Status.DEPRECATED}
+
+
+class ContractPage(BaseModel):
+    """One page of the list of contracts; `total` counts all pages."""
+
+    contracts: tuple[ListedContract, ...]
+    total: int
+
+
+def list_contracts(ask: Callable[[Request], Answer]) -> tuple[ListedContract, ...]:
+    """Return the contracts that the key may read, ordered by id, at most 100,000.
+
+    `ask` sends a request, and raises for an error status. The list is read page by page: if contracts are deleted
+    meanwhile, another one may be missing. Raises ValueError for an answer of another form.
+    """
+    found: dict[str, ListedContract] = {}
+    for offset in range(0, _MOST_CONTRACTS, _PAGE_CONTRACTS):
+        page = ask(contracts(offset, _PAGE_CONTRACTS)).read(ContractPage)
+        found |= {each.id: each for each in page.contracts}
+        if offset + _PAGE_CONTRACTS >= page.total:
+            break
+    return tuple(found.values())
+
+
 def read_contract(answer: Answer, name: str) -> DataContract:
-    """Return the contract of an answer to `contract_version`. Raises ContractError, with places under that name."""
+    """Return the contract of an answer to `contract_version`. Raises ContractError, whose places have this name."""
     return parse_contract(answer.content, name=f"registry:{name}", read_schema=None).contract
 
 
 def _path(*parts: str) -> str:
     root, *names = parts
     return "/".join([root, *(quote(name, safe="") for name in names)])
-
-
-def post(path: str, told: BaseModel) -> Request:
-    """Send a value to a path."""
-    return Request("POST", path, told.model_dump_json().encode())

@@ -22,7 +22,7 @@ _TYPES: Final[dict[str, Any]] = {"AVRO": "avro", "JSON": "json-schema"}
 _QUERY: Final = "deleted=true&format=resolved"
 
 Ask = Callable[[str], Any]
-"""Gives the JSON that a registry has under a path. Raises NotFoundError for none, Unavailable for any other answer."""
+"""Returns the JSON that a registry has under a path. Raises NotFoundError for none, Unavailable for any other answer."""
 
 
 class SubjectSchemas:
@@ -44,11 +44,11 @@ class SubjectSchemas:
         return WriterSchemas(tuple(self._versions.values()), is_current=False)
 
     def current(self) -> WriterSchemas:
-        """Ask the registry. Raises Unavailable when it is away, and whatever else the asking raises."""
+        """Request the schemas. Raises Unavailable if the registry is unreachable, and other errors of the request."""
         try:
             self._versions = self._asked()
         except (ValueError, KeyError, TypeError) as error:
-            raise Unavailable(f"the registry answered about {self._subject} what no registry says") from error
+            raise Unavailable(f"the registry returned an invalid document about {self._subject}") from error
         except NotFoundError as error:  # gone between two questions
             raise Unavailable(f"the registry answered about {self._subject} what holds no more") from error
         return WriterSchemas(tuple(self._versions.values()), is_current=True)

@@ -1,8 +1,8 @@
 """Rules in the Common Expression Language, through google's cel-expr-python.
 
-A missing key, a missing item or a null makes a rule unknown; any other error is a violation, but not of a record
-that breaks its schema anyway, for that says already what is wrong. In CEL a number is a 64-bit integer or a double:
-what fits neither is rounded to the nearest double.
+A missing key, a missing item or a null makes a rule unknown. Any other error is a violation, except for a record that
+violates its schema, because the schema already gives the reason. In CEL a number is a 64-bit integer or a double; all
+other numbers are rounded to the nearest double.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _LITERAL = re.compile(
 )
 _COMMENT = re.compile(r"//[^\n]*")
 _ABSENT: Final = ("NOT_FOUND", "null_type", "Index error")
-"""How the library's errors say that a key, a value or an item is not there."""
+"""Contained in the library's errors about a missing key, value or item."""
 _SYNTAX: Final = "Syntax error"
-"""How the library tells what it cannot parse from what it does not know."""
+"""Contained in the library's messages about text that is not an expression, not in those about unknown names."""
 MAX_ITERATIONS: Final = 10_000
-"""Most iterations of all macros in one evaluation: the default of the library, which no version of its API sets."""
+"""Maximum iterations of all macros in one evaluation: the default of the library, which no version of its API sets."""
 _EXHAUSTED: Final = "Iteration budget exceeded"
-"""How the library says that an evaluation took more."""
+"""Contained in the library's error about more iterations."""
 _MIN_INT, _MAX_UINT = -(2**63), 2**64
 
 
@@ -157,7 +157,7 @@ def breaks_unknown(rule: Cel) -> bool:
 
 
 def tree_of(rule: Cel) -> Node:
-    """Read the syntax tree of a rule; None for what is no expression."""
+    """Return the syntax tree of a rule; None if the text is not an expression."""
     try:
         return syntax_of(_environment(_THIS if rule.field is None else _WITH_FIELD).compile(rule.expr))
     except RuntimeError:
@@ -165,7 +165,7 @@ def tree_of(rule: Cel) -> Node:
 
 
 def gives(expression: str, names: tuple[str, ...] = _THIS) -> str | None:
-    """Name the type that an expression gives, such as bool or dyn; None for what is no expression."""
+    """Return the result type of an expression, such as bool or dyn; None if the text is not an expression."""
     try:
         return str(_environment(names).compile(expression).return_type().name().lower())
     except RuntimeError:
@@ -173,7 +173,7 @@ def gives(expression: str, names: tuple[str, ...] = _THIS) -> str | None:
 
 
 def syntax_error(expression: str) -> str | None:
-    """Return why a text is no expression; None for what is one, whatever names and functions it uses."""
+    """Return why a text is not an expression; None for an expression with any names and functions."""
     try:
         _environment().compile(expression)
     except RuntimeError as error:
@@ -182,7 +182,7 @@ def syntax_error(expression: str) -> str | None:
 
 
 def outcome_of(expression: str, variables: dict[str, Any]) -> Outcome | None:
-    """Evaluate an expression over the values that it names; None for what is no expression."""
+    """Evaluate an expression over named values; None if the text is not an expression."""
     evaluator = _evaluator(expression, tuple(variables))
     return None if evaluator is None else evaluate_with(evaluator, variables)
 
@@ -237,7 +237,7 @@ def _ask(evaluator: Callable[..., Any], variables: dict[str, Any]) -> tuple[Outc
 
 
 def _plain(value: Any) -> Any:
-    """Turn numbers that CEL does not have into doubles; the same object when there are none."""
+    """Convert numbers that CEL does not have to doubles; return the same object if there are none."""
     if isinstance(value, dict):
         members = {name: _plain(member) for name, member in value.items()}
         return members if any(members[name] is not value[name] for name in members) else value
@@ -276,16 +276,16 @@ _ZERO: Final = "\0"
 _WRITTEN: Final = b"\\u0000"
 """How JSON has it."""
 _NO_CHARACTER: Final = "\ufffe"
-"""Stands for it in names, where no message can: a noncharacter, which no text means."""
+"""Replaces U+0000 in names, where no message is possible: a noncharacter that no text contains."""
 
 
 def whole(variables: dict[str, Any]) -> dict[str, Any]:
-    """Return variables of which the library reads every text to its end; the same object where it does so anyway.
+    """Return variables whose texts the library reads completely; the same object if nothing must change.
 
-    The library's binding for Python reads a `str` or `bytes` up to its first U+0000, and refuses a map with two names
-    that are alike up to there. A message of the wrapper types is read whole, and means the text that it wraps.
+    The library's Python binding reads a `str` or `bytes` up to its first U+0000, and refuses a map with two names
+    that are equal up to there. A message of the wrapper types is read completely, and means the wrapped text.
 
-    A member whose name holds U+0000 keeps its place under a name that no expression knows.
+    A member with U+0000 in its name gets a name that no expression can use.
     """
     return _whole(variables) if _may_hold_zero(variables) else variables
 
@@ -298,7 +298,7 @@ def _may_hold_zero(variables: dict[str, Any]) -> bool:
 
 
 def _shown(value: Any) -> str | None:
-    """Stand for what JSON does not have: bytes, and numbers beyond a double."""
+    """Return the text for a value that JSON does not have: bytes, and numbers beyond a double."""
     return _ZERO if isinstance(value, bytes) and 0 in value else None
 
 
@@ -345,7 +345,7 @@ FIRST_MOMENT, LAST_MOMENT = -62_000_000_000 * NANOSECONDS, 253_000_000_000 * NAN
 
 
 def moment_of(text: Any) -> int | None:
-    """Read a timestamp as the library surely does, in nanoseconds since 1970; None where that is not sure."""
+    """Read a timestamp as the library surely does, in nanoseconds since 1970; None if that is not sure."""
     return _moment(text) if type(text) is str else None
 
 

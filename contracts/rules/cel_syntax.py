@@ -1,6 +1,6 @@
 """The syntax tree of a compiled CEL expression, read from what the library serializes: its own parse, macros expanded.
 
-Only what a lowering knows is told apart; anything else is None. Source: cel-spec, `cel/expr/syntax.proto` and
+Only what a lowering knows is distinguished; anything else is None. Source: cel-spec, `cel/expr/syntax.proto` and
 `checked.proto`; Protocol Buffers, "Encoding".
 """
 
@@ -197,7 +197,7 @@ class Roots:
                 holder = self.path(operand)
             case _:
                 return None
-        # A token of digits, or `*`, is no name to those who read paths; one with U+0000 is none to the library.
+        # A token of digits, or `*`, is not a name to those who read paths; one with U+0000 is none to the library.
         is_name = not field.isdigit() and field != "*" and "\0" not in field
         return None if holder is None or not is_name else (*holder, field)
 

@@ -40,7 +40,7 @@ class Clock(threading.local):
     batch = 0
 
     def setting(self, moments: Moments, now: int | None, length: int) -> SetClock:
-        """Make what sets the moments of a batch and of each of its records.
+        """Return a function that sets the current time of a batch and of each of its records.
 
         `now` is the moment of a batch that says none itself; without either it is that of the call.
         """

@@ -16,17 +16,17 @@ from tidegate.contracts.verdict import Disposition, Severity, Stage, Violation
 __all__ = ["CompiledRule", "FieldCheck", "Path", "RuleSet", "item_at", "read"]
 
 MAX_PLACES: Final = 10
-"""Most violations of one rule that one record is given: one for each place that breaks it."""
+"""Maximum violations of one rule that one record is given: one for each place that breaks it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldCheck:
     """A check of the values of some fields.
 
-    `breaks` takes one value for each of `paths` (None where a record has none), without paths the record, and without
-    paths or with `asks_fit` last of all whether the record fits its schema. It is total: it raises on no value. Where paths go through arrays it is asked about
-    every element. `pointer` and `message` are what a violation says; `detail` takes the values, or the record, that
-    break the rule, and says what the message leaves open.
+    `breaks` takes one value for each of `paths` (None if the record has no value there), or the record if there are no
+    paths. Without paths or with `asks_fit`, its last argument is whether the record fits its schema. It raises on no value.
+    Where paths go through arrays, it is called for every element. `pointer` and `message` are those of a violation.
+    `detail` takes the values, or the record, that break the rule, and returns what the message leaves open.
     """
 
     paths: tuple[Path, ...]
@@ -38,7 +38,7 @@ class FieldCheck:
 
 
 def when_missing(pointers: tuple[str, ...], nulls: str) -> Callable[..., str | None] | None:
-    """Make what says which field is missing, when that breaks a rule."""
+    """Return a function that names the missing field, if missing fields violate the rule."""
     if nulls != "violate":
         return None
 
@@ -54,7 +54,7 @@ class CompiledRule:
     """One rule, ready to be asked, with its consequence.
 
     `rule` is the rule as it is written, with the values of its reference set. `always` is what is said of every record
-    that breaks it; None where that depends on the record.
+    that breaks it; None if that depends on the record.
     """
 
     rule: Rule
@@ -63,7 +63,7 @@ class CompiledRule:
     always: Violation | None = field(init=False)
 
     def __post_init__(self) -> None:
-        """Note the violation once where every record that breaks the rule is told the same."""
+        """Build the violation once if it is the same for every record that breaks the rule."""
         check = self.check
         depends = check.detail is not None or any(is_starred(path) for path in check.paths)
         always = None if depends else self._violation(check.pointer)
@@ -122,7 +122,7 @@ class RuleSet:
         return sum(1 << index for index, rule in enumerate(self.rules) if rule.breaks(record, fits))
 
     def always(self, bits: int) -> tuple[Violation, ...] | None:
-        """Return for every record that breaks these rules where it breaks them; None where that depends on the record."""
+        """Return for every record that breaks these rules where it breaks them; None if that depends on the record."""
         found: list[Violation] = []
         for index, rule in enumerate(self.rules):
             if bits >> index & 1:

@@ -1,7 +1,7 @@
-"""Places in a record: what a path reads, and what it reads in every element of the arrays that it goes through.
+"""Places in a record: the values of a path, for every element of the arrays on it.
 
-A `*` in a path stands for every element of the array that is there. Several paths go through the same arrays
-together: `/lines/*/net` and `/lines/*/gross` are read line by line, and `/currency` beside them is the same for all.
+A `*` in a path means every element of the array at that place. Several paths are read from the same element:
+`/lines/*/net` and `/lines/*/gross` line by line, and `/currency` has the same value for all lines.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 Path = tuple[str, ...]
 
 EACH: Final = "*"
-"""The token of a path that stands for every element of an array."""
+"""The token of a path that means every element of an array."""
 _MAX_INDEX_DIGITS: Final = 9
 
 Place = tuple[Path, tuple[Any, ...]]
@@ -21,7 +21,7 @@ Place = tuple[Path, tuple[Any, ...]]
 
 
 def read(record: Any, path: Path) -> Any:
-    """Read the value at a path of a record; None where there is none. Source: RFC 6901 section 4."""
+    """Read the value at a path of a record; None without one. Source: RFC 6901 section 4."""
     for token in path:
         record = record.get(token) if type(record) is dict else item_at(record, token)
         if record is None:
@@ -30,7 +30,7 @@ def read(record: Any, path: Path) -> Any:
 
 
 def item_at(value: Any, token: str) -> Any:
-    """Read an item of an array by its index as JSON Pointer writes it; None where there is none."""
+    """Read an item of an array by its index in a JSON Pointer; None without one."""
     is_index = token.isascii() and token.isdigit() and len(token) <= _MAX_INDEX_DIGITS
     if type(value) is list and is_index and int(token) < len(value):
         return value[int(token)]
@@ -43,7 +43,7 @@ def is_starred(path: Path) -> bool:
 
 
 def array_of(path: Path) -> Path:
-    """Return the path of the innermost array that a path goes through, and with it its `*`; empty when there is none."""
+    """Return the path of the innermost array on a path, including its `*`; empty without one."""
     for length in range(len(path), 0, -1):
         if path[length - 1] == EACH:
             return path[:length]
@@ -59,7 +59,7 @@ def go_together(paths: Sequence[Path]) -> bool:
 def places(record: Any, paths: Sequence[Path]) -> Iterator[Place]:
     """Return the values of paths that go together, for every element that they go through.
 
-    Where there is no array the place is one, with None for what lies in it; an empty array has no places.
+    Without the array there is one place, with None for its members; an empty array has no places.
     """
     return _places([(record, path) for path in paths], ())
 

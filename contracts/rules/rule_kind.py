@@ -1,4 +1,4 @@
-"""Kinds of rules: where a rule is compiled, what it refuses, and what every part of the system asks about a kind."""
+"""Kinds of rules: the scope of compilation, the refused records, and the interface of a kind."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ class Scope:
     asks_now: bool = False
 
     def now(self, which: Now) -> Callable[[], int]:
-        """Make what gives the moment that a rule takes for now, in nanoseconds since 1970."""
+        """Return a function that returns the rule's current time, in nanoseconds since 1970."""
         self.asks_now = True
         clock = self.clock
         return (lambda: clock.record) if which == "record" else (lambda: clock.batch)
 
     def refuse(self, place: str, message: str) -> None:
-        """Note a problem at `place`, a pointer below the rule."""
+        """Record a problem at `place`, a pointer below the rule."""
         self.problems.append(Problem(self.pointer + place, message))
 
     def field_type(self, pointer: str, place: str) -> FieldType | None:
-        """Look a field up; note a problem when the schema does not declare it."""
+        """Return the type of a field; record a problem if the schema does not declare it."""
         found = self.fields.find(pointer)
         if found is None:
             self.refuse(place, undeclared(pointer, self.fields))
         return found
 
     def together(self, placed: Mapping[str, str]) -> None:
-        """Note a problem at the first of several pointers, given by their place, that goes through other arrays."""
+        """Record a problem at the first of several pointers, given by their place, that goes through other arrays."""
         seen: list[str] = []
         for place, pointer in placed.items():
             other = next((each for each in seen if not go_together([tokens(each), tokens(pointer)])), None)
@@ -57,7 +57,7 @@ class Scope:
             seen.append(pointer)
 
     def expect(self, found: FieldType, types: frozenset[str], what: str, place: str) -> None:
-        """Note a problem when a field never holds one of `types`."""
+        """Record a problem when a field never holds one of `types`."""
         if not found.types & types:
             held = " or ".join(sorted(found.types)) or "nothing"
             self.refuse(place, f"the field never holds {what}: its type in the schema is {held}")
@@ -137,7 +137,7 @@ class Unmatched:
 
 @dataclass(frozen=True, slots=True)
 class OutOfOrder:
-    """Fields of which one is smaller than the one before it; with `strict` equal ones, too."""
+    """Fields with a value smaller than the one before it; with `strict`, or equal to it."""
 
     fields: tuple[str, ...]
     strict: bool
@@ -190,7 +190,7 @@ class Values:
 class RuleKind(ABC, Generic[R]):
     """One kind of rule: how its rules are checked, compared and explained.
 
-    What is abstract has no sensible default, so that a kind without it cannot be registered.
+    Abstract methods have no sensible default; a kind without them cannot be registered.
     """
 
     @abstractmethod
@@ -203,15 +203,15 @@ class RuleKind(ABC, Generic[R]):
 
     @abstractmethod
     def refused(self, rule: R) -> RefusedSet | None:
-        """Return exactly what a rule refuses; None where no form says it, so that comparisons prove nothing of it."""
+        """Return exactly what a rule refuses; None if no form says it, so that comparisons prove nothing of it."""
 
     @abstractmethod
     def sentence(self, rule: R, values: Values) -> str | None:
-        """Write with its values how a record breaks a rule; None where the violation's message says all there is."""
+        """Write with its values how a record breaks a rule; None if the violation's message says all there is."""
 
     @abstractmethod
     def remedy(self, rule: R, fields: SchemaFields) -> str | None:
-        """Write what would have kept a rule, from the contract alone: the end of a sentence with `passes with`."""
+        """Write the valid values of a rule, from the contract alone: the end of a sentence with `passes with`."""
 
     def place(self, rule: R) -> str:
         """Return the pointer that a violation of a rule names, without the positions of elements; "" for the record."""
@@ -253,7 +253,7 @@ class FieldRuleKind(RuleKind[F]):
         return (rule.field,)
 
     def sentence(self, rule: F, values: Values) -> str | None:
-        """Write what the value is; None for a missing one, of which the violation's message speaks."""
+        """Describe the value; None for a missing one, which the violation's message describes."""
         return None if values[rule.field] is None else self.sentence_of_value(rule, values)
 
     @abstractmethod
@@ -262,7 +262,7 @@ class FieldRuleKind(RuleKind[F]):
 
 
 def check_of_field(rule: _AboutField, breaks: Callable[[Any], bool], what: str) -> FieldCheck:
-    """Return the check of the values of one field; `what` ends the sentence that begins with the field."""
+    """Return the check of the values of one field; `what` is the end of the sentence about the field."""
     message = f"{rule.field.removeprefix('/')} {what}"
     return FieldCheck(
         (tokens(rule.field),), breaks, rule.field, message, when_missing((rule.field,), rule.nulls)

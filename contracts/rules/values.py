@@ -116,7 +116,7 @@ class Order:
 
     `key` reads a value of a record, `parse` a value of the contract; both give None for what is not of the sort.
     `at` gives the key of a moment, in nanoseconds since 1970; `moment` gives the moment of a key, without a zone
-    that in UTC. `scale` times an integer of a record is its key; None where records hold no integers.
+    that in UTC. `scale` times an integer of a record is its key; None if records hold no integers.
     """
 
     name: str
@@ -129,7 +129,7 @@ class Order:
 
 
 def exact(number: float | Decimal) -> int | float | Decimal:
-    """Turn a number into one of the same exact value that compares with Decimals (infinities and NaN stay)."""
+    """Convert a number to one of the same value that compares with Decimals (infinities and NaN stay)."""
     if isinstance(number, float) and isfinite(number):
         whole = number.is_integer() and abs(number) < _DOUBLE_IS_EXACT
         return int(number) if whole else Decimal(repr(number))
@@ -142,12 +142,12 @@ def is_nan(number: float | Decimal) -> bool:
 
 
 def native(number: float) -> int | float:
-    """Turn a number of a contract into one that compares exactly with ints and with floats below 2^53."""
+    """Convert a number of a contract to one that compares exactly with ints and with floats below 2^53."""
     return int(exact(number)) if exact(number) == int(number) else number
 
 
 def number_key(value: Any) -> int | float | Decimal | None:
-    """Keep numbers; booleans are none."""
+    """Return numbers unchanged, and None for other values, booleans too."""
     kind = type(value)
     return value if kind is int or kind is float or kind is Decimal else None
 
@@ -227,7 +227,7 @@ def _order_of_format(field: FieldType) -> Order | None:
 
 
 def integer_key(value: Any) -> int | None:
-    """Keep integers."""
+    """Return integers unchanged, and None for other values."""
     return value if type(value) is int else None
 
 
@@ -268,7 +268,7 @@ def order_of(field: FieldType) -> Order | None:
 def number_of(bound: float | str) -> int | float | Decimal | None:
     """Read a number of a contract, one given as text too: exact, and as a Decimal only where no double is it.
 
-    None for text that is no number.
+    None for text that is not a number.
     """
     if not isinstance(bound, str):
         return native(bound)

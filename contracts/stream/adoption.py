@@ -1,8 +1,8 @@
-"""A ledger rebuilt from what the outputs hold, for a stream that has lost its own. Pure values and arithmetic; no I/O.
+"""A ledger that is rebuilt from the outputs, for a stream that has lost its own. Pure values and arithmetic; no I/O.
 
-The ledger must end where nothing is written twice and nothing is left out. One output moves in the same commit as the
-ledger: what it holds is covered. The other may be ahead: it is written before the ledger moves, and the next start finds
-what is there and leaves it out.
+The ledger must end where no record is written twice and none is missing. One output is updated in the same commit as
+the ledger, which covers all of its records. The other output is written before the ledger is updated, so it may have
+later records; the next start finds and omits these.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Where a rebuilt ledger begins and ends; `holes` are the offsets between that no output holds."""
+    """Start and end of a rebuilt ledger; `holes` are the offsets between them that are in no output."""
 
     begin: Vector
     end: Vector
@@ -72,10 +72,10 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFound:
-    """What was found of one partition: lowest and highest offset in each output, and holes by what is known of them.
+    """The findings about one partition: lowest and highest offset in each output, and its holes by cause.
 
-    `absent` holes hold no record in the source. `unanswered` ones hold a record that is in no output: it was dropped,
-    superseded or deleted, or it is lost. Of `past_retention` ones the source has deleted whatever was there.
+    `absent` holes have no record in the source. `unanswered` holes have a record that is in no output: it was
+    dropped, superseded or deleted, or it is lost. The source has deleted the records of `past_retention` holes.
     """
 
     partition: int
@@ -105,16 +105,23 @@ class Proposal:
 
     @property
     def holes(self) -> int:
-        """Number of offsets that cannot be proven: somebody has to accept them as lost."""
+        """Number of offsets that cannot be proven: someone has to accept them as lost."""
         return self.totals.unproven
 
 
-class Adoption(BaseModel):
-    """What the registry keeps of an adoption: the ledger that was written, and what was given up for it.
+_LEFT_OUT_EMPTY = ("forgotten", "archived", "generation", "rewound_from", "deleted", "rejudged", "erased")
 
-    `id` is made by the command, once for each adoption. `partition` is set when one partition was skipped forward, in
-    a ledger that was there; `forgotten` counts the offsets of an output topic that were deleted before a start had
-    looked at them.
+
+class Adoption(BaseModel):
+    """The registry's entry of an adoption: the new ledger, and the accepted loss.
+
+    The command creates `id` once for each adoption. `partition` is set if one partition was skipped forward in an
+    existing ledger. `forgotten` counts the offsets of an output topic that were deleted before a start had read them.
+    `archived` is the new name of the old table, if the stream starts again with a new one.
+
+    A `kind` of rewind sets a ledger back from `rewound_from` to `end`, as its `generation`: `deleted` rows are
+    deleted, and `rejudged` refusals no longer count. A `kind` of erasure removes the records of one person: `deleted`
+    rows and `erased` refused records. Neither names the person.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -135,12 +142,21 @@ class Adoption(BaseModel):
     twice: Count = 0
     partition: Count | None = None
     forgotten: Count = 0
+    archived: Annotated[str, Field(max_length=2000)] = ""
+    kind: Literal["adoption", "rewind", "erasure"] = "adoption"
+    generation: Count = 0
+    rewound_from: Offsets = {}
+    deleted: Count = 0
+    rejudged: Count = 0
+    erased: Count = 0
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what most adoptions do not have: registries of earlier versions refuse a field that they do not know."""
+        """Remove what most adoptions do not have: registries of earlier versions refuse a field that they do not know."""
         fields: dict[str, Any] = serialize(self)
-        return {name: value for name, value in fields.items() if value or name != "forgotten"}
+        if self.kind == "adoption":
+            del fields["kind"]
+        return {name: value for name, value in fields.items() if value or name not in _LEFT_OUT_EMPTY}
 
 
 class KeptAdoption(BaseModel):
@@ -156,10 +172,11 @@ class KeptAdoption(BaseModel):
 def bounds(
     found: Found, source: SourceRange, *, from_earliest: bool, known_begin: Vector | None = None
 ) -> Bounds:
-    """Return where the ledger must begin and end.
+    """Return the required start and end of the ledger.
 
-    `known_begin` is where the ledger that is replaced began. Of other partitions `from_earliest` says that the stream began
-    with the first record that there was, so that all that the source holds is to be accounted for. Raises StreamStopped when an output holds positions that the source does not have.
+    `known_begin` is the start of the ledger that is replaced. For other partitions, `from_earliest` means that the
+    stream started with the first available record, so all records of the source must be accounted for. Raises
+    StreamStopped when an output holds positions that the source does not have.
     """
     begin: Vector = {}
     end: Vector = {}
@@ -169,7 +186,7 @@ def bounds(
             raise StreamStopped(
                 f"partition {partition} of the source ends at {source.latest.get(partition, 0)}, and an output holds its "
                 f"offset {offsets.max()}: the topic was deleted and created again, or has lost records. Its offsets say "
-                "nothing about what was written: give the topic a new contract id (or a new table)"
+                "nothing about what was written. To put that away and begin again: tidegate archive STREAM"
             )
     for partition, first in source.earliest.items():
         seen = everything.bitmaps().get(partition)

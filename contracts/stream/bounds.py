@@ -13,17 +13,17 @@ from pydantic import AwareDatetime, Field
 from tidegate.contracts.stream.counts import Count
 
 MOST_RECORDS: Final = 10**10
-"""Most records of one batch: the sum of as many batches as a database can hold stays below 2^63."""
+"""Maximum records of one batch: the sum of as many batches as a database can hold stays below 2^63."""
 MOST_OFFSETS: Final = 10_000_000
-"""Most offsets that a job may be told to take in one batch."""
+"""Maximum offsets that a job may be told to take in one batch."""
 MOST_RULES: Final = 2_000
-"""Most rules that one report counts; a job leaves out those that were violated least."""
+"""Maximum rules that one report counts; a job leaves out those that were violated least."""
 MOST_EXPECTATIONS: Final = 1_000
 MOST_COLUMNS: Final = 2_000
 MOST_STEPS: Final = 40
 MOST_PARTITIONS: Final = 50_000
 MOST_PLACES: Final = 10_000
-"""Most records that one finding of a reconciliation names."""
+"""Maximum records that one finding of a reconciliation names."""
 LONGEST_POINTER: Final = 8 * 1024
 
 StreamText = Annotated[str, Field(max_length=200)]

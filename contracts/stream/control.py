@@ -1,7 +1,7 @@
-"""Whether a stream may go on: what people and error budgets have decided, as the gateway keeps it and the job asks.
+"""Whether a stream may continue: decisions of people and error budgets, stored by the gateway and read by the job.
 
-The gateway is the control plane. The job asks at each batch boundary, and tells what happened to it; nothing here
-holds a payload value.
+The gateway is the control plane. The job reads the decisions at each batch boundary and reports events; nothing here
+contains a payload value.
 """
 
 from __future__ import annotations
@@ -9,10 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from tidegate.contracts.stream.bounds import (
     MOST_OFFSETS,
@@ -23,12 +31,14 @@ from tidegate.contracts.stream.bounds import (
     VersionText,
 )
 from tidegate.contracts.stream.counts import Count, RuleCount
+from tidegate.contracts.stream.versions import MESSAGE
 
 Sentence = Annotated[str, Field(max_length=1000)]
+Ability = Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,39}$")]
 
 
 MOST_SET_ASIDE = 100
-"""Records that a control names; of more the oldest are left out, which lie far behind by then."""
+"""Maximum number of records in a control; the oldest, which the stream passed long ago, are omitted."""
 
 
 class StreamState(StrEnum):
@@ -39,15 +49,15 @@ class StreamState(StrEnum):
 
 
 class Range(BaseModel):
-    """Offsets of a source topic by partition: from `start` to before `end`; a partition without a start begins at 0."""
+    """Offsets of a source topic by partition: from `start` to before `end`; a partition without a start starts at 0."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = MESSAGE
 
     start: Offsets
     end: Offsets
 
     def overlaps(self, start: Offsets, end: Offsets) -> bool:
-        """Return whether a record between these vectors lies in the range."""
+        """Return whether a record between these vectors is in the range."""
         return any(
             max(self.start.get(partition, 0), start.get(partition, 0)) < min(last, end[partition])
             for partition, last in self.end.items()
@@ -59,7 +69,7 @@ class RecordPosition(BaseModel):
     """One record of a source topic."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", json_schema_extra={"example": {"partition": 1, "offset": 90211}}
+        frozen=True, extra="ignore", json_schema_extra={"example": {"partition": 1, "offset": 90211}}
     )
 
     partition: Annotated[int, Field(ge=0, lt=2**31)]
@@ -69,11 +79,11 @@ class RecordPosition(BaseModel):
 class Trip(BaseModel):
     """An error budget that one batch spent; nothing of that batch was written.
 
-    `id` is made by the job, once for each trip: who tells it again tells the same one. `records` and `refused` are those
-    of the budget's whole window, whose last part is the batch. `rules` counts the batch alone.
+    The job creates `id` once for each trip, so that a repeated report has the same id. `records` and `refused` count
+    the budget's whole window, which ends with the batch. `rules` counts only the batch.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = MESSAGE
 
     id: UUID
     stream: StreamText
@@ -121,9 +131,12 @@ class StreamControl(BaseModel):
 
     `reason`, `by` and `at` are those of the last change. `trip` is the last budget that was spent. A batch that overlaps
     `accepted` is not stopped by the error budget: its records go where the contract sends them.
+
+    A job that lacks what the control `requires` stops instead of obeying a part of it. Fields that are not known are
+    kept: a gateway process of an older release must not drop what a newer one has decided.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     stream: str
     revision: Count = 0
@@ -142,6 +155,17 @@ class StreamControl(BaseModel):
         max_length=MOST_SET_ASIDE,
         description="Records that are quarantined without being judged, the newest decision last.",
     )
+    requires: tuple[Ability, ...] = Field(
+        default=(),
+        max_length=20,
+        description="What a job must be able to do to obey this; left out when every job can.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what most controls do not have: jobs of earlier versions refuse a field that they do not know."""
+        fields: dict[str, Any] = serialize(self)
+        return {name: value for name, value in fields.items() if value or name != "requires"}
 
     @property
     def is_paused(self) -> bool:
@@ -149,11 +173,11 @@ class StreamControl(BaseModel):
         return self.state is StreamState.PAUSED
 
     def paused(self, reason: str, by: str, at: datetime) -> StreamControl:
-        """Return what holds after somebody has paused the stream."""
+        """Return what holds after someone has paused the stream."""
         return self._changed(state=StreamState.PAUSED, reason=reason[:1000], by=by, at=at)
 
     def resumed(self, by: str, at: datetime, *, accept: bool) -> StreamControl:
-        """Return what holds after somebody has let the stream go on; with `accept` over the batch that tripped."""
+        """Return the control after a person has resumed the stream; with `accept`, for the batch that tripped too."""
         accepted = self.trip.range if accept and self.trip is not None else self.accepted
         return self._changed(state=StreamState.RUNNING, reason=None, by=by, at=at, accepted=accepted)
 
@@ -175,7 +199,7 @@ class StreamControl(BaseModel):
         )
 
     def with_set_aside(self, record: RecordPosition) -> StreamControl:
-        """Return what holds after somebody has set a record aside; why the stream is paused stays."""
+        """Return what holds after someone has set a record aside; why the stream is paused stays."""
         others = [each for each in self.set_aside if each != record]
         return self._changed(set_aside=(*others, record)[-MOST_SET_ASIDE:])
 
@@ -198,9 +222,9 @@ class EventKind(StrEnum):
 
 
 class StreamEvent(BaseModel):
-    """What the job tells of one stream beside its batches. `id` is made by the job, once for each event."""
+    """An event of a stream, other than a batch, that the job reports. The job creates `id` once for each event."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = MESSAGE
 
     id: UUID
     stream: StreamText
@@ -214,7 +238,7 @@ class StreamEvent(BaseModel):
 class Heartbeat(BaseModel):
     """What a job says of one stream every few seconds, whether it has records to judge or not."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = MESSAGE
 
     lag_records: Count | None = Field(
         default=None, description="Records in the topic past the ledger's end; null when unknown."
@@ -228,7 +252,7 @@ class Heartbeat(BaseModel):
 
 
 class Condition(StrEnum):
-    """`ended`: its job was stopped by somebody, or had read everything; `stopped`: it stopped or failed by itself."""
+    """`ended`: its job was stopped by someone, or had read everything; `stopped`: it stopped or failed by itself."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -238,7 +262,7 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StreamCondition:
-    """The condition of a stream since `at`; `reason`, `by` and `at` are None where no one told any."""
+    """The condition of a stream since `at`; `reason`, `by` and `at` are None if unknown."""
 
     condition: Condition
     reason: str | None = None
@@ -249,7 +273,7 @@ class StreamCondition:
 def condition_of(
     control: StreamControl, event: StreamEvent | None, last_committed_at: datetime | None
 ) -> StreamCondition:
-    """Return the condition of a stream. A pause hides what its job told; a batch after an end shows that it runs again."""
+    """Return the condition of a stream. A pause takes precedence over events of the job; a batch after an end shows that the stream runs again."""
     if control.is_paused:
         return StreamCondition(Condition.PAUSED, control.reason, control.by, control.at)
     if event is None or event.kind is EventKind.STARTED:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
+from tidegate.contracts.stream.versions import MESSAGE
 from tidegate.contracts.verdict import Severity, Stage
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -23,7 +24,7 @@ RuleKey = tuple[Stage, str, Severity]
 class RuleCount(BaseModel):
     """How many records of a batch violated one rule or schema keyword (a record may count under several)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = MESSAGE
 
     stage: Stage
     code: CodeText

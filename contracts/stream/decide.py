@@ -54,7 +54,7 @@ class Spent:
     rules: tuple[RuleCount, ...]
 
     def trip(self, contract: DataContract, start: Vector, end: Vector, epoch: int) -> Trip:
-        """Return what the gateway is told about a batch with these offsets; each call makes another trip."""
+        """Return the trip to report about a batch with these offsets; each call creates another id."""
         return Trip(
             id=uuid4(),
             stream=contract.id,
@@ -85,7 +85,7 @@ class BudgetSpent(StreamStopped):
 
 @dataclass(frozen=True, slots=True)
 class BudgetContext:
-    """What is to be known beside a batch: those before it, newest first, and whether a person has accepted it."""
+    """The context of a batch: earlier batches, newest first, and whether a person has accepted it."""
 
     earlier: tuple[Counted, ...] = ()
     is_accepted: bool = False
@@ -107,16 +107,16 @@ class BudgetWindow:
         self._batches: deque[Counted] = deque(maxlen=10_000)
 
     def fill(self, newest_first: Iterable[Counted]) -> None:
-        """Put the batches of an earlier process behind those that are here."""
+        """Add the batches of an earlier process before those of this one."""
         for counted in newest_first:
             if len(self._batches) == self._batches.maxlen:
                 return
             self._batches.append(counted)
 
     def published(self, counted: Counted, *, begins_anew: bool) -> None:
-        """Take note of a batch. One that a person has accepted, or that was refused as a whole, begins the window again.
+        """Record a batch. A batch that a person accepted, or that was refused as a whole, restarts the window.
 
-        Else what was refused because of it would be held against the batches after it, which are refused then too.
+        Otherwise its refused records would count against the batches after it, which would be refused too.
         """
         if begins_anew:
             self._batches.clear()
@@ -124,12 +124,12 @@ class BudgetWindow:
             self._batches.appendleft(counted)
 
     def context(self, *, is_accepted: bool) -> BudgetContext:
-        """Return what is to be known beside the next batch."""
+        """Return the context of the next batch."""
         return BudgetContext(tuple(self._batches), is_accepted)
 
 
 def is_spent(budget: ErrorBudget, counted: Counted) -> bool:
-    """Return whether more is refused than the budget allows, of records enough to say so."""
+    """Return whether the budget is exceeded, and the number of records is at least `min_records`."""
     return counted.records >= budget.min_records and counted.refused > budget.ratio * counted.records
 
 
@@ -200,7 +200,7 @@ def decide(
     settled: Mapping[Position, Settlement] = _NONE_SETTLED,
     context: BudgetContext = _ALONE,
 ) -> Decision:
-    """Sum up a judged batch and judge it as a whole.
+    """Add up a judged batch and judge it as a whole.
 
     `settled` are records of the batch that an earlier attempt has written for good: they are not in `tallies`.
     `first_failed` looks for the first record that must not pass, and is asked only when there is one.
@@ -278,7 +278,7 @@ def rule_keys(violations: tuple[Violation, ...]) -> frozenset[RuleKey]:
 def _within_budget(
     budget: ErrorBudget | None, decision: Decision, refused: Counter[RuleKey], context: BudgetContext
 ) -> Decision:
-    """Hold a batch to the error budget. Raises BudgetSpent."""
+    """Check a batch against the error budget. Raises BudgetSpent."""
     if budget is None:
         return decision
     counted = context.window(budget, decision.counted)
@@ -323,9 +323,9 @@ _OUTCOMES = {
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What was found of an expectation, by whom, and whether the other one agrees, if it was asked too.
+    """The result of an expectation, its source, and whether the other source agrees, if there is one.
 
-    `finding` is None for a batch of too few records.
+    `finding` is None for a batch with too few records.
     """
 
     compiled: CompiledExpectation

@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from operator import methodcaller
 from typing import Any, Self
 
 from tidegate.contracts.stream.ledger import BatchRefusal, Vector
+from tidegate.contracts.stream.versions import HEADER_FORMAT
 from tidegate.contracts.verdict import Severity, Stage, Verdict, Violation
 
 MAX_HEADER_BYTES = 8 * 1024
-"""Largest value of one header: brokers bound the record, and the payload must still fit."""
+"""Maximum value of one header: brokers bound the record, and the payload must still fit."""
 
 SOURCE_HEADER = "tidegate.source"
 """Topic, partition and offset of the record in its source, as `topic/partition/offset`."""
@@ -35,8 +36,15 @@ VIOLATIONS_HEADER = "tidegate.violations"
 """The violations as JSON (quarantine only)."""
 BATCH_HEADER = "tidegate.batch"
 """Offset by partition at which the batch ends, when the whole batch was refused (quarantine only)."""
+TIMESTAMP_HEADER = "tidegate.timestamp"
+"""Time of the record in its source, in milliseconds since 1970 UTC: the broker may have set another (quarantine), or Kafka's
+client, which takes 0 for none."""
+GENERATION_HEADER = "tidegate.generation"
+"""Generation of the ledger that refused the record, left out at 0 (quarantine only)."""
 OMITTED_HEADER = "tidegate.omitted"
 """Sizes in bytes and SHA-256 of a record that was set aside and is too large for the quarantine topic, as JSON."""
+FORMAT_HEADER = "tidegate.format"
+"""Format of these headers, a number; left out while it is 1. It is ours only behind the last `tidegate.source`."""
 
 SET_ASIDE = Violation(
     Stage.FRAME, "record.set-aside", "", Severity.ERROR, "was set aside by a person, and not judged"
@@ -46,6 +54,7 @@ SET_ASIDE = Violation(
 Headers = Iterable[tuple[str, bytes | None]]
 """Kafka headers in the order of the record; names may repeat, values may be null."""
 
+_KNOWN_FORMATS = frozenset(str(number).encode() for number in range(1, HEADER_FORMAT + 1))
 _MOST_REMEMBERED = 4_096
 _MOST_REASONS = 256
 """Each of them may be two headers long."""
@@ -72,16 +81,20 @@ class EventPointer:
         match text.split("/"):  # a topic name has no slash
             case [topic, partition, offset] if topic and _is_decimal(partition) and _is_decimal(offset):
                 return cls(topic, int(partition), int(offset))
-        raise ValueError(f"{text!r} is no event pointer; expected topic/partition/offset")
+        raise ValueError(f"{text!r} is not an event pointer; expected topic/partition/offset")
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What every record in an output topic carries: its source, the ledger it counts in, `id@version`."""
+    """What every record in an output topic carries: its source, the ledger it counts in, `id@version`.
+
+    `generation` is that of the ledger; 0 for accepted records.
+    """
 
     source: EventPointer
     ledger: str
     contract: str
+    generation: int = field(default=0, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,34 +171,62 @@ def quarantine_headers(
     ]
 
 
+def timestamp_header(timestamp_ms: int) -> tuple[str, bytes]:
+    """Keep the time of a record in its source, in milliseconds since 1970 UTC."""
+    return TIMESTAMP_HEADER, str(timestamp_ms).encode()
+
+
+def read_timestamp(headers: Headers | None) -> int | None:
+    """Read the time of a record in its source; None when no header keeps it, so that the record itself does."""
+    last = {name: value or b"" for name, value in headers or ()}
+    try:
+        return int(last[TIMESTAMP_HEADER])
+    except (KeyError, ValueError):
+        return None
+
+
+def generation_header(generation: int) -> list[tuple[str, bytes]]:
+    """Return what `quarantine_headers` is followed by where a ledger was rewound; nothing in generation 0."""
+    return [(GENERATION_HEADER, str(generation).encode())] if generation else []
+
+
 def omitted_header(key: bytes | None, value: bytes | None, headers: Headers) -> tuple[str, bytes]:
     """Describe the bytes of a record that are left out: sizes in bytes, and the SHA-256 of the value."""
-    told = {
+    omitted = {
         "key_bytes": len(key or b""),
         "value_bytes": len(value or b""),
         "headers_bytes": sum(len(name.encode()) + len(each or b"") for name, each in headers),
         "value_sha256": None if value is None else sha256(value).hexdigest(),
     }
-    return OMITTED_HEADER, json.dumps(told).encode()
+    return OMITTED_HEADER, json.dumps(omitted).encode()
 
 
 def read_provenance(headers: Headers | None) -> Provenance | None:
     """Read where an output record came from; None when Tidegate did not write it."""
-    last = {name: value or b"" for name, value in headers or ()}
+    last: dict[str, bytes] = {}
+    for name, value in headers or ():
+        if name == SOURCE_HEADER:
+            # Ours begin here. A generation before it is a producer's, or of an earlier life of a replayed record.
+            last.pop(GENERATION_HEADER, None)
+        last[name] = value or b""
     try:
         return Provenance(
             source=EventPointer.parse(last[SOURCE_HEADER].decode()),
             ledger=last[LEDGER_HEADER].decode(),
             contract=last[CONTRACT_HEADER].decode(),
+            generation=_read_generation(last.get(GENERATION_HEADER)),
         )
     except (KeyError, ValueError):
         return None
 
 
 def read_evidence(headers: Headers | None) -> Evidence | None:
-    """Read why a record was quarantined; None when Tidegate did not quarantine it."""
-    last = {name: value or b"" for name, value in headers or ()}
-    provenance = read_provenance(last.items())
+    """Read why a record was quarantined; None when Tidegate did not, or in a format that this release does not know."""
+    found = tuple(headers or ())
+    if not _is_known_format(found):
+        return None
+    last = {name: value or b"" for name, value in found}
+    provenance = read_provenance(found)
     if provenance is None:
         return None
     try:
@@ -198,11 +239,35 @@ def read_evidence(headers: Headers | None) -> Evidence | None:
         source=provenance.source,
         ledger=provenance.ledger,
         contract=provenance.contract,
+        generation=provenance.generation,
         rules=tuple(rules.split(",")) if rules else (),
         violations=listed.violations,
         left_out=listed.left_out,
         refusal=refusal,
     )
+
+
+def _is_known_format(headers: Headers) -> bool:
+    """Return whether the headers are of a format that this release reads.
+
+    Ours stand behind all others, so what a producer sends stands before our source and does not count.
+    """
+    written_format: bytes | None = None
+    for name, value in headers:
+        if name == SOURCE_HEADER:
+            written_format = None
+        elif name == FORMAT_HEADER:
+            written_format = value or b""
+    return written_format is None or written_format in _KNOWN_FORMATS
+
+
+def _read_generation(encoded: bytes | None) -> int:
+    if encoded is None:
+        return 0
+    text = encoded.decode()
+    if not _is_decimal(text):
+        raise ValueError("not a generation as Tidegate writes it")
+    return int(text)
 
 
 def _encode_vector(vector: Vector) -> bytes:
@@ -275,12 +340,14 @@ def _is_decimal(text: str) -> bool:
 
 
 def headers_of(message: Any) -> list[tuple[str, bytes | None]]:
-    """Return the headers of a message of the Kafka client, in order. To be called once for a message.
+    """Return the headers of a message of the Kafka client, in order.
 
-    None when a name among them is not UTF-8: no record that we have written has such a header.
+    Return none when a name among them is not UTF-8: no record that we have written has such a header.
     """
     try:
         found = _read_headers(message) or []
     except (SystemError, UnicodeDecodeError):
+        # The message keeps the half-made list, and its next answer would end the process.
+        message.set_headers([])
         return []
     return [(name, value.encode() if isinstance(value, str) else value) for name, value in found]

@@ -1,7 +1,7 @@
-"""How to reach Kafka: one value, said to librdkafka and to Spark's connector in the words of each.
+"""Connection settings for Kafka: one value, written as properties for librdkafka and as options for Spark's connector.
 
-The two call the same things by other names: `sasl.mechanisms` and `sasl.mechanism`, a user and a password or a line for
-JAAS, files of PEM or a trust store. A file of client properties may use either's.
+The two clients name the same settings differently. librdkafka has `sasl.username`, `sasl.password` and PEM files; Java
+has `sasl.jaas.config` and key stores. A file of client properties may use the names of either.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tidegate.contracts.errors import SettingsError
 
-# An admin client asks the controller that it saw last. When that node died, each attempt of a stream timed out until
-# librdkafka looked again, by default after five minutes, though the cluster had gone on within seconds.
+# An admin client sends requests to the last known controller. After the crash of that node, each attempt of a stream
+# timed out until librdkafka refreshed its metadata, by default after five minutes, although the cluster had recovered
+# within seconds.
 _REFRESH_MILLISECONDS: Final = 5_000
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LOGIN_MODULES: Final = {
@@ -30,7 +31,7 @@ _LOGIN_MODULES: Final = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
-_NAMES: Final = frozenset(
+_LIBRDKAFKA_NAMES: Final = frozenset(
     {
         "security.protocol",
         "sasl.mechanism",
@@ -43,7 +44,7 @@ _NAMES: Final = frozenset(
         "ssl.endpoint.identification.algorithm",
     }
 )
-_IN_JAVA: Final = frozenset(
+_JAVA_NAMES: Final = frozenset(
     {
         "sasl.jaas.config",
         "ssl.truststore.location",
@@ -52,37 +53,44 @@ _IN_JAVA: Final = frozenset(
         "ssl.keystore.type",
     }
 )
+_PEM_NAMES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 _JAAS: Final = re.compile(r"\s*(?P<module>\S+)\s+required\s+(?P<options>.*?);?\s*", re.DOTALL)
 _JAAS_OPTION: Final = re.compile(r'(?P<name>\w+)\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s";]+))')
-_KEY: Final = re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?-----END \1-----", re.DOTALL)
+_PEM_PRIVATE_KEY: Final = re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?-----END \1-----", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class SaslLogin:
-    """A name and a password, and how they are shown to the broker: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."""
+    """A user name and a password for SASL; `mechanism` is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."""
 
     mechanism: str
     username: str
     password: SecretStr
 
     def jaas(self) -> str:
-        """Write the line that Java's clients want. Source: JAAS login configuration, of one entry."""
-        username, password = (_quoted(text) for text in (self.username, self.password.get_secret_value()))
+        """Return the value of `sasl.jaas.config` for Java clients. Source: JAAS login configuration, of one entry."""
+        username, password = (
+            _jaas_quoted(text) for text in (self.username, self.password.get_secret_value())
+        )
         return f"{_LOGIN_MODULES[self.mechanism]} required username={username} password={password};"
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files of PEM: authorities to trust (None: those of the machine), and a certificate and key of one's own."""
+    """PEM files for TLS: certificate authorities to trust, and the client's own certificate and private key.
+
+    `authorities` None: those of the machine. `certificate` and `key` are both set or both None (no client
+    authentication). `verifies_hostname` False accepts a broker certificate of any host name.
+    """
 
     authorities: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
     key_password: SecretStr | None = None
-    checks_names: bool = True
+    verifies_hostname: bool = True
 
     def check(self) -> None:
-        """Load the files as OpenSSL does. Raises SettingsError for what no client could use."""
+        """Load the files with OpenSSL. Raises SettingsError for a file that no client could use."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if self.authorities is not None:
             _read_pem(self.authorities)
@@ -102,19 +110,21 @@ class Tls:
                     f"{self.key} does not open: it belongs to another certificate than {self.certificate}, or needs "
                     "another ssl.key.password"
                 ) from None
-            self.opened_key()
+            self.decrypted_key()
 
-    def opened_key(self) -> str:
-        """Return the key in PKCS #8 and without its password: Java 17 does not open what OpenSSL locks by default.
+    def decrypted_key(self) -> str:
+        """Return the private key as unencrypted PKCS #8 in PEM: Java 17 cannot decrypt what OpenSSL encrypts by default.
 
         Raises SettingsError for a file that holds no key, or one that the password does not open.
         """
         assert self.key is not None  # noqa: S101 - asked only where there is one
-        block = _KEY.search(_read_pem(self.key))
+        block = _PEM_PRIVATE_KEY.search(_read_pem(self.key))
         if block is None:
             raise SettingsError(f"{self.key} holds no key in PEM: it should hold -----BEGIN PRIVATE KEY-----")
-        is_locked = "ENCRYPTED" in block[0]
-        password = self.key_password.get_secret_value().encode() if self.key_password and is_locked else None
+        password = None
+        # `cryptography` raises TypeError for a password that the key does not need.
+        if self.key_password is not None and "ENCRYPTED" in block[0]:
+            password = self.key_password.get_secret_value().encode()
         try:
             key = serialization.load_pem_private_key(block[0].encode(), password)
         except (TypeError, ValueError, UnsupportedAlgorithm):
@@ -126,7 +136,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class KafkaConnection:
-    """Brokers as host:port,host:port, and what they ask of a client. Shown as the brokers alone."""
+    """Brokers as host:port,host:port, with protocol and credentials. `str` returns the brokers alone, without secrets."""
 
     bootstrap_servers: str
     protocol: str = "PLAINTEXT"
@@ -137,7 +147,7 @@ class KafkaConnection:
         return self.bootstrap_servers
 
     def for_librdkafka(self) -> dict[str, str]:
-        """Return the properties of a client of librdkafka. They hold secrets."""
+        """Return the properties of a librdkafka client. They contain secrets."""
         found = {"bootstrap.servers": self.bootstrap_servers, "security.protocol": self.protocol}
         if self.sasl is not None:
             found["sasl.mechanism"] = self.sasl.mechanism
@@ -152,60 +162,60 @@ class KafkaConnection:
             found |= {name: str(path) for name, path in files.items() if path is not None}
             if self.tls.key_password is not None:
                 found["ssl.key.password"] = self.tls.key_password.get_secret_value()
-            found["ssl.endpoint.identification.algorithm"] = "https" if self.tls.checks_names else "none"
+            found["ssl.endpoint.identification.algorithm"] = "https" if self.tls.verifies_hostname else "none"
         return found
 
     def for_admin(self) -> dict[str, str | int]:
-        """Return the properties of an admin client of librdkafka. They hold secrets."""
+        """Return the properties of a librdkafka admin client. They contain secrets."""
         return {**self.for_librdkafka(), "topic.metadata.refresh.interval.ms": _REFRESH_MILLISECONDS}
 
     def for_spark(self) -> dict[str, str]:
-        """Return the options of Spark's connector. They hold secrets, and what the files hold: executors need no file.
+        """Return the options of Spark's connector. They contain secrets.
 
-        Raises SettingsError for a file that cannot be read any more.
+        They contain the content of the PEM files, so that executors need no files. Raises SettingsError for a file that
+        can no longer be read.
         """
         found = {"bootstrap.servers": self.bootstrap_servers, "security.protocol": self.protocol}
         if self.sasl is not None:
             found |= {"sasl.mechanism": self.sasl.mechanism, "sasl.jaas.config": self.sasl.jaas()}
         if self.tls is not None:
-            found["ssl.endpoint.identification.algorithm"] = "https" if self.tls.checks_names else ""
+            found["ssl.endpoint.identification.algorithm"] = "https" if self.tls.verifies_hostname else ""
             if self.tls.authorities is not None:
                 found["ssl.truststore.type"] = "PEM"
                 found["ssl.truststore.certificates"] = _read_pem(self.tls.authorities)
             if self.tls.certificate is not None and self.tls.key is not None:
                 found["ssl.keystore.type"] = "PEM"
                 found["ssl.keystore.certificate.chain"] = _read_pem(self.tls.certificate)
-                found["ssl.keystore.key"] = self.tls.opened_key()
+                found["ssl.keystore.key"] = self.tls.decrypted_key()
         return {f"kafka.{name}": value for name, value in found.items()}
 
 
 _T = TypeVar("_T")
-_Given = Annotated[_T | None, BeforeValidator(lambda value: None if value == "" else value)]
-"""A variable that is set to nothing is not set: so a process keeps from another what it has itself."""
+_EmptyAsNone = Annotated[_T | None, BeforeValidator(lambda value: None if value == "" else value)]
+"""An optional setting; an empty variable counts as unset, so that a process can hide its own from one that it starts."""
 
 
 class KafkaSettings(BaseSettings):
-    """The settings of every process that reaches Kafka, beside the addresses of the brokers."""
+    """The settings of every process with a Kafka connection, besides the addresses of the brokers."""
 
     model_config = SettingsConfigDict(env_prefix="TIDEGATE_", frozen=True, extra="ignore")
 
-    kafka_config: _Given[Path] = Field(
+    kafka_config: _EmptyAsNone[Path] = Field(
         default=None, description="File of client properties that say how to reach Kafka: SASL, TLS."
     )
-    kafka_sasl_username: _Given[str] = Field(
+    kafka_sasl_username: _EmptyAsNone[str] = Field(
         default=None, description="Goes before the user of --kafka-config."
     )
-    kafka_sasl_password: _Given[SecretStr] = Field(
+    kafka_sasl_password: _EmptyAsNone[SecretStr] = Field(
         default=None, description="Goes before the password of --kafka-config."
     )
 
     def connection_to(self, bootstrap_servers: str) -> KafkaConnection:
-        """Return how to reach brokers. Reads the file each time; raises SettingsError for one that cannot work."""
-        properties = (
-            _Properties.of_file(self.kafka_config)
-            if self.kafka_config
-            else _Properties({}, "TIDEGATE_KAFKA_...")
-        )
+        """Return the connection to these brokers. Reads the file at each call; raises SettingsError for a wrong one."""
+        if self.kafka_config is None:
+            properties = _Properties({}, "TIDEGATE_KAFKA_...")
+        else:
+            properties = _Properties.of_file(self.kafka_config)
         if self.kafka_sasl_username is not None:
             properties.values["sasl.username"] = self.kafka_sasl_username
         if self.kafka_sasl_password is not None:
@@ -214,7 +224,10 @@ class KafkaSettings(BaseSettings):
 
 
 class _Properties:
-    """Properties under librdkafka's names, and where they stand. No message repeats a value: it may be a secret."""
+    """Client properties by librdkafka's names. `origin`, their file or variables, begins each error message.
+
+    No message quotes a value: it may be a secret.
+    """
 
     def __init__(self, values: dict[str, str], origin: str) -> None:
         self.values = values
@@ -222,112 +235,117 @@ class _Properties:
 
     @classmethod
     def of_file(cls, path: Path) -> Self:
-        """Read `name=value` lines; `#` and `!` begin comments, and a backslash at its end continues a line."""
+        """Read lines `name=value`. `#` or `!` begins a comment line; a trailing backslash continues a line.
+
+        Raises SettingsError for an unreadable file, another line, an unknown name or one that is set twice.
+        """
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise SettingsError(f"--kafka-config {path} cannot be read: {_reason(error)}") from None
         properties = cls({}, str(path))
         given: dict[str, str] = {}
-        for number, line in _lines(text):
+        for number, line in _logical_lines(text):
             name, separator, value = (part.strip() for part in line.partition("="))
             if not separator or not name:
                 raise SettingsError(
                     f"{path}:{number}: a line says name=value, as in security.protocol=SASL_SSL"
                 )
             if name in given:
-                raise SettingsError(f"{path}:{number}: {name} stands here for the second time")
+                raise SettingsError(f"{path}:{number}: {name} is set twice")
             properties._require_known(name, number)
             given[name] = value
-        properties.values = properties._in_librdkafka(given)
+        properties.values = properties._translate(given)
         return properties
 
     def connection(self, bootstrap_servers: str) -> KafkaConnection:
-        """Check that the properties fit together. Raises SettingsError."""
+        """Build the connection. Raises SettingsError for properties that contradict each other or are incomplete."""
         values = self.values
         protocol = values.get("security.protocol", "PLAINTEXT").upper()
         if protocol not in PROTOCOLS:
-            raise self._wrong(f"security.protocol is one of {', '.join(PROTOCOLS)}")
-        kinds = {"sasl": protocol.startswith("SASL_"), "ssl": protocol.endswith("SSL")}
-        for kind, is_used in kinds.items():
-            unused = sorted(name for name in values if name.startswith(f"{kind}."))
-            if unused and not is_used:
+            raise self._error(f"security.protocol is one of {', '.join(PROTOCOLS)}")
+        uses_sasl, uses_tls = protocol.startswith("SASL_"), protocol.endswith("SSL")
+        for kind, is_used in (("sasl", uses_sasl), ("ssl", uses_tls)):
+            given = sorted(name for name in values if name.startswith(f"{kind}."))
+            if given and not is_used:
                 fitting = ", ".join(each for each in PROTOCOLS if kind.upper() in each)
-                raise self._wrong(
-                    f"{unused[0]} has no effect with security.protocol {protocol}; make it {fitting}"
+                raise self._error(
+                    f"{given[0]} has no effect with security.protocol {protocol}; make it {fitting}"
                 )
-        return KafkaConnection(
-            bootstrap_servers,
-            protocol,
-            self._sasl() if kinds["sasl"] else None,
-            self._tls() if kinds["ssl"] else None,
-        )
+        sasl = self._sasl() if uses_sasl else None
+        return KafkaConnection(bootstrap_servers, protocol, sasl, self._tls() if uses_tls else None)
 
     def _sasl(self) -> SaslLogin:
         mechanism = self.values.get("sasl.mechanism", "").upper()
         if mechanism not in _LOGIN_MODULES:
-            raise self._wrong(f"sasl.mechanism is one of {', '.join(_LOGIN_MODULES)}")
+            raise self._error(f"sasl.mechanism is one of {', '.join(_LOGIN_MODULES)}")
         username, password = self.values.get("sasl.username"), self.values.get("sasl.password")
         if not username or not password:
-            raise self._wrong(
+            raise self._error(
                 "SASL needs sasl.username and sasl.password, there, as sasl.jaas.config, or as "
                 "TIDEGATE_KAFKA_SASL_USERNAME and TIDEGATE_KAFKA_SASL_PASSWORD"
             )
         return SaslLogin(mechanism, username, SecretStr(password))
 
     def _tls(self) -> Tls:
-        files = {}
-        for name in ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location"):
-            files[name] = Path(self.values[name]) if name in self.values else None
-        authorities, certificate, key = files.values()
+        authorities, certificate, key = (
+            Path(self.values[name]) if name in self.values else None for name in _PEM_NAMES
+        )
         if (certificate is None) != (key is None):
-            raise self._wrong("ssl.certificate.location and ssl.key.location go together")
+            raise self._error("ssl.certificate.location and ssl.key.location go together")
         password = self.values.get("ssl.key.password")
-        names = self.values.get("ssl.endpoint.identification.algorithm", "https").lower()
-        if names not in {"https", "none", ""}:
-            raise self._wrong("ssl.endpoint.identification.algorithm is https or none")
+        verification = self.values.get("ssl.endpoint.identification.algorithm", "https").lower()
+        if verification not in {"https", "none", ""}:  # Java turns it off with an empty value
+            raise self._error("ssl.endpoint.identification.algorithm is https or none")
         secret = SecretStr(password) if password is not None else None
-        tls = Tls(authorities, certificate, key, secret, names == "https")
+        tls = Tls(authorities, certificate, key, secret, verification == "https")
         tls.check()
         return tls
 
     def _require_known(self, name: str, line: int) -> None:
-        known = _NAMES | _IN_JAVA | {"sasl.mechanisms"}
+        known = (
+            _LIBRDKAFKA_NAMES | _JAVA_NAMES | {"sasl.mechanisms"}
+        )  # librdkafka's older name of sasl.mechanism
         if name in known:
             return
         if name == "bootstrap.servers":
             hint = "the brokers are named by --bootstrap-servers"
         elif name.startswith(("ssl.truststore.", "ssl.keystore.")):
-            hint = f"certificates and keys are read as PEM: use {_PEM_NAMES}"
+            hint = (
+                f"certificates and keys are read as PEM: use {', '.join(_PEM_NAMES[:2])} and {_PEM_NAMES[2]}"
+            )
         else:
             near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(_NAMES))}"
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(_LIBRDKAFKA_NAMES))}"
         raise SettingsError(f"{self._origin}:{line}: {name} does not say how to reach Kafka; {hint}")
 
-    def _in_librdkafka(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Translate the names that only Java's clients have."""
-        values = {name: value for name, value in given.items() if name in _NAMES}
+    def _translate(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Return the properties by librdkafka's names; those that only Java has are translated."""
+        values = {name: value for name, value in given.items() if name in _LIBRDKAFKA_NAMES}
         if "sasl.mechanisms" in given:
             values["sasl.mechanism"] = given["sasl.mechanisms"]
         for store, names in (
             ("ssl.truststore", ("ssl.ca.location",)),
             ("ssl.keystore", ("ssl.certificate.location", "ssl.key.location")),
         ):
-            if f"{store}.location" in given or f"{store}.type" in given:
-                if given.get(f"{store}.type", "JKS").upper() != "PEM" or f"{store}.location" not in given:
-                    raise self._wrong(
-                        f"{store}.location is read with {store}.type=PEM only; or use {', '.join(names)}"
-                    )
-                values |= dict.fromkeys(names, given[f"{store}.location"])
+            location, kind = given.get(f"{store}.location"), given.get(f"{store}.type")
+            if location is None and kind is None:
+                continue
+            if location is None or kind is None or kind.upper() != "PEM":  # Java's own default is JKS
+                raise self._error(
+                    f"{store}.location is read with {store}.type=PEM only; or use {', '.join(names)}"
+                )
+            values |= dict.fromkeys(names, location)
         if "sasl.jaas.config" in given:
-            values |= self._of_jaas(given["sasl.jaas.config"])
+            values |= self._parse_jaas(given["sasl.jaas.config"])
         return values
 
-    def _of_jaas(self, line: str) -> dict[str, str]:
+    def _parse_jaas(self, line: str) -> dict[str, str]:
+        """Return user name and password of a `sasl.jaas.config`, by librdkafka's names."""
         match = _JAAS.fullmatch(line)
         if match is None or match["module"] not in _LOGIN_MODULES.values():
             modules = sorted(set(_LOGIN_MODULES.values()))
-            raise self._wrong(
+            raise self._error(
                 f'sasl.jaas.config is read as `{modules[0]} required username="..." password="...";`, or with {modules[1]}'
             )
         options = {
@@ -336,16 +354,13 @@ class _Properties:
         }
         return {f"sasl.{name}": options[name] for name in ("username", "password") if name in options}
 
-    def _wrong(self, message: str) -> SettingsError:
+    def _error(self, message: str) -> SettingsError:
         return SettingsError(f"{self._origin}: {message}")
 
 
-_PEM_NAMES: Final = "ssl.ca.location, ssl.certificate.location and ssl.key.location"
-
-
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines that say something, continued ones as one, with the number of the first."""
-    begun: tuple[int, str] | None = None
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (line number from 1, text) without blanks and comments; continued lines as one, by its first number."""
+    begun: tuple[int, str] | None = None  # a line that a backslash continues
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.strip()
         if begun is None and (not stripped or stripped[0] in "#!"):
@@ -360,7 +375,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
         yield begun
 
 
-def _quoted(text: str) -> str:
+def _jaas_quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
@@ -372,10 +387,12 @@ def _read_pem(path: Path) -> str:
         raise SettingsError(f"{path} cannot be read: {_reason(error)}; it should be PEM") from None
     if "-----BEGIN " not in text:
         raise SettingsError(
-            f"{path} is no PEM: it should hold -----BEGIN CERTIFICATE----- or -----BEGIN PRIVATE KEY-----"
+            f"{path} is not a PEM file: it must contain -----BEGIN CERTIFICATE----- or -----BEGIN PRIVATE KEY-----"
         )
     return text
 
 
 def _reason(error: OSError | UnicodeDecodeError) -> str:
-    return (error.strerror or type(error).__name__) if isinstance(error, OSError) else "it is no text"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is no text"
+    return error.strerror or type(error).__name__

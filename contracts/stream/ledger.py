@@ -1,7 +1,7 @@
-"""The ledger: one value per stream that says where it stands. Pure values and arithmetic; no I/O.
+"""The ledger: one value per stream with its position. Pure values and arithmetic; no I/O.
 
-It is kept where the data is kept and changed only by compare-and-set, in the same commit as the data. Because
-its text is compared, it is always written in one canonical form (`Ledger.text`).
+It is stored with the data and updated only by compare-and-set, in the same commit as the data. Because its text is
+compared, it has one canonical form (`Ledger.text`).
 """
 
 from __future__ import annotations
@@ -11,10 +11,19 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.counts import RuleCount
+from tidegate.contracts.stream.generations import Rewound, oldest_counting
+from tidegate.contracts.stream.versions import LEDGER_FORMAT, newer_ledger
 from tidegate.contracts.verdict import Violation
 
 MOST_OF_PARTITION: Final = 16
@@ -29,8 +38,9 @@ A segment takes about 40 bytes of the ledger, which is written with each batch: 
 class Segment(NamedTuple):
     """The offsets of one partition in [begin, end), and how many of them were accepted, quarantined and dropped.
 
-    The others are absent. The ledger's totals are of all time, and topics hold a part of it: counts of a segment can be
-    compared with what its offsets hold. Accepted records are those that went to the table or topic: written, superseded or deleting.
+    The others are absent. The ledger's totals count all records since the start, and topics have only a part of them.
+    The counts of a segment can be compared with the records at its offsets. Accepted records went to the table or
+    topic: written, superseded or deleting.
     """
 
     begin: int
@@ -76,9 +86,9 @@ def extended(
     end: Mapping[int, int],
     counts: Mapping[int, FateCounts] | None,
 ) -> dict[int, tuple[Segment, ...]]:
-    """Return the segments after a batch of offsets in [start, end). A partition that `counts` leaves out had no record.
+    """Return the segments after a batch of offsets in [start, end). A partition that is not in `counts` had no record.
 
-    The segments of a partition begin again after offsets that were not counted (None): those belong to no segment.
+    Offsets without counts (None) belong to no segment; the segments of a partition restart after them.
     """
     grown = dict(segments)
     for partition, last in sorted(end.items()):
@@ -134,7 +144,7 @@ class BatchTotals(BaseModel):
 
     `superseded` and `deleted` are for tables that are upserted into: `written` are the rows that are there then,
     `superseded` the records that lost to a newer one of their key, `deleted` the tombstones. `absent` counts offsets at which a reader finds no record: compaction, transaction markers, aborted records.
-    `unproven` counts offsets that somebody has given up with `tidegate adopt --accept-loss`: no output holds them.
+    `unproven` counts offsets that someone has given up with `tidegate adopt --accept-loss`: no output holds them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -149,7 +159,7 @@ class BatchTotals(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_zeros(self, serialize: SerializerFunctionWrapHandler) -> dict[str, int]:
-        """Leave out what most streams never count: ledgers are compared by their text, older ones too."""
+        """Remove what most streams never count: ledgers are compared by their text, older ones too."""
         counts: dict[str, int] = serialize(self)
         return {name: count for name, count in counts.items() if count or name not in _LEFT_OUT_AT_ZERO}
 
@@ -178,11 +188,11 @@ class BatchTotals(BaseModel):
         return self.written + self.quarantined + in_no_output + self.absent
 
 
-_LEFT_OUT_EMPTY = ("instance", "adopted", "segments", "dropped_digest")
+_LEFT_OUT_EMPTY = ("instance", "adopted", "segments", "dropped_digest", "generation", "rewinds")
 
 
 class Ledger(BaseModel):
-    """Where a stream stands.
+    """The position of a stream.
 
     `epoch` counts claims, `n` counts published batches. `begin` and `end` map each source partition to the first
     offset that the ledger covers and the first one not yet accounted for: `span(begin, end) == totals.offsets`.
@@ -216,12 +226,22 @@ class Ledger(BaseModel):
         default="",
         description="Digest of the newest record of dropped positions; it names the one before it.",
     )
+    generation: int = Field(default=0, ge=0, description="Number of rewinds; refused records name it.")
+    rewinds: dict[int, tuple[Rewound, ...]] = Field(
+        default={}, description="First offset and generation of the rewinds that count, by partition."
+    )
+    format: int = Field(
+        default=1, ge=1, le=LEDGER_FORMAT, description="Format of the text; left out while it is 1."
+    )
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what older ledgers do not have: they are compared by their text."""
+        """Remove what older ledgers do not have: they are compared by their text."""
         fields: dict[str, Any] = serialize(self)
-        return {name: value for name, value in fields.items() if value or name not in _LEFT_OUT_EMPTY}
+        kept = {name: value for name, value in fields.items() if value or name not in _LEFT_OUT_EMPTY}
+        if self.format == 1:
+            del kept["format"]
+        return kept
 
     @property
     def text(self) -> str:
@@ -230,27 +250,50 @@ class Ledger(BaseModel):
 
     @classmethod
     def parse(cls, text: str | bytes) -> Self:
-        """Read a stored ledger; raises StreamStopped when it is not one that this version wrote."""
+        """Read a stored ledger; raises StreamStopped when it is not one that this version reads.
+
+        Unknown fields are refused: a job that does not know a field would drop it with its next compare-and-set.
+        """
+        newer = newer_ledger(text)
+        if newer is not None:
+            number, release = newer
+            raise StreamStopped(
+                f"the stored ledger cannot be read by this version: it was written by {release} in format {number}, and "
+                f"this version reads up to format {LEDGER_FORMAT}. Start the job with that release or a later one; to go "
+                "back, restore table and ledger together from a backup of before the upgrade"
+            )
         try:
             return cls.model_validate_json(text)
-        except ValueError as error:
-            raise StreamStopped(f"the stored ledger cannot be read by this version: {error}") from error
+        except ValidationError as error:
+            # The message omits the ledger's text and the address of pydantic's documentation.
+            found = error.errors(include_url=False, include_context=False, include_input=False)
+            faults = "; ".join(
+                f"{'/'.join(map(str, each['loc'])) or 'text'}: {each['msg']}" for each in found[:5]
+            )
+            raise StreamStopped(
+                f"the stored ledger cannot be read by this version ({faults[:500]}). Start the job with the release that "
+                "wrote it, or restore table and ledger together"
+            ) from error
+
+    def counts(self, partition: int, offset: int, generation: int) -> bool:
+        """Return whether a refusal by that generation counts: no later rewind covers it."""
+        return oldest_counting(self.rewinds, partition, offset) <= generation <= self.generation
 
     def claim(self, slots: int, instance: str = "") -> Ledger:
-        """Return the ledger after the next instance has claimed it, which marks it with a name that no other has.
+        """Return the ledger after the next instance has claimed it with a unique name.
 
-        Without the mark two that claim at once would write the same text, and one whose commit failed would take the
-        other's claim for its own. `slots` never shrinks here: until the new instance has fenced them, transactions of the old slots may be
-        open, and the instance after it has to know.
+        Without the name, two concurrent claims would write the same text. An instance with a failed commit would then
+        mistake the other's claim for its own. `slots` never shrinks here: transactions of the old slots may be open
+        until the new instance has fenced them, so a later instance must know them.
         """
         return self.model_copy(
             update={"epoch": self.epoch + 1, "slots": max(self.slots, slots), "instance": instance}
         )
 
     def skip_to(self, partition: int, first: int, adoption: str) -> Ledger:
-        """Return the ledger in which a partition goes on at `first`, claimed for the `adoption` of that id.
+        """Return the ledger in which a partition continues at `first`, claimed for the `adoption` with that id.
 
-        Offsets of a known partition between its end and `first` are given up. A partition that is not known begins there.
+        Offsets of a known partition between its end and `first` are given up. An unknown partition starts there.
         """
         given_up = first - self.end.get(partition, first)
         changes = {
@@ -258,7 +301,7 @@ class Ledger(BaseModel):
             "end": {**self.end, partition: first},
             "totals": self.totals + BatchTotals(unproven=given_up),
             "adopted": adoption,
-            # What is given up belongs to no segment, so the partition's segments begin again behind it.
+            # Offsets that are given up belong to no segment, so the partition's segments restart after them.
             "segments": {p: each for p, each in self.segments.items() if p != partition},
         }
         return self.claim(self.slots, adoption[:8]).model_copy(update=changes)
@@ -290,9 +333,9 @@ class Ledger(BaseModel):
         )
 
     def closed_ranges(self) -> tuple[ClosedRange, ...]:
-        """Return all offsets that the ledger covers as ranges with the counts of each: the segments, and all before them.
+        """Return all offsets of the ledger as ranges with counts: the segments, and one range of the offsets before them.
 
-        What is before the segments is one range over all partitions. A ledger of an older version has no other.
+        The range before the segments covers all partitions. A ledger of an older version has only this range.
         """
         begin = {p: self.begin.get(p, 0) for p in self.end}
         before = {p: self.segments[p][0].begin if self.segments.get(p) else self.end[p] for p in begin}
@@ -324,7 +367,7 @@ class PublishedBatch:
     contract: str
     slots: int
     counts: Mapping[int, FateCounts] | None = None
-    """Partition to what became of its records. None: not known, and the ledger's segments begin again after the batch."""
+    """Partition to the fates of its records. None: unknown; the ledger's segments then restart after the batch."""
     dropped_digest: str = ""
     """Digest of the last record of the positions that the batch drops; empty when it drops none."""
 
@@ -333,7 +376,7 @@ class PublishedBatch:
 class ClosedRange:
     """Offsets in [begin, end), and how many records of them were accepted, quarantined and dropped.
 
-    `given_up` offsets are in no output, and whether they had a record is not known.
+    `given_up` offsets are in no output; it is unknown whether they had a record.
     """
 
     begin: Vector
@@ -348,11 +391,11 @@ def span(start: Vector, end: Vector) -> int:
 
 
 def require_contiguous(ledger_end: Vector, start: Vector) -> None:
-    """Require that a batch begins exactly where the ledger ends.
+    """Require that a batch starts exactly at the end of the ledger.
 
-    A partition that the ledger does not know was added to the topic since, and begins at 0: another beginning means that
-    its first records were deleted before they were judged.
-    Raises StreamStopped that names the first partition that leaves a gap or overlaps.
+    A partition that is not in the ledger is new in the topic and must start at 0: otherwise its first records were
+    deleted before they were judged. Raises StreamStopped that names the first partition that leaves a gap or
+    overlaps.
     """
     for partition, first in sorted(start.items()):
         if partition not in ledger_end and first > 0:
@@ -387,10 +430,10 @@ class BatchRefusal:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """A record that an attempt which never published has already written to an output topic, for good.
+    """A record that an unpublished attempt has committed to an output topic.
 
-    `is_accepted` tells the accepted topic from the quarantine topic. `refusal` is that of its batch, when the record itself kept
-    its contract.
+    `is_accepted` distinguishes the accepted topic from the quarantine topic. `refusal` is the refusal of its batch,
+    if the record itself is valid.
     """
 
     output: str
@@ -405,8 +448,7 @@ class Settlement:
 class Settled:
     """The records whose fate is final although no published batch covers them (S in the protocol).
 
-    A position in it is left out of every output and counted as what it is: its first verdict stands, even if the
-    contract has changed since.
+    A position in it is omitted from every output and counted by its first verdict, even if the contract has changed since.
     """
 
     entries: Mapping[Position, Settlement] = field(default_factory=dict)
@@ -441,7 +483,7 @@ class Settled:
         )
 
     def scan_from(self, ends: dict[str, Vector]) -> dict[str, Vector]:
-        """Where the next recovery has to begin: the first entry that is still ahead, or else the output's end."""
+        """Return the start of the next recovery: the first entry after the batch, or else the end of the output."""
         begin = {topic: dict(vector) for topic, vector in ends.items()}
         for entry in self.entries.values():
             vector = begin.setdefault(entry.output, {})

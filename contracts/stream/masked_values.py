@@ -31,7 +31,7 @@ class MaskedValues:
     """
 
     def __init__(self, plan: EnforcementPlan) -> None:
-        """Take the plan.
+        """Initialise from a plan.
 
         Raises SettingsError when it hashes and has no key, StreamStopped when a type of its Avro schema cannot hold
         what a mask leaves.

@@ -1,4 +1,4 @@
-"""The settings that an output topic must have, so that it keeps what is written to it."""
+"""The settings that an output topic needs to keep its records."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ LEAST_RETENTION_MS: Final = 24 * 60 * 60 * 1000
 """A restart looks in an output topic for what an unpublished batch has left there: it may be a while until then."""
 
 LEAST_RETENTION_BYTES: Final = 512 * 1024 * 1024
-"""Room in each partition for a batch of the default size, which a restart must find, and for as much again beside it."""
+"""Space in each partition for two batches of the default size; a restart must find the last one."""
 
 LEDGER_TOPIC: Final = "tidegate.ledger"
 LEDGER_PARTITIONS: Final = 4
 
 _QUARANTINE: Final = ".quarantine"
 _NO_LIMIT: Final = str(2**63 - 1)
+_ARRIVAL: Final = "LogAppendTime"
+_FOR_EVER: Final = "-1"
+_DAY_MS: Final = 24 * 60 * 60 * 1000
+_WEEK_MS: Final = 7 * _DAY_MS
 
 
 def quarantine_topic(topic: str) -> str:
@@ -41,20 +45,68 @@ def dropped_topic(topic: str) -> str:
     return f"{topic}.dropped"
 
 
+def least_settings(topic: str) -> dict[str, str] | None:
+    """Return the settings that a job needs of an output topic of this name, whatever a contract says; None for others.
+
+    `is_enough` compares them. How large a record may be follows from the source, so it is left out.
+    """
+    settings = output_settings(0)
+    del settings["max.message.bytes"]
+    match topic.rpartition(".")[2]:
+        case "quarantine":
+            return {**settings, "message.timestamp.type": _ARRIVAL}
+        case "accepted" | "dropped":
+            return settings
+        case _:
+            return None
+
+
 def dropped_settings(max_message_bytes: int, retention_ms: int) -> dict[str, str]:
-    """Return the settings of such a topic. Positions are looked at while the source holds their records: `retention_ms`, -1 for ever."""
+    """Return the settings of such a topic. Positions are looked at while the source holds their records: `retention_ms`, -1 forever."""
     kept = retention_ms if retention_ms == -1 else max(retention_ms, LEAST_RETENTION_MS)
     return {**output_settings(max_message_bytes), "retention.ms": str(kept)}
 
 
+def quarantine_settings(max_message_bytes: int, days: int | None) -> dict[str, str]:
+    """Return the settings of a quarantine topic that keeps records for `days` after they were refused; None means without limit.
+
+    Kafka computes retention from the timestamp of a record, so an old refused record would be deleted at once.
+    Therefore the broker sets the time of arrival, and a header keeps the record's own timestamp.
+    """
+    settings = output_settings(max_message_bytes)
+    if days is None:
+        return settings
+    return {
+        **settings,
+        "retention.ms": str(days * _DAY_MS),
+        "message.timestamp.type": _ARRIVAL,
+    }
+
+
+def accepted_settings(max_message_bytes: int, days: int | None, of_source_ms: int) -> dict[str, str]:
+    """Return the settings of an accepted topic. `of_source_ms` is the retention of the source; -1 means without limit.
+
+    Records keep their own timestamps, because readers use them. Without `days`, the retention is a week longer than
+    that of the source, because a stream may be a week behind.
+    """
+    settings = output_settings(max_message_bytes)
+    if days is not None:
+        return {**settings, "retention.ms": str(days * _DAY_MS)}
+    kept = -1 if of_source_ms < 0 else max(of_source_ms, LEAST_RETENTION_MS) + _WEEK_MS
+    return {**settings, "retention.ms": str(kept)}
+
+
 def output_settings(max_message_bytes: int) -> dict[str, str]:
-    """Return the settings of an output topic of a source that takes record batches of `max_message_bytes`."""
+    """Return the settings of an output topic without a retention limit.
+
+    `max_message_bytes` bounds a record batch of the source.
+    """
     return {
         "cleanup.policy": "delete",
         "retention.ms": "-1",
         "retention.bytes": "-1",
         "max.message.bytes": str(max_message_bytes + HEADER_ROOM_BYTES),
-        # A refused record keeps its own time: the broker must neither replace it nor refuse an old one.
+        # A refused record keeps its own timestamp: the broker must not replace it or refuse an old one.
         "message.timestamp.type": "CreateTime",
         "message.timestamp.before.max.ms": _NO_LIMIT,
         "message.timestamp.after.max.ms": _NO_LIMIT,
@@ -65,12 +117,15 @@ def is_enough(key: str, actual: str, wanted: str) -> bool:
     """Return whether the value of one of these settings does.
 
     How long records are kept is the operator's choice, from a day and 512 MiB on: a restart must find the last batch.
+    A topic that keeps the times of records is never worse than one that replaces them.
     """
     match key:
+        case "message.timestamp.type":
+            return wanted in {actual, _ARRIVAL}
         case "retention.ms":
-            return actual == wanted or int(actual) >= LEAST_RETENTION_MS
+            return actual in {wanted, _FOR_EVER} or int(actual) >= LEAST_RETENTION_MS
         case "retention.bytes":
-            return actual == wanted or int(actual) >= LEAST_RETENTION_BYTES
+            return actual in {wanted, _FOR_EVER} or int(actual) >= LEAST_RETENTION_BYTES
         case "max.message.bytes":
             return int(actual) >= int(wanted)
         case _:

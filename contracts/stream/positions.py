@@ -1,7 +1,6 @@
-"""Sets of positions that stay small however many they hold: the offsets of each partition are a Roaring bitmap.
+"""Sets of positions that stay small for any number of them: the offsets of each partition are a Roaring bitmap.
 
-What a stream has read or written lies close together. There an offset takes a bit or less; one that lies far from all others
-takes a few bytes.
+The offsets of a stream are mostly contiguous and take a bit or less each; an isolated offset takes a few bytes.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ class Positions(Collection[Position]):
 
     @classmethod
     def of(cls, offsets: Mapping[int, BitMap64]) -> Positions:
-        """Take bitmaps of offsets by partition; no one else may change them from then on."""
+        """Return positions that share these bitmaps of offsets by partition; callers must not change them afterwards."""
         made = cls()
-        # A partition without an offset is none: sets that hold the same are built alike.
+        # A partition without an offset is omitted, so that equal sets have equal structures.
         made._offsets = {partition: bitmap for partition, bitmap in offsets.items() if bitmap}
         return made
 
@@ -65,7 +64,7 @@ class Positions(Collection[Position]):
         return again
 
     def within(self, begin: Vector, end: Vector) -> Positions:
-        """Return those in [begin, end); a partition missing in `begin` counts from 0, and one missing in `end` has none."""
+        """Return the positions in [begin, end); a partition that is not in `begin` counts from 0, and one that is not in `end` has none."""
         return Positions.of(
             {
                 partition: _cut(bitmap, begin.get(partition, 0), end[partition])
@@ -131,7 +130,7 @@ class Positions(Collection[Position]):
 
 
 class Sightings:
-    """What was read, in any order: `seen` are the positions, and `again` those of them that came more than once."""
+    """The positions that were read, in any order: `seen` are all of them, and `again` the repeated ones."""
 
     __slots__ = ("again", "seen")
 
@@ -176,13 +175,13 @@ class Sightings:
             self.again.add_all(self.seen.add_all(Positions.of({partition: bitmap})))
 
     def packed(self) -> Iterator[tuple[int, bytes, bytes]]:
-        """Yield what was seen as rows of partition, bitmap, and bitmap of what came again, for `add_packed`."""
+        """Yield rows of partition, bitmap of seen offsets and bitmap of repeated offsets, for `add_packed`."""
         again = self.again.bitmaps()
         for partition, bitmap in self.seen.bitmaps().items():
             yield partition, bitmap.serialize(), again.get(partition, _NONE).serialize()
 
     def add_packed(self, partition: int, seen: bytes, again: bytes) -> None:
-        """Add what somebody else has seen in a partition."""
+        """Add what someone else has seen in a partition."""
         self.again.add_all(Positions.of({partition: BitMap64.deserialize(again)}))
         self.again.add_all(self.seen.add_all(Positions.of({partition: BitMap64.deserialize(seen)})))
 
@@ -199,16 +198,17 @@ def _cut(bitmap: BitMap64, first: int, end: int) -> BitMap64:
 def _require_position(partition: int, offset: int) -> None:
     if partition < 0 or not 0 <= offset < _MOST_OFFSETS:
         raise StreamStopped(
-            f"something was written as if it came from {partition}/{offset}, which no topic has: ask who wrote it"
+            f"something was written as if it came from {partition}/{offset}, which no topic has: delete it from the output, and "
+            "ask who wrote it"
         )
 
 
 class DroppedOffsets(BaseModel):
-    """Offsets of one source partition whose records a contract dropped, as they stand in the topic.
+    """Offsets of one source partition whose records a contract dropped, as written to the topic.
 
-    A ledger has room for counts, not for positions. These records form a chain: each names the digest of the one before
-    it, and the ledger names the digest of the newest. A record of an attempt that was never published, or of a stranger,
-    is not in the chain.
+    A ledger has counts, but not positions. These records form a chain: each names the digest of the one before it,
+    and the ledger names the digest of the newest. Records of unpublished attempts or of other writers are not in the
+    chain.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -261,7 +261,7 @@ def _parts(bitmap: BitMap64, most_bytes: int) -> Iterator[bytes]:
 def dropped_by(ledger: str, head: str, texts: Iterable[bytes]) -> Positions:
     """Return the positions in the chain that ends with the digest `head`, as far back as its records are among `texts`.
 
-    Other texts are left out: a topic holds those of other ledgers, and whatever else somebody has put there.
+    Other texts are left out: a topic holds those of other ledgers, and whatever else someone has put there.
     """
     found: dict[str, DroppedOffsets] = {}
     for text in texts:

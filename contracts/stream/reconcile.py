@@ -17,11 +17,11 @@ from tidegate.contracts.stream.reconciliation import Answer
 
 @dataclass(frozen=True, slots=True)
 class Upserts:
-    """What is known of the source records that are in no output of a table which is upserted into.
+    """Source records that are in no output of a table with upserts.
 
-    `replaced` are those that need not be there: the row of their primary key has an equal or newer position, or a
-    tombstone has deleted it. Of `unclear` ones that cannot be said. Of `rowless` ones there is no row, and no tombstone that
-    the source still holds. Of the others the row is older.
+    `replaced` records need not be in an output: the row of their primary key has an equal or newer position, or a
+    tombstone has deleted it. For `unclear` records this is unknown. `rowless` records have no row, and the source has
+    no tombstone for them any more. All other records have an older row.
     """
 
     replaced: Positions = field(default_factory=Positions)
@@ -31,18 +31,19 @@ class Upserts:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """Whether every offset that `ledger` covers has one fate; the sets hold the records that do not.
+    """Whether every offset of `ledger` has one fate; the sets contain the records that do not.
 
-    `unaccounted` are source records that are in no output and were not replaced by a newer row of their key; dropped ones whose
-    positions are not known are among them. `beyond` are written records that no ledger covers, or that the source never held. Quarantined ones that it
-    does not cover are no fault: the batch in flight has settled them, and the next instance will leave them out. `absent`
-    offsets hold no record, and `in_no_output` is the ledger's count of records that were dropped, superseded or deleted.
+    `unaccounted` are source records that are in no output and were not replaced by a newer row of their key. They
+    include dropped records with unknown positions. `beyond` are written records that no ledger covers, or that the
+    source never had. Quarantined records beyond the ledger are no fault: an unpublished batch has settled them, and
+    the next instance will omit them. `absent` offsets have no record. `in_no_output` is the ledger's count of
+    dropped, superseded or deleted records.
 
-    `lost` records are in no output and should be: at least so many. `surplus` counts records that are in an output and
-    should not be, by the ledger's counts. Of `unverifiable` offsets neither can be shown.
-    Offsets that the source has deleted (`past_retention`) or compacted (`compacted`) since they were judged and records that
-    the quarantine topic has deleted (`forgotten`) are counted here whether or not they are verifiable. Never verifiable are
-    offsets that an adoption has found in no output and somebody has given up (`given_up`).
+    `lost` is the minimum number of records that are in no output and should be. `surplus` counts records that are in
+    an output and should not be, by the ledger's counts. For `unverifiable` offsets neither can be proven.
+    `past_retention` and `compacted` count offsets that the source has deleted or compacted since they were judged;
+    `forgotten` counts records that the quarantine topic has deleted. They may be verifiable or not. `given_up`
+    offsets, which an adoption found in no output and a person gave up, are never verifiable.
     """
 
     ledger: Ledger
@@ -83,12 +84,12 @@ class Reconciliation:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What is in the table or the accepted topic: the positions that were read.
+    """The positions that were read from the table or the accepted topic.
 
-    They are of the same moment as the ledger; or, where a store has no such moment, of a later one, and `later` is the ledger of a
-    moment after that. `upserts` is for tables that are upserted into; without it nothing is known of the keys of such a table.
-    `dropped` are records that the contract dropped, as far as their positions are proven: all of a range, when they are as many as
-    the ledger counts.
+    They are from the same snapshot as the ledger. A store without snapshots gives later positions, and `later` is a
+    ledger that was read after them. `upserts` is for tables with upserts; without it, the keys of such a table are
+    unknown. `dropped` are records that the contract dropped, if their positions are proven: all of a range, if their
+    number is that of the ledger.
     """
 
     rows: Sightings
@@ -99,11 +100,11 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """What topics still hold: the first offsets of the source, whether it is compacted, and whether output topics are whole.
+    """The available parts of topics: the first offsets of the source, whether it is compacted, and whether output topics are complete.
 
-    `is_written_ahead`: accepted records too are written before the ledger moves, so those that it does not cover yet are no fault.
+    `is_written_ahead`: accepted records are also written before the ledger is updated, so records beyond it are no fault.
 
-    To be looked up after the topics were read: what is deleted meanwhile is past retention then, and not out of thin air.
+    Read this after the topics: records that are deleted in the meantime then count as past retention.
     """
 
     source: Vector = field(default_factory=dict)
@@ -120,12 +121,12 @@ def reconcile(
     quarantined: Sightings,
     retained: Retained | None = None,
 ) -> Reconciliation:
-    """Compare what is in the source topic with what is in the outputs, also while the stream runs.
+    """Compare the source topic with the outputs, also while the stream runs.
 
-    Records of the source outside the ledger's range are ignored. `retained` is all of it when left out.
+    Records of the source outside the ledger's range are ignored. `retained` defaults to the whole range.
 
-    Exact if `source` and `quarantined` were read after `ledger`. A row that only the later ledger of `written` covers came
-    meanwhile, and is looked at for repetitions only.
+    Exact if `source` and `quarantined` were read after `ledger`. A row that only the later ledger of `written` covers
+    is newer, and is checked only for duplicates.
     """
     held = retained or Retained()
     begin = {p: max(first, held.source.get(p, 0)) for p, first in ledger.begin.items()}
@@ -186,12 +187,12 @@ class _Sums:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """What was found of the offsets of one closed range, beside the counts that the ledger has of it.
+    """The records found in one closed range, and the ledger's counts for it.
 
-    `dropped` records are those whose positions are not known. `dropped_and_there` ones are in an output all the same.
-    `missing_rows` and `missing_quarantined` are negative when more was found than was counted. Of them topics may have deleted
-    `expired` and `forgotten` ones. `given_up` offsets had a record or none, and are in no output. `hidden` offsets had a record
-    that is in no output and no longer in the source, or may be among those given up.
+    `dropped` records have unknown positions. `dropped_and_there` records are in an output nevertheless.
+    `missing_rows` and `missing_quarantined` are negative when more was found than was counted. Topics may have
+    deleted `expired` and `forgotten` ones of them. `given_up` offsets are in no output; it is unknown whether they
+    had a record. `hidden` offsets had a record that is in no output and no longer in the source, or may be given up.
     """
 
     dropped: int
@@ -213,7 +214,7 @@ class _Compared:
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """What was read, to be compared with the counts of the ledger."""
+    """The records that were read, to compare with the counts of the ledger."""
 
     held: Retained
     covered: Positions
@@ -244,10 +245,10 @@ class _Looked:
 
 
 def _of_rows(found: Iterable[_Compared]) -> _Sums:
-    """Sum up a table or topic that is appended to: it has as many rows of a range as were accepted of it.
+    """Add up a table or topic that is appended to: it has as many rows of a range as were accepted of it.
 
     Missing rows are lost as far as the source shows it: of the records there that are in no output some were dropped, and
-    topics may have deleted others. The other missing rows may also have been deleted by somebody.
+    topics may have deleted others. The other missing rows may also have been deleted by someone.
     """
     lost = surplus = unverifiable = 0
     for each in found:
@@ -265,7 +266,7 @@ def _of_rows(found: Iterable[_Compared]) -> _Sums:
 def _of_keys(
     found: Sequence[_Compared], missing_rows: int, upserts: Upserts, *, sees_deletions: bool
 ) -> _Sums:
-    """Sum up a table that is upserted into, where the key of each record that is in no output was looked for.
+    """Add up a table that is upserted into, where the key of each record that is in no output was looked for.
 
     `missing_rows` are those of all time: how many rows a range should have, the ledger does not know. A missing row is lost
     for sure with `sees_deletions`, or when no offset is hidden; otherwise as many are as the ledger counts too many.
@@ -297,9 +298,9 @@ def _of_keys(
 
 
 def _of_unknown_keys(found: Sequence[_Compared], missing_rows: int, without_trace: int) -> _Sums:
-    """Sum up a table that is upserted into, where no key was looked for: only counts of all time tell anything.
+    """Add up a table with upserts without looking up keys: only the total counts can be compared.
 
-    `without_trace` records were superseded or deleted, or dropped at positions that are not known.
+    `without_trace` records were superseded or deleted, or dropped at unknown positions.
     """
     hidden = sum(each.hidden for each in found)
     forgotten = sum(each.forgotten + each.given_up for each in found)
@@ -315,7 +316,7 @@ def _of_unknown_keys(found: Sequence[_Compared], missing_rows: int, without_trac
 def _unexplained(
     strays: Positions, ledger: Ledger, begin: Vector, held: Retained, later: Ledger | None
 ) -> Positions:
-    """Leave out of the written records without a source those that may be there: `begin` is what the source still holds."""
+    """Remove of the written records without a source those that may be there: `begin` is what the source still holds."""
     past = {p: min(begin.get(p, 0), end) for p, end in ledger.end.items()}
     strays -= strays.within(ledger.begin, past)
     if held.is_source_compacted:
@@ -425,7 +426,7 @@ class _Rows:
 
     def _add(self, keys: pa.Array, rows: pa.Table) -> None:
         indices = pc.index_in(rows.column("key"), value_set=keys, skip_nulls=True)
-        # A row that somebody else has written has no source.
+        # A row that someone else has written has no source.
         is_wanted = pc.and_(indices.is_valid(), rows.column("offset").is_valid())
         matched, at = rows.filter(is_wanted), _int64(indices.filter(is_wanted))
         for name in ("partition", "offset", "timestamp_ms"):

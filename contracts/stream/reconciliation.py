@@ -1,4 +1,4 @@
-"""A reconciliation that somebody asked for: the request, and what the job has found. Counts and positions, never a value."""
+"""A reconciliation that someone asked for: the request, and what the job has found. Counts and positions, never a value."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from enum import StrEnum
 from typing import Annotated, Any, Self
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AwareDatetime, BaseModel, Field, model_validator
 
 from tidegate.contracts.stream.bounds import MOST_PLACES, Instant, Offsets, StreamText
 from tidegate.contracts.stream.counts import Count
+from tidegate.contracts.stream.versions import MESSAGE
 
 PlaceText = Annotated[str, Field(pattern=r"^[0-9]{1,19}/[0-9]{1,19}$")]
 
@@ -28,7 +29,7 @@ class Answer(StrEnum):
 class NamedRecords(BaseModel):
     """How many records have one fault, and the first of them as `partition/offset` of the source topic."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = MESSAGE
 
     count: Count
     first: Annotated[tuple[PlaceText, ...], Field(max_length=MOST_PLACES)]
@@ -37,7 +38,7 @@ class NamedRecords(BaseModel):
 class FaultyRecords(BaseModel):
     """The records that have no fate or two, by what is wrong with them; what nothing is wrong with is left out."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = MESSAGE
 
     in_no_output: NamedRecords | None = None
     written_twice: NamedRecords | None = None
@@ -54,7 +55,7 @@ class Findings(BaseModel):
     read too: those with unverifiable offsets said that they hold, and could not know it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = MESSAGE
 
     stream: StreamText
     answer: Answer
@@ -110,7 +111,7 @@ class Findings(BaseModel):
 class ReconciliationResult(BaseModel):
     """What became of a request: the findings, or why there are none."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = MESSAGE
 
     at: Instant = Field(description="When the job had looked at everything, or gave up.")
     findings: Findings | None = None
@@ -126,9 +127,9 @@ class ReconciliationResult(BaseModel):
 
 
 class ReconciliationRequest(BaseModel):
-    """Somebody's wish that a stream be reconciled."""
+    """Someone's wish that a stream be reconciled."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = MESSAGE
 
     id: UUID
     stream: str
@@ -139,7 +140,7 @@ class ReconciliationRequest(BaseModel):
 class StreamReconciliation(BaseModel):
     """A request and its result; it is open as long as it has none."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = MESSAGE
 
     asked: ReconciliationRequest
     result: ReconciliationResult | None = None
@@ -153,6 +154,6 @@ class StreamReconciliation(BaseModel):
 class HeartbeatAnswer(BaseModel):
     """What the gateway answers to a job that says that its stream lives: what is asked of it."""
 
-    model_config = ConfigDict(frozen=True)  # not `forbid`: a newer gateway may ask for more
+    model_config = MESSAGE
 
     reconciliation: ReconciliationRequest | None = None

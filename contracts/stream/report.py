@@ -1,4 +1,4 @@
-"""What the job tells the registry about each batch: counts and positions, never a payload value.
+"""The report of each batch that the job sends to the registry: counts and positions, never a payload value.
 
 Reports are idempotent by (stream, epoch, n); pages and metrics are built from them, and they can be rebuilt
 from the ledger and the topics.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from tidegate.contracts.stream.bounds import (
     MOST_COLUMNS,
@@ -28,6 +28,7 @@ from tidegate.contracts.stream.bounds import (
 )
 from tidegate.contracts.stream.counts import CodeText, Count, RuleCount
 from tidegate.contracts.stream.shadow import ShadowResult
+from tidegate.contracts.stream.versions import MESSAGE
 
 
 class ExpectationOutcome(StrEnum):
@@ -42,14 +43,14 @@ class ExpectationOutcome(StrEnum):
 
 
 class ExpectationResult(BaseModel):
-    """What became of one expectation in one batch: figures about many values, never a value.
+    """The result of one expectation for one batch: figures about many values, never a value.
 
-    `considered` counts the values (or rows, or pairs) looked at, `unexpected` those of them that are not as expected.
-    `observed` is a mean, a sum, a deviation, a share or a number of rows; None where the figure is another, where it
-    would be a value of the payload or nearly one, and where the column is classified.
+    `considered` counts the values (or rows, or pairs) that were checked, `unexpected` those that are not as expected.
+    `observed` is a mean, a sum, a deviation, a share or a number of rows. It is None for any other figure, for one that
+    could reveal a value, such as a maximum, and for a classified column.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = MESSAGE
 
     id: CodeText
     type: LineText = Field(description="Name of the expectation, in Great Expectations' vocabulary.")
@@ -66,23 +67,38 @@ class ExpectationResult(BaseModel):
 
 
 class TableSize(BaseModel):
-    """Figures of a table whose commits take longer the larger they are. None where they are unknown."""
+    """Figures of a table that make each commit slower as they grow. None: unknown."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = MESSAGE
 
     snapshots: Count
     metadata_bytes: Count | None = Field(default=None, description="Size of the metadata file.")
     data_files: Count | None = None
 
 
+class TableMaintenance(BaseModel):
+    """What the job has done to maintain a table since it last claimed the stream. `seconds` is the last round's duration."""
+
+    model_config = MESSAGE
+
+    files_compacted: Count = Field(default=0, description="Small files that were replaced.")
+    bytes_compacted: Count = Field(default=0, description="Bytes of these files.")
+    manifests_rewritten: Count = Field(default=0, description="Manifests that were replaced.")
+    orphans_removed: Count = Field(default=0, description="Files of crashed attempts that were removed.")
+    orphan_bytes: Count = Field(default=0, description="Bytes of these files.")
+    failures: Count = Field(default=0, description="Parts of rounds that have failed.")
+    seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="What the last round took.")
+
+
 class BatchReport(BaseModel):
     """One committed batch of one stream.
 
-    `records = written + quarantined + dropped`; warned and alerted records are part of `written`. `start` and
-    `end` map a source partition to the first offset of the batch and the first one after it. Times are UTC.
+    `epoch` counts the job's claims of the stream, `n` its batches from 1. `records = written + quarantined + dropped`;
+    warned and alerted records are part of `written`. `start` and `end` map a source partition to the first offset of
+    the batch and the first one after it. Times are UTC.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = MESSAGE
 
     stream: StreamText
     topic: TopicText
@@ -104,7 +120,7 @@ class BatchReport(BaseModel):
     expectations: Annotated[tuple[ExpectationResult, ...], Field(max_length=MOST_EXPECTATIONS)] = ()
     shadow: ShadowResult | None = Field(
         default=None,
-        description="What a version would have made of the batch that is judged beside this one.",
+        description="What the shadow version would have made of the batch; null without a shadow.",
     )
     start: Offsets
     end: Offsets
@@ -120,22 +136,26 @@ class BatchReport(BaseModel):
         default=None, description="Size of the table when it was last maintained; null where there is none."
     )
 
+    maintenance: TableMaintenance | None = Field(
+        default=None, description="How the table was maintained since the job took the stream."
+    )
+
     @model_validator(mode="after")
-    def _sums_hold(self) -> Self:
+    def _check_counts(self) -> Self:
         if self.records != self.written + self.quarantined + self.dropped:
             raise ValueError("records is not written + quarantined + dropped")
         if self.warned + self.alerted > self.written:
             raise ValueError("warned and alerted records are part of written, and here exceed it")
         if len({(count.stage, count.code, count.severity) for count in self.rules}) < len(self.rules):
             raise ValueError("a rule is counted twice in rules")
-        if len({each.id for each in self.expectations}) < len(self.expectations):
+        if len({result.id for result in self.expectations}) < len(self.expectations):
             raise ValueError("an expectation stands twice in expectations")
         return self
 
     @model_validator(mode="after")
-    def _can_be_summed(self) -> Self:
+    def _check_size(self) -> Self:
+        # The registry sums these counts over all batches in 64-bit columns.
         shadow = () if self.shadow is None else self.shadow.counts
-        counts = (self.records, *(count.records for count in self.rules), *shadow)
-        if max(counts) > MOST_RECORDS:
+        if max((self.records, *(count.records for count in self.rules), *shadow)) > MOST_RECORDS:
             raise ValueError(f"a batch has at most {MOST_RECORDS} records")
         return self

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, Field
 
 from tidegate.contracts.stream.bounds import MOST_RULES, PointerText, VersionText
 from tidegate.contracts.stream.counts import CodeText, Count, RuleCount, RuleKey, rule_counts
+from tidegate.contracts.stream.versions import MESSAGE
 from tidegate.contracts.verdict import Stage
 
 MOST_SAMPLES = 20
@@ -27,7 +28,7 @@ class Change(StrEnum):
 class ShadowReason(BaseModel):
     """Why one of both versions refuses a record; `pointer` is that of a Violation, and names no undeclared field."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = MESSAGE
 
     stage: Stage
     code: CodeText
@@ -37,7 +38,7 @@ class ShadowReason(BaseModel):
 class ShadowSample(BaseModel):
     """Where a record is that the shadow would treat otherwise, and why whichever version refuses it does so."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = MESSAGE
 
     partition: Count
     offset: Count
@@ -55,7 +56,7 @@ class ShadowResult(BaseModel):
     already by an earlier attempt are not compared. `failure` says why records were left out; it holds no value.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = MESSAGE
 
     version: VersionText = Field(
         description="Version of the contract that is judged beside the enforced one."
@@ -75,11 +76,6 @@ class ShadowResult(BaseModel):
         rules = (count.records for count in (*self.refused_by, *self.accepted_by))
         return (self.compared, self.would_refuse, self.would_accept, self.would_stop, *rules)
 
-    @property
-    def changes_nothing(self) -> bool:
-        """Whether both versions wrote and refused the same records."""
-        return self.would_refuse == self.would_accept == 0
-
     def merged(self, later: ShadowResult) -> ShadowResult:
         """Add what the same version made of later records."""
         return ShadowResult(
@@ -98,7 +94,7 @@ class ShadowResult(BaseModel):
 class ShadowFindings(BaseModel):
     """What a shadow version of a stream has made of all batches since it was declared."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = MESSAGE
 
     stream: str
     against: str = Field(description="id@version that was enforced in the last batch.")

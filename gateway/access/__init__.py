@@ -1,1 +1,1 @@
-"""Access control: who asks, what they may do, and how often."""
+"""Access control: principals, their roles, and rate limits."""

@@ -23,7 +23,7 @@ _log = structlog.get_logger()
 
 
 class Authenticator:
-    """Says who asks. What needs the database or the issuer leaves the event loop; what is remembered does not."""
+    """Identifies principals. Look-ups in the database or at the issuer leave the event loop; cached ones do not."""
 
     def __init__(self, settings: AccessSettings, find: Find, now: Callable[[], datetime]) -> None:
         self._ring = KeyRing(find, now, settings.key_cache_seconds)
@@ -33,7 +33,7 @@ class Authenticator:
             self._issuer_keys = IssuerKeys(reader(settings.oidc_jwks))
 
     async def principal(self, authorization: str | None) -> Principal:
-        """Say who presents this header. Raises Unauthenticated, Unavailable.
+        """Return the principal of this header. Raises Unauthenticated, Unavailable.
 
         Basic: key id and key secret. Bearer: a whole API key, or a token of the issuer.
         """
@@ -48,7 +48,7 @@ class Authenticator:
                     return await self._of_token(value)
             case "":
                 raise Unauthenticated(
-                    "this registry wants to know who asks: send an API key as HTTP basic authentication (user: its "
+                    "this registry requires authentication: send an API key as HTTP basic authentication (user: its "
                     "id, password: its secret) or as a bearer token",
                     CHALLENGE,
                 )

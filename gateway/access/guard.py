@@ -1,18 +1,22 @@
-"""The door of the application (ASGI): who asks, whether too often, and whether a page elsewhere made them."""
+"""The guard of the application (ASGI): authentication, rate limits, and protection against cross-site requests."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from ipaddress import ip_network
 from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate.contracts.errors import TidegateError
 from tidegate.gateway.access.authentication import Authenticator
-from tidegate.gateway.access.limits import RateLimit
-from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Principal, Unauthenticated
+from tidegate.gateway.access.denials import REFUSING, Denials
+from tidegate.gateway.access.hosts import is_allowed, is_same_origin, split_host
+from tidegate.gateway.access.limits import ADDRESS, RateLimit
+from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Misdirected, Principal, Unauthenticated
 
 NOBODY = Principal("nobody", ())
 """Who asks for a public page without saying who."""
@@ -20,6 +24,11 @@ NOBODY = Principal("nobody", ())
 _HEALTH = "/health/"
 _PUBLIC_PATHS = frozenset({"/", "/docs", "/docs/reference.css", "/openapi.json"})
 _PUBLIC_FOLDERS = (_HEALTH, "/desk/static/")
+_BY_ID = "/schemas/ids/"
+_JOB_REPORT = re.compile(
+    r"/api/v1/streams/[^/]+/(?:batches|trips|events|heartbeat|reconciliations/[^/]+/result)"
+)
+_LONGEST_SHOWN = 100
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_PAGES = frozenset({"same-origin", "none"})
 
@@ -35,15 +44,25 @@ class Door(Protocol):
         ...
 
     @property
+    def denials(self) -> Denials:
+        """Where refused requests are counted."""
+        ...
+
+    @property
+    def allowed_hosts(self) -> tuple[str, ...]:
+        """The names of the server, besides loopback names and IP addresses."""
+        ...
+
+    @property
     def rate_limit(self) -> RateLimit | None:
-        """How often somebody may ask; None for as often as they like."""
+        """How often someone may ask; None for as often as they like."""
         ...
 
 
 class AccessGuard:
-    """Finds out who asks before anything else runs; `request.state.principal` says it to whatever does.
+    """Authenticates each request before any handler runs, and stores the result in `request.state.principal`.
 
-    What is turned away here is answered by `answer`, in the form of the face that was asked.
+    The function `answer` writes the refusal, in the format of the requested API.
     """
 
     def __init__(self, app: ASGIApp, door: Door, answer: Answer) -> None:
@@ -56,18 +75,35 @@ class AccessGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        send = self._counted(scope, send)
         state = scope.setdefault("state", {})
         state["principal"] = ANONYMOUS
         is_open = self._door.authenticator is None and self._door.rate_limit is None
-        if not (is_open and scope["method"] in _SAFE_METHODS):
+        has_own_host = _has_own_host(scope, self._door.allowed_hosts)
+        if not (is_open and has_own_host and scope["method"] in _SAFE_METHODS):
             request = Request(scope)
             try:
-                _refuse_other_sites(request)
+                if not has_own_host:
+                    raise _misdirected(request)
+                _refuse_other_sites(request, self._door.allowed_hosts)
                 state["principal"] = await self._principal(request)
             except TidegateError as error:
                 await self._answer(request, error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+    def _counted(self, scope: Scope, send: Send) -> Send:
+        """Return `send` that counts an answer which refuses the request."""
+
+        async def counting(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] in REFUSING:
+                principal: Principal = scope["state"]["principal"]
+                is_known = principal is not ANONYMOUS and principal is not NOBODY
+                who = principal.name if is_known else f"{ADDRESS}{_address(Request(scope))}"
+                self._door.denials.add(message["status"], who, scope["method"], scope["path"])
+            await send(message)
+
+        return counting
 
     async def _principal(self, request: Request) -> Principal:
         authenticator = self._door.authenticator
@@ -80,12 +116,14 @@ class AccessGuard:
             try:
                 principal = await authenticator.principal(request.headers.get("authorization"))
             except Unauthenticated:
-                self._count(f"address:{_address(request)}")
+                self._count(f"{ADDRESS}{_address(request)}")
                 raise
-            self._count(principal.name)
+            if not _is_exempt(request.method, path):
+                self._count(principal.name)
             return principal
-        if not path.startswith(_HEALTH):  # a probe of the process is never told to wait
-            self._count(f"address:{_address(request)}")
+        # The rate limit exempts probes of the process.
+        if not path.startswith(_HEALTH) and not (authenticator is None and _is_exempt(request.method, path)):
+            self._count(f"{ADDRESS}{_address(request)}")
         return principal
 
     def _count(self, who: str) -> None:
@@ -93,15 +131,51 @@ class AccessGuard:
             self._door.rate_limit.count(who)
 
 
-def _refuse_other_sites(request: Request) -> None:
-    """Refuse a change that a page of another site asks a browser for: it would come with the person's credentials.
+def _has_own_host(scope: Scope, allowed: tuple[str, ...]) -> bool:
+    """Return whether a request names this server; probes of health may use any name, programs none."""
+    host = next((value for name, value in scope["headers"] if name == b"host"), None)
+    if host is None or scope["path"].startswith(_HEALTH):
+        return True
+    return is_allowed(host.decode("latin-1"), allowed)
 
-    Source: Fetch Metadata Request Headers (W3C), clause 2.3; programs other than browsers do not send the header.
+
+def _misdirected(request: Request) -> Misdirected:
+    name = split_host(request.headers["host"])[0]
+    shown = "".join(each if each.isprintable() else "?" for each in name[:_LONGEST_SHOWN])
+    return Misdirected(
+        f"this registry does not answer to the host name {shown or 'that was sent'}; if that is its name, add it to "
+        "TIDEGATE_ALLOWED_HOSTS of the registry, and restart it"
+    )
+
+
+def _refuse_other_sites(request: Request, allowed: tuple[str, ...]) -> None:
+    """Refuse a change that a page of another site requests in a browser, with the person's credentials.
+
+    Browsers send Sec-Fetch-Site to https and loopback addresses only, and Origin with every change; other programs
+    send neither. Source: Fetch Metadata Request Headers (W3C), clause 2.3; Fetch Standard, clause 3.2.
     """
-    site = request.headers.get("sec-fetch-site")
-    if site is not None and site not in _OWN_PAGES and request.method not in _SAFE_METHODS:
+    if request.method in _SAFE_METHODS:
+        return
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None:
+        is_own = site in _OWN_PAGES
+    else:
+        is_own = origin is None or is_same_origin(origin, request.headers.get("host", ""), allowed)
+    if not is_own:
         raise Forbidden("a page of another site asked your browser for this change; nothing was done")
 
 
+def _is_exempt(method: str, path: str) -> bool:
+    """Return whether the rate limit exempts a request: a schema by id or a report of a job, which records wait for."""
+    if method == "POST":
+        return _JOB_REPORT.fullmatch(path) is not None
+    return method == "GET" and path.startswith(_BY_ID)
+
+
 def _address(request: Request) -> str:
-    return request.client.host if request.client else "unknown"
+    """Return the address of a client; for IPv6 its /64 network, because one machine may have all addresses of it."""
+    host = request.client.host if request.client else "unknown"
+    try:
+        return str(ip_network(f"{host}/64", strict=False)) if ":" in host else host
+    except ValueError:  # an address with a zone
+        return host

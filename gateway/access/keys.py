@@ -30,7 +30,7 @@ Compare = Callable[[str, str], bool]
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The two halves of a key as somebody presents them: the id is public, the secret is not."""
+    """The two halves of a key as someone presents them: the id is public, the secret is not."""
 
     key_id: str
     secret: str
@@ -42,12 +42,12 @@ class Credentials:
 
 
 def new_credentials() -> Credentials:
-    """Make the halves of a new key: 48 bits that name it, 256 random bits that prove it."""
+    """Build the halves of a new key: 48 bits that name it, 256 random bits that prove it."""
     return Credentials(secrets.token_hex(_ID_BYTES), secrets.token_urlsafe(_SECRET_BYTES))
 
 
 def read_token(token: str) -> Credentials | None:
-    """Take an API key that came as a bearer token apart; None for a token of another kind."""
+    """Split an API key that was sent as a bearer token; None for a token of another kind."""
     found = _TOKEN.fullmatch(token)
     return Credentials(found[1], found[2]) if found else None
 
@@ -55,9 +55,8 @@ def read_token(token: str) -> Credentials | None:
 def secret_hash(secret: str) -> str:
     """SHA-256 of a secret, as 64 lower-case hexadecimal digits.
 
-    One round and no salt are enough here, as they would not be for a password: a secret is 256 random bits that no
-    person chose, so there is nothing to guess, no dictionary to hash beforehand, and no two keys share one. A slow
-    hash would only make each request slow.
+    One round without salt is enough here, unlike for a password. A secret is 256 random bits, so no dictionary helps to
+    guess it, and no two keys share one. A slow hash would only make each request slow.
     """
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
@@ -89,7 +88,7 @@ class KeyRing:
         return held is not None and self._clock() < held[0]
 
     def principal(self, credentials: Credentials) -> Principal | None:
-        """Say who presents these credentials; None when they are of no key, or of one that is not in use any more."""
+        """Return the principal of these credentials; None if the key is unknown or no longer valid."""
         key = self._look_up(credentials.key_id)
         is_right = self._compare(secret_hash(credentials.secret), key.secret_hash if key else _NOBODY)
         if key is None or not is_right or not self._is_in_use(key):
@@ -98,7 +97,7 @@ class KeyRing:
 
     def _look_up(self, key_id: str) -> StoredKey | None:
         if not _ID.fullmatch(key_id):
-            key_id = ""  # of no key: a text that is no id takes the way of one that is unknown
+            key_id = ""  # of no key: a text that is not an id takes the way of one that is unknown
         held = self._remembered.get(key_id)
         now = self._clock()
         if held is not None and now < held[0]:
@@ -119,7 +118,7 @@ class KeyService(Service):
     def create(
         self, name: str, grants: Sequence[Grant], who: str, expires_at: datetime | None = None
     ) -> Credentials:
-        """Make a key. Its secret is in the answer and nowhere else. Raises SettingsError for a key without a use."""
+        """Build a key. Its secret is in the answer and nowhere else. Raises SettingsError for a key without a use."""
         now = self._now()
         if not grants:
             raise SettingsError(
@@ -149,7 +148,7 @@ class KeyService(Service):
         return key
 
     def revoke(self, key_id: str, who: str) -> StoredKey:
-        """Take a key out of use, for good. Raises NotFoundError, ConflictError when it was revoked before."""
+        """Revoke a key permanently. Raises NotFoundError, ConflictError if it was revoked before."""
         now = self._now()
         with self._database.writing() as stores:
             key = stores.keys.find(key_id)
@@ -172,7 +171,7 @@ def _subject(key: StoredKey) -> str:
 
 
 def _hash(key: StoredKey) -> str:
-    """Hash what a key is, but for its secret."""
+    """Return the hash of a key without its secret."""
     values = {name: value for name, value in asdict(key).items() if name != "secret_hash"}
     instants = ("created_at", "expires_at", "revoked_at")
     return content_hash({**values, **{name: str(values[name]) for name in instants}})

@@ -1,4 +1,4 @@
-"""How often somebody may ask, and how many checks run at once; counted in the memory of this process."""
+"""Rate limits, and the number of concurrent checks; counted in the memory of this process."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ from starlette.concurrency import run_in_threadpool
 
 from tidegate.gateway.access.principal import TooManyRequests
 
+ADDRESS: Final = "address:"
+"""What the name begins with under which requests without a principal are counted."""
+MOST_ADDRESSES: Final = 10_000
+
 
 class RateLimit:
     """The limits of one process, such as `200/second;5000/minute`; every one of them holds for each who asks."""
@@ -24,17 +28,35 @@ class RateLimit:
     def __init__(self, limits: str) -> None:
         self._limits = parse_many(limits)
         self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
+        self._addresses: set[str] = set()
+        self._forget_at = 0.0
+        self._window = max(limit.get_expiry() for limit in self._limits)
 
     def count(self, who: str) -> None:
         """Count one request. Raises TooManyRequests, which says after how many seconds to ask again."""
+        who = self._bounded(who)
         for limit in self._limits:
             if not self._limiter.hit(limit, who):
                 reset = self._limiter.get_window_stats(limit, who).reset_time
                 seconds = max(1, math.ceil(reset - time.time()))
                 raise TooManyRequests(
-                    f"more than {limit.amount} requests in {_window(limit.get_expiry())}; ask again in {seconds} s",
+                    f"more than {limit.amount} requests in {_window(limit.get_expiry())}; try again in {seconds} s",
                     {"Retry-After": str(seconds)},
                 )
+
+    def _bounded(self, who: str) -> str:
+        """Return the name to count under: addresses beyond the first 10,000 of a window count together."""
+        if not who.startswith(ADDRESS):
+            return who
+        now = time.monotonic()
+        if now >= self._forget_at:
+            self._addresses.clear()
+            self._forget_at = now + self._window
+        if who not in self._addresses:
+            if len(self._addresses) >= MOST_ADDRESSES:
+                return f"{ADDRESS}(others)"
+            self._addresses.add(who)
+        return who
 
 
 def _window(seconds: int) -> str:
@@ -57,7 +79,7 @@ class CheckTurns:
         """Run `work` in a thread when it is its turn. Raises TooManyRequests when too many wait already."""
         if self._asked >= self._most:
             raise TooManyRequests(
-                f"{self._asked} documents are being checked or wait for it; ask again in {_RETRY_AFTER_SECONDS} s",
+                f"{self._asked} documents are being checked or wait for it; try again in {_RETRY_AFTER_SECONDS} s",
                 {"Retry-After": str(_RETRY_AFTER_SECONDS)},
             )
         self._asked += 1
@@ -69,7 +91,7 @@ class CheckTurns:
 
 
 def checked(handler: Callable[..., T]) -> Callable[..., Awaitable[T]]:
-    """Make a handler that has a `factory` wait for its turn, once its body is read."""
+    """Build a handler that has a `factory` wait for its turn, once its body is read."""
 
     @wraps(handler)
     async def in_turn(**values: Any) -> T:

@@ -1,4 +1,4 @@
-"""Who asks, what they may do (roles under prefixes of subjects), and how a request is refused."""
+"""Principals, what they may do (roles for prefixes of subjects), and how a request is refused."""
 
 from __future__ import annotations
 
@@ -26,11 +26,15 @@ class Unauthenticated(AccessError):  # noqa: N818 - named for the state of who a
 
 
 class Forbidden(AccessError):  # noqa: N818 - named for what the request is
-    """Somebody known asks for what their roles do not cover."""
+    """Someone known asks for what their roles do not cover."""
+
+
+class Misdirected(AccessError):  # noqa: N818 - named for what the request is
+    """A request for a host name that the server does not have."""
 
 
 class TooManyRequests(AccessError):  # noqa: N818 - named for what was sent
-    """Somebody asks more often than the limit allows."""
+    """Someone asks more often than the limit allows."""
 
 
 class Role(IntEnum):
@@ -64,14 +68,14 @@ class Grant:
         word, _, prefix = text.partition(":")
         if not prefix.isprintable():
             raise SettingsError(
-                f"{text!r} is no grant: a prefix has no line ends and other control characters"
+                f"{text!r} is not a grant: a prefix has no line ends and other control characters"
             )
         try:
             return cls(Role[word.upper()], prefix)
         except KeyError:
             known = ", ".join(role.word for role in Role)
             raise SettingsError(
-                f"{word or 'nothing'} is no role; the roles are {known}, and a grant is written role or role:prefix, "
+                f"{word or 'nothing'} is not a role; the roles are {known}, and a grant is written role or role:prefix, "
                 "such as producer:hospital."
             ) from None
 
@@ -81,7 +85,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody who asks. `name` stands in the audit log: `key:<id>`, `oidc:<sub>`, `anonymous`, `cli:<user>`."""
+    """Someone who asks. `name` is in the audit log: `key:<id>`, `oidc:<sub>`, `anonymous`, `cli:<user>`."""
 
     name: str
     grants: tuple[Grant, ...]
@@ -91,7 +95,7 @@ class Principal:
         return any(grant.role >= role and subject.startswith(grant.prefix) for grant in self.grants)
 
     def sees(self, subject: str) -> bool:
-        """Return whether the subject exists as far as this principal is told."""
+        """Return whether this principal may know that the subject exists."""
         return self.may(Role.VIEWER, subject)
 
     def may_somewhere(self, role: Role) -> bool:
@@ -125,6 +129,6 @@ def require(principal: Principal, role: Role, subject: str) -> None:
 
 
 def forbidden(principal: Principal, role: Role, of_what: str) -> Forbidden:
-    """Make the refusal of somebody whose roles are too low; it tells them nothing but their own grants."""
+    """Build the refusal of someone whose roles are too low; it tells them nothing but their own grants."""
     held = ", ".join(str(grant) for grant in principal.grants) or "no role"
     return Forbidden(f"this needs the role {role.word} {of_what}; {principal.name} has {held}")

@@ -1,6 +1,6 @@
-"""Who may do what: one row for each operation of the native face and of the desk.
+"""Who may do what: one row for each operation of the native API and of the desk.
 
-The operations of the Confluent face carry their rules in the table that its router reads
+The operations of the Confluent API carry their rules in the table that its router reads
 (`tidegate.gateway.http.confluent.operations`). A test holds both tables to the application.
 """
 
@@ -49,7 +49,7 @@ _STREAM = "/api/v1/streams/{stream}"
 
 NATIVE: Mapping[tuple[str, str], Rule] = {
     ("GET", "/api/v1/contracts"): _VIEW,
-    ("POST", "/api/v1/contracts"): _PRODUCE,  # the subject stands in the document
+    ("POST", "/api/v1/contracts"): _PRODUCE,  # the subject is in the document
     ("GET", "/api/v1/contracts/by-registry-id/{registry_id}"): _VIEW,
     ("GET", _CONTRACT): _VIEW_CONTRACT,
     ("GET", f"{_CONTRACT}/versions/{{version}}"): _VIEW_CONTRACT,
@@ -83,7 +83,10 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("POST", f"{_STREAM}/events"): _REPORT,
     ("POST", f"{_STREAM}/heartbeat"): _REPORT,
     ("GET", f"{_STREAM}/reconciliations"): _VIEW_STREAM,
-    ("POST", f"{_STREAM}/reconciliations"): _APPROVE_STREAM,  # reads all of the stream: as dear as a pause
+    (
+        "POST",
+        f"{_STREAM}/reconciliations",
+    ): _APPROVE_STREAM,  # reads all of the stream: as expensive as a pause
     ("POST", f"{_STREAM}/reconciliations/{{reconciliation}}/result"): _REPORT,
     ("GET", f"{_STREAM}/adoptions"): _VIEW_STREAM,
     ("POST", f"{_STREAM}/adoptions"): _APPROVE_STREAM,  # gives records up
@@ -94,7 +97,7 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("DELETE", "/api/v1/keys/{key_id}"): _ADMIN_ALL,
     ("GET", "/health/live"): PUBLIC,
     ("GET", "/health/ready"): PUBLIC,
-    # What the program can do is no secret; what it holds is.
+    # What the program can do is not a secret; what it holds is.
     ("GET", "/openapi.json"): PUBLIC,
     ("GET", "/docs"): PUBLIC,
     ("GET", "/docs/reference.css"): PUBLIC,

@@ -17,11 +17,20 @@ def _words(value: object) -> object:
     return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
 
 
+def _lower_words(value: object) -> object:
+    return _words(value.lower()) if isinstance(value, str) else value
+
+
+Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_lower_words)]
+NO_LIMIT = "off"
+DEFAULT_RATE_LIMIT = "500/second;15000/minute"
+
+
 Algorithms = Annotated[tuple[Algorithm, ...], NoDecode, BeforeValidator(_words), Field(min_length=1)]
 
 
 class AccessSettings(BaseSettings):
-    """Who may ask, and how often."""
+    """Settings of access control and rate limits."""
 
     access: Literal["on", "off"] | None = Field(
         default=None,
@@ -51,15 +60,28 @@ class AccessSettings(BaseSettings):
     )
     rate_limit: str | None = Field(
         default=None,
-        description="Most requests of one principal, or of one address without one, such as `200/second;5000/minute`.",
+        description="Most requests of one principal, or of one address without one, such as `200/second;5000/minute`; "
+        "`off` for no limit. Left out: `500/second;15000/minute` with access control, no limit without it.",
+    )
+    allowed_hosts: Words = Field(
+        default=(),
+        description="Host names of the registry, separated by commas, besides loopback names and IP addresses; "
+        "`*` allows every name.",
     )
 
     @field_validator("rate_limit")
     @classmethod
     def _rate_limit_is_readable(cls, value: str | None) -> str | None:
-        if value is not None:
+        if value not in {None, NO_LIMIT}:
             parse_many(value)
         return value
+
+    @property
+    def effective_rate_limit(self) -> str | None:
+        """The rate limit that holds; None for no limit."""
+        if self.rate_limit is None:
+            return DEFAULT_RATE_LIMIT if self.access == "on" else None
+        return None if self.rate_limit == NO_LIMIT else self.rate_limit
 
     @model_validator(mode="after")
     def _tokens_are_configured_whole_or_not_at_all(self) -> Self:

@@ -52,14 +52,14 @@ class IssuerKeys:
         return self._keys if self._age() < _FRESH_SECONDS else None
 
     def current(self) -> KeySet:
-        """Return the keys, and read them first if they are none or old. Raises Unavailable."""
+        """Return the keys; read them first if they are missing or old. Raises Unavailable."""
         with self._lock:
             if self._keys is None or self._age() >= _FRESH_SECONDS:
                 self._look()
             return self._required()
 
     def newer(self, than: KeySet) -> KeySet:
-        """Return the keys after somebody missed one in `than`; the same ones if they were read a moment ago."""
+        """Return the keys after someone missed one in `than`; the same ones if they were read a moment ago."""
         with self._lock:
             if self._keys is than:
                 self._look()
@@ -92,7 +92,7 @@ def read_key_set(content: bytes) -> KeySet:
         found = json.loads(content)["keys"]
         return KeySet.import_key_set({"keys": [key for key in found if not _UNFIT_PARAMETERS & key.keys()]})
     except (ValueError, LookupError, TypeError, AttributeError, JoseError) as error:
-        raise SettingsError(f"the issuer's keys are no JWKS document with public keys: {error}") from error
+        raise SettingsError(f"the issuer's keys are not a JWKS document with public keys: {error}") from error
 
 
 def reader(address: str) -> Read:
@@ -154,7 +154,7 @@ class TokenReader:
         )
 
     def principal(self, token: str, keys: KeySet) -> Principal:
-        """Say who presents a token. Raises UnknownSigner, and WrongToken for anything else that is wrong.
+        """Return the principal of a token. Raises UnknownSigner, and WrongToken for other errors.
 
         Source: RFC 7519 clause 7.2, RFC 8725 clauses 3.1 to 3.11, RFC 9068 clause 4.
         """
@@ -171,7 +171,7 @@ class TokenReader:
             raise WrongToken("it is a token for another purpose")
         name = found.claims["sub"]
         if not name.isprintable() or len(name) > _LONGEST_NAME:
-            raise WrongToken("its sub is no name")
+            raise WrongToken("its sub is not a name")
         return Principal(f"oidc:{name}", _grants(found.claims.get(self._roles_claim)))
 
 
@@ -181,7 +181,7 @@ def _type(header: Mapping[str, Any]) -> object:
 
 
 def _grants(claim: object) -> tuple[Grant, ...]:
-    """Read the grants that a token carries. Words that are none of ours belong to somebody else, and grant nothing."""
+    """Read the grants that a token carries. Unknown words belong to other services and grant nothing."""
     words: Sequence[object] = (
         claim.split() if isinstance(claim, str) else claim if isinstance(claim, list) else ()
     )

@@ -1,4 +1,4 @@
-"""What an alert says: never a payload value."""
+"""The content of alerts: never a payload value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_PARTITIONS = 8
 
 
 class AlertKind(StrEnum):
-    """Why people are told. One kind about one stream is told once in an interval."""
+    """The kinds of alerts. One kind about one stream is sent once in an interval."""
 
     RULE = "rule-alert"
     BUDGET = "budget-spent"
@@ -98,38 +98,38 @@ class Alert:
 
 
 class AlertWriter:
-    """Makes alerts of what the gateway is told; `page_url` is the address of its pages."""
+    """Builds alerts from reports to the gateway; `page_url` is the URL of its pages."""
 
     def __init__(self, page_url: str) -> None:
         self._page_url = page_url
 
-    def of_told(self, told: StreamEvent | Trip | StreamControl) -> Alert | None:
-        """Make the alert about a spent budget, a stop, a failure or a pause; None of what is no news."""
-        match told:
+    def of_event(self, event: StreamEvent | Trip | StreamControl) -> Alert | None:
+        """Build the alert about a spent budget, a stop, a failure or a pause; None for other events."""
+        match event:
             case Trip():
                 return Alert(
                     AlertKind.BUDGET,
-                    told.stream,
-                    told.at,
-                    f"{told.sentence}; {_AFTER_TRIP[told.action].format(stream=told.stream)}",
-                    self._page(told.stream),
-                    told.contract,
-                    told.topic,
-                    _most(told.rules),
-                    _first(told.start, told.end),
+                    event.stream,
+                    event.at,
+                    f"{event.sentence}; {_AFTER_TRIP[event.action].format(stream=event.stream)}",
+                    self._page(event.stream),
+                    event.contract,
+                    event.topic,
+                    _most(event.rules),
+                    _first(event.start, event.end),
                 )
             case StreamEvent(kind=EventKind.STOPPED | EventKind.FAILED):
-                kind = AlertKind.STOPPED if told.kind is EventKind.STOPPED else AlertKind.FAILED
-                sentence = _line(told.message or f"the stream has {told.kind.value}")
-                return Alert(kind, told.stream, told.at, sentence, self._page(told.stream))
+                kind = AlertKind.STOPPED if event.kind is EventKind.STOPPED else AlertKind.FAILED
+                sentence = _line(event.message or f"the stream has {event.kind.value}")
+                return Alert(kind, event.stream, event.at, sentence, self._page(event.stream))
             case StreamControl(is_paused=True, at=datetime() as at):
-                sentence = _line(f"paused by {told.by}: {told.reason}")
-                return Alert(AlertKind.PAUSED, told.stream, at, sentence, self._page(told.stream))
+                sentence = _line(f"paused by {event.by}: {event.reason}")
+                return Alert(AlertKind.PAUSED, event.stream, at, sentence, self._page(event.stream))
             case _:
                 return None
 
     def of_report(self, report: BatchReport) -> Alert | None:
-        """Make the alert about records that were written although they violate a rule that alerts; None without any."""
+        """Build the alert about records that were written although they violate a rule that alerts; None without any."""
         if report.alerted == 0:
             return None
         return Alert(
@@ -145,7 +145,7 @@ class AlertWriter:
         )
 
     def of_reconciliation(self, result: ReconciliationResult) -> Alert | None:
-        """Make the alert about an answer other than *holds*; None of that one, and when there are no findings."""
+        """Build the alert about an answer other than *holds*; None of that one, and when there are no findings."""
         match result.findings:
             case Findings(holds=False) as found:
                 return Alert(
@@ -182,7 +182,7 @@ def _line(text: str) -> str:
 
 
 def _first(start: dict[int, int], end: dict[int, int]) -> tuple[tuple[int, int], ...]:
-    """Return the first offset of each partition of which the batch has any."""
+    """Return the first offset of each partition that the batch covers."""
     found = ((partition, start.get(partition, 0)) for partition in sorted(end))
     return tuple((partition, first) for partition, first in found if end[partition] > first)[
         :_MOST_PARTITIONS

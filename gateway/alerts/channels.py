@@ -24,12 +24,12 @@ class TargetError(Unavailable):
 
 
 class Target(Protocol):
-    """Takes one alert at a time."""
+    """Sends one alert at a time."""
 
     name: str
 
     def send(self, alert: Alert) -> None:
-        """Hand an alert over. Raises TargetError."""
+        """Send an alert. Raises TargetError."""
         ...
 
 
@@ -112,7 +112,7 @@ class Email:
             with self._connect() as server:
                 server.send_message(message)
         except (OSError, smtplib.SMTPException) as error:
-            raise TargetError(f"the mail server did not take it: {error}") from error
+            raise TargetError(f"the mail server refused the message: {error}") from error
 
     def _connect(self) -> smtplib.SMTP:
         host, port = self._server.hostname or "", self._server.port or 0

@@ -1,6 +1,6 @@
-"""Sends alerts in the background, at most one of a kind about a stream in an interval.
+"""Send alerts in the background, for each stream at most one of a kind in an interval.
 
-Each target has a thread of its own, so that none waits for another.
+Each target has a thread of its own, so that a slow target delays no other.
 """
 
 from __future__ import annotations
@@ -16,75 +16,81 @@ import structlog
 from tidegate.gateway.alerts.alert import Alert, AlertKind
 from tidegate.gateway.alerts.channels import Target, TargetError
 
+_log = structlog.get_logger()
+
+_QUEUE_ALERTS = 1_000
+_RETRY_SECONDS = (2.0, 10.0)
+_CLOSE_SECONDS = 5.0
+
 Key = tuple[str, AlertKind]
+"""Stream and kind."""
+Clock = Callable[[], float]
 
 
 @dataclass(slots=True)
-class _Turn:
-    """When the last alert went, and the newest of those that came since."""
+class _LastSent:
+    """The last alert of a stream and kind.
+
+    `sent_at` is in seconds of the caller's clock. `waiting` is the newest alert since; `held_back` counts those that it
+    has replaced.
+    """
 
     sent_at: float
     waiting: Alert | None = None
     held_back: int = 0
 
 
-class Holding:
-    """Decides what is sent now. Instants are seconds of a clock that never goes back; not for two threads at a time."""
+class AlertThrottle:
+    """Limit alerts to one in an interval for each stream and kind; keep the newest of the others.
+
+    Instants are seconds of a monotonic clock. Not thread-safe.
+    """
 
     def __init__(self, interval_seconds: float) -> None:
         self._interval = interval_seconds
-        self._turns: dict[Key, _Turn] = {}
+        self._last: dict[Key, _LastSent] = {}
 
     def offer(self, alert: Alert, now: float) -> Alert | None:
-        """Return the alert if it may go now; else it waits for its turn, and takes the place of one that waits already."""
+        """Return the alert if it may be sent now. Otherwise keep it, in place of the one that was waiting."""
         key = alert.stream, alert.kind
-        turn = self._turns.get(key)
-        if turn is None or (turn.waiting is None and now >= turn.sent_at + self._interval):
-            self._turns[key] = _Turn(now)
+        last = self._last.get(key)
+        if last is None or (last.waiting is None and now >= last.sent_at + self._interval):
+            self._last[key] = _LastSent(now)
             return alert
-        if turn.waiting is not None:
-            turn.held_back += 1
-        turn.waiting = alert
+        if last.waiting is not None:
+            last.held_back += 1
+        last.waiting = alert
         return None
 
     def due(self, now: float) -> list[Alert]:
-        """Return the alerts whose turn has come, each with the number of those whose place it took."""
+        """Return the waiting alerts that may be sent now, each with the number of alerts that it has replaced."""
         found = []
-        for key, turn in self._turns.items():
-            if turn.waiting is not None and now >= turn.sent_at + self._interval:
-                found.append(replace(turn.waiting, held_back=turn.held_back))
-                self._turns[key] = _Turn(now)
+        for key, last in self._last.items():
+            if last.waiting is not None and now >= last.sent_at + self._interval:
+                found.append(replace(last.waiting, held_back=last.held_back))
+                self._last[key] = _LastSent(now)
         return found
 
-    def next_turn(self) -> float | None:
-        """Return the instant at which the next alert is due; None when none waits."""
-        turns = [turn.sent_at for turn in self._turns.values() if turn.waiting is not None]
-        return min(turns) + self._interval if turns else None
-
-
-_log = structlog.get_logger()
-
-_CAPACITY = 1_000
-_RETRY_SECONDS = (2.0, 10.0)
-_CLOSE_SECONDS = 5.0
-
-Clock = Callable[[], float]
+    def next_due(self) -> float | None:
+        """Return the instant at which the next alert is due; None if no alert is waiting."""
+        sent = [last.sent_at for last in self._last.values() if last.waiting is not None]
+        return min(sent) + self._interval if sent else None
 
 
 class TargetThread:
-    """Sends to one target, begun with the first alert. `send` never blocks and never raises."""
+    """Send alerts to one target in a thread that starts with the first alert. `send` never blocks and never raises."""
 
     def __init__(self, target: Target, interval_seconds: float, clock: Clock = time.monotonic) -> None:
         self._target = target
-        self._holding = Holding(interval_seconds)
+        self._throttle = AlertThrottle(interval_seconds)
         self._clock = clock
-        self._waiting: deque[Alert] = deque(maxlen=_CAPACITY)
+        self._waiting: deque[Alert] = deque(maxlen=_QUEUE_ALERTS)
         self._changed = Condition()
         self._closing = False
         self._thread: Thread | None = None
 
     def send(self, alert: Alert) -> None:
-        """Take an alert; the oldest gives way when the target takes none for too long."""
+        """Queue an alert; if the queue is full, drop the oldest."""
         with self._changed:
             if self._closing:
                 return
@@ -95,7 +101,7 @@ class TargetThread:
             self._changed.notify()
 
     def close(self) -> None:
-        """Send what may go now, for a few seconds at most; what is held back goes with the process."""
+        """Send what may be sent now, for 5 seconds at most. Alerts that the throttle holds back are lost."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -109,17 +115,18 @@ class TargetThread:
                 alert = self._waiting.popleft() if self._waiting else None
                 if alert is None and self._closing:
                     return
-            offered = None if alert is None else self._holding.offer(alert, self._clock())
-            for each in ([] if offered is None else [offered]) + self._holding.due(self._clock()):
-                self._deliver(each)
+            ready = [] if alert is None else [self._throttle.offer(alert, self._clock())]
+            for each in (*ready, *self._throttle.due(self._clock())):
+                if each is not None:
+                    self._deliver(each)
 
     def _until_due(self) -> float | None:
-        turn = self._holding.next_turn()
-        return None if turn is None else max(0.0, turn - self._clock())
+        due = self._throttle.next_due()
+        return None if due is None else max(0.0, due - self._clock())
 
     def _deliver(self, alert: Alert) -> None:
-        """Send one alert, again if need be; one that cannot be sent is logged and given up."""
-        for wait in (*_RETRY_SECONDS, None):
+        """Send one alert, with retries; log one that cannot be sent, and give it up."""
+        for wait in (*_RETRY_SECONDS, None):  # None: no retry
             try:
                 self._target.send(alert)
             except TargetError as error:
@@ -146,12 +153,12 @@ class AlertSender:
         self._threads = [TargetThread(target, interval_seconds, clock) for target in targets]
 
     def send(self, alert: Alert | None) -> None:
-        """Take an alert, or None for nothing. Returns at once, never raises."""
+        """Queue an alert; ignore None. Returns at once, never raises."""
         if alert is not None:
             for thread in self._threads:
                 thread.send(alert)
 
     def close(self) -> None:
-        """Send what may go now, for a few seconds at most."""
+        """Send what may be sent now, for 5 seconds at most for each target."""
         for thread in self._threads:
             thread.close()

@@ -17,7 +17,7 @@ Addresses = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)]
 
 
 class AlertSettings(BaseSettings):
-    """Where alerts go, and how often. Without a target none are made."""
+    """Targets of alerts, and their interval. Without a target no alerts are sent."""
 
     alert_webhook_url: SecretStr | None = Field(
         default=None, description="Takes each alert as a JSON object by POST; the address may hold a secret."
@@ -80,4 +80,6 @@ def _require_scheme(url: str, schemes: tuple[str, ...]) -> None:
     parts = urlsplit(url)
     if parts.scheme not in schemes or not parts.hostname:
         # The address itself may hold a secret, and this text is shown.
-        raise ValueError(f"it is no address that begins with {' or '.join(f'{each}://' for each in schemes)}")
+        raise ValueError(
+            f"it is not an address that begins with {' or '.join(f'{each}://' for each in schemes)}"
+        )

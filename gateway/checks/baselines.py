@@ -72,7 +72,7 @@ class RegistryBaseline:
         self._client = client
 
     def history(self, candidate: Candidate) -> History:
-        """Ask for the versions; documents are fetched when they are needed."""
+        """Request the versions; documents are fetched when they are needed."""
         if candidate.loaded is None:
             return History()
         contract_id = candidate.loaded.contract.id
@@ -126,7 +126,7 @@ class _Documents:
     def missing(
         self, candidates: Iterable[Candidate], places: set[str]
     ) -> list[tuple[BaseDocument, DataContract]]:
-        """Give, of each contract that no candidate is, the highest version; not those at `places`."""
+        """Return the highest version of each contract that no candidate is, except for those at `places`."""
         present = {candidate.loaded.contract.id for candidate in candidates if candidate.loaded is not None}
         gone = []
         for contract_id, documents in self.by_id.items():
@@ -184,7 +184,7 @@ class GitBaseline:
         return {path: path.read_bytes() for path in contracts_below(self._revision.root)}
 
     def _moved(self, contract_id: str) -> str | None:
-        """Say in which file of the working tree a contract is."""
+        """Return the file of the working tree that has a contract."""
         for path, content in self._working_tree.items():
             if contract_id.encode() in content:
                 try:
@@ -213,7 +213,7 @@ class GitBaseline:
         return any(scope in {".", key} or key.startswith(f"{scope}/") for scope in self._scope)
 
     def _require_known(self, missing: Iterable[Path]) -> None:
-        """Refuse paths that never were: they are spelling mistakes, not deleted files."""
+        """Refuse paths that never existed: they are spelling mistakes, not deleted files."""
         for path in missing:
             scope = self._key(path)
             if not any(key == scope or key.startswith(f"{scope}/") for key in self._revision.files):

@@ -16,7 +16,7 @@ from tidegate.contracts.judge.plan import check_compiles
 from tidegate.gateway.checks.baselines import Baseline, Missing
 from tidegate.gateway.checks.discovery import Candidate
 from tidegate.gateway.checks.history import ENFORCED, BaseVersion, History
-from tidegate.gateway.checks.results import BaseName, CheckFinding, ContractCheck, Spot, spot_of
+from tidegate.gateway.checks.results import BaseInfo, CheckFinding, ContractCheck, Spot, spot_of
 from tidegate.gateway.checks.shown import printable, shown_path
 
 _RANK = {severity: rank for rank, severity in enumerate(FindingSeverity)}
@@ -56,7 +56,7 @@ def compare_documents(
 
 
 def _require_compiled(loaded: LoadedContract) -> None:
-    """Make sure that a contract compiles. Raises ContractError with the place of each mistake."""
+    """Require that a contract compiles. Raises ContractError with the place of each mistake."""
     try:
         check_compiles(loaded.contract)
     except ContractError as error:
@@ -74,7 +74,7 @@ def _check_one(candidate: Candidate, baseline: Baseline, level: Compatibility | 
     same = history.same_as(fingerprint(contract))
     if same is not None:
         return ContractCheck(
-            candidate.shown, contract.id, contract.version, BaseName(same.version, same.origin)
+            candidate.shown, contract.id, contract.version, BaseInfo(same.version, same.origin)
         )
     predecessor = history.predecessor(contract.version)
     warnings = tuple(_unknown_name(loaded, warning) for warning in loaded.warnings)
@@ -140,7 +140,7 @@ def _compared(
         shown_path(candidate.document.name),
         candidate.contract.id,
         candidate.contract.version,
-        BaseName(base.version, base.origin),
+        BaseInfo(base.version, base.origin),
         comparison.suggested_version if has_changed else None,
         tuple(sorted(findings, key=lambda finding: _RANK[finding.severity])),
         comparison.affected,
@@ -208,7 +208,7 @@ def _unreadable(loaded: LoadedContract, problem: Problem) -> CheckFinding:
 def _version_findings(
     loaded: LoadedContract, history: History, base: BaseVersion, comparison: Comparison
 ) -> tuple[CheckFinding, ...]:
-    """Say when a changed document's version does not say so: that it changed, or how much."""
+    """Return findings about a version number that does not reflect the change of the document."""
     version, suggested = loaded.contract.version, comparison.suggested_version
     severity, code = FindingSeverity.BREAKING, "version.too-low"
     if version == base.version:
@@ -243,7 +243,7 @@ def _gone(missing: Missing) -> ContractCheck:
         severity, code = FindingSeverity.INFO, "contract.deleted"
         sentence = f"{contract.id} {contract.version}, which is {contract.status}, is deleted"
     finding = CheckFinding(severity, code, sentence, Spot(document.shown), consumers=consumers)
-    base = BaseName(contract.version, document.origin)
+    base = BaseInfo(contract.version, document.origin)
     return ContractCheck(document.shown, contract.id, None, base, None, (finding,), consumers)
 
 

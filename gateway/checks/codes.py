@@ -1,4 +1,4 @@
-"""Every code that a finding can have, and what it says. They are stable."""
+"""Every code that a finding can have, with its meaning. The codes are stable."""
 
 from __future__ import annotations
 

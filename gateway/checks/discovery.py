@@ -28,7 +28,7 @@ class ContractFile:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What the arguments of a check name: documents, folders, and paths that do not exist (any more)."""
+    """The arguments of a check: documents, folders, and paths that do not exist (any more)."""
 
     files: tuple[ContractFile, ...]
     folders: tuple[Path, ...]

@@ -1,4 +1,4 @@
-"""What a candidate is compared with: the versions of its contract that came before it."""
+"""The versions with which a candidate is compared."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tidegate.contracts.document.model import Consumer, DataContract, Status
 from tidegate.contracts.document.semver import precedence
 from tidegate.contracts.errors import Problem
-from tidegate.gateway.checks.results import line_of
+from tidegate.gateway.checks.results import major_key
 
 ENFORCED = (Status.ACTIVE, Status.DEPRECATED)
 
@@ -52,7 +52,7 @@ class History:
         enforced = [found for found in self.versions if found.status in ENFORCED]
         if self.here is not None and self.here in enforced:
             return self.here
-        not_above = [found for found in enforced if line_of(found.version) <= line_of(version)]
+        not_above = [found for found in enforced if major_key(found.version) <= major_key(version)]
         return next(iter(not_above or enforced), None)
 
     def before(self, predecessor: BaseVersion) -> tuple[BaseVersion, ...]:

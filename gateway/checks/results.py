@@ -1,4 +1,4 @@
-"""What a check has found, before anybody renders it."""
+"""The results of a check, before they are rendered."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tidegate.contracts.errors import Problem
 from tidegate.contracts.inclusion.answer import Counterexample, Outcome
 from tidegate.gateway.checks.shown import printable, shown_path
 
-_LONGEST_EXAMPLE = 400
+_LONGEST_EXAMPLE = 400  # characters
 
 
 class FailOn(StrEnum):
-    """The mildest severity that fails a check."""
+    """The least severe finding that fails a check."""
 
     BREAKING = "breaking"
     WARNING = "warning"
@@ -27,7 +27,7 @@ class FailOn(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A place in a file; line and column count from 1, the column in characters."""
+    """A position in a file; line and column count from 1, the column in characters."""
 
     file: str
     line: int = 1
@@ -41,7 +41,7 @@ class Spot:
 class CheckFinding:
     """One finding and the place in a file that people must look at.
 
-    The fields are those of `tidegate.contracts.compatibility.finding.Finding`; `outcome` is None where nothing was compared,
+    The fields are those of `tidegate.contracts.compatibility.finding.Finding`; `outcome` is None if nothing was compared,
     such as for a contract that does not compile.
     """
 
@@ -59,26 +59,26 @@ class CheckFinding:
 
     @classmethod
     def of(cls, finding: Finding, candidate: LoadedContract) -> CheckFinding:
-        """Place a finding in the files of the candidate; what is gone, at what held it before."""
+        """Locate a finding in the files of the candidate; one about something removed at its former parent."""
         pointer = finding.pointer or finding.base_pointer.rpartition("/")[0]
         return cls(
-            finding.severity,
-            finding.code,
-            finding.sentence,
-            spot_of(candidate.locate(Problem(pointer, finding.sentence)), candidate.document.name),
-            finding.pointer,
-            finding.base_pointer,
-            finding.field,
-            finding.outcome,
-            finding.direction,
-            finding.counterexample,
-            finding.consumers,
+            severity=finding.severity,
+            code=finding.code,
+            sentence=finding.sentence,
+            spot=spot_of(candidate.locate(Problem(pointer, finding.sentence)), candidate.document.name),
+            pointer=finding.pointer,
+            base_pointer=finding.base_pointer,
+            field=finding.field,
+            outcome=finding.outcome,
+            direction=finding.direction,
+            counterexample=finding.counterexample,
+            consumers=finding.consumers,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class BaseName:
-    """The version that a candidate was compared with, and where that was found."""
+class BaseInfo:
+    """The version that a candidate was compared with; `origin` is where it was found, such as a Git revision."""
 
     version: str
     origin: str
@@ -86,17 +86,17 @@ class BaseName:
 
 @dataclass(frozen=True, slots=True)
 class ContractCheck:
-    """All that was found about one contract document.
+    """The findings about one contract document.
 
-    `contract_id` and `version` are None for a document that does not compile. `base` and `suggested_version` are None
-    where there was nothing to compare with; `suggested_version` also where nothing has changed. `affected` and
-    `unaffected` split the registered consumers by id.
+    `contract_id` and `version` are None for a document that does not compile. `base` is None without an earlier
+    version; `suggested_version` also if nothing has changed. `affected` and `unaffected` are the ids of the registered
+    consumers, by whether the change breaks them.
     """
 
     file: str
     contract_id: str | None = None
     version: str | None = None
-    base: BaseName | None = None
+    base: BaseInfo | None = None
     suggested_version: str | None = None
     findings: tuple[CheckFinding, ...] = ()
     affected: tuple[str, ...] = ()
@@ -107,15 +107,23 @@ class ContractCheck:
         """Whether the document claims a higher major version than the one it was compared with."""
         if self.base is None or self.version is None:
             return False
-        return line_of(self.version) > line_of(self.base.version)
+        return major_key(self.version) > major_key(self.base.version)
+
+
+_FAILING = {
+    FailOn.BREAKING: {FindingSeverity.BREAKING},
+    FailOn.WARNING: {FindingSeverity.BREAKING, FindingSeverity.WARNING},
+    FailOn.INFO: set(FindingSeverity),
+    FailOn.NEVER: set[FindingSeverity](),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What one run has found, contract by contract, and what of it fails the run.
+    """The result of one run, contract by contract.
 
-    `against` is what was compared with, as it was asked for. With `allow_major`, breaking changes fail no contract
-    that opens a new major version.
+    `against` is the base of the comparison as the user gave it. With `allow_major`, breaking changes do not fail a
+    contract that opens a new major version.
     """
 
     against: str
@@ -125,7 +133,8 @@ class CheckReport:
 
     def fails(self, contract: ContractCheck, finding: CheckFinding) -> bool:
         """Return whether this finding fails the run."""
-        if self.allow_major and contract.opens_major and finding.outcome is not None:
+        is_change = finding.outcome is not None  # a contract that does not compile fails in any version
+        if self.allow_major and contract.opens_major and is_change:
             return False
         return finding.severity in _FAILING[self.fail_on]
 
@@ -142,26 +151,18 @@ class CheckReport:
         return Counter(finding.severity for contract in self.contracts for finding in contract.findings)
 
 
-_FAILING = {
-    FailOn.BREAKING: {FindingSeverity.BREAKING},
-    FailOn.WARNING: {FindingSeverity.BREAKING, FindingSeverity.WARNING},
-    FailOn.INFO: set(FindingSeverity),
-    FailOn.NEVER: set[FindingSeverity](),
-}
-
-
-def line_of(version: str) -> bytes:
-    """Return a key for the major line of a version: equal within a line, and ordered as the lines are."""
+def major_key(version: str) -> bytes:
+    """Return a sort key of a version's major number: equal for equal major numbers, ordered as they are."""
     return precedence(f"{version.partition('.')[0]}.0.0")
 
 
 def spot_of(problem: Problem, file: str) -> Spot:
-    """Return the place of a located problem; the top of `file` when it has none."""
+    """Return the position of a problem; line 1 of `file` for a problem without one."""
     return Spot(shown_path(problem.file or file), problem.line or 1, problem.column or 1)
 
 
 def shown_example(finding: CheckFinding) -> tuple[str, str] | None:
-    """Return what introduces a counterexample, and the counterexample, cut if it is long; None when there is none."""
+    """Return a label for the counterexample and its text, shortened if it is long; None without a counterexample."""
     if finding.counterexample is None:
         return None
     text = finding.counterexample.text
@@ -173,7 +174,7 @@ def shown_example(finding: CheckFinding) -> tuple[str, str] | None:
 
 
 def message(finding: CheckFinding) -> str:
-    """Say all of a finding in a few lines: the sentence, the counterexample, who reads the field."""
+    """Describe a finding in a few lines: the sentence, the counterexample, the consumers that read the field."""
     lines = [printable(finding.sentence)]
     if (example := shown_example(finding)) is not None:
         lines.append(f"{example[0]}: {printable(example[1])}")

@@ -17,28 +17,29 @@ def approve(
     candidate: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CANDIDATE]", help="Fingerprint of the change; left out, the changes are listed."
+            metavar="[CANDIDATE]", help="Fingerprint of the change.", show_default="list all changes"
         ),
     ] = None,
     *,
     reject: Annotated[
-        bool, typer.Option("--reject", help="Forget the change, and the approval that it may have.")
+        bool, typer.Option("--reject", help="Delete the proposed change and its approval.")
     ] = False,
     registry: RegistryUrl = "http://127.0.0.1:8081",
 ) -> None:
-    """Approve a change that weakens an enforced contract, or list those that wait.
+    """Approve a change that weakens an enforced contract, or list pending ones.
 
-    Another person than the author approves, with the role approver. The author then
-    makes the same request again, such as `tidegate publish contract.yaml`.
-    With --reject the change is forgotten, also when it was approved and has not
-    taken effect yet. Its author may propose it again.
+    The approver needs the role approver, and must not be the author. After the
+    approval, the author sends the same request again, such as
+    `tidegate publish contract.yaml`. --reject deletes the proposed change, also
+    an approved one that has not taken effect. Its author may propose it again.
 
     Examples:
       tidegate approve hospital.admissions
       tidegate approve hospital.admissions 9b0c1d2e...
       tidegate approve hospital.admissions 9b0c1d2e... --reject
 
-    Exit codes: 0 approved, rejected or listed, 2 no such contract, candidate or right, 3 no registry answers.
+    Exit codes: 0 approved, rejected or listed; 2 unknown contract or candidate,
+    or no permission; 3 the registry does not answer.
     """
     if reject and candidate is None:
         raise SettingsError(

@@ -1,4 +1,4 @@
-"""`tidegate audit`: the log of changes, exported and checked."""
+"""`tidegate audit`: export and verify the audit log."""
 
 from __future__ import annotations
 
@@ -31,43 +31,44 @@ app = typer.Typer(add_completion=False, rich_markup_mode="rich", no_args_is_help
 
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", dir_okay=False, help="File to write. [default: standard output]"),
+    typer.Option("--output", "-o", dir_okay=False, help="File to write.", show_default="standard output"),
 ]
 Export = Annotated[
     Path | None,
     typer.Argument(
-        metavar="[FILE]", exists=True, dir_okay=False, help="Exported log; left out, the database is checked."
+        metavar="[FILE]", exists=True, dir_okay=False, help="Exported log.", show_default="check the database"
     ),
 ]
 Head = Annotated[
     str | None,
-    typer.Option(
-        metavar="HASH", help="Head that an earlier check printed: shows that no end was cut off since."
-    ),
+    typer.Option(metavar="HASH", help="Head of an earlier check, to detect missing entries at the end."),
 ]
 
 
 @app.callback()
 def audit() -> None:
-    """Export the log of changes, or check its chain.
+    """Export the audit log, or verify its hash chain.
 
-    Each entry holds the hash of the entry before it, so that none can be changed, left
-    out or put in unseen. Note the head that a check prints, where the owner of the
-    database cannot change it: with it, a later check shows that no end was cut off.
+    Each entry contains the hash of the entry before it, so a change, a missing
+    entry or an inserted entry is detected. Store the head that `verify` prints
+    where the owner of the database cannot change it. A later `verify --head`
+    then detects missing entries at the end.
     """
 
 
 @app.command()
 def export(output: Output = None, *, database_url: DatabaseUrl = DEFAULT_URL) -> None:
-    """Write every entry as a line of JSON, oldest first.
+    """Write all entries of the audit log as JSON lines, oldest first.
 
-    A line without its `hash` is what was hashed: canonical JSON (RFC 8785).
+    The `hash` of an entry is the SHA-256 of the line without `hash`, as
+    canonical JSON (RFC 8785).
 
     Examples:
       tidegate audit export > audit.jsonl
       tidegate audit export | head -1 | jq -cSj 'del(.hash)' | sha256sum
 
-    Exit codes: 0 written, 2 the file cannot be written, 3 the database does not serve.
+    Exit codes: 0 written; 2 the file cannot be written; 3 the database does not
+    answer.
     """
 
     def write(entries: Iterable[AuditEntry]) -> None:
@@ -81,16 +82,17 @@ def export(output: Output = None, *, database_url: DatabaseUrl = DEFAULT_URL) ->
 
 @app.command()
 def verify(file: Export = None, *, head: Head = None, database_url: DatabaseUrl = DEFAULT_URL) -> None:
-    """Check the chain from the first entry on, and print its head.
+    """Verify the hash chain from the first entry on, and print its head.
 
-    Says the first entry at which the chain breaks. With --head it also says whether
-    the log still holds everything up to that head.
+    Reports the first entry at which the chain is broken. With --head, also
+    reports whether the log still contains all entries up to that head.
 
     Examples:
       tidegate audit verify
       tidegate audit verify audit.jsonl --head 5b0f3c5a...
 
-    Exit codes: 0 intact, 1 broken or cut off, 2 the file or the head is not valid, 3 the database does not serve.
+    Exit codes: 0 intact; 1 broken, or entries are missing; 2 the file or the
+    head is invalid; 3 the database does not answer.
     """
     if head is not None and not is_hash(head):
         raise SettingsError("--head takes the 64 hexadecimal digits that an earlier check printed")

@@ -1,4 +1,4 @@
-"""`tidegate check`: what a change of contracts would break, before it merges."""
+"""`tidegate check`: breaking changes of contracts, before they are merged."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FOR_PEOPLE = Format(TEXT)
 
 
 def complete_against(incomplete: str) -> list[str]:
-    """Offer what can be compared with: the registry, and the branches and tags of the repository here."""
+    """Complete `--against`: the registry, and the branches and tags of the current repository."""
     try:
         ran = subprocess.run(
             ["git", "for-each-ref", "--format=%(refname:short)"], capture_output=True, text=True, check=False
@@ -67,23 +67,23 @@ Level = Annotated[
     typer.Option(
         metavar="LEVEL",
         case_sensitive=False,
-        help="NONE, BACKWARD, FORWARD or FULL, perhaps with _TRANSITIVE, instead of the contracts' own.",
-        show_default=False,
+        help="NONE, BACKWARD, FORWARD or FULL, optionally with _TRANSITIVE.",
+        show_default="the contract's level",
     ),
 ]
-ReportFormat = Annotated[Format, typer.Option("--format", help="What to write the report as.")]
+ReportFormat = Annotated[Format, typer.Option("--format", help="Format of the report.")]
 Output = Annotated[
     Path | None,
     typer.Option(
         "--output",
         dir_okay=False,
         metavar="FILE",
-        help="Write the report there, and the text to the terminal.",
+        help="File for the report; the text format goes to the terminal.",
     ),
 ]
-Failing = Annotated[FailOn, typer.Option(help="Mildest severity that ends with 1.")]
+Failing = Annotated[FailOn, typer.Option(help="Lowest severity that fails the check.")]
 AllowMajor = Annotated[
-    bool, typer.Option("--allow-major", help="Let contracts break that claim a new major version.")
+    bool, typer.Option("--allow-major", help="Allow breaking changes in new major versions.")
 ]
 
 
@@ -98,11 +98,12 @@ def check(  # noqa: PLR0913 - one parameter for each option
     fail_on: Failing = FailOn.BREAKING,
     allow_major: AllowMajor = False,
 ) -> None:
-    """Check what a change of contracts would break, before it merges.
+    """Check contract changes for breaking changes before they are merged.
 
-    Each contract is compared with the version that it follows: schema, rules,
-    columns and all the rest. A finding says where (file:line:column), what was
-    accepted before and is refused now, and which consumers read it.
+    Compares each contract with the version before it: schema, rules, columns
+    and all other parts. Each finding shows its place (file:line:column), a
+    record that was accepted before and is refused now, and the affected
+    consumers.
 
     Examples:
       tidegate check admissions/contract.yaml --against registry
@@ -111,8 +112,8 @@ def check(  # noqa: PLR0913 - one parameter for each option
       tidegate check contracts/ --format sarif --output check.sarif
       tidegate check new.yaml --against old.yaml --level FULL
 
-    Exit codes: 0 nothing as severe as --fail-on, 1 findings, 2 usage, such as
-    an unknown commit or no contract at all, 3 no registry answers.
+    Exit codes: 0 no finding as severe as --fail-on; 1 findings; 2 usage, such
+    as an unknown commit or no contract; 3 the registry does not answer.
     """
     selection = _selected(paths, against)
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""`tidegate consumers`: who reads a contract's records, who a change breaks, and who agreed to it."""
+"""`tidegate consumers`: the consumers of a contract, breaking changes, and acknowledgements."""
 
 from __future__ import annotations
 
@@ -29,18 +29,22 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @app.callback()
 def consumers() -> None:
-    """Show and change who reads a contract's records; see whom a change breaks; agree to it.
+    """Manage the consumers of a contract, and acknowledge breaking changes.
 
-    A change that breaks what a consumer reads is published when every consumer that it
-    breaks agreed, or as a new major version.
+    A change that breaks consumers is published after all of them have
+    acknowledged it, or as a new major version.
     """
 
 
 @app.command("list")
 def list_consumers(contract: ContractId, *, as_json: AsJson = False, registry: RegistryUrl = _URL) -> None:
-    """List who reads a contract's records, and who still reads its deprecated versions.
+    """List the consumers of a contract, and the readers of deprecated versions.
 
-    Exit codes: 0 listed, 2 no such contract, 3 no registry answers.
+    Examples:
+      tidegate consumers list hospital.admissions
+      tidegate consumers list hospital.admissions --json
+
+    Exit codes: 0 listed; 2 unknown contract; 3 the registry does not answer.
     """
     with ConsumerClient(registry) as client:
         found = client.consumers(contract)
@@ -64,23 +68,30 @@ def register(
     *,
     reads: Annotated[
         list[str] | None,
-        typer.Option("--reads", metavar="POINTER", help="A field that it reads; may be given several times."),
+        typer.Option(
+            "--reads",
+            metavar="POINTER",
+            help="JSON Pointer of a field that it reads; can be repeated.",
+            show_default="all",
+        ),
     ] = None,
-    team: Annotated[str | None, typer.Option(help="Who answers for the consumer.")] = None,
+    team: Annotated[str | None, typer.Option(help="Team that is responsible for the consumer.")] = None,
     assumes: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="A JSON Schema of what it takes for granted."),
+        typer.Option(exists=True, dir_okay=False, help="File with a JSON Schema of its assumptions."),
     ] = None,
     registry: RegistryUrl = _URL,
 ) -> None:
-    """Register a consumer, or change what it reads; then what it agreed to is withdrawn.
+    """Register a consumer, or change what it reads.
 
-    Without --reads it may read every field.
+    Without --reads, the consumer may read every field. A change deletes the
+    acknowledgements of the consumer.
 
     Examples:
-      tidegate consumers register hospital.admissions los-report --reads /admission_date --reads /age
+      tidegate consumers register hospital.admissions los-report --reads /age
 
-    Exit codes: 0 registered, 1 it reads or assumes what cannot be, 2 no such contract, or no right, 3 no registry answers.
+    Exit codes: 0 registered; 1 unknown field, or invalid --assumes; 2 unknown
+    contract, or no permission; 3 the registry does not answer.
     """
     wanted: dict[str, Any] = {"reads": list(reads or ()), "team": team}
     if assumes is not None:
@@ -92,9 +103,13 @@ def register(
 
 @app.command()
 def remove(contract: ContractId, consumer: ConsumerId, *, registry: RegistryUrl = _URL) -> None:
-    """Forget a consumer that was registered; what it agreed to goes with it.
+    """Remove a registered consumer and its acknowledgements.
 
-    Exit codes: 0 removed, 1 it stands in the contract's document, 2 no such consumer, or no right, 3 no registry answers.
+    Examples:
+      tidegate consumers remove hospital.admissions los-report
+
+    Exit codes: 0 removed; 1 the contract's document declares the consumer; 2
+    unknown consumer, or no permission; 3 the registry does not answer.
     """
     with ConsumerClient(registry) as client:
         gone = client.remove(contract, consumer)
@@ -106,7 +121,7 @@ def acknowledge(
     contract: ContractId,
     consumer: Annotated[
         str | None,
-        typer.Argument(metavar="[CONSUMER]", help="The consumer that agrees; none with --breaking."),
+        typer.Argument(metavar="[CONSUMER]", help="The consumer that acknowledges; omit it with --breaking."),
     ] = None,
     *,
     to: Annotated[
@@ -114,20 +129,27 @@ def acknowledge(
         typer.Option(metavar="CHANGE", help="Fingerprint of the candidate, or the version of a draft."),
     ],
     breaking: Annotated[
-        bool, typer.Option("--breaking", help="Agree to a break that affects no registered consumer.")
+        bool, typer.Option("--breaking", help="Acknowledge a change that affects no registered consumer.")
     ] = False,
-    by: Annotated[str | None, typer.Option(help="The person who agreed.")] = None,
+    by: Annotated[str | None, typer.Option(help="Name of the person who acknowledges.")] = None,
     registry: RegistryUrl = _URL,
 ) -> None:
-    """Agree to a breaking change: to this document, and to no other one.
+    """Acknowledge one breaking change on behalf of a consumer.
+
+    The acknowledgement is for one candidate; another change needs another one.
+    `tidegate consumers blocks` and the refusal of `tidegate publish` name the
+    candidate.
 
     Examples:
-      tidegate consumers acknowledge hospital.admissions los-report --to 9b0c1d... --by "Ada Lovelace"
+      tidegate consumers acknowledge hospital.admissions los-report --to 1.3.0
+      tidegate consumers acknowledge hospital.admissions --breaking --to 1.3.0
+      tidegate consumers acknowledge vitals report --to 1.3.0 --by "Ada Lovelace"
 
-    Exit codes: 0 noted, 1 the version needs no agreement, 2 no such consumer, version or right, 3 no registry answers.
+    Exit codes: 0 recorded; 1 the version needs no acknowledgement; 2 unknown
+    consumer or version, or no permission; 3 the registry does not answer.
     """
     if (consumer is None) is not breaking:
-        raise typer.BadParameter("name the consumer that agrees, or give --breaking")
+        raise typer.BadParameter("name the consumer that acknowledges, or use --breaking")
     named = {"candidate": to} if _FINGERPRINT.fullmatch(to) else {"version": to}
     wanted = {"consumer": consumer, **named, "breaking": breaking, "by": by}
     with ConsumerClient(registry) as client:
@@ -145,10 +167,16 @@ def blocks(
     as_json: AsJson = False,
     registry: RegistryUrl = _URL,
 ) -> None:
-    """Show what publishing a document would break, for whom, and whose agreement is missing. Nothing is kept.
+    """Show what blocks the publication of a document; store nothing.
 
-    Exit codes: 0 it may be published, 1 somebody has to agree first, or a document is wrong, 2 no right, 3 no registry
-    answers.
+    Lists the breaking changes, the affected consumers, and the missing
+    acknowledgements.
+
+    Examples:
+      tidegate consumers blocks contract.yaml
+
+    Exit codes: 0 it can be published; 1 acknowledgements are missing, or a
+    document is invalid; 2 no permission; 3 the registry does not answer.
     """
     with ConsumerClient(registry) as client:
         change = client.what_breaks(lint(file))
@@ -192,4 +220,4 @@ def _schema(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
     except ValueError as error:
-        raise SettingsError(f"{path} is no JSON: {error}") from error
+        raise SettingsError(f"{path} is not valid JSON: {error}") from error

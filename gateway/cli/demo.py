@@ -23,22 +23,18 @@ from tidegate.gateway.exits import ExitCode
 # A run of a minute is over before the second compiler pays: a third less work for the machine's cores.
 _JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
-Exit = Annotated[
-    bool, typer.Option("--exit", help="End when the sums are done, instead of serving the page.")
-]
+Exit = Annotated[bool, typer.Option("--exit", help="Exit after the counts instead of serving the desk.")]
 Report = Annotated[
-    Path | None, typer.Option(dir_okay=False, help="Write the figures there, as JSON.", metavar="FILE")
+    Path | None, typer.Option(dir_okay=False, help="JSON file for the figures.", metavar="FILE")
 ]
-State = Annotated[Path, typer.Option(help="Folder of the demo; each start empties it.")]
+State = Annotated[Path, typer.Option(help="Folder of the demo, emptied at each start.")]
 Port = Annotated[
     int | None,
     typer.Option(min=1, max=65535, show_default="8081, or a free one", help="Port of registry and desk."),
 ]
 Records = Annotated[
     int | None,
-    typer.Option(
-        min=1_000, show_default="all", help="Send at most this many of each stream, for a quick look."
-    ),
+    typer.Option(min=1_000, show_default="all", help="Maximum number of records of each stream."),
 ]
 
 
@@ -50,26 +46,24 @@ def demo(
     port: Port = None,
     records: Records = None,
 ) -> None:
-    """Enforce contracts on two streams, and check every sum.
+    """Run a demo that enforces contracts on two streams and checks all counts.
 
-    Starts a real Kafka broker, the registry and the streaming job on
-    loopback, and sends 336,776 flights (real data) and 200,000 hospital
-    admissions (made, with 6,000 known corruptions). At the end it counts
-    what is where: topics, quarantine topics, tables. Then it serves the page
-    until Ctrl-C.
+    Starts a Kafka broker, the registry and the streaming job on loopback. Sends
+    336,776 flights (real data) and 200,000 hospital admissions (generated, with
+    6,000 known corruptions). At the end, counts the records in topics,
+    quarantine topics and tables. Then serves the desk until Ctrl-C.
 
     Examples:
       tidegate demo
       tidegate demo --exit --report figures.json
       tidegate demo --records 20000
 
-    Exit codes: 0 every sum holds, 1 one does not, 2 something is missing here
-    (Java, a port, disk space), 3 or 4 a part died, 130 interrupted.
+    Exit codes: 0 all counts are correct; 1 a count is wrong; 2 something is
+    missing on this machine (Java, a port, disk space); 3 or 4 a part failed;
+    130 interrupted.
     """
     if report is not None and not os.access(report.absolute().parent, os.W_OK):
-        raise SettingsError(
-            f"--report {report}: {report.absolute().parent} is no folder that can be written to"
-        )
+        raise SettingsError(f"--report {report}: {report.absolute().parent} is not a writable folder")
     finished: Finished | None = None
     with ending_signals():
         try:

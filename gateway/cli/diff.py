@@ -32,8 +32,8 @@ class Format(StrEnum):
 
 
 Old = Annotated[str, typer.Argument(metavar="OLD", help=_HELP)]
-New = Annotated[str, typer.Argument(metavar="NEW", help="Likewise.")]
-AsFormat = Annotated[Format, typer.Option("--format", help="What to write the differences as.")]
+New = Annotated[str, typer.Argument(metavar="NEW", help="The other version, in the same form.")]
+AsFormat = Annotated[Format, typer.Option("--format", help="Format of the differences.")]
 
 
 def diff(
@@ -44,19 +44,19 @@ def diff(
     level: Level = None,
     diff_format: AsFormat = Format.TEXT,
 ) -> None:
-    """Show what changes between two contracts, and whom it breaks.
+    """Show the differences between two contracts and the affected consumers.
 
-    The findings are those of `tidegate check`, of any two versions, and
-    nothing is refused. In git:REF:PATH the path counts from the repository's
-    top folder, or from here if it begins with ./
+    The findings are those of `tidegate check`, for any two versions, but they do
+    not fail the command. In git:REF:PATH, the path is relative to the top folder
+    of the repository, or to the current folder if it begins with ./
 
     Examples:
       tidegate diff old.yaml new.yaml
       tidegate diff registry:admissions@1.2.0 registry:admissions@latest
       tidegate diff git:main:admissions.yaml admissions.yaml --format json
 
-    Exit codes: 0 whatever was found, 2 a document is missing or no contract,
-    3 no registry answers.
+    Exit codes: 0 compared, with or without findings; 2 a document is missing or
+    is not a contract; 3 the registry does not answer.
     """
     with ExitStack() as stack:
         base, candidate = (_load(name, registry, stack) for name in (old, new))

@@ -10,26 +10,49 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from tidegate.contracts.stream.kafka_connection import KafkaSettings
 from tidegate.gateway.cli.terminal import out
-from tidegate.gateway.embedded.doctor import Finding, examine
+from tidegate.gateway.embedded.doctor import Finding, examine, examine_topics
 from tidegate.gateway.exits import ExitCode
 
-State = Annotated[Path, typer.Option(help="State folder to look at.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")]
+State = Annotated[Path, typer.Option(help="State folder to check.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Servers = Annotated[
+    str | None,
+    typer.Option(
+        envvar="TIDEGATE_BOOTSTRAP_SERVERS",
+        help="Also check output topics of these Kafka brokers (host:port,...).",
+    ),
+]
+KafkaConfig = Annotated[
+    Path | None,
+    typer.Option(envvar="TIDEGATE_KAFKA_CONFIG", help="File of Kafka client properties (SASL, TLS)."),
+]
 
 
-def doctor(*, state: State = Path(".tidegate"), as_json: AsJson = False) -> None:
-    """Look at this machine: versions, jars, ports, disk, memory, what runs.
+def doctor(
+    *,
+    state: State = Path(".tidegate"),
+    bootstrap_servers: Servers = None,
+    kafka_config: KafkaConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check this machine: versions, jars, ports, disk, memory, processes.
 
-    Each line says what is there; a line that is not ok says what to do. Nothing is changed.
+    With --bootstrap-servers, also checks the output topics of the job: deleting
+    records before a restart can find them is a problem. Each line shows a
+    finding; a line that is not ok shows what to do. Changes nothing.
 
     Examples:
       tidegate doctor
+      tidegate doctor --bootstrap-servers kafka:9092
       tidegate doctor --json | jq '.findings[] | select(.ok | not)'
 
-    Exit codes: 0 all is well, 1 something needs doing.
+    Exit codes: 0 no problems; 1 problems; 3 no broker answers.
     """
     findings = examine(state)
+    if bootstrap_servers is not None:
+        findings += examine_topics(KafkaSettings(kafka_config=kafka_config).connection_to(bootstrap_servers))
     is_ok = all(finding.is_ok for finding in findings)
     if as_json:
         rows = [asdict(finding) | {"ok": finding.is_ok} for finding in findings]

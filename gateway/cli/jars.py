@@ -61,15 +61,18 @@ class JarsProgress:
 
 
 def jars(*, relock_file: Relock = False) -> None:
-    """Install the jars of broker and job, or check those that are there.
+    """Install the jars of broker and job, or check the installed ones.
 
-    They are resolved by the Ivy inside PySpark from Maven Central (TIDEGATE_IVY_SETTINGS names an ivysettings.xml
-    for a mirror), checked against the SHA-256 sums of jars.lock, and kept in TIDEGATE_JARS_DIR or the user's cache.
+    The Ivy of PySpark resolves them from Maven Central; for a mirror, name an
+    ivysettings.xml in TIDEGATE_IVY_SETTINGS. They are checked against the
+    SHA-256 sums in jars.lock, and stored in TIDEGATE_JARS_DIR (default: the
+    user's cache).
 
     Examples:
       tidegate jars
 
-    Exit codes: 0 installed and checked, 2 no fitting Java or other jars than locked, 3 a download failed.
+    Exit codes: 0 installed and checked; 2 no suitable Java, or jars that differ
+    from the lock; 3 a download failed.
     """
     with JarsProgress() as progress:
         if relock_file:

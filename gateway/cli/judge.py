@@ -39,28 +39,24 @@ DataFile = Annotated[
     typer.Option(
         "--data",
         metavar="FILE",
-        help="Records, one JSON value a line unless --records says otherwise; - reads standard input.",
+        help="File of records; - is standard input.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one verdict as JSON for each line.")]
-Show = Annotated[int, typer.Option("--show", metavar="N", min=0, help="How many refused records to show.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one verdict as JSON for each record.")]
+Show = Annotated[int, typer.Option("--show", metavar="N", min=0, help="Number of refused records to show.")]
 Reference = Annotated[
     bool,
-    typer.Option(
-        "--reference", help="Ask python-jsonschema too, and show where its verdict on the schema differs."
-    ),
+    typer.Option("--reference", help="Compare verdicts on the schema with python-jsonschema."),
 ]
 
-Form = Annotated[
-    RecordForm, typer.Option("--records", help="How the records lie in the data one after the other.")
-]
+Form = Annotated[RecordForm, typer.Option("--records", help="How records are separated in the data.")]
 Registry = Annotated[
     str | None,
     typer.Option(
         "--registry",
         metavar="URL",
         envvar="TIDEGATE_REGISTRY_URL",
-        help="Registry that knows the schemas which framed records name.",
+        help="Address of the registry, for schemas of framed records.",
     ),
 ]
 
@@ -75,21 +71,22 @@ def judge(  # noqa: PLR0913 - one parameter for each option
     show: Show = 10,
     reference: Reference = False,
 ) -> None:
-    """Judge records by a contract, as the job would.
+    """Judge records by a contract, as the job does.
 
-    Says of each refused record what is wrong, and what would have passed. Values of
-    fields that the contract classifies are left out, also with --json.
+    Prints for each refused record the violations, and the values that would
+    pass. Values of classified fields are never printed, also not with --json.
 
-    Reads one record a line. Lines end at LF only: a CR belongs to the record, an
-    empty line is an empty record, and a last line without LF counts. Such records
-    have no frame. As they are in the topic, frame and nulls included, records come
-    with --records sized (each after its length in four bytes, -1 for null) or
-    base64 (a line each, - for null; after a space the header __value_schema_id).
-    The schemas that those name are looked up in the registry, as the job does;
-    without a registry an id is cut off and not looked up.
+    By default, each line is one record without framing. Only LF ends a line: a
+    CR belongs to the record, an empty line is an empty record, and the last
+    line needs no LF. To judge records as they are in the topic, with frames and
+    nulls, use --records sized (each record after its length in four bytes, -1
+    for null) or --records base64 (one record a line, - for null; optionally a
+    space and the header __value_schema_id). The registry provides the schemas
+    that framed records name; without a registry, frames are removed and their
+    schema ids are not looked up.
 
-    --reference compares each verdict on the schema with that of python-jsonschema,
-    for JSON records without frames. A difference counts as a finding; patterns
+    --reference also validates JSON records without frames by python-jsonschema,
+    and compares the verdicts on the schema. A difference is a finding; patterns
     and formats may differ for a reason (docs/explanation/verdicts.md).
 
     Examples:
@@ -98,7 +95,8 @@ def judge(  # noqa: PLR0913 - one parameter for each option
       kcat -C -t stays -e -f '%R%s' | tidegate judge stays.yaml --records sized
       tidegate judge contract.yaml --data records.jsonl --json | jq .violations
 
-    Exit codes: 0 nothing refused, 1 records refused or the contract has problems, 2 usage, 3 no registry answers.
+    Exit codes: 0 no record refused; 1 records refused, or the contract has
+    problems; 2 usage; 3 the registry does not answer.
     """
     plan = compile_plan(_in_form(lint(contract).contract, records))
     tally = Tally(limit=show)
@@ -112,9 +110,11 @@ def judge(  # noqa: PLR0913 - one parameter for each option
             explainer = Explainer.of(judged_by)
             opinions = None if second is None else second.compare(block.values, verdicts, tally.records + 1)
             if as_json:
-                told = (_tell_one(explainer, block, verdicts, index) for index in range(len(block.values)))
-                _print_json(verdicts, told, opinions, tally.records + 1)
-            tally.add(verdicts, partial(_tell_one, explainer, block, verdicts))
+                explanations = (
+                    _explained(explainer, block, verdicts, index) for index in range(len(block.values))
+                )
+                _print_json(verdicts, explanations, opinions, tally.records + 1)
+            tally.add(verdicts, partial(_explained, explainer, block, verdicts))
     if not as_json:
         _print_summary(plan.contract, tally, records.noun)
         if second is not None:
@@ -249,19 +249,19 @@ def _open(data: Path) -> BinaryIO:
     return sys.stdin.buffer
 
 
-def _tell_one(
+def _explained(
     explainer: Explainer, block: RecordBlock, verdicts: list[Verdict], index: int
 ) -> tuple[Explanation, ...]:
-    return explainer.tell(block.values[index], verdicts[index].violations, block.headers[index])
+    return explainer.explain(block.values[index], verdicts[index].violations, block.headers[index])
 
 
 def _print_json(
     verdicts: list[Verdict],
-    told: Iterable[tuple[Explanation, ...]],
+    explanations: Iterable[tuple[Explanation, ...]],
     opinions: list[bool | None] | None,
     first_line: int,
 ) -> None:
-    for line, (verdict, violations) in enumerate(zip(verdicts, told, strict=True), first_line):
+    for line, (verdict, violations) in enumerate(zip(verdicts, explanations, strict=True), first_line):
         disposition = verdict.disposition.name.lower()
         answer = {
             "line": line,
@@ -274,10 +274,14 @@ def _print_json(
     sys.stdout.buffer.flush()
 
 
-def _as_json(told: Explanation) -> dict[str, str | None]:
+def _as_json(explanation: Explanation) -> dict[str, str | None]:
     """Return a violation as it is kept, with what it means beside it."""
-    meaning = {"sentence": told.sentence, "description": told.description, "passes": told.passes}
-    return {**asdict(told.violation), **meaning}
+    meaning = {
+        "sentence": explanation.sentence,
+        "description": explanation.description,
+        "passes": explanation.passes,
+    }
+    return {**asdict(explanation.violation), **meaning}
 
 
 def _print_summary(contract: DataContract, tally: Tally, place: str) -> None:
@@ -310,20 +314,20 @@ def _print_reasons(tally: Tally) -> None:
 
 
 def _print_refused(tally: Tally, noun: str) -> None:
-    shown = [(line, told) for line, violations in tally.first_refused for told in violations]
+    shown = [(line, explanation) for line, violations in tally.first_refused for explanation in violations]
     line_width = max(len(f"{line:,}") for line, _ in shown)
-    pointer_width = max(len(told.violation.pointer) for _, told in shown)
+    pointer_width = max(len(explanation.violation.pointer) for _, explanation in shown)
     indent = " " * (7 + len(noun) + line_width + pointer_width)
     out.print()
-    for line, told in shown:
-        place = f"{told.violation.pointer:<{pointer_width}}"
-        code = (told.violation.code, "bold")
+    for line, explanation in shown:
+        place = f"{explanation.violation.pointer:<{pointer_width}}"
+        code = (explanation.violation.code, "bold")
         out.print(
             Text.assemble(
-                f"  {noun} {line:>{line_width},}  ", (place, "cyan"), "  ", code, ": ", told.sentence
+                f"  {noun} {line:>{line_width},}  ", (place, "cyan"), "  ", code, ": ", explanation.sentence
             )
         )
-        for words in (told.description, told.passes and f"passes with {told.passes}"):
+        for words in (explanation.description, explanation.passes and f"passes with {explanation.passes}"):
             if words:
                 out.print(Text(f"{indent}{words}", style="dim"))
     if (more := tally.refused - len(tally.first_refused)) > 0:

@@ -19,30 +19,26 @@ _HELP = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", no_args_is_help=True, context_settings=_HELP)
 
-Name = Annotated[str, typer.Argument(help="What the key is for, such as `admissions job`.")]
+Name = Annotated[str, typer.Argument(help="Purpose of the key, such as `admissions job`.")]
 Grants = Annotated[
     list[str],
     typer.Option(
         "--grant",
         metavar="ROLE[:PREFIX]",
-        help="viewer, reporter, producer, approver or admin, under a prefix of subjects; may be given several times.",
+        help="viewer, reporter, producer, approver or admin, optionally with a prefix of subjects; can be repeated.",
     ),
 ]
-Expires = Annotated[
-    datetime | None, typer.Option(help="Instant in UTC from which the key opens nothing. [default: never]")
-]
+Expires = Annotated[datetime | None, typer.Option(help="Expiry time in UTC.", show_default="never")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-KeyId = Annotated[
-    str, typer.Argument(metavar="KEY_ID", help="Id of the key, as `tidegate keys list` shows it.")
-]
+KeyId = Annotated[str, typer.Argument(metavar="KEY_ID", help="Id of the key (see `tidegate keys list`).")]
 
 
 @app.callback()
 def keys() -> None:
-    """Make, list and revoke API keys of a registry.
+    """Create, list and revoke API keys of a registry.
 
-    They are kept in the registry's database: a person who can open it makes the first
-    one. Each change is in the log of changes.
+    Keys are stored in the registry's database; create the first key on a machine
+    that can open it. The audit log records each change.
     """
 
 
@@ -55,15 +51,16 @@ def create(
     as_json: AsJson = False,
     database_url: DatabaseUrl = DEFAULT_URL,
 ) -> None:
-    """Make a key and print its secret, once.
+    """Create a key, and print its secret once.
 
-    Only a hash of the secret is kept: make a new key if you lose it.
+    Only a hash of the secret is stored: if it is lost, create another key.
 
     Examples:
       tidegate keys create "platform team" --grant admin
       tidegate keys create "admissions job" --grant reporter:hospital.admissions
 
-    Exit codes: 0 made, 2 a role or an instant makes no sense, 3 the database does not serve.
+    Exit codes: 0 created; 2 an invalid role or time; 3 the database does not
+    answer.
     """
     expires_at = expires.replace(tzinfo=UTC) if expires is not None and expires.tzinfo is None else expires
     grants = read_grants(grant)
@@ -81,9 +78,13 @@ def create(
 
 @app.command("list")
 def list_keys(*, as_json: AsJson = False, database_url: DatabaseUrl = DEFAULT_URL) -> None:
-    """List every key, revoked ones included; secrets are not kept.
+    """List all keys, including revoked ones; secrets are not stored.
 
-    Exit codes: 0 listed, 3 the database does not serve.
+    Examples:
+      tidegate keys list
+      tidegate keys list --json
+
+    Exit codes: 0 listed; 3 the database does not answer.
     """
     with registry_database(database_url) as database:
         found = KeyService(database, now).all()
@@ -104,11 +105,16 @@ def list_keys(*, as_json: AsJson = False, database_url: DatabaseUrl = DEFAULT_UR
 
 @app.command()
 def revoke(key_id: KeyId, *, database_url: DatabaseUrl = DEFAULT_URL) -> None:
-    """Take a key out of use, for good.
+    """Revoke a key permanently.
 
-    Running gateways notice within TIDEGATE_KEY_CACHE_SECONDS (5 unless set).
+    Running gateways stop accepting the key within TIDEGATE_KEY_CACHE_SECONDS
+    (default: 5).
 
-    Exit codes: 0 revoked, 1 it was revoked before, 2 no key has this id, 3 the database does not serve.
+    Examples:
+      tidegate keys revoke 3f9c2a71b0de
+
+    Exit codes: 0 revoked; 1 it was already revoked; 2 unknown key; 3 the
+    database does not answer.
     """
     with registry_database(database_url) as database:
         KeyService(database, now).revoke(key_id, operator())

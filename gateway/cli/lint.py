@@ -1,4 +1,4 @@
-"""`tidegate lint`: whether a document is a contract, and fits its schema."""
+"""`tidegate lint`: check that documents are valid contracts."""
 
 from __future__ import annotations
 
@@ -24,21 +24,23 @@ Files = Annotated[
 ]
 
 
-Strict = Annotated[bool, typer.Option("--strict", help="Let warnings fail too.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")]
 
 
 def lint(files: Files, *, strict: Strict = False) -> None:
-    """Check contract documents, and say where they are wrong.
+    """Check that contract documents are valid.
 
-    Every mistake is reported at once as file:line:column, the schema included:
-    unknown keys, rules on fields that the schema does not have, types that do
-    not fit, bad patterns and expressions. Names that may be misspelt are
-    warnings: fields of open objects, keywords and formats.
+    Reports all mistakes at once, as file:line:column: unknown keys, rules on
+    fields that the schema does not declare, unsuitable types, invalid patterns
+    and expressions. The schema is checked too. Undeclared names, such as fields
+    of open objects, keywords and formats, are warnings.
 
     Examples:
       tidegate lint contracts/*.yaml
+      tidegate lint --strict contract.yaml
 
-    Exit codes: 0 all are well, 1 problems found (or warnings, with --strict), 2 a file is missing.
+    Exit codes: 0 no problems; 1 problems, or warnings with --strict; 2 a file
+    is missing.
     """
     problems = warnings = 0
     for file in files:
@@ -65,7 +67,7 @@ def lint(files: Files, *, strict: Strict = False) -> None:
 
 
 def _notes(contract: DataContract) -> Iterator[str]:
-    """Yield what is no mistake and may still surprise."""
+    """Yield remarks on a valid contract."""
     for each in contract.expectations:
         if not VOCABULARY[each.type].is_exact:
             yield f"Great Expectations judges {each.id}, which costs time in every batch"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tidegate.contracts.document.model import Status
 from tidegate.contracts.errors import ConflictError, ContractError
 from tidegate.contracts.lint.lint import lint
 from tidegate.gateway.cli.terminal import err, out, show_error, show_warnings
-from tidegate.gateway.client.registry import RegistryClient
+from tidegate.gateway.client.registry import Published, RegistryClient
 from tidegate.gateway.exits import ExitCode
 
 Files = Annotated[
@@ -21,16 +23,18 @@ RegistryUrl = Annotated[str, typer.Option(envvar="TIDEGATE_REGISTRY_URL", help="
 
 
 def publish(files: Files, registry: RegistryUrl = "http://127.0.0.1:8081") -> None:
-    """Publish contract versions; a schema file travels inside its contract.
+    """Publish contract versions to the registry, with their schema files.
 
-    A version never changes: the same content again is no change, and another
-    content under a used version is refused.
+    A version never changes: publishing the same content again has no effect, and
+    different content under a published version is refused. Also shows whether a
+    job enforces the contract, according to the job's last heartbeat.
 
     Examples:
       tidegate publish contract.yaml
       tidegate publish contracts/*.yaml --registry http://registry:8081
 
-    Exit codes: 0 all are published, 1 a document is wrong or contradicts the registry, 3 no registry answers.
+    Exit codes: 0 all are published; 1 a document is invalid, or conflicts with
+    the registry; 3 the registry does not answer.
     """
     refused = 0
     with RegistryClient(registry) as client:
@@ -50,5 +54,22 @@ def publish(files: Files, registry: RegistryUrl = "http://127.0.0.1:8081") -> No
                     f"published (registry id {published.registry_id})" if published.is_new else "unchanged"
                 )
                 out.print(f"{published.contract_id} {published.version} {state}")
+                if line := _enforcement(published):
+                    out.print(line, markup=False, highlight=False, soft_wrap=True)
     if refused:
         raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _enforcement(published: Published) -> str | None:
+    """Return whether a job enforces the contract; None for a version that is not to be, and from an older registry."""
+    enforcement = published.enforcement
+    if enforcement is None or published.status not in {Status.ACTIVE, Status.DEPRECATED}:
+        return None
+    seen_at = enforcement["seen_at"] and datetime.fromisoformat(enforcement["seen_at"]).astimezone(UTC)
+    heartbeat = f"last heartbeat {seen_at:%Y-%m-%d %H:%M:%S} UTC" if seen_at else "no heartbeat yet"
+    if enforcement["is_enforced"]:
+        return f"  a job enforces it ({heartbeat})"
+    return (
+        f"  no job enforces it ({heartbeat}): run `tidegate enforce {published.contract_id}`; "
+        "a job with --all, or with a --prefix or --domain that fits, starts its stream by itself"
+    )

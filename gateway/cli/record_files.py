@@ -113,7 +113,7 @@ def _decoded(line: bytes, number: int) -> tuple[bytes | None, bytes | None]:
         return read, base64.b64decode(header, validate=True) if header else None
     except (binascii.Error, ValueError):
         raise SettingsError(
-            f"line {number} is no record in base64, with its header __value_schema_id in base64 after a space if it has "
+            f"line {number} is not a record in base64, with its header __value_schema_id in base64 after a space if it has "
             "one; - is a null"
         ) from None
 

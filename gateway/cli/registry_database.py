@@ -15,7 +15,7 @@ from tidegate.gateway.storage.database import Database
 DatabaseUrl = Annotated[
     str,
     typer.Option(
-        envvar="TIDEGATE_DATABASE_URL", help="The registry's database, as `tidegate serve` was given it."
+        envvar="TIDEGATE_DATABASE_URL", help="Database of the registry, the same as for `tidegate serve`."
     ),
 ]
 DEFAULT_URL = "sqlite:///tidegate.db"

@@ -10,12 +10,14 @@ import typer
 def schema() -> None:
     """Print the JSON Schema of contract documents, for editors.
 
-    Editors with a YAML language server complete and check a contract with this
-    first line:
+    With this first line in a contract, an editor with a YAML language server
+    completes and validates it:
 
       # yaml-language-server: $schema=tidegate-v1.schema.json
 
     Examples:
       tidegate schema > tidegate-v1.schema.json
+
+    Exit codes: 0 printed.
     """
     typer.echo((files("tidegate.schemas") / "meta" / "tidegate-v1.schema.json").read_text("utf-8"), nl=False)

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from structlog.typing import Processor
 
 from tidegate.contracts.address_secrets import mask_event
-from tidegate.contracts.crash import crash_told
+from tidegate.contracts.crash import exception_without_values
 from tidegate.contracts.errors import SettingsError
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.app import create_app
@@ -38,42 +38,47 @@ _log = structlog.get_logger()
 
 def serve(
     host: Annotated[
-        str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]", envvar="TIDEGATE_HOST")
+        str | None,
+        typer.Option(help="Address to listen on.", show_default="127.0.0.1", envvar="TIDEGATE_HOST"),
     ] = None,
     port: Annotated[
-        int | None, typer.Option(help="Port; 0 takes a free one. [default: 8081]", envvar="TIDEGATE_PORT")
+        int | None,
+        typer.Option(help="Port; 0 means any free port.", show_default="8081", envvar="TIDEGATE_PORT"),
     ] = None,
     database_url: Annotated[
         str | None,
         typer.Option(
-            help="Where the registry keeps what it knows. [default: sqlite:///tidegate.db]",
+            help="Database of the registry.",
+            show_default="sqlite:///tidegate.db",
             envvar="TIDEGATE_DATABASE_URL",
         ),
     ] = None,
     bootstrap_servers: Annotated[
         str | None,
-        typer.Option(help="Kafka brokers, to show refused records.", envvar="TIDEGATE_BOOTSTRAP_SERVERS"),
+        typer.Option(
+            help="Kafka brokers (host:port,...), to show refused records.",
+            envvar="TIDEGATE_BOOTSTRAP_SERVERS",
+        ),
     ] = None,
     kafka_config: Annotated[
         Path | None,
-        typer.Option(
-            help="File of client properties: how to reach Kafka (SASL, TLS).", envvar="TIDEGATE_KAFKA_CONFIG"
-        ),
+        typer.Option(help="File of Kafka client properties (SASL, TLS).", envvar="TIDEGATE_KAFKA_CONFIG"),
     ] = None,
 ) -> None:
-    """Serve the registry and its pages until SIGTERM or Ctrl-C.
+    """Serve the registry and the desk until SIGTERM or Ctrl-C.
 
-    Every option is also an environment variable, TIDEGATE_<OPTION>. The log is JSON
-    on standard error, one event a line. On loopback anybody may do anything; on any
-    other address TIDEGATE_ACCESS=on and keys (tidegate keys create) are needed.
+    Each option can be set by an environment variable, TIDEGATE_<OPTION>. The log
+    is JSON on standard error, one event a line. On a loopback address, access
+    control is off by default. Any other address requires TIDEGATE_ACCESS=on and
+    API keys (tidegate keys create).
 
     Examples:
       tidegate serve
       TIDEGATE_ACCESS=on tidegate serve --host 0.0.0.0
-      tidegate serve --port 8081 --database-url sqlite:////var/lib/tidegate/registry.db
+      tidegate serve --database-url sqlite:////var/lib/tidegate/registry.db
 
-    Exit codes: 0 stopped by SIGTERM, 2 a setting cannot work, 3 the database does not
-    serve, 130 stopped by Ctrl-C.
+    Exit codes: 0 stopped by SIGTERM; 2 an invalid setting; 3 the database does
+    not answer; 130 stopped by Ctrl-C.
     """
     given = {
         "host": host,
@@ -108,7 +113,7 @@ def run(settings: GatewaySettings) -> None:
 
 
 def require_access_control(settings: GatewaySettings, listening: socket.socket) -> None:
-    """Say when anybody may do anything. Raises SettingsError when that would be anybody on a network."""
+    """Print a warning when access control is off. Raises SettingsError when other machines could then do anything."""
     if settings.access == "on":
         return
     address = ip_address(listening.getsockname()[0].partition("%")[0])
@@ -178,7 +183,7 @@ def configure_logging() -> None:
         foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            crash_told,
+            exception_without_values,
             mask_event,
             structlog.processors.JSONRenderer(),
         ],

@@ -22,26 +22,29 @@ Contract = Annotated[str, typer.Argument(metavar="CONTRACT", help="Id of the con
 def shadow(
     stream: Stream,
     version: Annotated[
-        str | None, typer.Argument(metavar="[VERSION]", help="A published version, a draft most often.")
+        str | None,
+        typer.Argument(
+            metavar="[VERSION]", help="A published version, usually a draft.", show_default="show results"
+        ),
     ] = None,
     *,
-    off: Annotated[bool, typer.Option("--off", help="Judge by it no more; what it found stays.")] = False,
+    off: Annotated[bool, typer.Option("--off", help="End the shadow; its results are kept.")] = False,
     registry: RegistryUrl = DEFAULT_URL,
 ) -> None:
-    """Judge another version beside the enforced one, and only report.
+    """Judge records also by another version, and only report its verdicts.
 
-    From the next batch on both versions judge each record, in the same pass. Nothing
-    is written, refused or stopped because of the shadow. Without VERSION, what it
-    has found so far is shown: how many records it would refuse or newly accept, by
-    which rule, and where some of them are.
+    From the next batch on, both versions judge each record in the same pass. The
+    shadow has no effect on the outputs and never stops the stream. Without
+    VERSION, shows the results so far: the number of records that the shadow
+    would refuse or newly accept, by rule, with the positions of some of them.
 
     Examples:
       tidegate shadow hospital.admissions 1.3.0
       tidegate shadow hospital.admissions
       tidegate shadow hospital.admissions --off
 
-    Exit codes: 0 done, 1 that version cannot be a shadow, 2 no such stream or version, nothing was found yet, or no
-    right to it, 3 no registry answers.
+    Exit codes: 0 done; 1 the version cannot be a shadow; 2 unknown stream or
+    version, no results yet, or no permission; 3 the registry does not answer.
     """
     if off and version is not None:
         raise typer.BadParameter("give a VERSION or --off", param_hint="--off")
@@ -60,21 +63,22 @@ def promote(
     contract: Contract,
     version: Annotated[str, typer.Argument(metavar="VERSION", help="The draft to enforce.")],
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Enforce it; without, only show.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Enforce the draft instead of only showing it.")] = False,
     registry: RegistryUrl = DEFAULT_URL,
 ) -> None:
-    """Show what a draft would change, and have it enforced.
+    """Show what a draft would change; with --yes, enforce it.
 
-    Shown are its differences from what is enforced now, whom they break, and what it
-    made of live records as a shadow (tidegate shadow). With --yes it is enforced from
-    the next batch on, unless it breaks somebody who has not agreed.
+    Shows the differences from the enforced version, the affected consumers, and
+    the draft's verdicts on live records as a shadow (tidegate shadow). With
+    --yes, the draft is enforced from the next batch on, unless it affects
+    consumers that have not acknowledged the change.
 
     Examples:
       tidegate promote hospital.admissions 1.3.0
       tidegate promote hospital.admissions 1.3.0 --yes
 
-    Exit codes: 0 shown, or done, 1 it cannot be promoted as it is, 2 no such contract or version, or no right to it,
-    3 no registry answers.
+    Exit codes: 0 shown, or promoted; 1 the draft cannot be promoted; 2 unknown
+    contract or version, or no permission; 3 the registry does not answer.
     """
     with RegistryClient(registry) as client:
         found = client.promotion(contract, version)

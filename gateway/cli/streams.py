@@ -19,19 +19,20 @@ _MOST_CHARACTERS = 500
 def pause(
     stream: Stream,
     *,
-    reason: Annotated[str | None, typer.Option(help="Why, for those who find the stream paused.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Reason, shown with the paused stream.")] = None,
     registry: RegistryUrl = DEFAULT_URL,
 ) -> None:
     """Pause a stream from its next batch on.
 
-    The batch in hand is finished. Then nothing is judged or written until the stream
-    is resumed; the job keeps running, and its other streams with it. A stream that is
-    paused already stays as it is.
+    The current batch is finished. Then the stream judges and writes nothing
+    until it is resumed; the job and its other streams continue. Pausing a
+    paused stream has no effect.
 
     Examples:
       tidegate pause hospital.admissions --reason "the ward's clock is wrong"
 
-    Exit codes: 0 it is paused, 2 no such stream, or no right to pause it, 3 no registry answers.
+    Exit codes: 0 paused; 2 unknown stream, or no permission; 3 the registry does
+    not answer.
     """
     if reason is not None and not 0 < len(reason) <= _MOST_CHARACTERS:
         raise typer.BadParameter(f"a reason has 1 to {_MOST_CHARACTERS} characters", param_hint="--reason")
@@ -43,23 +44,23 @@ def resume(
     stream: Stream,
     *,
     accept_batch: Annotated[
-        bool, typer.Option("--accept-batch", help="Let the batch through that spent the error budget.")
+        bool, typer.Option("--accept-batch", help="Process the batch that spent the error budget.")
     ] = False,
     registry: RegistryUrl = DEFAULT_URL,
 ) -> None:
-    """Let a paused stream go on.
+    """Resume a paused stream.
 
-    With --accept-batch the error budget does not stop the batch that tripped last, also
-    not after a restart of the job: its records go where the contract sends them. Without
-    it, that batch is judged again, and trips again unless the contract has changed. A
-    stream that ended because of its budget (action: fail) has to be started again.
+    With --accept-batch, the batch that last spent the error budget is processed
+    without the budget, also after a restart of the job. Without it, that batch
+    is judged again, and spends the budget again unless the contract has changed.
+    Start a stream again if it ended because of its budget (action: fail).
 
     Examples:
       tidegate resume hospital.admissions
       tidegate resume hospital.admissions --accept-batch
 
-    Exit codes: 0 it may go on, 1 no batch tripped that could be accepted, 2 no such stream, or no right to resume it,
-    3 no registry answers.
+    Exit codes: 0 resumed; 1 no batch spent the budget, so there is none to
+    accept; 2 unknown stream, or no permission; 3 the registry does not answer.
     """
     with RegistryClient(registry) as client:
         _show(client.resume(stream, accept_batch=accept_batch))
@@ -72,18 +73,20 @@ def quarantine_record(
     *,
     registry: RegistryUrl = DEFAULT_URL,
 ) -> None:
-    """Set one record aside that stops its stream.
+    """Quarantine one record that stops its stream, without judging it.
 
-    The job quarantines it without judging it, with the reason record.set-aside, and goes on
-    behind it. It takes effect with the next batch; a stream that has stopped has to be started
-    again. A record that the quarantine topic does not hold for its size is quarantined without
-    its bytes: with its position, its sizes and the digest of its value. A record that the
-    stream is past already stays where it is. The decision is in the log of changes.
+    The job quarantines the record with the reason record.set-aside, and
+    continues after it. This takes effect with the next batch; a stopped stream
+    must be started again. If the record is too large for the quarantine topic,
+    its position, its sizes and the digest of its value are quarantined instead.
+    There is no effect on a record that the stream has already processed. The
+    audit log records the decision.
 
     Examples:
       tidegate quarantine-record hospital.admissions 1 90211
 
-    Exit codes: 0 it is set aside, 2 no such stream, or no right to decide for it, 3 no registry answers.
+    Exit codes: 0 recorded; 2 unknown stream, or no permission; 3 the registry
+    does not answer.
     """
     with RegistryClient(registry) as client:
         _show(client.quarantine_record(stream, RecordPosition(partition=partition, offset=offset)))

@@ -24,21 +24,24 @@ SuiteFile = Annotated[
         metavar="SUITE",
         exists=True,
         dir_okay=False,
-        help="Suite as Great Expectations keeps it, JSON.",
+        help="Suite of Great Expectations, as a JSON file.",
     ),
 ]
 
 
 def suite(contract: ContractFile, suite_file: SuiteFile = None) -> None:
-    """Write a contract's expectations as a suite of Great Expectations, or a suite as a contract's expectations.
+    """Convert expectations to a suite of Great Expectations, or the reverse.
 
-    Without --import it prints the suite of the contract, JSON. With it, it prints the
-    suite's expectations as the contract's key `expectations`, YAML, after it has held
-    them against the contract: every column that they name has to be one.
+    Without --import, prints the expectations of the contract as a suite in JSON.
+    With --import, prints the expectations of the suite as the contract's key
+    `expectations` in YAML. Every column that they name must be in the contract.
 
     Examples:
       tidegate suite contract.yaml > suite.json
       tidegate suite contract.yaml --import suite.json >> contract.yaml
+
+    Exit codes: 0 printed; 1 the contract or the suite is invalid; 2 a file is
+    missing.
     """
     document = lint(contract).contract
     if suite_file is None:

@@ -1,4 +1,4 @@
-"""Standard output and standard error as people see them: colour on a terminal only, never with NO_COLOR set."""
+"""Print to standard output and standard error: in colour on a terminal only, never with NO_COLOR set."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.contracts.errors import ContractError, Problem, TidegateError
 
 if TYPE_CHECKING:
     from tidegate.contracts.document.load import (
-        LoadedContract,  # brings the judge, which `--help` needs not load
+        LoadedContract,  # its import loads the judge, which would slow down `--help`
     )
 
 # Soft wrap: a line is a line, so that `grep` and editors find `file:line:column`.
@@ -22,7 +22,7 @@ err = Console(highlight=False, soft_wrap=True, stderr=True)
 
 
 def show_error(error: TidegateError) -> None:
-    """Print an error to standard error; of a contract, each problem on its line."""
+    """Print an error to standard error; a ContractError as one line for each of its problems."""
     if isinstance(error, ContractError):
         for problem in error.problems:
             err.print(problem_line(problem))
@@ -31,14 +31,14 @@ def show_error(error: TidegateError) -> None:
 
 
 def show_warnings(loaded: LoadedContract) -> None:
-    """Print what may be a mistake in a contract to standard error, each on its line."""
+    """Print the warnings of a contract to standard error, one a line."""
     for warning in loaded.warnings:
         err.print(problem_line(replace(warning, message=f"warning: {warning.message}")))
 
 
 def problem_line(problem: Problem) -> Text:
-    """Render `file:line:column: message`, with the backquoted names of the message set off."""
-    place, _, _ = str(problem).partition(f": {problem.message}")
+    """Render `file:line:column: message`, with the place in bold and names in backquotes coloured."""
+    place = str(problem).removesuffix(f": {problem.message}")
     message = Text(problem.message)
     message.highlight_regex(r"`[^`]*`", "cyan")
     return Text.assemble((place, "bold"), ": ", message)

@@ -21,30 +21,29 @@ _PENDING = 2
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", no_args_is_help=True, context_settings=_HELP)
 
 File = Annotated[
-    Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="The topics, as YAML.")
+    Path,
+    typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="YAML file that declares the topics."),
 ]
 Environment = Annotated[
     str | None,
-    typer.Option("--environment", "-e", help="One of the file's environments, such as dev or prod."),
+    typer.Option("--environment", "-e", help="Environment in the file, such as dev or prod."),
 ]
 Servers = Annotated[
-    str, typer.Option(envvar="TIDEGATE_BOOTSTRAP_SERVERS", help="Kafka brokers, as host:port,host:port.")
+    str, typer.Option(envvar="TIDEGATE_BOOTSTRAP_SERVERS", help="Kafka brokers (host:port,...).")
 ]
 KafkaConfig = Annotated[
     Path | None,
-    typer.Option(
-        help="File of client properties: how to reach Kafka (SASL, TLS).", envvar="TIDEGATE_KAFKA_CONFIG"
-    ),
+    typer.Option(help="File of Kafka client properties (SASL, TLS).", envvar="TIDEGATE_KAFKA_CONFIG"),
 ]
 
 
 @app.callback()
 def topics() -> None:
-    """Show what a cluster lacks of the topics in a file, and make it so.
+    """Create and update the topics of a Kafka cluster from a file.
 
-    Partitions, replication and settings of topics, of the quarantine topics beside
-    them, and what is otherwise in dev and prod. Nothing is ever deleted: a topic or
-    a setting that the file does not name stays as it is.
+    The file declares partitions, replication and settings of topics and their
+    quarantine topics, with differences for each environment. Nothing is ever
+    deleted: topics and settings that are not in the file stay unchanged.
     """
 
 
@@ -56,13 +55,13 @@ def plan(
     kafka_config: KafkaConfig = None,
     environment: Environment = None,
 ) -> None:
-    """Show what a cluster lacks of what the file says; change nothing.
+    """Show the differences between the file and the cluster; change nothing.
 
     Examples:
-      tidegate topics plan topics.yaml --environment prod --bootstrap-servers kafka:9092
+      tidegate topics plan topics.yaml -e prod --bootstrap-servers kafka:9092
 
-    Exit codes: 0 nothing is to be done, 1 the file is wrong or asks for what cannot be done, 2 changes are to be made,
-    3 no broker answers.
+    Exit codes: 0 no differences; 1 the file is invalid, or a change is not
+    possible; 2 there are changes to apply; 3 no broker answers.
     """
     found, _ = _planned(file, _kafka(bootstrap_servers, kafka_config), environment)
     if found.impossible:
@@ -80,15 +79,15 @@ def apply(
     kafka_config: KafkaConfig = None,
     environment: Environment = None,
 ) -> None:
-    """Do what `plan` shows.
+    """Apply the changes that `plan` shows.
 
-    Nothing at all is done when a part of it cannot be. Running it again changes
-    nothing more.
+    If one change is not possible, none is applied. A second run changes nothing.
 
     Examples:
-      tidegate topics apply topics.yaml --environment prod --bootstrap-servers kafka:9092
+      tidegate topics apply topics.yaml -e prod --bootstrap-servers kafka:9092
 
-    Exit codes: 0 done, 1 the file is wrong or asks for what cannot be done, 2 the cluster refuses, 3 no broker answers.
+    Exit codes: 0 applied; 1 the file is invalid, or a change is not possible; 2
+    the cluster refuses; 3 no broker answers.
     """
     found, cluster = _planned(file, _kafka(bootstrap_servers, kafka_config), environment)
     if found.impossible:

@@ -33,12 +33,12 @@ class Sink(StrEnum):
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="[CONTRACT]...", exists=True, dir_okay=False, help="Contracts to publish first."),
+    typer.Argument(
+        metavar="[CONTRACT]...", exists=True, dir_okay=False, help="Contracts to publish at the start."
+    ),
 ]
-State = Annotated[
-    Path, typer.Option(help="Folder of topics, registry, tables and logs; it survives a restart.")
-]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Remove what an earlier run kept, and start afresh.")]
+State = Annotated[Path, typer.Option(help="Folder of topics, registry, tables and logs, kept between runs.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Delete the state of earlier runs first.")]
 Port = Annotated[
     int | None,
     typer.Option(min=1, max=65535, show_default="8081, or a free one", help="Port of registry and desk."),
@@ -47,7 +47,7 @@ BrokerPort = Annotated[
     int | None,
     typer.Option(min=1, max=65535, show_default="19092, or a free one", help="Port of the Kafka broker."),
 ]
-SinkOption = Annotated[Sink, typer.Option(help="Where accepted records go: a table, or a topic.")]
+SinkOption = Annotated[Sink, typer.Option(help="Destination of accepted records: a table or a topic.")]
 
 
 def up(
@@ -61,18 +61,21 @@ def up(
 ) -> None:
     """Run broker, registry and enforcement on this machine.
 
-    Starts a real Kafka broker, the gateway and the streaming job, without Docker and without root, and waits until
-    Ctrl-C. Everything listens on loopback only. Stopping leaves nothing running; the next start continues where
-    this one stopped.
+    Starts a Kafka broker, the gateway and the streaming job, without Docker and
+    without root, until Ctrl-C. All ports are on loopback. Stopping ends all
+    processes; the next start continues from the saved state. Contracts that are
+    published while it runs are enforced without a restart.
 
     Examples:
       tidegate up contract.yaml
       tidegate up --state /data/tidegate --port 8090
       tidegate up --fresh contracts/*.yaml
-      TIDEGATE_POSTGRESQL_URL=postgresql://me:secret@db/lake tidegate up --sink postgresql
+      export TIDEGATE_POSTGRESQL_URL=postgresql://me:secret@db/lake
+      tidegate up --sink postgresql contract.yaml
 
-    Exit codes: 0 stopped by Ctrl-C or SIGTERM when it was ready, 130 before that, 2 something is missing here
-    (Java, a port, disk space), 3 or 4 a part died.
+    Exit codes: 0 stopped by Ctrl-C or SIGTERM after it was ready; 130 stopped
+    before; 2 something is missing on this machine (Java, a port, disk space); 3
+    a part failed; 4 a stream stopped.
     """
     if sink is Sink.POSTGRESQL and not os.environ.get("TIDEGATE_POSTGRESQL_URL"):  # which the job inherits
         raise SettingsError(
@@ -84,11 +87,11 @@ def up(
         try:
             with JarsProgress() as progress, Runtime(options, show, progress) as runtime:
                 try:
-                    serve_contracts(runtime, files or [], show)
+                    contracts = serve_contracts(runtime, files or [], show)
                     show("desk", f"{runtime.registry_url}/desk")
                     out.print("ready · Ctrl-C stops everything", style="bold green")
                     is_ready = True
-                    watch(runtime)
+                    watch(runtime, contracts)
                 except KeyboardInterrupt:
                     # The terminal may be what went away.
                     with suppress(OSError):

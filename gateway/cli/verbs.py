@@ -53,56 +53,56 @@ VERBS = (
     Verb(
         "lint",
         "tidegate.gateway.cli.lint:lint",
-        "Check contract documents, and say where they are wrong.",
+        "Check that contract documents are valid.",
         _CONTRACTS,
     ),
     Verb(
         "check",
         "tidegate.gateway.cli.check:check",
-        "Check what a change of contracts would break, before it merges.",
+        "Check contract changes for breaking changes before they are merged.",
         _CONTRACTS,
     ),
     Verb(
         "diff",
         "tidegate.gateway.cli.diff:diff",
-        "Show what changes between two contracts, and whom it breaks.",
+        "Show the differences between two contracts and the affected consumers.",
         _CONTRACTS,
     ),
     Verb(
         "judge",
         "tidegate.gateway.cli.judge:judge",
-        "Judge records by a contract, as the job would.",
+        "Judge records by a contract, as the job does.",
         _CONTRACTS,
     ),
     Verb(
         "publish",
         "tidegate.gateway.cli.publish:publish",
-        "Publish contract versions; a schema file travels inside its contract.",
+        "Publish contract versions to the registry, with their schema files.",
         _CONTRACTS,
     ),
     Verb(
         "promote",
         "tidegate.gateway.cli.shadow:promote",
-        "Show what a draft would change, and have it enforced.",
+        "Show what a draft would change; with --yes, enforce it.",
         _CONTRACTS,
     ),
     Verb(
         "approve",
         "tidegate.gateway.cli.approve:approve",
-        "Approve a change that weakens an enforced contract, or list those that wait.",
+        "Approve a change that weakens an enforced contract, or list pending ones.",
         _CONTRACTS,
     ),
     Verb(
         "consumers",
         "tidegate.gateway.cli.consumers:consumers",
-        "Show and change who reads a contract's records; see whom a change breaks; agree to it.",
+        "Manage the consumers of a contract, and acknowledge breaking changes.",
         _CONTRACTS,
         "tidegate.gateway.cli.consumers:app",
     ),
     Verb(
         "suite",
         "tidegate.gateway.cli.suite:suite",
-        "Write a contract's expectations as a suite of Great Expectations, or a suite as a contract's expectations.",
+        "Convert expectations to a suite of Great Expectations, or the reverse.",
         _CONTRACTS,
     ),
     Verb(
@@ -114,7 +114,7 @@ VERBS = (
     Verb(
         "keys",
         "tidegate.gateway.cli.keys:keys",
-        "Make, list and revoke API keys of a registry.",
+        "Create, list and revoke API keys of a registry.",
         _REGISTRY,
         "tidegate.gateway.cli.keys:app",
         extra="registry",
@@ -122,7 +122,7 @@ VERBS = (
     Verb(
         "audit",
         "tidegate.gateway.cli.audit:audit",
-        "Export the log of changes, or check its chain.",
+        "Export the audit log, or verify its hash chain.",
         _REGISTRY,
         "tidegate.gateway.cli.audit:app",
         extra="registry",
@@ -130,28 +130,28 @@ VERBS = (
     Verb(
         "serve",
         "tidegate.gateway.cli.serve:serve",
-        "Serve the registry and its pages until SIGTERM or Ctrl-C.",
+        "Serve the registry and the desk until SIGTERM or Ctrl-C.",
         _RUNNING,
         extra="registry",
     ),
     Verb("pause", "tidegate.gateway.cli.streams:pause", "Pause a stream from its next batch on.", _RUNNING),
-    Verb("resume", "tidegate.gateway.cli.streams:resume", "Let a paused stream go on.", _RUNNING),
+    Verb("resume", "tidegate.gateway.cli.streams:resume", "Resume a paused stream.", _RUNNING),
     Verb(
         "quarantine-record",
         "tidegate.gateway.cli.streams:quarantine_record",
-        "Set one record aside that stops its stream.",
+        "Quarantine one record that stops its stream, without judging it.",
         _RUNNING,
     ),
     Verb(
         "shadow",
         "tidegate.gateway.cli.shadow:shadow",
-        "Judge another version beside the enforced one, and only report.",
+        "Judge records also by another version, and only report its verdicts.",
         _RUNNING,
     ),
     Verb(
         "demo",
         "tidegate.gateway.cli.demo:demo",
-        "Enforce contracts on two streams, and check every sum.",
+        "Run a demo that enforces contracts on two streams and checks all counts.",
         _RUNNING,
         extra="demo",
     ),
@@ -165,7 +165,7 @@ VERBS = (
     Verb(
         "topics",
         "tidegate.gateway.cli.topics:topics",
-        "Show what a cluster lacks of the topics in a file, and make it so.",
+        "Create and update the topics of a Kafka cluster from a file.",
         _RUNNING,
         "tidegate.gateway.cli.topics:app",
         extra="kafka",
@@ -173,13 +173,13 @@ VERBS = (
     Verb(
         "jars",
         "tidegate.gateway.cli.jars:jars",
-        "Install the jars of broker and job, or check those that are there.",
+        "Install the jars of broker and job, or check the installed ones.",
         _MACHINE,
     ),
     Verb(
         "doctor",
         "tidegate.gateway.cli.doctor:doctor",
-        "Look at this machine: versions, jars, ports, disk, memory, what runs.",
+        "Check this machine: versions, jars, ports, disk, memory, processes.",
         _MACHINE,
         extra="demo",
     ),
@@ -240,15 +240,20 @@ class _LazyCommand(TyperCommand):
             if self.verb.extra is not None and isinstance(error, ModuleNotFoundError):
                 raise  # the group says which extra brings it
             raise SettingsError(f"`{self.name}` cannot be loaded: {error}") from error
-        if isinstance(function, typer.Typer):
-            return get_command(function).make_context(info_name, args, parent, **extra)
-        app = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        app.command(self.name, context_settings=HELP)(function)
-        return get_command(app).make_context(info_name, args, parent, **extra)
+        return command_of(self.name or "", function).make_context(info_name, args, parent, **extra)
+
+
+def command_of(name: str, found: Any) -> Any:
+    """Return the command of a verb: `found` is its function, or the `typer.Typer` of its own verbs."""
+    if isinstance(found, typer.Typer):
+        return get_command(found)
+    app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    app.command(name, context_settings=HELP)(found)
+    return get_command(app)
 
 
 def _offer_jars() -> None:
-    """Point the job at the cached jars, unless somebody chose others or there are none."""
+    """Point the job at the cached jars, unless other jars were chosen or the cache is empty."""
     jars = resolve_name("tidegate.gateway.embedded.jars:find_jars")()
     if jars is not None:
         os.environ.setdefault("TIDEGATE_SPARK_JARS", str(jars.spark_dir))

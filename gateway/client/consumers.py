@@ -1,4 +1,4 @@
-"""A client for consumers: who reads a contract's records, what a change breaks, who agreed to it."""
+"""A client for the consumers of a contract, changes that break them, and their agreements."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ConsumerClient(RegistryClient):
     """Asks a registry about consumers; use it in a `with` statement. Every call raises Unavailable, SettingsError."""
 
     def consumers(self, contract_id: str) -> tuple[ConsumerInfo, ...]:
-        """List who reads a contract's records. Raises NotFoundError."""
+        """Return the consumers of a contract. Raises NotFoundError."""
         return self._read("GET", contract_path(contract_id, "consumers"), ConsumerList).consumers
 
     def contract(self, contract_id: str) -> ContractDetail:

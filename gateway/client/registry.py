@@ -27,6 +27,7 @@ from tidegate.contracts.registry_client.requests import (
     batches,
     contract_path,
     contract_version,
+    list_contracts,
     read_batches,
     stream_path,
 )
@@ -39,7 +40,6 @@ from tidegate.gateway.client.credentials import RegistryCredentials
 M = TypeVar("M", bound=BaseModel)
 
 _TIMEOUT_SECONDS = 30.0
-_ENFORCED = ("active", "deprecated")
 _MOST_BATCHES = 10_000
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -52,6 +52,9 @@ class Published:
     version: str
     registry_id: int
     is_new: bool
+    status: str
+    enforcement: dict[str, Any] | None
+    """`is_enforced` and `seen_at`; None from an older registry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,7 @@ class RegistryClient:
                 trust_env=trust_env,
             )
         except httpx.InvalidURL as error:
-            raise SettingsError(f"{url} is no address of a registry: {error}") from error
+            raise SettingsError(f"{url} is not the URL of a registry: {error}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -113,16 +116,25 @@ class RegistryClient:
         if answer.status in {HTTPStatus.OK, HTTPStatus.CREATED}:
             body = answer.document
             is_new = answer.status == HTTPStatus.CREATED
-            return Published(body["id"], body["version"], body["registry_id"], is_new)
+            return Published(
+                body["id"],
+                body["version"],
+                body["registry_id"],
+                is_new,
+                body["status"],
+                body.get("enforcement"),
+            )
         raise self._error(answer, loaded)
 
     def enforced(self) -> tuple[Enforced, ...]:
-        """List the contracts that have an active or deprecated version, by id: the first thousand."""
-        answer = self._ask(Request("GET", f"{CONTRACTS}?limit=1000"))
+        """List the contracts that have an active or deprecated version, by id."""
+        return tuple(Enforced(one.id, one.topic) for one in list_contracts(self._listed) if one.is_enforced)
+
+    def _listed(self, request: Request) -> Answer:
+        answer = self._ask(request)
         if not answer.is_ok:
             raise self._error(answer)
-        listed = answer.document["contracts"]
-        return tuple(Enforced(one["id"], one["topic"]) for one in listed if one["status"] in _ENFORCED)
+        return answer
 
     def versions(self, contract_id: str) -> tuple[PublishedVersion, ...]:
         """List the versions of a contract, highest first; none when the registry does not know it."""
@@ -258,7 +270,7 @@ class RegistryClient:
         try:
             return send(self._http, request)
         except httpx.UnsupportedProtocol as error:
-            raise SettingsError(f"{self.url} is no address of a registry: {error}") from error
+            raise SettingsError(f"{self.url} is not the URL of a registry: {error}") from error
         except httpx.TransportError as error:
             raise Unavailable(
                 f"no registry answers at {self.url} ({error}); start one with `tidegate serve`, "
@@ -281,12 +293,12 @@ class RegistryClient:
         match status:
             case HTTPStatus.UNAUTHORIZED:
                 return SettingsError(
-                    f"the registry at {self.url} does not know who asks: set TIDEGATE_REGISTRY_TOKEN to a key that "
+                    f"the registry at {self.url} requires authentication: set TIDEGATE_REGISTRY_TOKEN to a key that "
                     "`tidegate keys create` printed, or TIDEGATE_REGISTRY_USER and TIDEGATE_REGISTRY_PASSWORD"
                 )
             case HTTPStatus.FORBIDDEN:
                 return SettingsError(f"the registry at {self.url} refuses: {detail}")
             case HTTPStatus.TOO_MANY_REQUESTS:
-                return Unavailable(f"the registry at {self.url} wants to be asked less often: {detail}")
+                return Unavailable(f"the registry at {self.url} refuses further requests for now: {detail}")
             case _:
                 return SettingsError(f"{self.url} answers {status} ({detail}); is it a Tidegate registry?")

@@ -1,4 +1,4 @@
-"""Looks at what this machine has, and says what to do about what it lacks."""
+"""Check this machine, and report what is missing and how to provide it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,15 +14,19 @@ from pathlib import Path
 import psutil
 
 from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.contracts.stream.output_topics import is_enough, least_settings
 from tidegate.gateway.embedded import ports
 from tidegate.gateway.embedded.broker import BrokerOptions
 from tidegate.gateway.embedded.jars import default_cache
 from tidegate.gateway.embedded.java import find_java
 from tidegate.gateway.embedded.processes import RunDirectory
+from tidegate.gateway.topics.cluster import Cluster
 
 _PYSPARK = "4.1.3"
 _PYTHONS = ((3, 11), (3, 13))
 _MEMORY_BYTES = 4 * 2**30
+_DAY_MS = 24 * 60 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class Finding:
 
 
 def examine(state: Path) -> tuple[Finding, ...]:
-    """Look at this machine and at the state directory `state`, which need not exist; changes nothing."""
+    """Examine this machine and the state directory `state`, which need not exist; changes nothing."""
     looks: tuple[Callable[[], Finding], ...] = (
         _tidegate,
         _python,
@@ -56,6 +60,30 @@ def examine(state: Path) -> tuple[Finding, ...]:
         lambda: _leftovers(state),
     )
     return tuple(look() for look in looks)
+
+
+def examine_topics(kafka: KafkaConnection) -> tuple[Finding, ...]:
+    """Examine the output topics of a cluster: whether each keeps records as long as a restart needs them.
+
+    Raises Unavailable when no broker answers. Changes nothing.
+    """
+    cluster = Cluster(kafka)
+    needs = {name: needed for name in cluster.names() if (needed := least_settings(name)) is not None}
+    topics = sorted(cluster.topics(needs).items())
+    return tuple(_output_topic(name, topic.config, needs[name]) for name, topic in topics)
+
+
+def _output_topic(name: str, config: Mapping[str, str], needed: Mapping[str, str]) -> Finding:
+    days = int(config["retention.ms"]) / _DAY_MS
+    kept = "for ever" if days < 0 else f"for {days:g} days" + ("" if days >= 1 else ", less than 1")
+    found = f"{config['cleanup.policy']}, keeps records {kept}"
+    wrong = [key for key, value in needed.items() if not is_enough(key, config[key], value)]
+    if not wrong:
+        return Finding(name, found)
+    settings = ",".join(f"{key}={needed[key]}" for key in wrong)
+    actual = ", ".join(f"{key}={config[key]}" for key in wrong)
+    command = f"kafka-configs.sh --alter --entity-type topics --entity-name {name} --add-config {settings}"
+    return Finding(name, f"{found} ({actual})", f"a job of this topic refuses to start: {command}")
 
 
 def _tidegate() -> Finding:
@@ -89,7 +117,7 @@ def _spark_home() -> Finding:
 
 
 def _worker_python() -> Finding:
-    """Look at the interpreter of Spark's workers, which the job sets itself."""
+    """Check the Python interpreter of Spark's workers, which the job sets itself."""
     asked = os.environ.get("PYSPARK_PYTHON")
     ignored = f" (PYSPARK_PYTHON={asked} is ignored)" if asked else ""
     return Finding("worker python", sys.executable + ignored)
@@ -114,7 +142,7 @@ def _jars() -> Finding:
 
 
 def _port(name: str, port: int) -> Finding:
-    """Look at a preferred port. One in use is no problem: another is picked."""
+    """Check a preferred port. One in use is not a problem: another is chosen."""
     if ports.is_free(port):
         return Finding(name, f"{port} free")
     return Finding(
@@ -138,7 +166,7 @@ def _memory() -> Finding:
     found = f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB available"
     if memory.available < _MEMORY_BYTES:
         return Finding(
-            "memory", found, f"broker, job and gateway want {_MEMORY_BYTES // 2**30} GiB: end something"
+            "memory", found, f"broker, job and gateway need {_MEMORY_BYTES // 2**30} GiB: stop other programs"
         )
     return Finding("memory", found)
 

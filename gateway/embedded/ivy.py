@@ -18,7 +18,7 @@ Progress = Callable[[str, int, int], None]
 """Called with a phase ("resolve", "download", "verify"), how many jars are done, and of how many."""
 
 _PHASES = {"found ": "resolve", "[SUCCESSFUL ]": "download"}
-# Why a download failed, the telling words first: a module that is "not found" is mostly one that was not reached.
+# Why a download failed, the telling words first: a module that is "not found" is usually one that was not reached.
 _REASONS = ("server access error", "no space left", "download failed", "not found")
 
 
@@ -49,7 +49,7 @@ def resolve(resolution: Resolution, java: Java, progress: Progress) -> None:
     settings = os.environ.get("TIDEGATE_IVY_SETTINGS")
     if settings:
         if not Path(settings).is_file():
-            raise SettingsError(f"TIDEGATE_IVY_SETTINGS names {settings}, which is no file")
+            raise SettingsError(f"TIDEGATE_IVY_SETTINGS names {settings}, which is not a file")
         arguments += ["-settings", settings]
     counts = dict.fromkeys(_PHASES.values(), 0)
     lines = []
@@ -69,8 +69,8 @@ def resolve(resolution: Resolution, java: Java, progress: Progress) -> None:
 
 
 def _failure(lines: list[str]) -> str:
-    told = (line for sign in _REASONS for line in lines if sign in line.lower())
-    reasons = list(dict.fromkeys(told))[:2] or lines[-3:]
+    printed = (line for sign in _REASONS for line in lines if sign in line.lower())
+    reasons = list(dict.fromkeys(printed))[:2] or lines[-3:]
     return "\n  ".join(
         (
             "the jars could not be downloaded:",
@@ -98,7 +98,7 @@ def _ivy_jar() -> Path:
 
 
 def _proxy_options() -> list[str]:
-    """Say HTTPS_PROXY and its like in Java's words, which does not read them."""
+    """Return HTTPS_PROXY and similar variables as Java options, because Java does not read them."""
     options = []
     for scheme, address in urllib.request.getproxies().items():
         proxy = urllib.parse.urlsplit(address)

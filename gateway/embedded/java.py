@@ -1,4 +1,4 @@
-"""Finds the Java that runs the broker and Spark, and says plainly what is missing."""
+"""Find the Java that runs the broker and Spark, or report what is missing."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """Find a fitting Java: `JAVA_HOME` first, as Spark does, then `PATH`.
+    """Find a supported Java: `JAVA_HOME` first, as Spark does, then `PATH`.
 
-    Raises SettingsError when there is none or it is of a version that Spark cannot use.
+    Raises SettingsError if there is none or it is of a version that Spark cannot use.
     """
     path, origin = _locate(environment)
     java = _ask(path)
     if java is None:
-        raise SettingsError(f"{path} ({origin}) does not run: it is no Java. {_advice()}")
+        raise SettingsError(f"{path} ({origin}) does not run: it is not a working Java. {_advice()}")
     if not OLDEST <= java.major <= NEWEST:
         raise SettingsError(
             f"{path} ({origin}) is Java {java.version}; Tidegate needs Java {OLDEST} to {NEWEST}. {_advice()}"

@@ -49,7 +49,7 @@ class Claim:
         self._lock = lock
 
     def release(self) -> None:
-        """Let others take the port."""
+        """Release the port."""
         self._lock.close()
 
 
@@ -90,7 +90,7 @@ def _try(port: int) -> Claim | None:
 
 
 def holder(port: int) -> str | None:
-    """Return `name (pid N)` of the process that listens on `port`, None where it cannot be known."""
+    """Return `name (pid N)` of the process that listens on `port`, None if it cannot be known."""
     try:
         connections = psutil.net_connections(kind="tcp")
     except psutil.AccessDenied:

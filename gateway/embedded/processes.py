@@ -2,8 +2,8 @@
 
 Three lines of defence: an orderly stop; on Linux the kernel, which ends a child when its parent dies
 (`child_process.py`); and a record of every child in the run directory, by which the next start ends what a killed
-predecessor left. A child is known by a random token in its environment, which its own children inherit, so that
-a recycled process id can never be mistaken for ours.
+predecessor left. A child is identified by a random token in its environment, which its own children inherit. So a
+recycled process id is never mistaken for ours.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ _CHILD_PROCESS = Path(__file__).with_name("child_process.py")
 
 # The kernel binds a child to the thread that started it: this one lives as long as the process.
 _SPAWNER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
+# Its thread starts here. A signal that raises while `submit` starts it would leave a thread that the executor does not
+# know, and the process would wait for it at its end.
+_SPAWNER.submit(os.getpid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class Child:
         return self._process.poll()
 
     def stop(self, *, deadline_seconds: float) -> int:
-        """Ask it to end (SIGTERM), kill it and all that it started after the deadline; return its exit code."""
+        """Stop the process (SIGTERM), kill it and its child processes after the deadline; return its exit code."""
         if self._process.poll() is None:
             self._process.terminate()
         try:
@@ -125,7 +128,7 @@ class RunDirectory:
         )
 
     def end_leftovers(self, *, grace_seconds: float = 10) -> tuple[str, ...]:
-        """End what an earlier run left behind, and nothing else; return what `leftovers` named.
+        """Stop only the processes that an earlier run left; return the names from `leftovers`.
 
         Call it only while no other run uses this directory (see `StateDirectory`).
         """
@@ -140,7 +143,7 @@ class RunDirectory:
 
 
 def tail(log: Path, lines: int = 20) -> str:
-    """Return the last lines of a text file; "" when there is none."""
+    """Return the last lines of a text file; "" if there is none."""
     if not log.exists():
         return ""
     with log.open(encoding="utf-8", errors="replace") as handle:
@@ -174,7 +177,7 @@ def _create_time(pid: int) -> float | None:
 
 
 def _processes_of(record: _Record) -> list[psutil.Process]:
-    """Every living process of a record: the child and whatever it started, orphans included."""
+    """Return every living process of a record: the child and its descendants, orphans included."""
     return [process for process in psutil.process_iter() if _belongs(process, record)]
 
 

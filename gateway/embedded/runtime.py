@@ -161,13 +161,16 @@ class Runtime:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise Unavailable(f"topic {topic} could not be made: {error.args[0].str()}") from error
 
-    def start_job(self, contract_ids: Sequence[str], options: Sequence[str] = ()) -> None:
-        """Start the streaming job for these contracts; `options` are further options of `tidegate enforce`."""
+    def start_job(self, wanted: Sequence[str], options: Sequence[str] = ()) -> None:
+        """Start the streaming job for these contract ids, or with `--all` for those that the registry has or gets.
+
+        `options` are further options of `tidegate enforce`.
+        """
         self._state.ready_file.unlink(missing_ok=True)
         arguments = [
             *(
                 "enforce",
-                *contract_ids,
+                *wanted,
                 "--bootstrap-servers",
                 self.bootstrap,
                 "--registry",
@@ -175,11 +178,12 @@ class Runtime:
             ),
             *("--sink", self._options.sink, "--warehouse", str(self._state.warehouse)),
             *("--checkpoints", str(self._state.checkpoints), "--ready-file", str(self._state.ready_file)),
-            *("--trigger-seconds", "0.5"),  # somebody is watching
+            *("--trigger-seconds", "0.5"),  # someone is watching
             *options,
         ]
         # Spark would look up the host's own name, which fails on many a laptop, and listen where others can reach it.
         environment = {"TIDEGATE_SPARK_JARS": str(self._jars.spark_dir), "SPARK_LOCAL_IP": ports.HOST}
+        environment["TIDEGATE_WATCH_SECONDS"] = "2"  # somebody is watching
         # Another Spark of this machine has other connectors.
         environment["SPARK_HOME"] = str(pyspark_home())
         if self._options.java_options:

@@ -30,8 +30,8 @@ class _Marker(BaseModel):
 class StateDirectory:
     """One folder with the broker's data, registry, tables, checkpoints and logs of one embedded run.
 
-    A context manager: while it is entered, no other run can use the folder, and nothing of a killed predecessor
-    runs there any more (`ended` names what was ended). With `fresh`, its content is removed first.
+    A context manager. While it is entered, no other run can use the folder. Processes that a killed predecessor left are
+    ended first (`ended` names them). With `fresh`, its content is removed first.
     """
 
     def __init__(self, path: Path, *, fresh: bool = False) -> None:
@@ -89,7 +89,7 @@ class StateDirectory:
             self._lock = None
 
     def _claim(self) -> None:
-        """Make the folder ours, unless somebody else's files are in it."""
+        """Mark the folder as ours, unless it holds files of others."""
         marker = self.path / _MARKER
         if self.path.exists() and not self.path.is_dir():
             raise SettingsError(f"{self.path} is a file, not a folder: choose another with --state")
@@ -99,7 +99,8 @@ class StateDirectory:
                     f"{self.path} holds files that Tidegate did not make, so it is left alone: "
                     "choose another folder with --state"
                 )
-            self.path.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(mode=0o700, exist_ok=True)
             marker.write_text(_Marker(made_by="tidegate", format=_FORMAT).model_dump_json() + "\n")
             (self.path / ".gitignore").write_text("*\n")
         try:
@@ -137,5 +138,5 @@ class StateDirectory:
 
 
 def _is_foreign(entry: Path) -> bool:
-    """Return whether somebody else made it; the state of another run, such as the demo's, may lie in ours."""
+    """Return whether someone else made it; the state of another run, such as the demo's, may lie in ours."""
     return not (entry / _MARKER).exists()

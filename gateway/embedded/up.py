@@ -2,21 +2,92 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.lint.lint import lint
+from tidegate.gateway.client.registry import Enforced
 from tidegate.gateway.embedded.runtime import Runtime, Show
 
 _LOOK_SECONDS = 0.5
+_LOOKS_A_LIST = 4
+"""Looks at the parts for each look at the registry's list of contracts."""
 
 
-def serve_contracts(runtime: Runtime, files: Sequence[Path], show: Show) -> None:
+class Contracts:
+    """The contracts that `tidegate up` enforces: those of the registry, also those that are published later.
+
+    The job follows the registry by itself. What it needs is made here: the topics, and the job when the first contract
+    is there.
+    """
+
+    def __init__(self, runtime: Runtime, show: Show) -> None:
+        self._runtime = runtime
+        self._show = show
+        self._topics: dict[str, str] = {}
+        self._told_bytes = 0
+        self.has_job = False
+
+    def follow(self, enforced: Sequence[Enforced]) -> None:
+        """Create the topics of new contracts, and start the job if it does not run; return when it runs.
+
+        Raises Unavailable for a job that does not answer.
+        """
+        found = {each.contract_id: each.topic for each in enforced}
+        for stream in self._topics.keys() - found.keys():
+            self._show("stream", f"{stream}: not enforced any more")
+        for stream, topic in found.items():
+            if stream not in self._topics:
+                self._make_topic(stream, topic)
+        self._topics = found
+        if found and not self.has_job:
+            self.has_job = True
+            self._runtime.start_job(["--all"])
+            self._runtime.await_job()
+        self._show_failures()
+
+    def _show_failures(self) -> None:
+        """Show what the job has logged since about streams that failed: it goes on without them."""
+        log = self._runtime.logs / "job.log"
+        if not self.has_job or not log.exists():
+            return
+        with log.open("rb") as lines:
+            lines.seek(self._told_bytes)
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    return  # the rest comes with the next look
+                self._told_bytes += len(line)
+                event = _event(line)
+                if event.get("event") == "stream_failed":
+                    self._show("stream", f"{event.get('stream')} failed: {event.get('error')}")
+
+    def _make_topic(self, stream: str, topic: str) -> None:
+        try:
+            self._runtime.create_topics([topic])
+        except Unavailable as error:
+            self._show("stream", f"{stream}: {error}")
+        else:
+            self._show("stream", f"{stream}: topic {topic}, refused records in {topic}.quarantine")
+
+
+def _event(line: bytes) -> dict[str, object]:
+    """Return the event of a line of the job's log; an empty one for what Java says."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
+def serve_contracts(runtime: Runtime, files: Sequence[Path], show: Show) -> Contracts:
     """Start broker, gateway and, if there is a contract, the job, in an entered `runtime`; return when all answer.
 
     Publishes the contracts of `files`, then enforces every contract that the registry holds. Raises ContractError
-    before anything is started when a file is no contract, ConflictError when it changes a published version.
+    before anything is started when a file is not a contract, ConflictError when it changes a published version.
     """
     contracts = [lint(file) for file in files]
     runtime.start_broker()
@@ -27,19 +98,24 @@ def serve_contracts(runtime: Runtime, files: Sequence[Path], show: Show) -> None
     if contracts:
         known = len(contracts) - new
         show("contracts", f"{new} published" + (f" · {known} known already" if known else ""))
-    topics = {contract.contract_id: contract.topic for contract in runtime.registry.enforced()}
-    if not topics:
-        show("job", "no active contract to enforce: stop, and give one (tidegate up contract.yaml)")
-        return
-    runtime.create_topics(list(topics.values()))
-    for stream, topic in topics.items():
-        show("stream", f"{stream}: topic {topic}, refused records in {topic}.quarantine")
-    runtime.start_job(list(topics))
-    runtime.await_job()
+    followed = Contracts(runtime, show)
+    followed.follow(runtime.registry.enforced())
+    if not followed.has_job:
+        publish = f"tidegate publish contract.yaml --registry {runtime.registry_url}"
+        show("job", f"no active contract to enforce yet; the job starts with the first: {publish}")
+    return followed
 
 
-def watch(runtime: Runtime) -> None:
-    """Wait until a part dies, and raise what `Runtime.check` says of it. An interrupt ends the wait."""
+def watch(runtime: Runtime, contracts: Contracts | None = None) -> None:
+    """Wait until a part dies, and raise what `Runtime.check` says of it. An interrupt ends the wait.
+
+    Meanwhile follow the registry with `contracts`.
+    """
     while True:
-        runtime.check()
-        time.sleep(_LOOK_SECONDS)
+        for _ in range(_LOOKS_A_LIST):
+            runtime.check()
+            time.sleep(_LOOK_SECONDS)
+        if contracts is None:
+            continue
+        with suppress(Unavailable):  # a registry or a job that is slow; of a dead one `check` tells
+            contracts.follow(runtime.registry.enforced())

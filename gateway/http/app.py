@@ -21,7 +21,7 @@ from tidegate.gateway.factory import Factory
 from tidegate.gateway.http import problems
 from tidegate.gateway.http.confluent import openapi as confluent
 from tidegate.gateway.http.confluent.calls import confluent_answer
-from tidegate.gateway.http.confluent.face import ConfluentFace
+from tidegate.gateway.http.confluent.middleware import ConfluentMiddleware
 from tidegate.gateway.http.desk import routes
 from tidegate.gateway.http.desk.rendering import page
 from tidegate.gateway.http.gate import permit
@@ -47,7 +47,7 @@ _NATIVE = ("/api/", "/health/", "/docs", "/openapi.json")
 
 
 def turned_away(request: Request, error: TidegateError) -> Response:
-    """Answer a request that goes no further, in the form of the face that it came to."""
+    """Answer a refused request, in the format of its API."""
     path: str = request.scope["path"]
     if path == "/" or path.startswith(_NATIVE):
         return problems.problem_of(request, error)
@@ -124,7 +124,7 @@ def create_app(factory: Factory) -> FastAPI:
         dependencies=[Depends(permit)],
     )
     app.state.factory = factory
-    app.add_middleware(ConfluentFace, factory=factory)  # behind the guard
+    app.add_middleware(ConfluentMiddleware, factory=factory)  # behind the guard
     app.add_middleware(AccessGuard, door=factory, answer=turned_away)
     problems.install(app)
     app.add_middleware(SecurityHeaders)
@@ -158,16 +158,16 @@ _TAGS = [
     },
     {
         "name": "consumers",
-        "description": "Who reads what; what a change breaks, and for whom; who agreed to it.",
+        "description": "Consumers, the breaking changes that affect them, and acknowledgements.",
     },
     {
         "name": "approvals",
-        "description": "Changes that weaken what is enforced, and the other person who approves them.",
+        "description": "Approval of changes that weaken the enforced contract.",
     },
     {"name": "judge", "description": "Judge records with the plan that the streaming job uses."},
-    {"name": "streams", "description": "What the streams did: batch reports in, state and history out."},
-    {"name": "audit", "description": "Who did what: the log of changes, a chain of hashes."},
-    {"name": "access", "description": "API keys: who may do what."},
+    {"name": "streams", "description": "Reports, state, history and controls of the streams."},
+    {"name": "audit", "description": "The audit log: a hash chain of all changes, with their authors."},
+    {"name": "access", "description": "API keys and their grants."},
     *confluent.TAGS,
     {"name": "health", "description": "Liveness and readiness of the process."},
 ]

@@ -1,4 +1,7 @@
-"""Bodies of the native API from values of the domain. The models know no service, so that clients share them."""
+"""Build the bodies of the native API from values of the domain.
+
+The models in `models` import nothing of the domain services, so that clients can use them too.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from tidegate.contracts.document.terms import subject_of
 from tidegate.gateway.http.models.answers import (
     ContractDetail,
     ContractList,
+    EnforcementInfo,
     JudgementInfo,
     ProblemPlace,
     PublicationReceipt,
@@ -33,14 +37,14 @@ from tidegate.gateway.registry.judging import Judgement
 from tidegate.gateway.registry.publication import ContractPage, Publication
 from tidegate.gateway.storage.agreements import Proposal
 from tidegate.gateway.storage.sql import ContractVersion
-from tidegate.gateway.streams.reports import RefusalBucket
+from tidegate.gateway.streams.reports import Enforcement, RefusalBucket
 
 Readers = Mapping[int, tuple[str, ...]]
 """The consumers that still read a deprecated version, by its registry id."""
 
 
 def version_info(version: ContractVersion, readers: Readers) -> VersionInfo:
-    """Return a stored version and, of a deprecated one, who still reads it."""
+    """Return a stored version, and for a deprecated one the consumers that still read it."""
     info = VersionInfo.model_validate(version)
     return info.model_copy(update={"read_by": readers.get(version.registry_id)})
 
@@ -51,11 +55,15 @@ def published_contract(version: ContractVersion, readers: Readers) -> PublishedC
     return PublishedContract(id=version.contract_id, topic=version.topic, **info)
 
 
-def publication_receipt(publication: Publication, readers: Readers) -> PublicationReceipt:
-    """Return what a publication kept, and its warnings."""
+def publication_receipt(
+    publication: Publication, readers: Readers, enforcement: Enforcement
+) -> PublicationReceipt:
+    """Return what a publication kept, whether a job enforces its contract, and its warnings."""
     published = published_contract(publication.version, readers).model_dump()
     return PublicationReceipt(
-        **published, warnings=tuple(map(ProblemPlace.model_validate, publication.warnings))
+        **published,
+        enforcement=EnforcementInfo.model_validate(enforcement),
+        warnings=tuple(map(ProblemPlace.model_validate, publication.warnings)),
     )
 
 
@@ -65,18 +73,21 @@ def contract_list(page: ContractPage, readers: Readers, offset: int, limit: int)
     return ContractList(contracts=contracts, total=page.total, offset=offset, limit=limit)
 
 
-def contract_detail(versions: tuple[ContractVersion, ...], readers: Readers) -> ContractDetail:
-    """Return all versions of one contract; there is at least one."""
+def contract_detail(
+    versions: tuple[ContractVersion, ...], readers: Readers, enforcement: Enforcement
+) -> ContractDetail:
+    """Return all versions of one contract, at least one, and whether a job enforces it."""
     return ContractDetail(
         id=versions[0].contract_id,
         topic=versions[0].topic,
         subject=subject_of(versions[0].topic),
+        enforcement=EnforcementInfo.model_validate(enforcement),
         versions=tuple(version_info(version, readers) for version in versions),
     )
 
 
 def judgement_info(judgement: Judgement) -> JudgementInfo:
-    """Return the verdicts of a judgement, and how many records got which disposition."""
+    """Return the verdicts of a judgement, and the number of records by disposition."""
     verdicts = tuple(
         VerdictInfo(
             disposition=verdict.disposition.name.lower(),
@@ -91,10 +102,10 @@ def judgement_info(judgement: Judgement) -> JudgementInfo:
                     description=each.description,
                     passes=each.passes,
                 )
-                for each in told
+                for each in explanations
             ),
         )
-        for verdict, told in zip(judgement.verdicts, judgement.told, strict=True)
+        for verdict, explanations in zip(judgement.verdicts, judgement.explanations, strict=True)
     )
     version = judgement.version
     return JudgementInfo(
@@ -107,13 +118,16 @@ def judgement_info(judgement: Judgement) -> JudgementInfo:
 
 def refusal_slice(bucket: RefusalBucket) -> RefusalSlice:
     """Return the refusals of one slice of time, most frequent violations first."""
-    counts = (RefusalCount(stage=stage, code=code, records=n) for (stage, code), n in bucket.counts.items())
+    counts = (
+        RefusalCount(stage=stage, code=code, records=records)
+        for (stage, code), records in bucket.counts.items()
+    )
     ordered = tuple(sorted(counts, key=lambda count: (-count.records, count.stage, count.code)))
     return RefusalSlice(start=bucket.start, end=bucket.end, counts=ordered)
 
 
 def change_info(review: Review) -> ChangeInfo:
-    """Return what a candidate breaks, for whom, and who has still to agree."""
+    """Return what a candidate version breaks, for which consumers, and which of them have not agreed yet."""
     return ChangeInfo(
         contract=review.contract_id,
         version=review.version,
@@ -132,7 +146,7 @@ def change_info(review: Review) -> ChangeInfo:
 
 
 def consumer_info(known: KnownConsumer) -> ConsumerInfo:
-    """Return a consumer, and who registered it."""
+    """Return a consumer, and who registered it; null for one that only a contract document names."""
     registered = known.registered
     return ConsumerInfo(
         **known.consumer.model_dump(include={"id", "team", "reads", "assumes"}),
@@ -142,7 +156,7 @@ def consumer_info(known: KnownConsumer) -> ConsumerInfo:
 
 
 def proposal_info(proposal: Proposal) -> ProposalInfo:
-    """Return a change that waits for an approver, and what has to happen next."""
+    """Return a change that needs an approval, and the next step towards it."""
     return ProposalInfo(
         contract=proposal.contract_id,
         version=proposal.version,

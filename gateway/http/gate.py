@@ -1,4 +1,4 @@
-"""Where a request is let through or turned away: after it is known who asks, and which operation it is."""
+"""Authorisation of requests, after the principal and the operation are known."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SubjectHidden(NotFoundError):  # noqa: N818 - named for what the subject i
 
 
 def principal_of(request: Request) -> Principal:
-    """Say who asks: what the guard found out at the door."""
+    """Return the principal of a request, which the guard has identified."""
     return cast("Principal", request.state.principal)
 
 
@@ -33,7 +33,7 @@ PrincipalDep = Annotated[Principal, Depends(principal_of)]
 
 
 def authorise(request: Request, role: Role, subject: str) -> Principal:
-    """Let a principal do with a subject what needs `role`; returns the principal.
+    """Require that a principal has `role` for a subject; return the principal.
 
     Raises SubjectHidden when they may not see the subject, Forbidden when they see it and their role is too low.
     """
@@ -46,7 +46,7 @@ def authorise(request: Request, role: Role, subject: str) -> Principal:
 
 
 async def permit(request: Request) -> None:
-    """Let a request of the native face or the desk through to its handler: a dependency of every route.
+    """Authorise a request of the native API or the desk: a dependency of every route.
 
     Raises Forbidden, and NotFoundError for a contract or stream that does not exist or is hidden: in the same words,
     at the same point, before anything else of the request is looked at. With access control off nothing is asked.
@@ -64,7 +64,7 @@ async def permit(request: Request) -> None:
 async def permit_rule(
     request: Request, principal: Principal, rule: Rule, parameters: Mapping[str, str]
 ) -> None:
-    """Let a principal do what a rule describes, with these parameters of the path. Raises as `permit` does."""
+    """Authorise a principal by a rule, with these parameters of the path. Raises as `permit` does."""
     match rule.reach:
         case Reach.NOBODY_ASKED:
             return

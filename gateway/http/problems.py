@@ -1,4 +1,4 @@
-"""Every error that leaves over HTTP is a problem document (RFC 9457); one table says with which status."""
+"""Errors over HTTP as problem documents (RFC 9457); one table maps errors to statuses."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate.contracts.errors import (
@@ -26,13 +27,20 @@ from tidegate.contracts.errors import (
     TidegateError,
     Unavailable,
 )
-from tidegate.gateway.access.principal import AccessError, Forbidden, TooManyRequests, Unauthenticated
+from tidegate.gateway.access.principal import (
+    AccessError,
+    Forbidden,
+    Misdirected,
+    TooManyRequests,
+    Unauthenticated,
+)
 from tidegate.gateway.http.conversions import change_info, proposal_info
 from tidegate.gateway.http.models.answers import ProblemPlace
 from tidegate.gateway.http.models.changes import ChangeInfo, ProposalInfo
 from tidegate.gateway.registry.approvals import NotApproved
 from tidegate.gateway.registry.changes import BreakingChange
 from tidegate.gateway.storage.database import UnstorableText
+from tidegate.gateway.storage.subjects import IdsUsedUp
 
 MEDIA_TYPE = "application/problem+json"
 _RETRY_AFTER_SECONDS = 2
@@ -65,7 +73,7 @@ class UnknownMediaType(RequestError):  # noqa: N818 - named for what the request
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How one class of error looks: its status, the last part of its type URN, its title."""
+    """The problem document of one class of errors: its status, the last part of its type URN, its title."""
 
     status: int
     name: str
@@ -83,10 +91,12 @@ _KINDS: Mapping[type[TidegateError], _Kind] = {
     SettingsError: _Kind(500, "settings", "The registry is not set up for this"),
     Unauthenticated: _Kind(401, "unauthenticated", "The registry does not know who asks"),
     Forbidden: _Kind(403, "forbidden", "This is not allowed"),
+    Misdirected: _Kind(421, "misdirected", "The registry does not have this host name"),
     TooManyRequests: _Kind(429, "too-many-requests", "Too many requests"),
     BodyTooLarge: _Kind(413, "too-large", "The body is too large"),
     UnknownMediaType: _Kind(415, "media-type", "The content type is not read here"),
     UnstorableText: _Kind(422, "invalid", "The request says something that cannot be"),
+    IdsUsedUp: _Kind(422, "invalid", "The request says something that cannot be"),
     InvalidBody: _Kind(422, "invalid", "The request says something that cannot be"),
     RequestError: _Kind(400, "malformed", "The request cannot be read"),
     TidegateError: _Kind(500, "internal", "The registry failed"),
@@ -133,7 +143,7 @@ class ProblemDocument(BaseModel):
 
 
 def install(app: FastAPI) -> None:
-    """Make every error of `app` a problem document."""
+    """Return every error of `app` as a problem document."""
     app.add_exception_handler(TidegateError, problem_of)
     app.add_exception_handler(RequestValidationError, _invalid_parameters)
     app.add_exception_handler(HTTPException, _http_error)
@@ -159,7 +169,7 @@ def _described(status: int, example: dict[str, Any]) -> dict[str, Any]:
 
 
 _DETAILS = {
-    400: "the body is no JSON; records that are none are sent as value_base64",
+    400: "the body is not valid JSON; records that are none are sent as value_base64",
     401: "the credentials are not accepted: they are wrong, expired or revoked",
     403: "this needs the role admin of every subject; key:3f9c2a71b0de has viewer:hospital.",
     404: "hospital.admissions has no version 9.9.9; the highest is 1.2.0",
@@ -168,7 +178,7 @@ _DETAILS = {
     413: "the body is larger than 1048576 bytes, the limit of this operation",
     415: "the content type is text/plain; send Content-Type: application/json",
     422: "a parameter has an impossible value",
-    429: "more than 200 requests in a second; ask again in 1 s",
+    429: "more than 200 requests in a second; try again in 1 s",
     503: "the registry's database does not serve: disk I/O error",
 }
 
@@ -186,7 +196,11 @@ def _example(status: int) -> dict[str, Any]:
 
 
 def problem_response(
-    request: Request, kind: _Kind, detail: str | None, errors: Sequence[Problem] = (), **more: BaseModel
+    request: Request,
+    kind: _Kind,
+    detail: str | None,
+    errors: Sequence[Problem] = (),
+    **more: BaseModel | str | int,
 ) -> Response:
     """Return the problem document of one error; `more` are its further members."""
     members: dict[str, Any] = {
@@ -214,7 +228,7 @@ def _kind(error: Exception) -> _Kind:
 
 
 def problem_of(request: Request, error: Exception) -> Response:
-    """Answer with an error that was raised on purpose."""
+    """Return the problem document of an error that was raised on purpose."""
     kind = _kind(error)
     if kind.status >= 500:
         _log.error("request_failed", path=request.url.path, status=kind.status, error=str(error))
@@ -245,7 +259,9 @@ def _http_error(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     title = HTTPStatus(status).phrase
     kind = _Kind(status, title.lower().replace(" ", "-"), title)
-    response = problem_response(request, kind, _ADVICE.get(status))
+    advice = _ADVICE.get(status)
+    # A client of a schema registry that asks for a path which only its own registry has reads these two members.
+    response = problem_response(request, kind, advice, error_code=status, message=advice or title)
     response.headers.update(getattr(error, "headers", None) or {})
     return response
 
@@ -277,6 +293,8 @@ class _CrashReports:
                 raise
             ending = Unavailable("the registry is shutting down; send the request again")
             await problem_of(Request(scope), ending)(scope, receive, send)
+        except ClientDisconnect:  # the client went away while it sent its body: there is no one to answer
+            return
         except Exception as error:  # whatever it is, the client gets a problem document and no detail
             if scope["type"] != "http" or started:
                 raise

@@ -1,8 +1,8 @@
-"""A change that weakens what is enforced takes effect when another person than its author approved it.
+"""A change that weakens the enforced contract takes effect after a person other than its author has approved it.
 
-Every write that may change which contract version is enforced runs inside `held_to_approval`, which compares what was
-enforced before it with what is enforced after it. So the way that a change takes does not matter: a document, a
-registered schema, a status, a deletion, an import, another compatibility group or a new major version.
+Every write that can change the enforced contract version runs inside `held_to_approval`, which compares the enforced
+versions before and after. So the rule covers every kind of change: a document, a registered schema, a status, a
+deletion, an import, another compatibility group or a new major version.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidegate.gateway.storage.database import Database, Service
 from tidegate.gateway.storage.sql import ContractVersion, Stores
 
 NOTHING = hashlib.sha256(b"").hexdigest()
-"""Stands for the candidate's fingerprint when no version of the contract would be left."""
+"""The candidate's fingerprint if no version of the contract would remain."""
 FORGOTTEN = Weakening(
     "contract.forgotten", "no version is left that a later publication would be compared with"
 )
@@ -35,12 +35,12 @@ APPROVED = "contract.weakening-approved"
 REJECTED = "contract.weakening-rejected"
 SELF_APPROVED = "contract.weakening-without-access-control"
 _REMEMBERED = 64
-_TOLD = 3
+_MOST_SHOWN = 3
 _MOST_WEAKENINGS = 100
 
 
 class NotApproved(ConflictError):  # noqa: N818 - named for what is missing
-    """A change that weakens what is enforced, and that no one but its author has approved."""
+    """A change that weakens the enforced contract without the approval of another person."""
 
     def __init__(self, proposal: Proposal) -> None:
         super().__init__(_sentence(proposal), proposal)
@@ -54,14 +54,14 @@ class Approvals(Service):
     """The changes that wait for an approver."""
 
     def proposals(self, contract_id: str) -> tuple[Proposal, ...]:
-        """List the proposed changes of what is enforced now, oldest first. Raises NotFoundError."""
+        """Return the proposed changes of the enforced version, oldest first. Raises NotFoundError."""
         return self._database.read(lambda stores: _current(stores, contract_id))
 
     def approve(self, contract_id: str, candidate: str, by: Principal = ANONYMOUS) -> tuple[Proposal, bool]:
         """Approve one proposed change; returns it, and whether the approval is new.
 
-        Raises NotFoundError for a fingerprint that no one proposed against what is enforced now, Forbidden for the
-        author of the proposal.
+        Raises NotFoundError if the fingerprint is not proposed against the enforced version, Forbidden for the author
+        of the proposal.
         """
         at = self._now()
         with self._database.writing() as stores:
@@ -79,10 +79,10 @@ class Approvals(Service):
             return approved, True
 
     def reject(self, contract_id: str, candidate: str, by: Principal = ANONYMOUS) -> Proposal:
-        """Forget one proposed change, and the approval that it may have; return it.
+        """Delete one proposed change, and its approval if it has one; return it.
 
-        Its author may propose it again. Raises NotFoundError for a fingerprint that no one proposed against what is
-        enforced now, Forbidden for who is no approver of the subject.
+        Its author may propose it again. Raises NotFoundError if the fingerprint is not proposed against the enforced
+        version, Forbidden if the caller is not an approver of the subject.
         """
         at = self._now()
         with self._database.writing() as stores:
@@ -106,10 +106,10 @@ def held_write(database: Database) -> Iterator[Stores]:
 
 @contextmanager
 def held_to_approval(stores: Stores, contract_id: str | None, by: Principal, at: datetime) -> Iterator[None]:
-    """Let a change of contract versions pass that weakens nothing, or that two persons stand behind.
+    """Allow a change of contract versions if it weakens nothing, or if two persons support it.
 
     These are its author and an approver of its subject: one who approved the candidate, or who makes the change that
-    another person proposed. Without access control there is no one else to ask; the log of changes says so. Raises
+    another person proposed. Without access control there is no one else to ask; the audit log says so. Raises
     NotApproved, which undoes the transaction.
     """
     before = None if contract_id is None else baseline(stores, contract_id)
@@ -123,7 +123,7 @@ def held_to_approval(stores: Stores, contract_id: str | None, by: Principal, at:
 
 
 def propose_draft(stores: Stores, draft: ContractVersion, by: Principal, at: datetime) -> None:
-    """Note who published a draft that weakens what is enforced, so that another person may promote it."""
+    """Record the author of a draft that weakens the enforced version, so that another person may promote it."""
     before = baseline(stores, draft.contract_id)
     given_up = () if before is None else _given_up(before, draft)
     if before is not None and given_up and by is not ANONYMOUS:
@@ -131,17 +131,17 @@ def propose_draft(stores: Stores, draft: ContractVersion, by: Principal, at: dat
 
 
 def foresee(stores: Stores, contract: DataContract) -> None:
-    """Make the proofs that a publication needs, so that they are known in the writers' turn."""
+    """Build the proofs that a publication needs, so that they are known in the writers' turn."""
     before = baseline(stores, contract.id)
     if before is not None:
         _proven(_bare(DataContract.model_validate_json(before.document)), _bare(contract))
 
 
 def baseline(stores: Stores, contract_id: str) -> ContractVersion | None:
-    """Return the version that a change is compared with: the enforced one, or else the highest that ever was.
+    """Return the version to compare a change with: the enforced one, or else the highest that was ever enforced.
 
-    So neither a deletion nor a retirement opens the way to a looser contract. None before the first, and after all
-    were deleted for good.
+    So a deletion or a retirement does not permit a looser contract. None before the first version, and after all were
+    permanently deleted.
     """
     enforced = stores.contracts.highest(contract_id, ENFORCED)
     if enforced is not None:
@@ -199,7 +199,7 @@ def _require_approval(stores: Stores, wanted: Proposal, by: Principal, at: datet
 
 
 def _propose(stores: Stores, proposal: Proposal) -> None:
-    """Keep a proposal once: its first author stays its author."""
+    """Store a proposal once: its first author stays its author."""
     if stores.proposals.find(proposal.contract_id, proposal.base, proposal.candidate) is not None:
         return
     stores.proposals.put(proposal)
@@ -235,15 +235,15 @@ def _change(proposal: Proposal, by: Principal, action: str, subject: str, at: da
 
 
 def _sentence(proposal: Proposal) -> str:
-    told = [each.sentence for each in proposal.weakenings]
-    if len(told) > _TOLD:
-        told = [*told[:_TOLD], f"and {len(told) - _TOLD} more"]
+    sentences = [each.sentence for each in proposal.weakenings]
+    if len(sentences) > _MOST_SHOWN:
+        sentences = [*sentences[:_MOST_SHOWN], f"and {len(sentences) - _MOST_SHOWN} more"]
     what = f"{proposal.contract_id} {proposal.version}" if proposal.version else proposal.contract_id
-    return f"{what} would be less strict than what is enforced: {'; '.join(told)}. {next_step(proposal)}"
+    return f"{what} would be less strict than what is enforced: {'; '.join(sentences)}. {next_step(proposal)}"
 
 
 def next_step(proposal: Proposal) -> str:
-    """Return what has to happen before the change takes effect."""
+    """Return the next step before the change takes effect."""
     return (
         f"Have another person than {proposal.proposed_by}, with the role approver, run `tidegate approve "
         f"{proposal.contract_id} {proposal.candidate}`, then make the same request again"

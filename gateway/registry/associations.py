@@ -31,7 +31,7 @@ ANY_NAMESPACE = "-"
 
 @dataclass(frozen=True, slots=True)
 class AssociationFilter:
-    """Which associations are meant; None and () let every one through."""
+    """Filter of associations; None and () match all."""
 
     name: str | None = None
     namespace: str | None = None
@@ -53,7 +53,7 @@ class AssociationFilter:
 
 
 class Associations(Service):
-    """Keeps and finds associations."""
+    """Stores and finds associations."""
 
     def find(self, wanted: AssociationFilter) -> tuple[StoredAssociation, ...]:
         """List associations, oldest first."""
@@ -70,16 +70,16 @@ class Associations(Service):
     ) -> tuple[StoredAssociation, ...]:
         """Associate subjects with a resource; a schema that comes with one is registered first.
 
-        With `is_dry` the answer is that of the same request in earnest, and nothing is kept. Raises Refused: 40907 for a subject without a version, 40903 for another one than the resource has, 40904 and
-        40905 for one that another resource has, 40908 for a change of one that is frozen, 42212, and what a
-        registration may raise.
+        With `is_dry` the answer is the same, and nothing is stored. Raises Refused: 40907 for a subject without a version,
+        40903 if the resource has another subject, 40904 and 40905 if another resource has the subject, 40908 for a change
+        of a frozen one, 42212. Raises also what a registration raises.
         """
         if not request.associations:
             raise invalid_association("associations", "the request has none")
         wanted = tuple((info, self._stored(request, info)) for info in request.associations)
         if is_dry and any(info.schema_ is not None for info, _ in wanted):
-            told = "a schema is not registered to try it; ask POST /compatibility about it, and leave it out here"
-            raise invalid_association("dryRun", told)
+            advice = "a schema is not registered to try it; ask POST /compatibility about it, and leave it out here"
+            raise invalid_association("dryRun", advice)
         registration = SchemaRegistration(self._database, self._now)
         for info, association in wanted:
             if info.schema_ is not None:
@@ -102,7 +102,7 @@ class Associations(Service):
     ) -> None:
         """Remove associations; with `cascade` the subjects that belong to the resource are soft-deleted.
 
-        With `is_dry` nothing is removed. Raises Refused: 40410 when there is none, 40908 for one that is frozen, which goes with its resource only.
+        With `is_dry` nothing is removed. Raises Refused: 40410 if there is none, 40908 for one that is frozen, which goes with its resource only.
         """
         at = self._now()
 
@@ -182,7 +182,7 @@ def _put(
 
 
 def _check_owner(stores: Stores, association: StoredAssociation) -> None:
-    """Let a subject belong to one resource, or be used by any number of them. Raises Refused (40904, 40905)."""
+    """Require that a subject belongs to one resource, or is used by any number. Raises Refused (40904, 40905)."""
     for other in stores.associations.find(subject=association.subject):
         if other.resource_id == association.resource_id and other.resource_type == association.resource_type:
             continue

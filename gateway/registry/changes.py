@@ -1,4 +1,4 @@
-"""What a candidate breaks of what is enforced, for whom, and who has still to agree before it is published."""
+"""Breaking changes of a candidate: the affected consumers, and who has not agreed yet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidegate.gateway.registry.subject_scope import ENFORCED, config_of
 from tidegate.gateway.storage.sql import Stores
 
 _REMEMBERED = 32
-_TOLD = 3
+_MOST_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Review:
     `candidate` is its fingerprint, which agreements name. `comparisons` are with the versions that the level looks at,
     the newest first: of the candidate's major version, or when it begins a new one (`is_new_major`) with the newest
     before it; empty when it is the first. `acknowledged` are the consumers that agreed to this candidate;
-    `is_break_acknowledged` says whether somebody agreed to a break that touches no registered consumer.
+    `is_break_acknowledged` says whether someone agreed to a break that touches no registered consumer.
     """
 
     contract_id: str
@@ -72,7 +72,7 @@ class Review:
 
     @property
     def needs_break_acknowledged(self) -> bool:
-        """Whether somebody has to say that it may break although no registered consumer is touched."""
+        """Whether someone has to say that it may break although no registered consumer is touched."""
         is_break = bool(self.breaking) and not self.is_new_major and not self.affected
         return is_break and not self.is_break_acknowledged
 
@@ -94,7 +94,7 @@ class BreakingChange(ConflictError):  # noqa: N818 - named for what was asked
 
 
 def check_publication(stores: Stores, contract: DataContract) -> None:
-    """Refuse a version that is to be enforced and breaks what is. Raises BreakingChange."""
+    """Refuse a version that is to be enforced and breaks the enforced one. Raises BreakingChange."""
     found = review(stores, contract)
     if not found.is_publishable:
         raise BreakingChange(_sentence(stores, found), found)
@@ -129,7 +129,7 @@ class Terms:
 def compare_with(
     bases: Sequence[DataContract], contract: DataContract, terms: Terms, apart: tuple[Consumer, ...]
 ) -> tuple[Comparison, ...]:
-    """Compare a contract with versions, for those who are registered apart as well; a lenient policy makes warnings."""
+    """Compare a contract with versions, also for consumers registered outside of documents; a lenient policy makes warnings."""
     comparisons = tuple(_compared(base, contract, terms.level, apart) for base in bases)
     if terms.policy != LENIENT:
         return comparisons
@@ -148,7 +148,7 @@ def reviewed(
     *,
     is_new_major: bool,
 ) -> Review:
-    """Put beside comparisons who agreed to the candidate."""
+    """Return a review: the comparisons, and who agreed to the candidate."""
     candidate = fingerprint(contract)
     agreements = stores.consumers.acknowledgements(contract.id, candidate)
     return Review(
@@ -191,8 +191,8 @@ def _proven(base: bytes, candidate: bytes, level: Compatibility, apart: tuple[st
 def _leniently(
     comparison: Comparison, base: DataContract, candidate: DataContract, config: Config
 ) -> Comparison:
-    """Make warnings of what the subject's lenient policy lets pass: declaring what was undeclared."""
-    earlier = Earlier(f"version {base.version}", parsed_contract_schema(base))
+    """Convert findings that the subject's lenient policy accepts to warnings, such as declaring an undeclared property."""
+    earlier = Earlier.of(f"version {base.version}", parsed_contract_schema(base))
     if not check_compatibility(parsed_contract_schema(candidate), config, (earlier,)).is_compatible:
         return comparison
     findings = tuple(
@@ -206,10 +206,10 @@ def _leniently(
 
 
 def _sentence(stores: Stores, found: Review) -> str:
-    """Return what breaks, for whom, and the ways out."""
-    told = [_told(finding) for finding in found.breaking]
-    if len(told) > _TOLD:
-        told = [*told[:_TOLD], f"and {len(told) - _TOLD} more"]
+    """Return a sentence about what breaks, for which consumers, and what to do."""
+    sentences = [_finding_sentence(finding) for finding in found.breaking]
+    if len(sentences) > _MOST_SHOWN:
+        sentences = [*sentences[:_MOST_SHOWN], f"and {len(sentences) - _MOST_SHOWN} more"]
     highest = stores.contracts.highest_name(found.contract_id) or found.version
     if found.missing:
         agreement = f"have {', '.join(found.missing)} acknowledge the candidate {found.candidate}"
@@ -219,11 +219,11 @@ def _sentence(stores: Stores, found: Review) -> str:
         who = "No registered consumer is affected. "
     return (
         f"{found.contract_id} {found.version} is not compatible ({found.level.value}) with what is enforced: "
-        f"{'; '.join(told)}. {who}Publish it as {next_major(highest)}, change it back, or {agreement}"
+        f"{'; '.join(sentences)}. {who}Publish it as {next_major(highest)}, change it back, or {agreement}"
     )
 
 
-def _told(finding: Finding) -> str:
+def _finding_sentence(finding: Finding) -> str:
     shown = f", counterexample: {finding.counterexample.text}" if finding.counterexample else ""
     touching = f", affecting {', '.join(finding.consumers)}" if finding.consumers else ""
     field = f"{finding.field}: " if finding.field else ""

@@ -1,4 +1,4 @@
-"""Who reads a contract's records: registered apart from its document, and asked before a change breaks them."""
+"""Consumers of a contract that are registered outside of its document; they must agree to a change that breaks them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class KnownConsumer:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What somebody agrees to: a candidate by its fingerprint, or a draft by its version; exactly one is given.
+    """What someone agrees to: a candidate by its fingerprint, or a draft by its version; exactly one is given.
 
     `consumer` is None for a break that touches no registered consumer. `by` names the person.
     """
@@ -61,7 +61,7 @@ class ConsumerService(Service):
         """Register a consumer, or change what one reads; returns it as it is kept, and whether it is new.
 
         A consumer that reads something else has agreed to nothing. Raises NotFoundError, WrongConsumer, and Forbidden
-        for a change by somebody who may not approve: it would do away with an objection.
+        for a change by someone who may not approve: it would do away with an objection.
         """
         stored = StoredConsumer(contract_id, consumer, by.name, self._now())
         with self._database.writing() as stores:
@@ -82,7 +82,7 @@ class ConsumerService(Service):
             return stored, known is None
 
     def remove(self, contract_id: str, consumer_id: str, by: Principal = ANONYMOUS) -> StoredConsumer:
-        """Forget a registered consumer. Raises NotFoundError, ConflictError for one that only the document names."""
+        """Delete a registered consumer. Raises NotFoundError, ConflictError for one that only the document names."""
         at = self._now()
         with self._database.writing() as stores:
             subject = subject_of_contract(stores, contract_id)
@@ -101,14 +101,14 @@ class ConsumerService(Service):
             return found
 
     def consumers(self, contract_id: str) -> tuple[KnownConsumer, ...]:
-        """List who reads a contract's records, by id. Raises NotFoundError."""
+        """Return the consumers of a contract, by id. Raises NotFoundError."""
         with self._database.reading() as stores:
             subject_of_contract(stores, contract_id)
             known = _known(stores, contract_id)
             return tuple(known[name] for name in sorted(known))
 
     def readers(self, versions: Sequence[ContractVersion]) -> dict[int, tuple[str, ...]]:
-        """Say who still reads the deprecated ones among some versions: ids of consumers by registry id, sorted."""
+        """Return the consumers that still read deprecated versions: ids by registry id, sorted."""
         asked = [version for version in versions if version.status == Status.DEPRECATED]
         if not asked:
             return {}
@@ -117,7 +117,7 @@ class ConsumerService(Service):
         return {version.registry_id: _readers(version, apart) for version in asked}
 
     def check(self, document: bytes, name: str, by: Principal = ANONYMOUS) -> Review:
-        """Return what publishing a document would break, and for whom; nothing is kept.
+        """Return what publishing a document would break, and for which consumers; store nothing.
 
         Raises ContractError, Forbidden for a topic that `by` may not publish for, ConflictError for an id of others.
         """
@@ -130,7 +130,7 @@ class ConsumerService(Service):
     def acknowledge(
         self, contract_id: str, wanted: Agreement, by: Principal = ANONYMOUS
     ) -> tuple[Acknowledgement, bool]:
-        """Note that a consumer agrees to a candidate; returns the agreement, and whether it is new.
+        """Record that a consumer agrees to a candidate; returns the agreement, and whether it is new.
 
         It holds for this candidate only: another document has another fingerprint. Raises NotFoundError,
         ConflictError for a version that is published already.
@@ -167,7 +167,7 @@ def _current(stores: Stores, contract_id: str) -> DataContract:
 
 
 def _known(stores: Stores, contract_id: str) -> dict[str, KnownConsumer]:
-    """Give, by id, who is registered apart and who stands in a document that is enforced or a draft."""
+    """Return the known consumers by id: registered ones, and those in a document that is enforced or a draft."""
     found: dict[str, KnownConsumer] = {}
     for version in reversed(stores.contracts.versions(contract_id)):
         if version.status != Status.RETIRED:
@@ -185,7 +185,7 @@ def _readers(version: ContractVersion, apart: Sequence[StoredConsumer]) -> tuple
 
 
 def _check(consumer: Consumer, contract: DataContract) -> None:
-    """Hold a consumer to the schema that is enforced. Raises WrongConsumer with every mistake."""
+    """Check a consumer against the enforced schema. Raises WrongConsumer with every mistake."""
     fields = Judge(contract).fields
     problems = [
         Problem(f"/reads/{index}", f"the schema declares no field `{read}`{suggestion(read, fields)}")

@@ -43,14 +43,14 @@ def _writer(schema: StoredSchema, subjects: SubjectReader) -> WriterSchema:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdicts on some records, in their order, what they mean, and the version that judged them.
+    """The verdicts on some records in their order, explanations, and the version that judged them.
 
-    `told` has for each record what its violations mean, without the value of any classified field.
+    `explanations` has the explanations of each record's violations, without values of classified fields.
     """
 
     version: ContractVersion
     verdicts: tuple[Verdict, ...]
-    told: tuple[tuple[Explanation, ...], ...]
+    explanations: tuple[tuple[Explanation, ...], ...]
 
 
 class PlanCache:
@@ -86,7 +86,8 @@ class Judging:
         judged = plan.judge(given)
         verdicts = tuple(plan.explain_each(given, failed=judged.field("failed")))
         explainer = Explainer.of(plan)
-        told = (
-            explainer.tell(value, verdict.violations) for value, verdict in zip(values, verdicts, strict=True)
+        explanations = (
+            explainer.explain(value, verdict.violations)
+            for value, verdict in zip(values, verdicts, strict=True)
         )
-        return Judgement(found, verdicts, tuple(told))
+        return Judgement(found, verdicts, tuple(explanations))

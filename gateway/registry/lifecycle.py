@@ -1,4 +1,4 @@
-"""The life of published versions: promotion, deprecation, retirement, deletion, and what was enforced at an instant."""
+"""The status of published versions: promotion, deprecation, retirement, deletion, and the version that was enforced at an instant."""
 
 from __future__ import annotations
 
@@ -40,10 +40,11 @@ class ContractLifecycle(Service):
     def change_status(
         self, contract_id: str, version: str, status: Status, by: Principal = ANONYMOUS
     ) -> ContractVersion:
-        """Set the status of a version; the one that it has is no change.
+        """Set the status of a version; its present status is not a change.
 
-        Raises NotFoundError, ConflictError for a step that no version takes, BreakingChange for a promotion that
-        consumers have not agreed to, NotApproved for a step that weakens what is enforced, ContractError for a promotion of what does not compile.
+        Raises NotFoundError; ConflictError for an impossible transition; BreakingChange for a promotion without the
+        acknowledgements of consumers; NotApproved for a change that weakens the enforced contract; ContractError for a
+        promotion of a version that does not compile.
         """
         at = self._now()
         with held_write(self._database) as stores:
@@ -67,9 +68,9 @@ class ContractLifecycle(Service):
             return find_alive(stores, contract_id, version)
 
     def delete(self, contract_id: str, version: str, by: Principal = ANONYMOUS) -> ContractVersion:
-        """Delete a version softly: it is enforced and listed no more, here and among subjects.
+        """Soft-delete a version: it is no longer enforced or listed, in both APIs.
 
-        Raises NotFoundError, ConflictError for a version that other schemas refer to, NotApproved when a less strict
+        Raises NotFoundError, ConflictError for a version that other schemas refer to, NotApproved if a less strict
         version would be enforced.
         """
         at = self._now()
@@ -92,7 +93,7 @@ class ContractLifecycle(Service):
             return found
 
     def undelete(self, contract_id: str, version: str, by: Principal = ANONYMOUS) -> ContractVersion:
-        """Bring a deleted version back with the status that it had. Raises NotFoundError, ConflictError when it is purged."""
+        """Restore a deleted version with the status that it had. Raises NotFoundError, ConflictError if it is purged."""
         at = self._now()
         with held_write(self._database) as stores:
             found = stores.contracts.version(contract_id, version)
@@ -146,9 +147,9 @@ def find_alive(stores: Stores, contract_id: str, version: str) -> ContractVersio
 
 
 def _end_shadow(stores: Stores, found: ContractVersion, status: Status) -> None:
-    """Judge a version beside the enforced one no more that is enforced itself now, or never will be.
+    """End the shadow of a version that is now enforced itself, or can never be enforced.
 
-    The entry about its status tells of it in the log of changes; what it found is kept.
+    The audit log has the entry about its status; the results of the shadow are kept.
     """
     control = stores.controls.find(found.contract_id)
     if control.shadow == found.version and status in {Status.ACTIVE, Status.RETIRED}:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from tidegate.contracts.document.fingerprint import fingerprint
-from tidegate.contracts.document.load import LoadedContract, dump_contract, parse_contract
+from tidegate.contracts.document.load import LoadedContract, parse_contract
 from tidegate.contracts.document.model import DataContract, Status
-from tidegate.contracts.document.semver import next_minor, precedence
+from tidegate.contracts.document.semver import next_minor
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, ContractError, NotFoundError, Problem
 from tidegate.contracts.judge.plan import compile_plan
@@ -17,7 +16,7 @@ from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, requir
 from tidegate.gateway.registry.approvals import foresee, held_to_approval, held_write, propose_draft
 from tidegate.gateway.registry.changes import check_publication
 from tidegate.gateway.registry.lifecycle import check_mode, find_alive
-from tidegate.gateway.registry.subject_contracts import add_subject_version, next_number
+from tidegate.gateway.registry.subject_contracts import add_subject_version, new_version, next_number
 from tidegate.gateway.registry.subject_scope import ENFORCED, unknown_contract
 from tidegate.gateway.storage.audit_chain import Change
 from tidegate.gateway.storage.database import Service
@@ -47,31 +46,22 @@ class Registry(Service):
     """Publishes and finds contract versions."""
 
     def publish(self, document: bytes, name: str, by: Principal = ANONYMOUS) -> Publication:
-        """Publish a self-contained contract document, YAML or JSON; `name` stands in error messages.
+        """Publish a self-contained contract document, YAML or JSON; `name` is in error messages.
 
-        The same content again is no change. Raises ContractError for a document that does not compile,
-        ConflictError for a changed document under a used version and for a topic that another contract owns,
-        BreakingChange for a change that consumers have not agreed to, NotApproved for one that weakens what is
-        enforced,
-        Forbidden for a topic that `by` may not publish for, and for a new id outside of their prefixes.
+        The same content again is not a change.
+
+        Raises:
+        * ContractError for a document that does not compile;
+        * ConflictError for a changed document under a used version, and for a topic that another contract owns;
+        * BreakingChange for a change that consumers have not acknowledged;
+        * NotApproved for a change that weakens what is enforced;
+        * Forbidden for a topic that `by` may not publish for, and for a new id outside of their prefixes.
         """
         loaded = parse_contract(document, name=name, read_schema=None)
         contract = loaded.contract
         require(by, Role.PRODUCER, subject_of(contract.topic))
         warnings = compiled(loaded).warnings
-        candidate = ContractVersion(
-            registry_id=0,
-            contract_id=contract.id,
-            number=0,
-            version=contract.version,
-            precedence=precedence(contract.version),
-            topic=contract.topic,
-            status=contract.status.value,
-            domain=contract.domain,
-            fingerprint=fingerprint(contract),
-            document=dump_contract(contract),
-            published_at=self._now(),
-        )
+        candidate = new_version(contract, self._now())
         if candidate.status in ENFORCED:
             with suppress(ConflictError):  # raised in the writers' turn, where the proofs are known by then
                 self._database.read(lambda stores: check_publication(stores, contract))
@@ -127,11 +117,11 @@ def compiled(loaded: LoadedContract) -> LoadedContract:
 
 
 def may_take_id(stores: Stores, contract_id: str, by: Principal) -> None:
-    """Let somebody publish under an id that is theirs already, or new and one of their prefixes.
+    """Require that a principal may publish under an id: it is theirs already, or new with one of their prefixes.
 
-    A stream, its table and the contract that the Confluent face makes for a topic have the name of the id: who takes
-    it takes it from the team of that name. Raises Forbidden in the same words whether the id exists or not, and
-    ConflictError for one of their prefixes that governs a topic of others.
+    A stream, its table and the contract that the Confluent API creates for a topic are named after the id. So the id
+    belongs to the team with that prefix. Raises Forbidden with the same text whether the id exists or not. Raises
+    ConflictError if the id has an allowed prefix and governs a topic of another team.
     """
     topic = stores.contracts.topic_of(contract_id)
     if topic is not None and by.sees(subject_of(topic)):
@@ -175,7 +165,7 @@ def _keep(stores: Stores, candidate: ContractVersion, contract: DataContract, by
 
 
 def _add(stores: Stores, candidate: ContractVersion) -> ContractVersion:
-    """Keep a new version; unless it is a draft, it is a version of its subject too, under the same number."""
+    """Store a new version; unless it is a draft, it is a version of its subject too, with the same number."""
     number = next_number(stores, subject_of(candidate.topic))
     kept = stores.contracts.add_version(replace(candidate, number=number))
     stores.lifecycle.record(kept.registry_id, kept.status, kept.published_at)

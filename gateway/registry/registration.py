@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tidegate.contracts.document.model import Status
-from tidegate.gateway.access.principal import ANONYMOUS, Principal
+from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, forbidden
 from tidegate.gateway.registry.approvals import foresee, held_to_approval, held_write, propose_draft
 from tidegate.gateway.registry.registration_review import (
     Judgement,
@@ -28,7 +28,7 @@ from tidegate.gateway.registry.schema_content import (
     resolve_references,
     rule_set_of,
 )
-from tidegate.gateway.registry.schemas.entities import Config, Metadata, RuleSet, SchemaRequest
+from tidegate.gateway.registry.schemas.entities import Config, Metadata, RuleSet, SchemaRequest, schema_guid
 from tidegate.gateway.registry.schemas.errors import (
     IncompatibleSchema,
     id_mismatch,
@@ -57,7 +57,7 @@ from tidegate.gateway.registry.subject_scope import IMPORT, check_writable, conf
 from tidegate.gateway.storage.audit_chain import Change
 from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import Stores
-from tidegate.gateway.storage.subjects import Deleted, StoredSchema, SubjectVersion
+from tidegate.gateway.storage.subjects import MAX_IMPORTED_ID, Deleted, StoredSchema, SubjectVersion
 
 CONFLUENT_VERSION = "confluent:version"
 LATEST = -1
@@ -85,20 +85,20 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """The outcome of a comparison, and what it rests on: it holds as long as that is the same."""
+    """The result of a comparison, and its inputs: it is valid while these are the same."""
 
     basis: tuple[object, ...]
     judgement: Judgement
 
 
 class SchemaRegistration(Service):
-    """Registers and finds schemas by what they say."""
+    """Register schemas, and find them by their content."""
 
     def register(self, name: str, request: SchemaRequest, options: RegistrationOptions) -> Registration:
-        """Register a schema; what is registered already is found again.
+        """Register a schema, or return the existing version.
 
-        The comparison with earlier versions is made before the writers' turn is taken, so that a long one keeps
-        no one waiting, and made again in it when somebody else registered meanwhile. Raises Refused.
+        The comparison with earlier versions runs before the write lock is taken, so that a long one blocks no other
+        writer. It runs again with the lock if another version was registered in the meantime. Raises Refused.
         """
         subject = subject_to_register(name)
         check_type(request.schema_type)
@@ -118,6 +118,8 @@ class SchemaRegistration(Service):
             shown = Deleted.SHOWN if deleted else Deleted.LEFT_OUT
             if not stores.subjects.numbers(subject, shown):
                 raise subject_not_found(subject)
+            if not request.schema_text.strip():
+                raise schema_not_found()
             config = config_in_scope(stores, subject)
             wanted = _Wanted(subject, request, RegistrationOptions(ANONYMOUS, normalize=normalize))
             content = _content(stores, wanted, config, None)
@@ -145,24 +147,24 @@ class SchemaRegistration(Service):
             conflicts = _conflicts(whole, previous, config)
             if conflicts:
                 return CompatibilityAnswer(conflicts)
-            told = tuple(f"{{reading:'{one.sentence}'}}" for one in whole.parsed.differences)
+            readings = tuple(f"{{reading:'{one.sentence}'}}" for one in whole.parsed.differences)
             if version is None:
                 line = lineage_of(stores, subject, whole.metadata, config)
                 answer = judge_registration(stores, subject, whole, config, line).answer
-                return replace(answer, warnings=(*answer.warnings, *told))
+                return replace(answer, warnings=(*answer.warnings, *readings))
             one = previous if version == LATEST else _live(stores, subject, version)
             if one is None and version != LATEST:
                 raise version_not_found(version)
             if one is None:
-                return CompatibilityAnswer((), told)
-            earlier = Earlier(f"version {one.number}", parsed_version(stores, one))
+                return CompatibilityAnswer((), readings)
+            earlier = Earlier.of(f"version {one.number}", parsed_version(stores, one))
             answer = judge_against(stores, subject, whole, config, (earlier, one.registry_id)).answer
-            return replace(answer, warnings=(*answer.warnings, *told))
+            return replace(answer, warnings=(*answer.warnings, *readings))
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A registration that somebody asks for."""
+    """A registration that someone asks for."""
 
     subject: str
     request: SchemaRequest
@@ -170,10 +172,10 @@ class _Wanted:
 
 
 def _prepare(stores: Stores, wanted: _Wanted) -> tuple[Registration | None, _Compared | None]:
-    """Find the version if there is one already, or compare the schema with those before it.
+    """Return the existing version, or compare the schema with the earlier ones.
 
-    What is registered already is found in every mode: producers that register their schema before they write go on
-    writing when the subject becomes read-only.
+    An existing version is found in every mode, so producers that register their schema before they write continue
+    when the subject becomes read-only.
     """
     subject, request = wanted.subject, wanted.request
     has_id = request.id >= 0
@@ -200,7 +202,7 @@ def _prepare(stores: Stores, wanted: _Wanted) -> tuple[Registration | None, _Com
 def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: datetime) -> Registration:
     subject, request = wanted.subject, wanted.request
     is_import = check_writable(stores, subject) == IMPORT
-    _check_id(subject, request, is_import=is_import)
+    _check_id(wanted, is_import=is_import)
     config = config_in_scope(stores, subject)
     previous = stores.subjects.latest(subject)
     content = _content(stores, wanted, config, previous)
@@ -240,13 +242,23 @@ def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: d
     return Registration(version, is_new=True, differences=whole.parsed.differences)
 
 
-def _check_id(subject: str, request: SchemaRequest, *, is_import: bool) -> None:
+def _check_id(wanted: _Wanted, *, is_import: bool) -> None:
+    """Refuse an id that cannot be taken. Raises Refused (42205), Forbidden: ids are shared by all subjects."""
+    subject, request = wanted.subject, wanted.request
     if is_import and request.id < 0:
         raise not_read_write(subject)
     if not is_import and request.id >= 0:
         raise no_import(subject)
     if request.id == 0:
         raise not_permitted("An id is at least 1")
+    if request.id > MAX_IMPORTED_ID:
+        raise not_permitted(
+            f"Id {request.id} is above {MAX_IMPORTED_ID}, the highest that can be imported; import the schema under a lower id"
+        )
+    if is_import and not wanted.options.by.may_everywhere(Role.ADMIN):
+        raise forbidden(
+            wanted.options.by, Role.ADMIN, "of every subject, because ids are shared by all subjects"
+        )
 
 
 def _number(stores: Stores, subject: str, request: SchemaRequest, following: int, *, is_import: bool) -> int:
@@ -281,7 +293,7 @@ def _schema(
 def _content(
     stores: Stores, wanted: _Wanted, config: Config, previous: SubjectVersion | None
 ) -> SchemaContent:
-    """Parse what is asked for, as it stands in the request. Without a text it is that of the previous version."""
+    """Parse the schema of the request. Without a text, use that of the previous version."""
     request, context = wanted.request, context_of(wanted.subject)
     if request.schema_text.strip():
         references = resolve_references(stores, wanted.subject, request.references)
@@ -304,7 +316,7 @@ def _content(
 
 
 def _imported(content: SchemaContent, request: SchemaRequest) -> SchemaContent:
-    """Return a schema just the metadata and rules that come with it: nothing is inherited by what is imported."""
+    """Return a schema with only its own metadata and rules: an imported schema inherits nothing."""
     return replace(content, metadata=request.metadata, rule_set=request.rule_set)
 
 
@@ -339,6 +351,9 @@ def _already(
         return found if is_same and request.version in {0, found.number if found else 0} else None
     if request.version > 0:
         return _same_version(stores, subject, whole, request.version)
+    if request.version == LATEST:
+        latest = stores.subjects.latest(subject)
+        return latest if latest is not None and _repeats(whole, request, latest) else None
     extras = (
         config.default_metadata,
         config.override_metadata,
@@ -346,10 +361,11 @@ def _already(
         config.override_rule_set,
     )
     says_nothing = request.metadata is None and request.rule_set is None and not any(extras)
-    if request.version == 0 and says_nothing:
+    if says_nothing:
         normalize = wanted.options.normalize or bool(config.normalize)
         return _found(stores, content, wanted, Deleted.LEFT_OUT, normalize=normalize)
-    return stores.subjects.find(subject, deleted=Deleted.LEFT_OUT, guid=whole.guid)
+    same = stores.subjects.with_text(subject, whole.text_hash, Deleted.LEFT_OUT)
+    return next((version for version in same if _repeats(whole, request, version)), None)
 
 
 def _same_version(stores: Stores, subject: str, whole: SchemaContent, number: int) -> SubjectVersion | None:
@@ -363,23 +379,43 @@ def _same_version(stores: Stores, subject: str, whole: SchemaContent, number: in
 def _found(
     stores: Stores, content: SchemaContent, wanted: _Wanted, deleted: Deleted, *, normalize: bool
 ) -> SubjectVersion | None:
-    """Find a schema by all that the request says of it; what it leaves out may be anything."""
+    """Find a schema by all attributes in the request; missing attributes match any value."""
     subject, request = wanted.subject, wanted.request
     if request.metadata is None and request.rule_set is None:
-        found = stores.subjects.find(subject, deleted=deleted, text=content.text_hash)
+        found = stores.subjects.find(subject, deleted=deleted, text_hash=content.text_hash)
         if found is None and normalize:
-            found = stores.subjects.find(subject, deleted=deleted, normal=content.normal_hash)
+            found = stores.subjects.find(subject, deleted=deleted, normal_hash=content.normal_hash)
         return found
     for version in stores.subjects.with_text(subject, content.text_hash, deleted):
-        if version.schema.guid == _guid_with(content, request, version):
+        metadata = metadata_of(version.schema) if request.metadata is None else request.metadata
+        rule_set = rule_set_of(version.schema) if request.rule_set is None else request.rule_set
+        if _repeats(replace(content, metadata=metadata, rule_set=rule_set), request, version):
             return version
     return None
 
 
-def _guid_with(content: SchemaContent, request: SchemaRequest, version: SubjectVersion) -> str:
-    metadata = metadata_of(version.schema) if request.metadata is None else request.metadata
-    rule_set = rule_set_of(version.schema) if request.rule_set is None else request.rule_set
-    return replace(content, metadata=metadata, rule_set=rule_set).guid
+def _repeats(content: SchemaContent, request: SchemaRequest, version: SubjectVersion) -> bool:
+    """Return whether a version says what a request says; one that states its number is met by that version only.
+
+    Source: Confluent Schema Registry, `AbstractSchemaProvider.canLookupIgnoringVersion`.
+    """
+    kept = metadata_of(version.schema)
+    asked = request.metadata.properties.get(CONFLUENT_VERSION) if request.metadata else None
+    number = (kept.properties.get(CONFLUENT_VERSION) if kept else None) or str(version.number)
+    if asked not in {None, number}:
+        return False
+    schema = version.schema
+    same = schema_guid(schema.text, references_of(schema), _unnumbered(kept), rule_set_of(schema))
+    is_same = replace(content, metadata=_unnumbered(content.metadata)).guid == same
+    return is_same and content.parsed.schema_type == schema.schema_type
+
+
+def _unnumbered(metadata: Metadata | None) -> Metadata | None:
+    """Return metadata without the number of its version; None if nothing else is there."""
+    if metadata is None:
+        return None
+    found = metadata.without_property(CONFLUENT_VERSION)
+    return found if found.shown() else None
 
 
 def _live(stores: Stores, subject: str, number: int) -> SubjectVersion | None:

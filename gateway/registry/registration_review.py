@@ -1,24 +1,31 @@
-"""Whether a schema may be registered: what its level says of schemas, and what the contract behind the subject promises.
+"""Whether a schema may be registered: by the compatibility level, and by the contract of the subject.
 
-Clients of a schema registry are told by the same 409 and the same `is_compatible`; the messages name rule, consumer and
-way out.
+Clients of a schema registry get the same 409 and the same `is_compatible` for both; the messages name the rule, the
+consumer and the way out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from tidegate.contracts.compatibility.finding import Finding, is_transitive
 from tidegate.contracts.document.model import Compatibility, DataContract, Status
 from tidegate.contracts.document.semver import major_of
 from tidegate.gateway.registry.changes import Review, Terms, compare_with, reviewed
-from tidegate.gateway.registry.schema_compatibility import CompatibilityAnswer, Earlier, check_compatibility
+from tidegate.gateway.registry.schema_compatibility import (
+    CompatibilityAnswer,
+    Earlier,
+    check_compatibility,
+    key_of,
+)
 from tidegate.gateway.registry.schema_content import (
     OWN_PROPERTIES,
     SchemaContent,
     metadata_of,
     parsed_version,
+    references_of,
 )
 from tidegate.gateway.registry.schemas.entities import Config
 from tidegate.gateway.registry.subject_contracts import Lineage, group_of, plan_version
@@ -54,7 +61,7 @@ class Governance:
 
 
 def governance(stores: Stores, subject: str, line: Lineage | None, config: Config) -> Governance | None:
-    """Find the promise that a registration is held to; None where only schemas are compared.
+    """Find the promise that a registration is held to; None if only schemas are compared.
 
     That is a subject without a published contract document and without registered consumers, the level
     NONE, and a registration that begins a new major version.
@@ -76,7 +83,9 @@ def judge_registration(
     stores: Stores, subject: str, content: SchemaContent, config: Config, line: Lineage | None
 ) -> Judgement:
     """Compare a schema, with what belongs to it, with the versions that its level looks at."""
-    schemas = check_compatibility(content.parsed, config, history(stores, subject, content, config, line))
+    schema = content.parsed
+    key = None if content.references else key_of(schema.schema_type, schema.text, schema.dialect)
+    schemas = check_compatibility(schema, config, history(stores, subject, content, config, line), key)
     found = governance(stores, subject, line, config)
     if found is None or line is None:
         return Judgement(schemas)
@@ -123,7 +132,9 @@ def history(
             major = found if major is None else major
             if found != major:
                 continue
-        yield Earlier(f"version {version.number}", parsed_version(stores, version))
+        schema = version.schema
+        key = None if references_of(schema) else key_of(schema.schema_type, schema.text, version.dialect)
+        yield Earlier(f"version {version.number}", partial(parsed_version, stores, version), key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +170,7 @@ def _bases(
 def _held(
     stores: Stores, asked: _Asked, schemas: CompatibilityAnswer, bases: tuple[DataContract, ...]
 ) -> Judgement:
-    """Hold a schema to a promise. A draft is held to it when somebody promotes it."""
+    """Check a schema against a promise. A draft is checked when it is promoted."""
     config, line = asked.config, asked.line
     planned = plan_version(stores, line, asked.content, config)
     if planned.contract.status == Status.DRAFT:
@@ -191,14 +202,14 @@ def _without_level(messages: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _messages(review: Review) -> tuple[str, ...]:
-    """Tell what breaks beside the schema, and of the schema whom it breaks."""
-    told = []
+    """Return what breaks besides the schema, and which consumers the schema breaks."""
+    lines = []
     for finding in review.breaking:
         if not finding.code.startswith(_SCHEMA):
-            told.append(_message(finding))
+            lines.append(_message(finding))
         elif finding.consumers:
-            told.append(_broken_readers(finding))
-    return tuple(dict.fromkeys(told))
+            lines.append(_broken_readers(finding))
+    return tuple(dict.fromkeys(lines))
 
 
 def _message(finding: Finding) -> str:

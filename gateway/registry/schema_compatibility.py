@@ -4,24 +4,28 @@ Source: Confluent Schema Registry, `CompatibilityLevel`: BACKWARD is a new reade
 new data; without TRANSITIVE only the newest version counts.
 
 A JSON Schema that names no draft is draft 7 for some clients and 2020-12 for others: it is compatible when it is so for
-both, and for the records that the stream lets pass.
+both, and for the records that the stream accepts.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from tidegate.contracts.compatibility.finding import Direction, directions_of, is_transitive
+from tidegate.contracts.compatibility.ways_out import way_out
 from tidegate.contracts.document.model import Compatibility
 from tidegate.contracts.inclusion.answer import Difference, Inclusion, Outcome
 from tidegate.contracts.inclusion.avro import includes as avro_includes
 from tidegate.contracts.inclusion.json_schema import Pair
 from tidegate.gateway.registry.schemas.entities import AVRO, JSON, Config
-from tidegate.gateway.registry.schemas.json_schema import NAMES, READINGS, closed, json_text, opened
+from tidegate.gateway.registry.schemas.json_schema import NAMES, NEWEST, READINGS, closed, json_text, opened
 from tidegate.gateway.registry.schemas.parsing import ParsedSchema, is_json_schema
 from tidegate.gateway.registry.subject_scope import DEFAULT_LEVEL
 
@@ -36,17 +40,68 @@ LENIENT = "LENIENT"
 """The policy under which a property that was undeclared may be declared: counterexamples are warnings then."""
 
 
+Key = tuple[str, bytes, str]
+
+
+def key_of(schema_type: str, text: str, dialect: str | None) -> Key:
+    """Return what schemas without references share that accept the same records: type, text and dialect."""
+    return schema_type, hashlib.sha256(text.encode()).digest(), dialect or NEWEST
+
+
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A version to compare with: its name for messages, and its schema."""
+    """A version to compare with: its name for messages, and its schema, which is read when it is needed.
+
+    `key` stands for the schema where it has one.
+    """
 
     name: str
-    schema: ParsedSchema
+    read: Callable[[], ParsedSchema]
+    key: Key | None = None
+
+    @classmethod
+    def of(cls, name: str, schema: ParsedSchema) -> Earlier:
+        """Return a version whose schema is read already."""
+        return cls(name, lambda: schema)
+
+
+class ProvenPairs:
+    """The pairs of JSON Schemas that were found compatible last, an earlier one and a later one.
+
+    Inclusion is transitive: what is compatible with a version that is compatible with a third is compatible with it too.
+    Avro is left out, for a reader of a reader's data may not read the writer's: a field may have been dropped, and come
+    back with another type.
+    """
+
+    def __init__(self, limit: int = 16_384) -> None:
+        self._limit = limit
+        self._pairs: OrderedDict[tuple[Key, Key, Directions], None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def add(self, earlier: Key | None, later: Key | None, directions: Directions) -> None:
+        """Record a pair."""
+        if earlier is None or later is None or earlier[0] != JSON:
+            return
+        with self._lock:
+            self._pairs[earlier, later, directions] = None
+            self._pairs.move_to_end((earlier, later, directions))
+            if len(self._pairs) > self._limit:
+                self._pairs.popitem(last=False)
+
+    def has(self, earlier: Key | None, later: Key | None, directions: Directions) -> bool:
+        """Return whether a pair is recorded."""
+        if earlier is None or later is None:
+            return False
+        with self._lock:
+            return (earlier, later, directions) in self._pairs
+
+
+_PROVEN = ProvenPairs()
 
 
 @dataclass(frozen=True, slots=True)
 class CompatibilityAnswer:
-    """Why a schema is not compatible, a sentence each; `warnings` are what a lenient policy let pass."""
+    """Why a schema is not compatible, a sentence each; `warnings` are what a lenient policy accept."""
 
     messages: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -57,16 +112,29 @@ class CompatibilityAnswer:
         return not self.messages
 
 
-def check_compatibility(new: ParsedSchema, config: Config, history: Iterable[Earlier]) -> CompatibilityAnswer:
-    """Compare a schema with earlier ones, newest first, as the level says; stop at the first that does not fit."""
+def check_compatibility(
+    new: ParsedSchema, config: Config, history: Iterable[Earlier], key: Key | None = None
+) -> CompatibilityAnswer:
+    """Compare a schema with earlier ones, newest first, as the level says; stop at the first that does not fit.
+
+    With `key`, that of the new schema, one is not compared that is known to be compatible with one that is.
+    """
     level = Compatibility(config.level or DEFAULT_LEVEL)
     directions = directions_of(level)
     if not directions:
         return CompatibilityAnswer()
     warnings: tuple[str, ...] = ()
+    links: list[Key | None] = []  # the newest version that is compatible, and the one that was looked at last
     for earlier in history:
-        readings = _readings(earlier.schema, new)
-        messages = _compare(earlier, new, directions, readings)
+        if any(_PROVEN.has(earlier.key, link, directions) for link in links):
+            links[1:] = [earlier.key]
+            continue
+        schema = earlier.read()
+        readings = _readings(schema, new)
+        messages = _compare(earlier.name, schema, new, directions, readings)
+        if not messages:
+            _PROVEN.add(earlier.key, key, directions)
+            links[1 if links else 0 :] = [earlier.key]
         if messages and config.policy == LENIENT and _passes_leniently(readings, directions):
             warnings += messages
         elif messages:
@@ -82,7 +150,7 @@ def inclusion(old: ParsedSchema, new: ParsedSchema) -> Inclusion:
 
 
 def _answer(old: ParsedSchema, new: ParsedSchema, direction: Direction) -> Inclusion:
-    """Return whether `new` accepts what `old` does, or forward the reverse; told from the old schema to the new one."""
+    """Return whether `new` accepts what `old` does, or forward the reverse; sentences go from the old schema to the new one."""
     if old.text == new.text and old.definition == new.definition:
         return Inclusion(Outcome.PROVEN)
     return _included(old.schema_type, json_text(old.definition), json_text(new.definition), direction)
@@ -101,19 +169,19 @@ def _included(schema_type: str, old: str, new: str, direction: Direction) -> Inc
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Two schemas as somebody reads them."""
+    """Two schemas as someone reads them."""
 
     old: ParsedSchema
     new: ParsedSchema
 
     @property
     def is_meant(self) -> bool:
-        """Whether there is data of the old schema: not when it is no schema as it is read."""
+        """Whether there is data of the old schema: not when it is not a schema as it is read."""
         return _is_readable(self.old)
 
     @property
     def is_broken(self) -> bool:
-        """Whether the new schema is no schema as it is read."""
+        """Whether the new schema is not a schema as it is read."""
         return not _is_readable(self.new)
 
 
@@ -132,20 +200,20 @@ def _readings(old: ParsedSchema, new: ParsedSchema) -> tuple[_Reading, ...]:
 
 
 def _compare(
-    earlier: Earlier, new: ParsedSchema, directions: Directions, readings: tuple[_Reading, ...]
+    name: str, old: ParsedSchema, new: ParsedSchema, directions: Directions, readings: tuple[_Reading, ...]
 ) -> tuple[str, ...]:
     """Return what speaks against a schema; what does so in some readings only names them."""
-    if earlier.schema.schema_type != new.schema_type:
-        told = f"{earlier.name} is of type {earlier.schema.schema_type}, the new schema of type {new.schema_type}"
-        return (f"{{errorType:'SCHEMA_TYPE_CHANGED', description:'{told}'}}",)
-    found = [_told(earlier.name, reading, directions) for reading in readings]
+    if old.schema_type != new.schema_type:
+        text = f"{name} is of type {old.schema_type}, the new schema of type {new.schema_type}"
+        return (f"{{errorType:'SCHEMA_TYPE_CHANGED', description:'{text}'}}",)
+    found = [_broken_directions(name, reading, directions) for reading in readings]
     everywhere = set.intersection(*({plain for plain, _ in each} for each in found))
     messages = (plain if plain in everywhere else named for each in found for plain, named in each)
     distinct = tuple(dict.fromkeys(messages))
     return distinct if everywhere.issuperset(distinct) else (*distinct, _ONE_DRAFT)
 
 
-def _told(name: str, reading: _Reading, directions: Directions) -> list[tuple[str, str]]:
+def _broken_directions(name: str, reading: _Reading, directions: Directions) -> list[tuple[str, str]]:
     """Return what speaks against the new schema in one reading: each message without and with the reading's name."""
     if not reading.is_meant:
         return []
@@ -163,7 +231,7 @@ def _told(name: str, reading: _Reading, directions: Directions) -> list[tuple[st
             if is_back
             else f"data of the new schema{new_as}{',' * bool(new_as)} under {name}{old_as}"
         )
-        pairs = (_messages(answer, what, direction) for what in (plain, named))
+        pairs = (_messages(answer, what, direction, reading.new) for what in (plain, named))
         messages += zip(*pairs, strict=True)
     return messages
 
@@ -179,24 +247,26 @@ def _broken(new_as: str) -> str:
     )
 
 
-def _messages(found: Inclusion, what: str, direction: Direction) -> tuple[str, ...]:
+def _messages(found: Inclusion, what: str, direction: Direction, new: ParsedSchema) -> tuple[str, ...]:
     if found.outcome is Outcome.PROVEN:
         return ()
-    return tuple(_message(difference, what, direction) for difference in found.differences) or (
+    return tuple(_message(difference, what, direction, new) for difference in found.differences) or (
         f"{{errorType:'{found.outcome.value}', description:'it cannot be shown that {what} is valid'}}",
     )
 
 
-def _message(difference: Difference, what: str, direction: Direction) -> str:
+def _message(difference: Difference, what: str, direction: Direction, schema: ParsedSchema) -> str:
     places = difference.new_pointer, difference.old_pointer
     new, old = places if direction is Direction.BACKWARD else places[::-1]
     shown = (
         f", counterexample:{difference.counterexample.text}" if difference.counterexample is not None else ""
     )
+    advice = way_out(difference, schema.definition) if direction is Direction.BACKWARD else None
+    remedy = f", remedy:'{advice}'" if advice else ""
     return (
         f"{{errorType:'{difference.code}', outcome:'{difference.outcome.value}', description:'{what}: "
         f"{difference.sentence}', path:'{new}', oldPath:'{old}', "
-        f"field:'{difference.field}'{shown}}}"
+        f"field:'{difference.field}'{remedy}{shown}}}"
     )
 
 

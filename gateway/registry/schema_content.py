@@ -1,4 +1,4 @@
-"""Schemas between the store and the faces: parsed, with what belongs to them, their references resolved; what settings ask of them."""
+"""Schemas between the store and the HTTP APIs: parsed, with resolved references, and checked against the settings."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class SchemaContent:
         return replace(self, parsed=replace(self.parsed, text=self.parsed.normal))
 
     def keep(self, stores: Stores, context: str, schema_id: int | None, at: datetime) -> StoredSchema:
-        """Keep the content in a context, under the next id there or the one that is given."""
+        """Store the content in a context, with the next id there or the given one."""
         row = SchemaRow(
             context=context,
             guid=self.guid,
@@ -169,7 +169,7 @@ def dialect_for(
     if normal is None:
         return DRAFT_7
     found = stores.subjects.find(
-        subject, deleted=Deleted.SHOWN, normal=_text_hash(schema_type, normal, references)
+        subject, deleted=Deleted.SHOWN, normal_hash=_text_hash(schema_type, normal, references)
     )
     return DRAFT_7 if found is None else found.dialect or NEWEST
 
@@ -224,7 +224,7 @@ def check_sound(content: SchemaContent, config: Config) -> None:
         for name in _names(content.parsed.definition):
             if not _is_name(name):
                 raise invalid_schema(
-                    f"'{name}' is no name in Avro: it begins with a letter or _, and goes on with letters, digits and _"
+                    f"'{name}' is not a name in Avro: it begins with a letter or _, and goes on with letters, digits and _"
                 )
     if config.validate_fields:
         for name in _top_level(content):

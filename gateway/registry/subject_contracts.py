@@ -1,9 +1,9 @@
-"""The contract behind a subject `<topic>-value`: what is registered through either face is enforced and seen in both."""
+"""The contract behind a subject `<topic>-value`: versions registered through either API are enforced and visible in both."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -40,10 +40,10 @@ _FIRST = "1.0.0"
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Where a registration stands among the versions of a contract.
+    """The place of a registration among the versions of a contract.
 
-    `base` is the version that it follows and inherits from, None for a first one. `is_new` says that it begins a new
-    major version: it has a compatibility group that no enforced version has.
+    `base` is the version that it follows and inherits from, None for a first one. `is_new`: it starts a new major
+    version, because no enforced version has its compatibility group.
     """
 
     contract_id: str
@@ -54,7 +54,7 @@ class Lineage:
 
 @dataclass(frozen=True, slots=True)
 class PlannedVersion:
-    """The contract version that a registration would make, a draft if it does not compile, and what is noted of it."""
+    """The contract version that a registration would create (a draft if it does not compile), and its note."""
 
     contract: DataContract
     note: str | None
@@ -89,11 +89,11 @@ def group_of(metadata: Metadata | None, group: str | None) -> str | None:
 def plan_version(
     stores: Stores, line: Lineage, content: SchemaContent, config: Config, *, breaks: bool = False
 ) -> PlannedVersion:
-    """Return the contract version that a schema makes.
+    """Return the contract version that a schema creates.
 
-    It inherits all but the schema, the tags of its metadata and the rules of its rule set from the version that it follows, and takes the
-    semantic version that the change asks for; `breaks` says that it breaks more than schemas show. When what it
-    inherits does not compile against the schema it is a draft.
+    It inherits all parts from the version before it, except the schema, the tags of its metadata and the rules of its
+    rule set. The change determines its semantic version; `breaks` means a breaking change beyond the schemas. It is a
+    draft if the inherited parts do not compile against the schema.
     """
     imported = import_rules(content.rule_set, content.parsed, content.metadata)
     tagged = with_tags(_next_contract(stores, line, content.parsed), content.parsed, content.metadata)
@@ -106,34 +106,37 @@ def plan_version(
     return PlannedVersion(contract.model_copy(update={"version": version}), note)
 
 
-def add_contract_version(
-    stores: Stores, line: Lineage, planned: PlannedVersion, number: int, at: datetime
-) -> ContractVersion:
-    """Keep a planned version. While it is a draft, what was enforced goes on being enforced."""
-    contract = planned.contract
-    if stores.contracts.topic_of(line.contract_id) is None:
-        stores.contracts.add_contract(line.contract_id, line.topic, at)
-    version = ContractVersion(
+def new_version(contract: DataContract, at: datetime) -> ContractVersion:
+    """Return a contract as a version to be stored; `registry_id` and `number` are 0 until it is."""
+    return ContractVersion(
         registry_id=0,
         contract_id=contract.id,
-        number=number,
+        number=0,
         version=contract.version,
         precedence=precedence(contract.version),
-        topic=line.topic,
+        topic=contract.topic,
         status=contract.status.value,
         domain=contract.domain,
         fingerprint=fingerprint(contract),
         document=dump_contract(contract),
         published_at=at,
-        note=planned.note,
     )
-    kept = stores.contracts.add_version(version)
+
+
+def add_contract_version(
+    stores: Stores, line: Lineage, planned: PlannedVersion, number: int, at: datetime
+) -> ContractVersion:
+    """Store a planned version. While it is a draft, the enforced version stays enforced."""
+    if stores.contracts.topic_of(line.contract_id) is None:
+        stores.contracts.add_contract(line.contract_id, line.topic, at)
+    version = new_version(planned.contract, at)
+    kept = stores.contracts.add_version(replace(version, number=number, topic=line.topic, note=planned.note))
     stores.lifecycle.record(kept.registry_id, kept.status, at)
     return kept
 
 
 def foresee_version(stores: Stores, line: Lineage, schema: ParsedSchema, config: Config) -> None:
-    """Make the proofs that naming the next contract version needs, so that they are known in the writers' turn."""
+    """Build the proofs that naming the next contract version needs, so that they are known in the writers' turn."""
     if line.base is not None:
         former = _schema_of(stores, line.base)
         if not _breaks(former, schema, config):
@@ -159,7 +162,7 @@ def add_subject_version(stores: Stores, version: ContractVersion, at: datetime) 
 
 
 def adopt_contracts(stores: Stores, at: datetime) -> None:
-    """Make every contract version that is no draft a version of its subject: those of an older database are none yet."""
+    """Register every contract version that is not a draft under its subject, for databases of older versions."""
     for registry_id in stores.subjects.unlinked_contracts():
         version = stores.contracts.by_registry_id(registry_id)
         if version is not None:
@@ -186,14 +189,14 @@ def _schema_of(stores: Stores, version: ContractVersion) -> ParsedSchema:
 
 
 def _reading(schema: ParsedSchema) -> tuple[str, ...]:
-    """Note how a schema that names no draft is read, when clients differ."""
+    """Record how a schema that names no draft is read, when clients differ."""
     if schema.dialect is None or not schema.differences:
         return ()
     listed = "; ".join(one.sentence for one in schema.differences)
-    told = (
+    sentence = (
         f"the schema names no draft and is read as {NAMES[schema.dialect]}, and clients read it differently"
     )
-    return (f"{told}: {listed}. Name its draft in `$schema`",)
+    return (f"{sentence}: {listed}. Name its draft in `$schema`",)
 
 
 def next_number(stores: Stores, subject: str) -> int:
@@ -249,7 +252,7 @@ def _schema_part(schema: ParsedSchema, contract: DataContract | None) -> JsonSch
 
 
 def _framing(schema: ParsedSchema) -> str:
-    """Clients of a schema registry write its prefix or header; bare Avro cannot be told from a prefixed record."""
+    """Return the framing: Confluent clients write its prefix or header, and bare Avro cannot be distinguished from a prefixed record."""
     return "confluent-prefix" if schema.schema_type == AVRO else "auto"
 
 
@@ -274,10 +277,10 @@ def _next_version(
 
 
 def _breaks(former: ParsedSchema, schema: ParsedSchema, config: Config) -> bool:
-    """Return whether a schema breaks what the level forbids; under NONE, whether old records are valid no more."""
+    """Return whether a schema is incompatible at the level; under NONE, whether old records are no longer valid."""
     level = config.level if config.level not in {None, "NONE"} else DEFAULT_LEVEL
     one = Config(level=level, policy=config.policy)
-    return not check_compatibility(schema, one, (Earlier("the version before", former),)).is_compatible
+    return not check_compatibility(schema, one, (Earlier.of("the version before", former),)).is_compatible
 
 
 def _says_the_same(former: ParsedSchema, schema: ParsedSchema) -> bool:
@@ -289,7 +292,7 @@ def _says_the_same(former: ParsedSchema, schema: ParsedSchema) -> bool:
 
 
 def _with_rules(contract: DataContract, imported: ImportedRules) -> tuple[DataContract, list[str]]:
-    """Put imported rules beside the contract's own, as an active version if it compiles and as a draft if not."""
+    """Add imported rules to the contract's own: as an active version if it compiles, otherwise as a draft."""
     own = tuple(rule for rule in contract.rules if not rule.id.startswith(PREFIX))
     taken, refused = _compiling(contract, imported.rules)
     notes = [

@@ -26,7 +26,7 @@ from tidegate.gateway.storage.subjects import Deleted, SubjectVersion
 
 
 class SubjectDeletion(Service):
-    """Deletes what is registered. What was deleted stays deleted until somebody brings it back on purpose."""
+    """Deletes what is registered. What was deleted stays deleted until someone brings it back on purpose."""
 
     def delete_subject(self, name: str, *, permanent: bool, by: Principal) -> tuple[int, ...]:
         """Delete every version of a subject; returns their numbers. Raises Refused (40401, 40404, 40405, 42205, 42206)."""
@@ -100,7 +100,7 @@ class SubjectDeletion(Service):
 
 
 class _Deletion:
-    """Who deletes, when, and whether for good."""
+    """Who deletes, when, and whether permanently."""
 
     def __init__(self, by: Principal, at: datetime, *, permanent: bool) -> None:
         self.by = by

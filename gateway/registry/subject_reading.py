@@ -36,19 +36,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Which part of a list is asked for; `limit` None: all of the rest."""
+    """The requested part of a list; `limit` None returns the whole rest."""
 
     offset: int = 0
     limit: int | None = None
 
     def cut(self, items: tuple[T, ...]) -> tuple[T, ...]:
-        """Cut the page out of the whole list."""
+        """Return the page of the whole list."""
         return items[self.offset :][: self.limit]
 
 
 @dataclass(frozen=True, slots=True)
 class ListedSubjects:
-    """Which subjects to list. `prefixes` are those that the caller may see: None for all."""
+    """The subjects to list. `prefixes` are those that the caller may see; None for all."""
 
     prefix: str = EVERY_CONTEXT
     deleted: Deleted = Deleted.LEFT_OUT

@@ -1,4 +1,4 @@
-"""What holds for a subject: the contract that governs it, and the settings of its own scope and of the wider ones."""
+"""The contract that governs a subject, and the settings of its own scope and of the wider ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def config_of(stores: Stores, scope: str) -> Config | None:
 def config_in_scope(stores: Stores, subject: str) -> Config:
     """Return what holds for a subject: each setting as the nearest scope has it that sets it.
 
-    A contract that governs the subject and promises another level than the default stands between the subject's own
+    A contract that governs the subject and promises another level than the default is between the subject's own
     settings and the wider scopes.
     """
     merged: dict[str, Any] = {}
@@ -72,10 +72,10 @@ def mode_in_scope(stores: Stores, subject: str) -> str:
 
 
 def check_writable(stores: Stores, subject: str) -> str:
-    """Return the mode of a subject that may be written. Raises Refused (42205) for one that is read-only."""
+    """Return the mode of a subject, or of a wider scope, that may be written. Raises Refused (42205) if it is read-only."""
     mode = mode_in_scope(stores, subject)
     if mode in {READONLY, READONLY_OVERRIDE}:
-        raise read_only(subject)
+        raise read_only("null" if subject == GLOBAL else subject)
     return mode
 
 

@@ -25,6 +25,7 @@ from tidegate.gateway.registry.subject_scope import (
     MODES,
     POLICIES,
     READWRITE,
+    check_writable,
     config_in_scope,
     config_of,
     mode_in_scope,
@@ -57,11 +58,12 @@ class SubjectSettings(Service):
         return (own.alias or None) if own else None
 
     def put_config(self, name: str, given: Mapping[str, Any], who: str) -> dict[str, Any]:
-        """Change the settings that are given, null forgets one; gives back what was given. Raises Refused."""
+        """Change the settings that are given, null forgets one; return all settings of the scope. Raises Refused."""
         scope = canonical(name)
         changes = read_config(given)
         at = self._now()
         with self._database.writing() as stores:
+            check_writable(stores, scope)
             old = config_of(stores, scope)
             kept = {name: getattr(old, name) for name in (old.model_fields_set if old else ())}
             kept |= {name: getattr(changes, name) for name in changes.model_fields_set}
@@ -69,24 +71,21 @@ class SubjectSettings(Service):
             stores.settings.put_config(scope, new.model_dump_json(by_alias=True, exclude_unset=True))
             change = Change(at, who, "subject.config-changed", scope, _hash(old), _hash(new))
             stores.audit.append(change)
-        shown = changes.shown()
-        if changes.level is not None:
-            shown = {
-                "compatibility": changes.level,
-                **{k: v for k, v in shown.items() if k != "compatibilityLevel"},
-            }
-        return shown
+        shown = new.shown()
+        level = shown.pop("compatibilityLevel", None)
+        return shown if level is None else {"compatibility": level, **shown}
 
     def delete_config(self, name: str, who: str) -> Config:
-        """Forget the settings of a scope; gives them. Raises Refused (40401)."""
+        """Delete the settings of a scope; return them. Raises Refused (40401, 42205)."""
         scope = canonical(name)
         at = self._now()
         with self._database.writing() as stores:
             old = config_of(stores, scope)
-            if old is None:
-                if scope == GLOBAL:
-                    return Config(level=DEFAULT_LEVEL)
+            if old is None and scope != GLOBAL:
                 raise subject_not_found(scope)
+            check_writable(stores, scope)
+            if old is None:
+                return Config(level=DEFAULT_LEVEL)
             stores.settings.put_config(scope, None)
             stores.audit.append(Change(at, who, "subject.config-deleted", scope, _hash(old)))
             return old
@@ -121,7 +120,7 @@ class SubjectSettings(Service):
             return mode
 
     def delete_mode(self, name: str, who: str) -> str:
-        """Forget the mode of a scope; returns it. Raises Refused (40401)."""
+        """Delete the mode of a scope; return it. Raises Refused (40401)."""
         scope = canonical(name)
         at = self._now()
         with self._database.writing() as stores:

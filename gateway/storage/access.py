@@ -13,7 +13,7 @@ from tidegate.gateway.storage.tables import Instant, Store, Table, fields_of
 
 
 def begins_with(column: InstrumentedAttribute[str], prefixes: Sequence[str]) -> ColumnElement[bool]:
-    """Hold a column to prefixes, character by character: LIKE would not tell `A` from `a` on SQLite."""
+    """Filter a column by prefixes, character by character, because LIKE ignores case on SQLite."""
     return or_(false(), *(func.substr(column, 1, len(prefix)) == prefix for prefix in prefixes))
 
 
@@ -50,7 +50,7 @@ class KeyStore(Store):
     """The API keys, as `stores.keys`. A key is revoked, never removed, so that the audit log can name it."""
 
     def add(self, key: StoredKey) -> None:
-        """Keep a new key."""
+        """Store a new key."""
         self._session.execute(insert(KeyRow).values(fields_of(key, StoredKey, grants="\n".join(key.grants))))
 
     def find(self, key_id: str) -> StoredKey | None:
@@ -64,7 +64,7 @@ class KeyStore(Store):
         return tuple(_key(row) for row in rows)
 
     def revoke(self, key_id: str, at: datetime) -> None:
-        """Take a key out of use from now on."""
+        """Revoke a key."""
         self._session.execute(update(KeyRow).where(KeyRow.id == key_id).values(revoked_at=at))
 
 

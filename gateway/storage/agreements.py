@@ -85,20 +85,20 @@ class ConsumerStore(Store):
         return tuple(_stored(row) for row in rows)
 
     def put(self, stored: StoredConsumer) -> None:
-        """Keep a consumer, instead of the one that has its id."""
+        """Store a consumer, replacing the one with its id."""
         consumer = stored.consumer.model_dump_json(by_alias=True)
         self._session.merge(
             ConsumerRow(id=stored.consumer.id, **fields_of(stored, StoredConsumer, consumer=consumer))
         )
 
     def remove(self, contract_id: str, consumer_id: str) -> None:
-        """Forget a consumer."""
+        """Delete a consumer."""
         self._session.execute(
             delete(ConsumerRow).where(ConsumerRow.contract_id == contract_id, ConsumerRow.id == consumer_id)
         )
 
     def acknowledge(self, agreement: Acknowledgement) -> None:
-        """Keep an agreement that is not there yet."""
+        """Store an agreement unless it exists."""
         self._session.execute(
             insert(AcknowledgementRow).values(
                 fields_of(agreement, Acknowledgement, consumer=agreement.consumer or _NOBODY)
@@ -118,7 +118,7 @@ class ConsumerStore(Store):
         )
 
     def withdraw(self, contract_id: str, consumer_id: str) -> None:
-        """Forget what a consumer agreed to: it reads something else now."""
+        """Delete the agreements of a consumer, because its declaration has changed."""
         self._session.execute(
             delete(AcknowledgementRow).where(
                 AcknowledgementRow.contract_id == contract_id, AcknowledgementRow.consumer == consumer_id
@@ -132,7 +132,7 @@ def _stored(row: ConsumerRow) -> StoredConsumer:
 
 
 MOST_PROPOSALS = 20
-"""Most proposals that are kept for one contract; a new one takes the place of the oldest."""
+"""Maximum proposals that are kept for one contract; a new one takes the place of the oldest."""
 
 
 class ProposalRow(Table):
@@ -187,9 +187,9 @@ class ProposalStore(Store):
         return tuple(_proposal(row) for row in rows)
 
     def put(self, proposal: Proposal) -> None:
-        """Keep a proposal, and forget those of another base and the oldest above `MOST_PROPOSALS`."""
-        told = json.dumps([asdict(each) for each in proposal.weakenings])
-        self._session.merge(ProposalRow(**fields_of(proposal, Proposal, weakenings=told)))
+        """Store a proposal, and delete those of another base and the oldest above `MOST_PROPOSALS`."""
+        serialized = json.dumps([asdict(each) for each in proposal.weakenings])
+        self._session.merge(ProposalRow(**fields_of(proposal, Proposal, weakenings=serialized)))
         self._session.flush()
         kept = [each for each in self.of_contract(proposal.contract_id) if each.base == proposal.base]
         self._session.execute(
@@ -201,12 +201,12 @@ class ProposalStore(Store):
             self.remove(old)
 
     def remove(self, proposal: Proposal) -> None:
-        """Forget a proposal."""
+        """Delete a proposal."""
         key = (proposal.contract_id, proposal.base, proposal.candidate)
         self._session.delete(self._session.get_one(ProposalRow, key))
         self._session.flush()
 
 
 def _proposal(row: ProposalRow) -> Proposal:
-    told = tuple(Weakening(**each) for each in json.loads(row.weakenings))
-    return Proposal(**fields_of(row, Proposal, weakenings=told))
+    weakenings = tuple(Weakening(**each) for each in json.loads(row.weakenings))
+    return Proposal(**fields_of(row, Proposal, weakenings=weakenings))

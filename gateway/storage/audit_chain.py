@@ -19,11 +19,11 @@ _INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What somebody did, at an aware instant.
+    """What someone did, at an aware instant.
 
     `who` is the name of the principal. `action` is a word such as `contract.published`. `subject` is what it was done
     to: a subject of the registry, or the kind and id of another thing. `before` and `after` are hashes of its content:
-    None where there was nothing, or is nothing any more.
+    None if there was nothing, or is nothing any more.
     """
 
     at: datetime
@@ -51,7 +51,7 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """What stands in an export where an entry should; `reason` says what is wrong with it."""
+    """What is in an export where an entry should; `reason` says what is wrong with it."""
 
     reason: str
 
@@ -93,7 +93,7 @@ def content_hash(value: Any) -> str:
 
 
 def chained(change: Change, number: int, previous: str) -> AuditEntry:
-    """Make the entry that follows the one whose hash is `previous`."""
+    """Build the entry that follows the one whose hash is `previous`."""
     entry = AuditEntry(**asdict(change), number=number, previous=previous, hash="")
     return AuditEntry(**{**asdict(entry), "hash": entry_hash(entry)})
 
@@ -129,15 +129,15 @@ def _read(found: Any) -> AuditEntry:
     if type(found["number"]) is not int or not all(isinstance(text, str) for text in texts):
         raise ValueError("a member has the wrong type")
     if not _INSTANT.fullmatch(found["at"]):
-        raise ValueError("`at` is no instant in UTC with six decimals")
+        raise ValueError("`at` is not an instant in UTC with six decimals")
     return AuditEntry(**{**found, "at": datetime.fromisoformat(found["at"])})
 
 
 def check(entries: Iterable[AuditEntry | Unreadable], known_head: str | None = None) -> ChainReport:
-    """Go through the entries in the order in which they are kept, and stop at the first that is not sound.
+    """Check the entries in stored order, and stop at the first invalid one.
 
     A changed, missing, doubled or moved entry breaks the chain at its place. An end that was cut off, or a log that
-    was rewritten, does not: it shows only to somebody who noted the head at an earlier time, `known_head`.
+    was rewritten, does not: it shows only to someone who noted the head at an earlier time, `known_head`.
     """
     number, previous = 0, NO_ENTRY
     has_known_head = known_head in {None, NO_ENTRY}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -55,6 +57,8 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self._engine = _engine(url)
+        self._watching: sqlite3.Connection | None = None
+        self._watch = threading.Lock()
 
     @property
     def description(self) -> str:
@@ -80,7 +84,7 @@ class Database:
             return work(stores)
 
     def migrate(self, revision: str = "head") -> None:
-        """Bring the tables to `revision` ("base": none). Processes that start together take turns.
+        """Migrate the tables to `revision` ("base": none). Processes that start together run one after another.
 
         Raises SettingsError for a database of a newer version of this program, Unavailable.
         """
@@ -103,9 +107,29 @@ class Database:
             found = MigrationContext.configure(connection).get_current_revision()
             return found == ScriptDirectory.from_config(_alembic_config(connection)).get_current_head()
 
+    def change_mark(self) -> int | None:
+        """Return a number that is another one after every commit, of other processes too; None if there is no such number.
+
+        It takes some microseconds on SQLite, and is not there on PostgreSQL, which would have to be asked.
+        """
+        if self._engine.dialect.name != "sqlite" or self._engine.url.query:
+            return None  # options of the address could mean another file than its path does
+        with self._watch:
+            try:
+                if self._watching is None:
+                    self._watching = sqlite3.connect(str(self._engine.url.database), check_same_thread=False)
+                found: int = self._watching.execute("PRAGMA data_version").fetchone()[0]
+            except sqlite3.Error:
+                return None
+        return found
+
     def close(self) -> None:
         """Close every connection."""
         self._engine.dispose()
+        with self._watch:
+            if self._watching is not None:
+                self._watching.close()
+                self._watching = None
 
     def _connect(self, *, writes: bool) -> Connection:
         connection = self._engine.connect().execution_options(**{_WRITES: writes})
@@ -134,7 +158,7 @@ class Service:
 
 @contextmanager
 def _outages_translated() -> Iterator[None]:
-    """Turn what a database says when it cannot serve into Unavailable; mistakes of this program pass through."""
+    """Convert errors of an unreachable database to Unavailable; bugs of this program are raised unchanged."""
     try:
         yield
     except ProgrammingError as error:
@@ -168,17 +192,17 @@ def _engine(url: str) -> Engine:
             raise SettingsError(
                 "the registry needs a database that outlives it: name a file, sqlite:///tidegate.db"
             )
-        Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
+        _keep_private(Path(str(parsed.database)))
         # As many connections as the web framework has threads; none waits for another's.
         engine = create_engine(
             parsed, pool_size=40, max_overflow=8, connect_args={"timeout": _LOCK_WAIT_SECONDS}
         )
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
-        raise SettingsError(f"database_url is no usable SQLAlchemy URL: {error}") from error
+        raise SettingsError(f"database_url is not a usable SQLAlchemy URL: {error}") from error
     except ValueError:
-        # It quotes what stands in the place of the port, which may be a part of the password.
+        # It quotes the text of the port, which may be a part of the password.
         raise SettingsError(
-            "database_url is no usable SQLAlchemy URL: what follows the last colon before the database is no port; in a "
+            "database_url is not a usable SQLAlchemy URL: what follows the last colon before the database is not a port; in a "
             "password / is written %2F, : is %3A and @ is %40"
         ) from None
     except OSError as error:
@@ -189,6 +213,27 @@ def _engine(url: str) -> Engine:
     return engine
 
 
+def _keep_private(file: Path) -> None:
+    """Let only the owner read a new database, or one that everybody could read; its log files get the same mode.
+
+    A narrower mode that someone chose, such as 0640 for a backup, stays.
+    """
+    file.parent.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(mode=0o700, exist_ok=True)
+    if str(file).startswith("file:"):  # a URI, which SQLite reads
+        return
+    try:
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        found = file.stat()
+        if found.st_mode & 0o007 and found.st_uid == os.geteuid():
+            for each in (file, file.with_name(f"{file.name}-wal"), file.with_name(f"{file.name}-shm")):
+                if each.exists():
+                    each.chmod(0o600)
+    except OSError:
+        return  # SQLite says what is wrong with the file, and the request gets to hear it
+
+
 def _refuse_nul(
     _connection: Connection,
     _cursor: Any,
@@ -197,7 +242,7 @@ def _refuse_nul(
     _context: Any,
     is_many: bool,  # noqa: FBT001 - SQLAlchemy passes it by position
 ) -> None:
-    """Refuse on every database what PostgreSQL cannot keep. Raises UnstorableText."""
+    """Refuse text on every database that PostgreSQL cannot store. Raises UnstorableText."""
     for row in parameters if is_many else (parameters,):
         for value in row.values() if isinstance(row, dict) else row:
             if isinstance(value, str) and "\0" in value:
@@ -223,13 +268,13 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    """Take the write lock at the start of a write: a reader that turns writer cannot wait for it."""
+    """Take the write lock at the start of a write: a reader that starts to write cannot wait for it."""
     writes = connection.get_execution_options().get(_WRITES, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 def _begin_postgresql(connection: Connection) -> None:
-    """Take the turn of the writers at the start of a write; it ends with the transaction. No one waits for ever."""
+    """Take the writers' lock at the start of a write; the transaction releases it. The wait has a limit."""
     if connection.get_execution_options().get(_WRITES, False):
         connection.execute(
             text("SELECT set_config('lock_timeout', :wait, true), pg_advisory_xact_lock(:turn)"),

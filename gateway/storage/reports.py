@@ -186,7 +186,7 @@ class ExpectationStore(Store):
     """Results of expectations, as `stores.expectations`."""
 
     def add(self, batch_id: int, report: BatchReport) -> None:
-        """Keep the results of a report that is new."""
+        """Store the results of a new report."""
         if report.expectations:
             self._session.execute(
                 insert(ExpectationResultRow), [_row(batch_id, report, each) for each in report.expectations]
@@ -248,7 +248,7 @@ class ShadowStore(Store):
         return None if row is None else ShadowFindings.model_validate_json(row.findings)
 
     def forget(self, stream: str) -> None:
-        """Begin again: another shadow was declared."""
+        """Delete the results: another shadow was declared."""
         self._session.execute(delete(ShadowRow).where(ShadowRow.stream == stream))
 
     def add(self, report: BatchReport) -> None:
@@ -313,7 +313,7 @@ class ReportStore(Store):
         return None if found is None else BatchReport.model_validate_json(found)
 
     def add_report(self, report: BatchReport) -> None:
-        """Keep a report and add it to the sums of its stream."""
+        """Store a report and add it to the totals of its stream."""
         self._add_to_sums(report)
         counts = StreamSumStore(self._session).add(report)
         ShadowStore(self._session).add(report)

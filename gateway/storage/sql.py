@@ -43,7 +43,7 @@ class LifecycleStore(Store):
     """The life of contract versions, as `stores.lifecycle`."""
 
     def record(self, registry_id: int, status: str, at: datetime) -> None:
-        """Note the first status of a new version."""
+        """Record the first status of a new version."""
         self._note(registry_id, StatusChange(at, status, is_deleted=False))
 
     def change_status(self, registry_id: int, status: str, at: datetime, note: str | None = None) -> None:
@@ -57,12 +57,12 @@ class LifecycleStore(Store):
         self._note(registry_id, StatusChange(at, status, is_deleted=True))
 
     def undelete(self, registry_id: int, status: str, at: datetime) -> None:
-        """Bring a soft-deleted version back with a status."""
+        """Restore a soft-deleted version with a status."""
         self._update(registry_id, deleted_at=None, status=status)
         self._note(registry_id, StatusChange(at, status, is_deleted=False))
 
     def purge(self, registry_id: int) -> None:
-        """Take a deleted version's document away; its name stays taken."""
+        """Delete a deleted version's document; its name stays reserved."""
         self._update(registry_id, document=b"", is_purged=True, number=-registry_id)
 
     def changes(self, registry_id: int) -> tuple[StatusChange, ...]:
@@ -195,7 +195,7 @@ class ContractStore(Store):
         return {row.id: row.topic for row in rows}
 
     def add_contract(self, contract_id: str, topic: str, created_at: datetime) -> None:
-        """Keep a new contract."""
+        """Store a new contract."""
         self._session.execute(
             insert(ContractRow).values(
                 id=contract_id, topic=topic, subject=subject_of(topic), created_at=created_at
@@ -208,7 +208,7 @@ class ContractStore(Store):
         return max(self._session.scalar(query) or 0, 0)
 
     def add_version(self, version: ContractVersion) -> ContractVersion:
-        """Keep a new version under the `number` that it has; its `registry_id` is given here."""
+        """Store a new version under its `number`; return it with its new `registry_id`."""
         values = fields_of(version, ContractVersion)
         del values["registry_id"], values["topic"]
         row = VersionRow(**values)

@@ -19,7 +19,7 @@ from tidegate.contracts.stream.reconciliation import (
 from tidegate.gateway.storage.tables import Instant, Store, Table, keep_newest
 
 _KEPT = 200
-"""Events and trips of one stream that are kept: what was told long ago is not told again."""
+"""Events and trips of one stream that are kept: an old message is not repeated."""
 
 _TRIPPED = "tripped"
 
@@ -34,7 +34,7 @@ class ControlRow(Table):
 
 
 class EventRow(Table):
-    """What a job told of a stream: a StreamEvent or a Trip as JSON, under the id that the job gave it."""
+    """A message of a job about a stream: a StreamEvent or a Trip as JSON, under the id that the job gave it."""
 
     __tablename__ = "stream_events"
     __table_args__ = (Index("ix_stream_events_stream", "stream", "key"),)
@@ -59,7 +59,7 @@ class HeartbeatRow(Table):
 
 
 class ControlStore(Store):
-    """Controls of streams and what their jobs told, as `stores.controls`."""
+    """Controls of streams and the messages of their jobs, as `stores.controls`."""
 
     def find(self, stream: str) -> StreamControl:
         """Return what holds for a stream; of one that no one ever touched, that it runs."""
@@ -72,12 +72,12 @@ class ControlStore(Store):
         return {row.stream: StreamControl.model_validate_json(row.control) for row in rows}
 
     def put(self, control: StreamControl) -> None:
-        """Keep what holds for a stream now."""
+        """Store the control of a stream."""
         self._session.merge(ControlRow(stream=control.stream, control=control.model_dump_json()))
 
-    def beat(self, stream: str, at: datetime, told: Heartbeat) -> None:
-        """Keep the heartbeat of a stream's job in place of the one before."""
-        self._session.merge(HeartbeatRow(stream=stream, at=at, **told.model_dump()))
+    def beat(self, stream: str, at: datetime, heartbeat: Heartbeat) -> None:
+        """Store the heartbeat of a stream's job, replacing the previous one."""
+        self._session.merge(HeartbeatRow(stream=stream, at=at, **heartbeat.model_dump()))
 
     def heartbeats(self) -> dict[str, HeartbeatRow]:
         """Return the last heartbeat of each stream."""
@@ -87,19 +87,23 @@ class ControlStore(Store):
         """Return the last heartbeat of one stream; None if there never was one."""
         return self._session.get(HeartbeatRow, stream)
 
-    def is_told(self, told: UUID) -> bool:
-        """Return whether an event or trip was told before."""
-        return self._session.scalar(select(EventRow.key).where(EventRow.id == str(told))) is not None
+    def is_known(self, event_id: UUID) -> bool:
+        """Return whether an event or trip was stored before."""
+        return self._session.scalar(select(EventRow.key).where(EventRow.id == str(event_id))) is not None
 
-    def tell(self, told: StreamEvent | Trip) -> None:
-        """Keep an event or trip that is not there yet; the oldest of its stream give way."""
-        kind = _TRIPPED if isinstance(told, Trip) else told.kind.value
+    def add_event(self, event: StreamEvent | Trip) -> None:
+        """Store an event or trip unless it exists; delete the oldest of its stream."""
+        kind = _TRIPPED if isinstance(event, Trip) else event.kind.value
         self._session.execute(
             insert(EventRow).values(
-                id=str(told.id), stream=told.stream, kind=kind, at=told.at, document=told.model_dump_json()
+                id=str(event.id),
+                stream=event.stream,
+                kind=kind,
+                at=event.at,
+                document=event.model_dump_json(),
             )
         )
-        keep_newest(self._session, EventRow.key, EventRow.stream, told.stream, _KEPT)
+        keep_newest(self._session, EventRow.key, EventRow.stream, event.stream, _KEPT)
 
     def last_events(self, streams: Sequence[str] | None = None) -> dict[str, StreamEvent]:
         """Return the last event of each stream, or of the `streams` given.
@@ -170,7 +174,7 @@ class ReconciliationStore(Store):
         return next((each for each in results if each is not None and each.findings is not None), None)
 
     def add(self, request: ReconciliationRequest) -> None:
-        """Keep a new request, when none of its stream is open; the oldest of its stream give way."""
+        """Store a new request unless one of its stream is open; delete the oldest of its stream."""
         self._session.execute(
             insert(ReconciliationRow).values(
                 id=str(request.id), stream=request.stream, asked_by=request.by, asked_at=request.at
@@ -185,7 +189,7 @@ class ReconciliationStore(Store):
         )
 
     def answer(self, request: UUID, result: ReconciliationResult) -> None:
-        """Keep the result of a request."""
+        """Store the result of a request."""
         self._session.execute(
             update(ReconciliationRow)
             .where(ReconciliationRow.id == str(request))
@@ -201,7 +205,7 @@ def _reconciliation(row: ReconciliationRow) -> StreamReconciliation:
 
 
 ADOPTIONS_KEPT = 100
-"""Adoptions of one stream that are kept. Each takes a person; their entries in the log of changes stay."""
+"""Adoptions of one stream that are kept. Each takes a person; their entries in the audit log stay."""
 
 
 class AdoptionRow(Table):
@@ -222,7 +226,7 @@ class AdoptionStore(Store):
     """Adoptions of streams, as `stores.adoptions`."""
 
     def find(self, wanted: str) -> KeptAdoption | None:
-        """Return the adoption of that id, of any stream; None when there is none."""
+        """Return the adoption of that id, of any stream; None if there is none."""
         row = self._session.scalar(select(AdoptionRow).where(AdoptionRow.id == wanted))
         return None if row is None else _kept(row)
 
@@ -234,7 +238,7 @@ class AdoptionStore(Store):
         return tuple(map(_kept, rows))
 
     def add(self, kept: KeptAdoption) -> None:
-        """Keep a new adoption; the oldest of its stream give way."""
+        """Store a new adoption; delete the oldest of its stream."""
         adoption = kept.adoption
         self._session.execute(
             insert(AdoptionRow).values(

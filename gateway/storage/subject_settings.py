@@ -92,7 +92,7 @@ class AssociationStore(Store):
         return tuple(StoredAssociation(**fields_of(row, StoredAssociation)) for row in rows)
 
     def put(self, association: StoredAssociation) -> None:
-        """Keep an association, in place of the one that the resource has of this type."""
+        """Store an association, replacing the resource's association of this type."""
         self.remove(association)
         self._session.add(AssociationRow(**fields_of(association, StoredAssociation)))
         self._session.flush()

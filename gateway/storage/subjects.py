@@ -1,4 +1,4 @@
-"""Store schemas, once in each context, and the versions of subjects that use them."""
+"""Store schemas and the versions of subjects that use them. Each context has a schema once, under its own ids."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from enum import Enum
 from sqlalchemy import ColumnElement, Row, Select, and_, delete, func, insert, literal, select, update
 from sqlalchemy.orm import Session
 
+from tidegate.contracts.errors import TidegateError
 from tidegate.gateway.storage.access import begins_with
 from tidegate.gateway.storage.tables import (
     NextIdRow,
@@ -26,7 +27,11 @@ from tidegate.gateway.storage.tables import (
 
 @dataclass(frozen=True, slots=True)
 class StoredSchema:
-    """A schema as it is kept. `id` is its number in its context; `reference_list`, `metadata_json` and `rule_set_json` are JSON."""
+    """A schema as it is stored.
+
+    `key` is the primary key of its row; `id` is the schema id that clients see, unique in its context.
+    `reference_list`, `metadata_json` and `rule_set_json` are JSON texts.
+    """
 
     key: int
     context: str
@@ -40,8 +45,18 @@ class StoredSchema:
     created_at: datetime
 
 
+MAX_ID = 2**31 - 1
+"""The highest id that fits into the frame of a record. Source: Schema Registry, wire format."""
+MAX_IMPORTED_ID = 2**30
+"""The highest id that can be imported: half of the ids stay free for the sequence."""
+
+
+class IdsUsedUp(TidegateError):  # noqa: N818 - named for the state of the context
+    """No id is left in a context that fits into the frame of a record."""
+
+
 class SchemaStore(Store):
-    """Schemas and their ids, as `stores.schemas`."""
+    """The table of schemas and the ids that were assigned; an attribute `schemas` of Stores."""
 
     def by_guid(self, context: str, guid: str) -> StoredSchema | None:
         """Find a schema of a context by its GUID."""
@@ -52,22 +67,22 @@ class SchemaStore(Store):
         return self._one(SchemaRow.context == context, SchemaRow.id == schema_id)
 
     def with_id(self, schema_id: int) -> tuple[StoredSchema, ...]:
-        """Find the schemas that have an id, one a context, by context."""
+        """Find the schemas that have this id, at most one in each context, ordered by context."""
         query = select(SchemaRow).where(SchemaRow.id == schema_id).order_by(SchemaRow.context)
         return tuple(stored_schema(row) for row in self._session.scalars(query))
 
     def with_guid(self, guid: str) -> tuple[StoredSchema, ...]:
-        """Find the schemas that have a GUID, one a context, by context."""
+        """Find the schemas that have this GUID, at most one in each context, ordered by context."""
         query = select(SchemaRow).where(SchemaRow.guid == guid).order_by(SchemaRow.context)
         return tuple(stored_schema(row) for row in self._session.scalars(query))
 
     def spent_guid(self, context: str, schema_id: int) -> str | None:
-        """Return the GUID of the schema that had an id and was deleted for good."""
+        """Return the GUID of the schema that had this id and was deleted for good, or None."""
         query = select(SpentIdRow.guid).where(SpentIdRow.context == context, SpentIdRow.id == schema_id)
         return self._session.scalar(query)
 
     def highest_id(self, context: str) -> int:
-        """Return the highest id that a context ever gave, 0 for none."""
+        """Return the highest id that was ever assigned in a context; 0 for none."""
         return (self._session.scalar(select(NextIdRow.id).where(NextIdRow.context == context)) or 1) - 1
 
     def add(
@@ -76,7 +91,10 @@ class SchemaStore(Store):
         references: Sequence[tuple[str, int]],
         schema_id: int | None,
     ) -> StoredSchema:
-        """Keep a schema and what it refers to, under the next id of its context or under the one that is given."""
+        """Store a schema with `schema_id`, or with None the next id of its context.
+
+        `references` are (subject, version) in their order in the schema.
+        """
         row.id = self._take_id(row.context, schema_id)
         self._session.add(row)
         self._session.flush()
@@ -91,7 +109,7 @@ class SchemaStore(Store):
         return stored_schema(row)
 
     def remove(self, schema: StoredSchema) -> None:
-        """Remove a schema that no version has any more. Its id is spent: no other schema will have it."""
+        """Delete a schema that no version uses any more. Its id is never assigned to another schema."""
         self._session.execute(delete(ReferenceRow).where(ReferenceRow.schema_key == schema.key))
         self._session.execute(delete(SchemaRow).where(SchemaRow.key == schema.key))
         if self.spent_guid(schema.context, schema.id) is None:
@@ -100,11 +118,17 @@ class SchemaStore(Store):
             )
 
     def _take_id(self, context: str, wanted: int | None) -> int:
+        """Return `wanted` or the next id of a context; the next one is above all that were ever assigned."""
         row = self._session.get(NextIdRow, context, with_for_update=True)
         if row is None:
             row = NextIdRow(context=context, id=1)
             self._session.add(row)
         given = row.id if wanted is None else wanted
+        if given > MAX_ID:
+            raise IdsUsedUp(
+                f"the context {context} has given its last schema id ({MAX_ID}); register the schema in another context, "
+                "or import it under a free id"
+            )
         row.id = max(row.id, given + 1)
         self._session.flush()
         return given
@@ -119,7 +143,7 @@ def stored_schema(row: SchemaRow) -> StoredSchema:
     return StoredSchema(**fields_of(row, StoredSchema))
 
 
-_CHUNK = 200
+_CHUNK_VERSIONS = 200
 
 
 class Deleted(Enum):
@@ -132,9 +156,10 @@ class Deleted(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SubjectVersion:
-    """One version of a subject. `registry_id` names the contract version that it is, if it is one.
+    """One version of a subject.
 
-    `dialect` is the `$schema` by which its JSON Schema is read if that names none; None is 2020-12.
+    `registry_id` is that of the contract version with this schema; None if the subject has no contract. `dialect` is the
+    `$schema` that is assumed for a JSON Schema without one; None is 2020-12. `deleted_at` is set if it is soft-deleted.
     """
 
     subject: str
@@ -147,14 +172,14 @@ class SubjectVersion:
 
 
 class SubjectStore:
-    """Versions of subjects, as `stores.subjects`."""
+    """The table of the versions of subjects; an attribute `subjects` of Stores."""
 
     def __init__(self, session: Session, schemas: SchemaStore) -> None:
         self._session = session
         self._schemas = schemas
 
     def add_version(self, version: SubjectVersion) -> SubjectVersion:
-        """Keep a new version of a subject."""
+        """Store a new version of a subject, and return it."""
         self._session.execute(
             insert(SubjectVersionRow).values(
                 context=version.schema.context,
@@ -169,7 +194,7 @@ class SubjectStore:
         return version
 
     def remove_version(self, subject: str, number: int) -> None:
-        """Remove a version for good, and its schema with it when no other version has that."""
+        """Delete a version for good, and its schema if no other version uses that. Ignore an unknown version."""
         found = self.version(subject, number)
         if found is None:
             return
@@ -183,7 +208,7 @@ class SubjectStore:
             self._schemas.remove(found.schema)
 
     def set_deleted(self, subject: str, numbers: Sequence[int], at: datetime | None) -> None:
-        """Soft-delete versions at an instant, or with None bring them back."""
+        """Soft-delete versions at an instant; with None restore them."""
         self._session.execute(
             update(SubjectVersionRow)
             .where(SubjectVersionRow.subject == subject, SubjectVersionRow.number.in_(numbers))
@@ -193,20 +218,23 @@ class SubjectStore:
     def version(self, subject: str, number: int) -> SubjectVersion | None:
         """Find one version, soft-deleted or not."""
         return self._one(
-            _versions().where(SubjectVersionRow.subject == subject, SubjectVersionRow.number == number)
+            _select_versions().where(SubjectVersionRow.subject == subject, SubjectVersionRow.number == number)
         )
 
     def latest(self, subject: str) -> SubjectVersion | None:
         """Find the highest version that is not soft-deleted."""
-        query = _versions().where(SubjectVersionRow.subject == subject, _is(Deleted.LEFT_OUT))
+        query = _select_versions().where(SubjectVersionRow.subject == subject, _by_deletion(Deleted.LEFT_OUT))
         return self._one(query.order_by(SubjectVersionRow.number.desc()).limit(1))
 
     def of_contract(self, registry_id: int) -> SubjectVersion | None:
-        """Find the subject version that a contract version is."""
-        return self._one(_versions().where(SubjectVersionRow.registry_id == registry_id))
+        """Find the subject version of a contract version."""
+        return self._one(_select_versions().where(SubjectVersionRow.registry_id == registry_id))
 
     def has_property(self, subject: str, name: str) -> bool:
-        """Return whether the metadata of some version of a subject, soft-deleted or not, have a property."""
+        """Return whether the metadata of any version of a subject, soft-deleted or not, may contain a property.
+
+        Searches the JSON text, so a tag or a value of that name counts too.
+        """
         query = select(SubjectVersionRow.number).join(
             SchemaRow, SchemaRow.key == SubjectVersionRow.schema_key
         )
@@ -215,7 +243,7 @@ class SubjectStore:
         return found is not None
 
     def unlinked_contracts(self) -> tuple[int, ...]:
-        """List the contract versions, drafts left out, that are no version of a subject yet."""
+        """List the registry ids of the contract versions without a subject version; drafts and purged ones are left out."""
         linked = select(SubjectVersionRow.registry_id).where(SubjectVersionRow.registry_id.is_not(None))
         query = select(VersionRow.registry_id).where(
             VersionRow.status != "draft",
@@ -226,7 +254,9 @@ class SubjectStore:
 
     def numbers(self, subject: str, deleted: Deleted) -> tuple[int, ...]:
         """List the version numbers of a subject, lowest first."""
-        query = select(SubjectVersionRow.number).where(SubjectVersionRow.subject == subject, _is(deleted))
+        query = select(SubjectVersionRow.number).where(
+            SubjectVersionRow.subject == subject, _by_deletion(deleted)
+        )
         return tuple(self._session.scalars(query.order_by(SubjectVersionRow.number)))
 
     def highest_number(self, subject: str) -> int:
@@ -235,71 +265,79 @@ class SubjectStore:
         return self._session.scalar(query) or 0
 
     def alive(self, subject: str) -> tuple[int, int]:
-        """Return the highest number of the versions that are not soft-deleted, and how many there are."""
+        """Return (highest number, count) of the versions that are not soft-deleted; (0, 0) for none."""
         query = select(func.coalesce(func.max(SubjectVersionRow.number), 0), func.count())
         found = self._session.execute(
-            query.where(SubjectVersionRow.subject == subject, _is(Deleted.LEFT_OUT))
+            query.where(SubjectVersionRow.subject == subject, _by_deletion(Deleted.LEFT_OUT))
         )
         highest, count = found.one()
         return highest, count
 
     def newest_first(self, subject: str) -> Iterator[SubjectVersion]:
-        """Yield the versions of a subject that are not soft-deleted, highest first, some at a time."""
+        """Yield the versions of a subject that are not soft-deleted, highest first; reads 200 at a time."""
         below: int | None = None
         while True:
-            query = _versions().where(SubjectVersionRow.subject == subject, _is(Deleted.LEFT_OUT))
+            query = _select_versions().where(
+                SubjectVersionRow.subject == subject, _by_deletion(Deleted.LEFT_OUT)
+            )
             if below is not None:
                 query = query.where(SubjectVersionRow.number < below)
-            found = self._all(query.order_by(SubjectVersionRow.number.desc()).limit(_CHUNK))
+            found = self._all(query.order_by(SubjectVersionRow.number.desc()).limit(_CHUNK_VERSIONS))
             yield from found
-            if len(found) < _CHUNK:
+            if len(found) < _CHUNK_VERSIONS:
                 return
             below = found[-1].number
 
     def find(
-        self, subject: str, *, deleted: Deleted, guid: str | None = None, text: str | None = None, normal: str | None = None
+        self, subject: str, *, deleted: Deleted, guid: str | None = None, text_hash: str | None = None, normal_hash: str | None = None
     ) -> SubjectVersion | None:  # fmt: skip
-        """Find the highest version of a subject whose schema has this GUID, or this hash of text or normal text."""
+        """Find the highest version of a subject whose schema has this GUID, hash of its text or of its normalized text."""
         conditions = [
             column == value
             for column, value in (
                 (SchemaRow.guid, guid),
-                (SchemaRow.text_hash, text),
-                (SchemaRow.normal_hash, normal),
+                (SchemaRow.text_hash, text_hash),
+                (SchemaRow.normal_hash, normal_hash),
             )
             if value is not None
         ]
-        query = _versions().where(SubjectVersionRow.subject == subject, _is(deleted), *conditions)
+        query = _select_versions().where(
+            SubjectVersionRow.subject == subject, _by_deletion(deleted), *conditions
+        )
         return self._one(query.order_by(SubjectVersionRow.number.desc()).limit(1))
 
     def with_text(self, subject: str, text_hash: str, deleted: Deleted) -> tuple[SubjectVersion, ...]:
         """List the versions of a subject whose schemas have this hash of their text, highest first."""
-        query = _versions().where(
-            SubjectVersionRow.subject == subject, SchemaRow.text_hash == text_hash, _is(deleted)
+        query = _select_versions().where(
+            SubjectVersionRow.subject == subject, SchemaRow.text_hash == text_hash, _by_deletion(deleted)
         )
         return self._all(query.order_by(SubjectVersionRow.number.desc()))
 
     def of_schema(self, schema: StoredSchema, deleted: Deleted) -> tuple[tuple[str, int], ...]:
-        """List the subjects and versions that have a schema, in their order."""
+        """List (subject, version number) of all versions with a schema, ordered."""
         query = (
             select(SubjectVersionRow.subject, SubjectVersionRow.number)
-            .where(SubjectVersionRow.schema_key == schema.key, _is(deleted))
+            .where(SubjectVersionRow.schema_key == schema.key, _by_deletion(deleted))
             .order_by(SubjectVersionRow.subject, SubjectVersionRow.number)
         )
         return tuple((subject, number) for subject, number in self._session.execute(query))
 
     def dialect_of(self, schema: StoredSchema) -> str | None:
-        """Return the dialect of a version that has a schema: one in which the schema can be read."""
+        """Return the dialect of the oldest version with a schema; the schema can be read in it."""
         query = select(SubjectVersionRow.dialect).where(SubjectVersionRow.schema_key == schema.key)
         return self._session.scalar(query.order_by(SubjectVersionRow.key).limit(1))
 
     def referenced_by(self, subject: str, number: int) -> tuple[int, ...]:
-        """List the ids of the schemas, of any version that is not soft-deleted, that refer to a version."""
+        """List the ids of the schemas that refer to a version, if a version that uses them is not soft-deleted."""
         query = (
             select(SchemaRow.id)
             .join(ReferenceRow, ReferenceRow.schema_key == SchemaRow.key)
             .join(SubjectVersionRow, SubjectVersionRow.schema_key == SchemaRow.key)
-            .where(ReferenceRow.subject == subject, ReferenceRow.version == number, _is(Deleted.LEFT_OUT))
+            .where(
+                ReferenceRow.subject == subject,
+                ReferenceRow.version == number,
+                _by_deletion(Deleted.LEFT_OUT),
+            )
             .distinct()
             .order_by(SchemaRow.id)
         )
@@ -308,33 +346,34 @@ class SubjectStore:
     def subjects(
         self, context: str | None, prefix: str, deleted: Deleted, visible: Sequence[str] | None
     ) -> Select[str]:
-        """Return the query of the subjects of a context (None: of all) whose names begin with a prefix.
+        """Return a query for the names of subjects that begin with a prefix, ordered. `context` None: of all contexts.
 
-        `visible` holds them to names that begin with one of these, None to none.
+        With `visible`, only names that begin with one of these prefixes. With Deleted.ONLY, only subjects whose versions
+        are all soft-deleted. Run it with `page`.
         """
-        query = select(SubjectVersionRow.subject).where(*_named(context, prefix))
+        query = select(SubjectVersionRow.subject).where(*_by_name(context, prefix))
         if visible is not None:
             query = query.where(begins_with(SubjectVersionRow.subject, visible))
         if deleted is Deleted.LEFT_OUT:
-            query = query.where(_is(deleted))
+            query = query.where(_by_deletion(deleted))
         query = query.group_by(SubjectVersionRow.subject)
         if deleted is Deleted.ONLY:
             query = query.having(func.count() == func.count(SubjectVersionRow.deleted_at))
         return query.order_by(SubjectVersionRow.subject)
 
     def page(self, query: Select[str], offset: int, limit: int | None) -> tuple[str, ...]:
-        """Run a query of names, from `offset` on, at most `limit` of them."""
+        """Run a query of `subjects`; return at most `limit` names from `offset` on."""
         return tuple(self._session.scalars(query.offset(offset).limit(limit)))
 
     def listed(
         self, context: str | None, prefix: str, deleted: Deleted, *, latest_only: bool
     ) -> Iterable[SubjectVersion]:
-        """List versions by subject and number; with `latest_only` the highest of each subject."""
-        query = _versions().where(*_named(context, prefix), _is(deleted))
+        """Yield versions ordered by subject and number; with `latest_only` only the highest of each subject."""
+        query = _select_versions().where(*_by_name(context, prefix), _by_deletion(deleted))
         if latest_only:
             newest = (
                 select(SubjectVersionRow.subject, func.max(SubjectVersionRow.number).label("number"))
-                .where(_is(deleted))
+                .where(_by_deletion(deleted))
                 .group_by(SubjectVersionRow.subject)
                 .subquery()
             )
@@ -348,7 +387,7 @@ class SubjectStore:
         return (_version(row) for row in self._session.execute(ordered))
 
     def contexts(self) -> tuple[str, ...]:
-        """List the contexts in which anything was ever registered and that hold something now, in their order."""
+        """List the contexts that have a version of a subject, soft-deleted or not, ordered."""
         query = select(SubjectVersionRow.context).distinct().order_by(SubjectVersionRow.context)
         return tuple(self._session.scalars(query))
 
@@ -360,11 +399,12 @@ class SubjectStore:
         return tuple(_version(row) for row in self._session.execute(query))
 
 
-def _versions() -> Select[SubjectVersionRow, SchemaRow]:
+def _select_versions() -> Select[SubjectVersionRow, SchemaRow]:
     return select(SubjectVersionRow, SchemaRow).join(SchemaRow, SchemaRow.key == SubjectVersionRow.schema_key)
 
 
-def _is(deleted: Deleted) -> ColumnElement[bool]:
+def _by_deletion(deleted: Deleted) -> ColumnElement[bool]:
+    """Filter versions by whether they are soft-deleted."""
     match deleted:
         case Deleted.LEFT_OUT:
             return SubjectVersionRow.deleted_at.is_(None)
@@ -374,24 +414,24 @@ def _is(deleted: Deleted) -> ColumnElement[bool]:
             return literal(True)
 
 
-def _named(context: str | None, prefix: str) -> list[ColumnElement[bool]]:
-    """Hold names to a context and a prefix, character by character: LIKE would not tell `A` from `a` on SQLite."""
+def _by_name(context: str | None, prefix: str) -> list[ColumnElement[bool]]:
+    """Filter subjects by context and by a prefix of their name.
+
+    The prefix is compared as a range of strings, because LIKE ignores case on SQLite.
+    """
     conditions = [] if context is None else [SubjectVersionRow.context == context]
     if prefix:
-        above = _next_string(prefix)
-        conditions.append(
-            SubjectVersionRow.subject >= prefix
-            if above is None
-            else and_(SubjectVersionRow.subject >= prefix, SubjectVersionRow.subject < above)
-        )
+        conditions.append(SubjectVersionRow.subject >= prefix)
+        if (above := _next_string(prefix)) is not None:
+            conditions.append(SubjectVersionRow.subject < above)
     return conditions
 
 
 def _next_string(prefix: str) -> str | None:
-    """Return the lowest string above all that begin with a prefix; None when there is none."""
+    """Return the lowest string above all that begin with a prefix; None if there is none."""
     for index in range(len(prefix) - 1, -1, -1):
         code = ord(prefix[index]) + 1
-        if code == 0xD800:
+        if code == 0xD800:  # skip the surrogates: no text can contain one
             code = 0xE000
         if code <= 0x10FFFF:
             return prefix[:index] + chr(code)

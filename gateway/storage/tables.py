@@ -58,7 +58,7 @@ class Table(DeclarativeBase):
 
 
 class Store:
-    """Keeps and finds the rows of some tables in one transaction."""
+    """Stores and finds the rows of some tables in one transaction."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -99,9 +99,9 @@ class VersionRow(Table):
     """One published version. Its document never changes; its status does, and it may be deleted.
 
     `registry_id` is global, grows and is never given twice, not even after a deletion. `number` counts the
-    versions of a subject from 1. `precedence` orders semantic versions bytewise. A purged version has lost its
-    document and its number (it is negative then), and keeps its name, so that the name never means something else.
-    `note` says what of the version is not enforced, and why.
+    versions of a subject from 1. `precedence` orders semantic versions bytewise. A purged version has no document and a
+    negative number, but keeps its name, so that the name never means another document. `note` says what of the version
+    is not enforced, and why.
     """
 
     __tablename__ = "contract_versions"

@@ -1,1 +1,1 @@
-"""What streams report and are told: batches, controls, shadows, reconciliations, quarantined records. No HTTP."""
+"""Streams: batch reports, controls, shadows, reconciliations, quarantined records. No HTTP."""

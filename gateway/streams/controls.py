@@ -19,19 +19,19 @@ from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import Stores
 
 Announce = Callable[[StreamEvent | Trip | StreamControl], None]
-"""Told of what a job told, or of a pause by a person: once, after it is kept."""
+"""Called once with each message of a job and each pause by a person, after it is stored."""
 
 
-def announce_nothing(_told: StreamEvent | Trip | StreamControl) -> None:
+def announce_nothing(_event: StreamEvent | Trip | StreamControl) -> None:
     """Announce nothing."""
 
 
-NOTHING_TOLD = Heartbeat()
+EMPTY_HEARTBEAT = Heartbeat()
 """The heartbeat of a job that says nothing but that it lives."""
 
 
 class StreamControls:
-    """What people and error budgets decide about streams. Every change of it is an entry in the log of changes."""
+    """Decisions of people and error budgets about streams. Every change is an entry in the audit log."""
 
     def __init__(
         self, database: Database, now: Callable[[], datetime], announce: Announce = announce_nothing
@@ -49,19 +49,19 @@ class StreamControls:
     def pause(self, stream: str, reason: str | None, by: Principal = ANONYMOUS) -> StreamControl:
         """Pause a stream from its next batch on; one that is paused stays as it is. Raises NotFoundError."""
         at = self._now()
-        told = reason or "paused without a reason"
+        why = reason or "paused without a reason"
         with self._database.writing() as stores:
             subject = subject_of_contract(stores, stream)
             before = stores.controls.find(stream)
             if before.is_paused:
                 return before
-            after = before.paused(told, by.name, at)
+            after = before.paused(why, by.name, at)
             keep_control(stores, (before, after), "stream.paused", subject, (by.name, at))
         self._announce(after)
         return after
 
     def resume(self, stream: str, *, accept_batch: bool, by: Principal = ANONYMOUS) -> StreamControl:
-        """Let a stream go on; with `accept_batch` over the batch that spent its error budget.
+        """Resume a stream; with `accept_batch` accept the batch that exceeded its error budget.
 
         A stream that runs, with nothing to accept, stays as it is. Raises NotFoundError, and ConflictError when a batch
         is to be accepted and none tripped.
@@ -83,7 +83,7 @@ class StreamControls:
             return after
 
     def set_aside(self, stream: str, record: RecordPosition, by: Principal = ANONYMOUS) -> StreamControl:
-        """Have the job quarantine one record without judging it; one that is set aside stays so. Raise NotFoundError."""
+        """Quarantine one record without judging it; one that is set aside stays so. Raise NotFoundError."""
         at = self._now()
         with self._database.writing() as stores:
             topic = topic_of_contract(stores, stream)
@@ -96,50 +96,52 @@ class StreamControls:
             return after
 
     def trip(self, stream: str, trip: Trip, by: Principal = ANONYMOUS) -> StreamControl:
-        """Take note that a batch has spent the error budget, and pause the stream if the budget asks for it.
+        """Record that a batch has spent the error budget, and pause the stream if the budget asks for it.
 
-        A trip that was told before changes nothing. Returns what holds now. Raises ConflictError for a trip of another
+        A trip that was recorded before changes nothing. Returns the present controls. Raises ConflictError for a trip of another
         stream, NotFoundError and Forbidden when `by` may not publish for the stream's topic.
         """
         require_same(stream, trip.stream)
         at = self._now()
         with self._database.writing() as stores:
-            topic = told_by(stores, stream, by)
+            topic = reporter_topic(stores, stream, by)
             require_own(trip, topic)
             subject = subject_of(topic)
             before = stores.controls.find(stream)
-            if stores.controls.is_told(trip.id):
+            if stores.controls.is_known(trip.id):
                 return before
-            stores.controls.tell(trip)
+            stores.controls.add_event(trip)
             after = before.tripped(trip, by.name, at)
             keep_control(stores, (before, after), "stream.tripped", subject, (by.name, at))
         self._announce(trip)
         return after
 
-    def tell(self, stream: str, event: StreamEvent, by: Principal = ANONYMOUS) -> bool:
-        """Take note of a start or an end; False when it was told before. Raises as `trip` does."""
+    def record_event(self, stream: str, event: StreamEvent, by: Principal = ANONYMOUS) -> bool:
+        """Record a start or an end; return False if it was recorded before. Raises as `trip` does."""
         require_same(stream, event.stream)
         with self._database.writing() as stores:
-            told_by(stores, stream, by)
-            if stores.controls.is_told(event.id):
+            reporter_topic(stores, stream, by)
+            if stores.controls.is_known(event.id):
                 return False
-            stores.controls.tell(event)
+            stores.controls.add_event(event)
         self._announce(event)
         return True
 
-    def beat(self, stream: str, told: Heartbeat = NOTHING_TOLD, by: Principal = ANONYMOUS) -> HeartbeatAnswer:
-        """Take note that the job of a stream lives, and of what it tells; returns what is asked of it. Raises NotFoundError and Forbidden as `trip` does."""
+    def beat(
+        self, stream: str, heartbeat: Heartbeat = EMPTY_HEARTBEAT, by: Principal = ANONYMOUS
+    ) -> HeartbeatAnswer:
+        """Record that the job of a stream lives, and of what it tells; returns what is asked of it. Raises NotFoundError and Forbidden as `trip` does."""
         at = self._now()
         with self._database.writing() as stores:
-            told_by(stores, stream, by)
-            stores.controls.beat(stream, at, told)
+            reporter_topic(stores, stream, by)
+            stores.controls.beat(stream, at, heartbeat)
             return HeartbeatAnswer(reconciliation=stores.reconciliations.open(stream))
 
 
-def require_same(stream: str, told: str) -> None:
-    """Raise ConflictError unless what a job told is about the stream that it was posted to."""
-    if stream != told:
-        raise ConflictError(f"this is about the stream {told}; post it there, not to {stream}")
+def require_same(stream: str, named: str) -> None:
+    """Raise ConflictError unless a report is about the stream that it was posted to."""
+    if stream != named:
+        raise ConflictError(f"this is about the stream {named}; post it there, not to {stream}")
 
 
 def require_own(told: BatchReport | Trip, topic: str) -> None:
@@ -159,7 +161,7 @@ def require_own(told: BatchReport | Trip, topic: str) -> None:
         )
 
 
-def told_by(stores: Stores, stream: str, by: Principal) -> str:
+def reporter_topic(stores: Stores, stream: str, by: Principal) -> str:
     """Return the topic of a stream that `by` may report about. A hidden stream answers as an unknown one.
 
     Raises NotFoundError and Forbidden.
@@ -178,7 +180,7 @@ def keep_control(
     subject: str,
     made: tuple[str, datetime],
 ) -> None:
-    """Keep what holds after a change, given as before and after, and write down who `made` it and when."""
+    """Store the control after a change, given as before and after, and log who made it and when."""
     before, after = change
     stores.controls.put(after)
     earlier = _hash(before) if before.revision else None

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.stream.control import Condition, StreamControl, StreamEvent, condition_of
 from tidegate.contracts.stream.reconciliation import Answer, Findings, ReconciliationResult
-from tidegate.contracts.stream.report import BatchReport, TableSize
+from tidegate.contracts.stream.report import BatchReport, TableMaintenance, TableSize
 from tidegate.contracts.stream.shadow import ShadowFindings
 from tidegate.gateway.access.principal import Principal
 from tidegate.gateway.storage.database import Database
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StreamFacts:
-    """What is known of one stream; `last` and `sums` are None before its first report.
+    """The figures of one stream; `last` and `sums` are None before its first report.
 
     `reconciled` is the last result with findings, None before the first.
     """
@@ -150,6 +150,10 @@ def _table(facts: StreamFacts) -> TableSize | None:
     return facts.last.table if facts.last else None
 
 
+def _maintenance(facts: StreamFacts) -> TableMaintenance | None:
+    return facts.last.maintenance if facts.last else None
+
+
 def _findings(facts: StreamFacts) -> Findings | None:
     return facts.reconciled.findings if facts.reconciled else None
 
@@ -253,15 +257,22 @@ METRICS = (
     StreamMetric(_GAUGE, "tidegate_table_snapshots", "Snapshots in the metadata of the stream's table.", (), _one(_table, lambda it: it.snapshots)),
     StreamMetric(_GAUGE, "tidegate_table_metadata_bytes", "Size of the table's metadata, which every commit writes as a whole.", (), _one(_table, lambda it: it.metadata_bytes)),
     StreamMetric(_GAUGE, "tidegate_table_data_files", "Data files of the table.", (), _one(_table, lambda it: it.data_files)),
+    StreamMetric(_COUNTER, "tidegate_table_compacted_files", "Small files that maintenance has replaced since the job took the stream.", (), _one(_maintenance, lambda it: it.files_compacted)),
+    StreamMetric(_COUNTER, "tidegate_table_compacted_bytes", "Bytes of the small files that maintenance has replaced since then.", (), _one(_maintenance, lambda it: it.bytes_compacted)),
+    StreamMetric(_COUNTER, "tidegate_table_rewritten_manifests", "Manifests that maintenance has merged since then.", (), _one(_maintenance, lambda it: it.manifests_rewritten)),
+    StreamMetric(_COUNTER, "tidegate_table_orphans_removed", "Files of crashed attempts that maintenance has removed since then.", (), _one(_maintenance, lambda it: it.orphans_removed)),
+    StreamMetric(_COUNTER, "tidegate_table_orphan_bytes_removed", "Bytes of the files of crashed attempts that it has removed.", (), _one(_maintenance, lambda it: it.orphan_bytes)),
+    StreamMetric(_COUNTER, "tidegate_table_maintenance_failures", "Parts of maintenance rounds that have failed since then.", (), _one(_maintenance, lambda it: it.failures)),
+    StreamMetric(_GAUGE, "tidegate_table_maintenance_seconds", "Duration of the last round of maintenance.", (), _one(_maintenance, lambda it: it.seconds)),
     StreamMetric(_COUNTER, "tidegate_shadow_records", "Records that a shadow version was judged on, and those that it would refuse or accept otherwise.", ("version", "outcome"), _shadow_records),
     StreamMetric(_COUNTER, "tidegate_shadow_violations", "Records that a shadow version would treat otherwise, by the rule that refuses them.", ("version", "change", *_RULE), _shadow_violations),
     StreamMetric(_GAUGE, "tidegate_shadow_failed", "1 when records could not be judged by a shadow version, else 0.", ("version",), _shadow_failed),
-    StreamMetric(_GAUGE, "tidegate_last_batch_seconds", "What the last batch took, by step.", ("step",), _last_seconds),
+    StreamMetric(_GAUGE, "tidegate_last_batch_seconds", "Duration of the last batch, by step.", ("step",), _last_seconds),
     StreamMetric(_COUNTER, "tidegate_batch_seconds", "What all batches took, by step.", ("step",), _all_seconds),
     StreamMetric(_GAUGE, "tidegate_last_commit_timestamp_seconds", "When the last reported batch was committed, in seconds since 1970 UTC.", (), _one(_last, lambda it: it.committed_at.timestamp())),
     StreamMetric(_GAUGE, "tidegate_reconciliation_lost_records", "Records without a fate that the last reconciliation found.", (), _one(_findings, lambda it: it.lost)),
     StreamMetric(_GAUGE, "tidegate_reconciliation_doubled_records", "Records that the last reconciliation found in more than one place, or twice in one.", (), _one(_findings, lambda it: it.twice)),
-    StreamMetric(_GAUGE, "tidegate_reconciliation_holds", "What the last reconciliation answered: 1 holds, 0.5 cannot be proven, 0 lost.", (), _one(_findings, lambda it: _ANSWERS[it.answer])),
+    StreamMetric(_GAUGE, "tidegate_reconciliation_holds", "Answer of the last reconciliation: 1 holds, 0.5 cannot be proven, 0 lost.", (), _one(_findings, lambda it: _ANSWERS[it.answer])),
     StreamMetric(_GAUGE, "tidegate_reconciliation_unverifiable_offsets", "Offsets that the last reconciliation could not show to have one fate.", (), _one(_findings, lambda it: it.unverifiable)),
     StreamMetric(_GAUGE, "tidegate_last_reconciliation_timestamp_seconds", "When the last reconciliation that has findings was over, in seconds since 1970 UTC.", (), _one(lambda it: it.reconciled, lambda it: it.at.timestamp())),
 )  # fmt: skip

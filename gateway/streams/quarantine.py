@@ -1,7 +1,7 @@
 """Reads refused records from a quarantine topic, bounded in count, bytes and time; records who reveals hidden fields.
 
 Which topic is read follows from the stream's contract. Other records in it are never given out: a producer that writes to the
-topic could otherwise place them on the page of somebody who may not read them where they came from.
+topic could otherwise place them on the page of someone who may not read them where they came from.
 """
 
 from __future__ import annotations
@@ -24,7 +24,13 @@ from confluent_kafka import (
 )
 
 from tidegate.contracts.errors import NotFoundError, Unavailable
-from tidegate.contracts.stream.evidence import EventPointer, Evidence, headers_of, read_evidence
+from tidegate.contracts.stream.evidence import (
+    EventPointer,
+    Evidence,
+    headers_of,
+    read_evidence,
+    read_timestamp,
+)
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
@@ -36,7 +42,7 @@ FIRST_WINDOW = 64
 MOST_OFFSETS = 4096
 MOST_BYTES = 64 * 1024 * 1024
 GIVE_UP_AFTER = timedelta(seconds=4)
-"""Longest that a page waits for the broker."""
+"""Maximum that a page waits for the broker."""
 QUIET_AFTER_FAILURE = timedelta(seconds=5)
 """How long an unreachable broker is not asked again, so that pages of an outage come at once."""
 
@@ -120,7 +126,7 @@ class QuarantineReader:
         )
 
     def close(self) -> None:
-        """Leave the broker."""
+        """Close the connection to the broker."""
         with self._lock:
             self._drop_consumer()
 
@@ -128,7 +134,7 @@ class QuarantineReader:
     def _session(self, origin: Origin) -> Iterator[_Session]:
         deadline = time.monotonic() + GIVE_UP_AFTER.total_seconds()
         if not self._lock.acquire(timeout=GIVE_UP_AFTER.total_seconds()):
-            raise Unavailable("the desk is still reading for somebody else; try again")
+            raise Unavailable("the desk is still reading for another user; try again")
         try:
             self._refuse_while_quiet()
             yield _Session(self._connected(), origin, deadline)
@@ -226,7 +232,7 @@ class _Session:
         return Latest(tuple(found[:limit]), looked_at, is_complete=not window)
 
     def read(self, window: _Window) -> Iterator[Message]:
-        """Read what stands in the window. Offsets without a record (transaction markers) are passed over."""
+        """Read what is in the window. Offsets without a record (transaction markers) are passed over."""
         open_until = {partition: end for partition, (_, end) in window.items()}
         self._consumer.assign(
             [TopicPartition(self._topic, partition, start) for partition, (start, _) in window.items()]
@@ -250,7 +256,7 @@ class _Session:
         """Seconds that are left; raises Unavailable when none are."""
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise Unavailable("the broker took too long to give the records")
+            raise Unavailable("the broker took too long to return the records")
         return left
 
 
@@ -267,9 +273,12 @@ def _record(message: Message, origin: Origin) -> QuarantinedRecord | None:
     evidence = read_evidence(headers)
     if evidence is None or not origin.owns(evidence):
         return None
+    own = read_timestamp(headers)  # the broker may have set the time of its arrival
+    if own is None and kind != TIMESTAMP_NOT_AVAILABLE:
+        own = milliseconds
     return QuarantinedRecord(
         pointer=EventPointer(message.topic() or "", message.partition() or 0, message.offset() or 0),
-        timestamp=_moment(milliseconds) if kind != TIMESTAMP_NOT_AVAILABLE else None,
+        timestamp=None if own is None else _moment(own),
         key=message.key(),
         value=message.value(),
         headers=headers,

@@ -18,7 +18,7 @@ from tidegate.gateway.access.principal import ANONYMOUS, Principal
 from tidegate.gateway.registry.subject_scope import subject_of_contract
 from tidegate.gateway.storage.audit_chain import Change, content_hash
 from tidegate.gateway.storage.database import Database, Service
-from tidegate.gateway.streams.controls import told_by
+from tidegate.gateway.streams.controls import reporter_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class SeenReconciliations:
 
 
 class Reconciliations:
-    """What people ask to have reconciled. Every request is an entry in the log of changes.
+    """Requested reconciliations. Every request is an entry in the audit log.
 
     `announce` is called with each result that is new, after it was kept; it must neither block nor raise.
     """
@@ -61,7 +61,7 @@ class Reconciliations:
         self._announce = announce
 
     def ask(self, stream: str, by: Principal = ANONYMOUS) -> tuple[StreamReconciliation, bool]:
-        """Ask the job of a stream to reconcile it; returns the open request if there is one, and whether it is new.
+        """Request a reconciliation of a stream; return the open request, and whether it is new.
 
         Raises NotFoundError for a stream without a contract.
         """
@@ -80,7 +80,7 @@ class Reconciliations:
     def answer(
         self, stream: str, request: UUID, result: ReconciliationResult, by: Principal = ANONYMOUS
     ) -> bool:
-        """Keep what the job found; False when it was answered before, and the first answer stands.
+        """Store the job's result; return False if there is one already, which is kept.
 
         Raises NotFoundError for a request that is not known, Forbidden when `by` may not publish for the stream's topic,
         ConflictError for the findings of another stream.
@@ -88,7 +88,7 @@ class Reconciliations:
         if result.findings is not None and result.findings.stream != stream:
             raise ConflictError(f"these are the findings of {result.findings.stream}, not of {stream}")
         with self._database.writing() as stores:
-            told_by(stores, stream, by)
+            reporter_topic(stores, stream, by)
             found = stores.reconciliations.find(stream, request)
             if found is None:
                 raise NotFoundError(f"no reconciliation {request} of {stream} was requested")
@@ -115,10 +115,10 @@ class Reconciliations:
 
 
 class Adoptions(Service):
-    """What people have adopted. Every adoption is an entry in the log of changes; its hash is that of the document."""
+    """Adoptions of streams. Every adoption is an entry in the audit log; its hash is that of the document."""
 
     def keep(self, stream: str, adoption: Adoption, by: Principal = ANONYMOUS) -> bool:
-        """Keep an adoption that is about to be done; False when it was kept before.
+        """Store an adoption before it is made; return False if it was stored before.
 
         Raises NotFoundError for a stream without a contract, ConflictError for an adoption of another stream or topic, or
         another one under the same id.

@@ -1,4 +1,4 @@
-"""What the streams did, from their batch reports: the data of the pages and of the API."""
+"""Batch reports of the streams: the data of the pages and of the API."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, NotFoundError
-from tidegate.contracts.stream.control import StreamCondition, condition_of
+from tidegate.contracts.stream.control import EventKind, StreamCondition, condition_of
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.report import BatchReport, ExpectationOutcome
 from tidegate.contracts.verdict import Severity, Stage
@@ -19,10 +19,13 @@ from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.storage.stream_control import HeartbeatRow
 from tidegate.gateway.storage.tables import StreamRow
 from tidegate.gateway.streams.controls import (
+    reporter_topic,
     require_own,
     require_same,
-    told_by,
 )
+
+GONE_AFTER = timedelta(seconds=45)
+"""A job is gone whose last heartbeat is older: it sends one every ten seconds."""
 
 _RATE_WINDOW = timedelta(minutes=1)
 _SPARKLINE = timedelta(minutes=30), 48  # 24 hours
@@ -93,8 +96,15 @@ class StreamSummary:
     seen_at: datetime | None
     busy_seconds: float | None
     totals: StreamTotals
-    last_batch: BatchReport
     sparkline: tuple[SparkBucket, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Enforcement:
+    """Whether a job enforces a contract now. `seen_at` is its last heartbeat, None if there never was one."""
+
+    is_enforced: bool
+    seen_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +120,7 @@ class RefusalBucket:
 
 
 class ReportService:
-    """Takes the batch reports of the jobs; tells `announce` of each that is new, after it is kept.
+    """Stores the batch reports of the jobs; calls `announce` with each new report after it is stored.
 
     With each new report some are deleted that are older than the newest of their stream by more than `retention`.
     The sums of a stream keep what they counted.
@@ -129,7 +139,7 @@ class ReportService:
         self._announce = announce
 
     def record(self, stream: str, report: BatchReport, by: Principal = ANONYMOUS) -> bool:
-        """Keep a report; False when it was kept before, or comes when reports of its age are deleted already.
+        """Store a report; return False if it was stored before, or if reports of its age are deleted already.
 
         A report is identified by (stream, epoch, n). Raises ConflictError when another batch was reported as the
         same one, or when the report names another stream, contract or topic; NotFoundError and Forbidden when `by`
@@ -137,7 +147,7 @@ class ReportService:
         """
         require_same(stream, report.stream)
         with self._database.writing() as stores:
-            require_own(report, told_by(stores, stream, by))
+            require_own(report, reporter_topic(stores, stream, by))
             is_new = self._keep(stores, report)
         if is_new:
             self._announce(report)
@@ -195,6 +205,16 @@ class StreamReader:
             if found is None:
                 raise _unknown(stream)
             return found
+
+    def enforcement(self, stream: str) -> Enforcement:
+        """Return whether a job enforces the contract of this id, by its heartbeats and its last message."""
+        with self._database.reading() as stores:
+            heard = stores.controls.heartbeat(stream)
+            event = stores.controls.last_events([stream]).get(stream)
+        if heard is None:
+            return Enforcement(is_enforced=False, seen_at=None)
+        has_ended = event is not None and event.kind is not EventKind.STARTED and event.at >= heard.at
+        return Enforcement(not has_ended and self._now() - heard.at <= GONE_AFTER, heard.at)
 
     def batches(
         self, stream: str, since: datetime, until: datetime, limit: int = 1000
@@ -282,7 +302,6 @@ def _summary(stores: Stores, sums: StreamRow, topic: str, now: datetime) -> Stre
         seen_at=None if heard is None else heard.at,
         busy_seconds=None if heard is None else heard.busy_seconds,
         totals=StreamTotals(**{name: getattr(sums, name) for name in StreamTotals.__slots__}),
-        last_batch=last,
         sparkline=_sparkline(stores, sums.stream, now),
     )
 

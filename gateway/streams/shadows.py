@@ -33,10 +33,10 @@ class Promotion:
 
 
 class Shadows(Service):
-    """Declares shadows and gives what they found. Every change is an entry in the log of changes."""
+    """Declares shadows and gives what they found. Every change is an entry in the audit log."""
 
     def declare(self, stream: str, version: str | None, by: Principal = ANONYMOUS) -> StreamControl:
-        """Have a version judged beside the enforced one from the next batch on; with None no more.
+        """Judge with a version in addition to the enforced one, from the next batch on; None ends it.
 
         What another one found is forgotten. The version that is the shadow already stays so. Raises NotFoundError,
         ConflictError for a version that is enforced or retired, ContractError for one that does not compile.

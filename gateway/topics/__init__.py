@@ -1,1 +1,1 @@
-"""Topic settings as code: a file says what topics there are, a plan what is missing, and applying it does only that."""
+"""Topics as code: a file declares topics, a plan shows the differences, and applying it makes these changes only."""

@@ -38,6 +38,11 @@ class Cluster:
         # librdkafka's own log would stand between our lines.
         self._admin = AdminClient({**kafka.for_admin(), "log_level": 0})
 
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all topics, sorted."""
+        with self._errors("list topics"):
+            return tuple(sorted(self._admin.list_topics(timeout=_TIMEOUT_SECONDS).topics))
+
     def topics(self, names: Iterable[str]) -> dict[str, ActualTopic]:
         """Describe those of some topics that are there."""
         wanted = list(names)
@@ -57,7 +62,7 @@ class Cluster:
             }
 
     def apply(self, change: Change) -> None:
-        """Make one change."""
+        """Build one change."""
         match change:
             case CreateTopic(topic):
                 replication = _CLUSTERS_OWN if topic.replication is None else topic.replication
@@ -84,8 +89,8 @@ class Cluster:
             cause = error.args[0]
             if isinstance(cause, KafkaError) and cause.code() in _REFUSALS:
                 raise SettingsError(f"{doing}: the cluster refuses: {cause.str()}") from error
-            told = cause.str() if isinstance(cause, KafkaError) else str(cause)
-            raise Unavailable(f"{doing}: no answer from {self._servers}: {told}") from error
+            reason = cause.str() if isinstance(cause, KafkaError) else str(cause)
+            raise Unavailable(f"{doing}: no answer from {self._servers}: {reason}") from error
 
 
 def _actual(name: str, described: TopicMetadata, settings: dict[str, ConfigEntry]) -> ActualTopic:

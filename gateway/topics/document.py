@@ -1,4 +1,4 @@
-"""The file that says which topics there are: read, checked, and worked out for one environment."""
+"""The file that declares topics: read, checked, and resolved for one environment."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Part(BaseModel):
 
 
 class Defaults(_Part):
-    """What holds for every topic that does not say otherwise."""
+    """Defaults of all topics."""
 
     partitions: Partitions | None = None
     replication: Replication | None = None
@@ -63,7 +63,7 @@ class Topic(Defaults):
 
 
 class Environment(_Part):
-    """What is otherwise in one environment: its defaults come before those of the file, its topics before those there."""
+    """Overrides of one environment: its defaults override those of the file, its topics those there."""
 
     defaults: Defaults = Defaults()
     topics: dict[TopicName, Topic] = {}
@@ -162,14 +162,14 @@ def _wanted(document: TopicFile, environment: Environment) -> Iterator[WantedTop
 
 
 def _retention(source: WantedTopic) -> int:
-    """Return how long a source keeps its records in milliseconds; -1 for ever, or where the file does not say it."""
+    """Return how long a source keeps its records in milliseconds; -1 forever, or where the file does not say it."""
     retention = source.config.get("retention.ms", "-1")
     is_compacted = "compact" in source.config.get("cleanup.policy", "")
     return int(retention) if retention.isdecimal() and not is_compacted else -1
 
 
 def _without_policy(defaults: Defaults) -> Defaults:
-    """Leave out what the ledger's topic decides itself."""
+    """Remove what the ledger's topic decides itself."""
     kept = {key: value for key, value in defaults.config.items() if key != "cleanup.policy"}
     return Defaults(replication=defaults.replication, config=kept)
 

@@ -1,4 +1,4 @@
-"""What a cluster lacks of the topics that are wanted: pure, so that a plan can be shown and held against tests."""
+"""Compare a cluster with the declared topics: pure, so that a plan can be shown and tested."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSetting:
-    """A setting that has another value; `before` is None where the cluster knows no such setting of a topic."""
+    """A setting that has another value; `before` is None if the cluster knows no such setting of a topic."""
 
     topic: str
     key: str
@@ -46,7 +46,7 @@ class ChangeSetting:
 
 @dataclass(frozen=True, slots=True)
 class Impossible:
-    """What is wanted and is not done here, with what to do instead."""
+    """A declared change that is not possible here, with what to do instead."""
 
     topic: str
     reason: str

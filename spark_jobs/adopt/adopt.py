@@ -1,8 +1,8 @@
-"""Adopt a stream: rebuild its ledger from what the outputs hold, or let one partition go on past records that are gone.
+"""Adopt a stream: rebuild its ledger from its outputs, or let it continue past deleted records.
 
-The order makes it safe. What is there is shown first, and nothing is changed. After the confirmation the registry notes what
-is about to be done; without it nothing is. Then producers of earlier instances are fenced, everything is looked at a second
-time, and only what was confirmed is written, by compare-and-set.
+The order of the steps makes it safe. First the content of the outputs is shown, and nothing is changed. After the
+confirmation the registry stores the adoption; without the registry nothing is changed. Then producers of earlier
+instances are fenced and the outputs are read again. Only the confirmed ledger is written, by compare-and-set.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tidegate.contracts.stream.adoption import (
     bounds,
     propose,
 )
-from tidegate.contracts.stream.ledger import Ledger, Vector
+from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Vector
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions, Sightings
-from tidegate.spark_jobs.adopt.log import AdoptionLog
+from tidegate.spark_jobs.adopt.log import AdoptionLog, adoption_of
 from tidegate.spark_jobs.contract_source import RegistryContract, registry_http
 from tidegate.spark_jobs.kafka.outputs import read_committed
-from tidegate.spark_jobs.kafka.source_topic import find_source
+from tidegate.spark_jobs.kafka.source_topic import find_source, recreated
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.sinks.adoption import MOST_SLOTS
 from tidegate.spark_jobs.sinks.kind import kind_of
@@ -49,9 +49,10 @@ _REGISTRY_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the outputs of a stream hold, and the ledger that follows from it. `held` is the one that it replaces, if there is one.
+    """The content of a stream's outputs, and the ledger that follows from it.
 
-    `others` counts the quarantined records of this topic that name other ledgers: they are other histories.
+    `held` is the ledger that it replaces, if there is one. `others` counts the quarantined records of this topic that
+    name other ledgers.
     """
 
     sink: str
@@ -64,7 +65,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """One partition of a stream with a ledger that goes on at `first`. `end` is where it stood; None when it was not known."""
+    """One partition of a stream whose ledger is moved to `first`. `end` is the ledger's offset; None if unknown."""
 
     sink: str
     held: Ledger
@@ -73,15 +74,15 @@ class Skip:
 
     @property
     def end(self) -> int | None:
-        """Where the ledger has the partition."""
+        """Offset at which the ledger ends in the partition."""
         return self.held.end.get(self.partition)
 
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Offsets of an output topic that were deleted before the next start could look at them.
+    """Offsets of an output topic that were deleted before the next start could read them.
 
-    `gaps` maps a partition to the offset that the start would begin at and the first one that is left.
+    `gaps` maps a partition to the offset at which the start would begin and the first remaining offset.
     """
 
     sink: str
@@ -95,9 +96,25 @@ class Forgotten:
         return sum(first - begin for begin, first in self.gaps.values())
 
 
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """What would be put away as `name`, and `begin`: the offsets at which the stream then begins again.
+
+    `held` is the ledger of what is put away, None if there is none. `is_recreated`: it counts a topic of this name that was
+    deleted since, so its offsets are not offsets of the present topic.
+    """
+
+    sink: str
+    name: str
+    held: Ledger | None
+    topic: str
+    is_recreated: bool
+    begin: Vector
+
+
 @contextmanager
 def adopter(settings: JobSettings, stream: str) -> Iterator[Adopter]:
-    """Open what an adoption needs: the registry with the contract, and Spark for tables that it writes.
+    """Open the resources of an adoption: the registry with the contract, and Spark for tables that it writes.
 
     Raises NotFoundError for a stream without a contract, SettingsError, Unavailable.
     """
@@ -109,7 +126,7 @@ def adopter(settings: JobSettings, stream: str) -> Iterator[Adopter]:
 
 
 class Adopter:
-    """Adopts one stream. `log` is the registry, which keeps what is done and knows the epochs that it has heard of."""
+    """Adopts one stream. `log` is the registry, which stores adoptions and knows the epochs of reports."""
 
     def __init__(self, settings: JobSettings, plan: EnforcementPlan, log: AdoptionLog) -> None:
         self._settings = settings
@@ -124,13 +141,13 @@ class Adopter:
     def rebuild(
         self, ledger: str | None, confirm: Callable[[Look], None], *, replace: bool = False
     ) -> Ledger:
-        """Write the ledger that the outputs account for; `ledger` chooses between the names that they bear.
+        """Write the ledger that follows from the outputs; `ledger` selects one of the names in quarantined records.
 
-        `confirm` shows it, and raises when it is not wanted. `replace` also replaces a ledger that is there, for a table
-        that was rolled back.
+        `confirm` shows the result, and raises to cancel. `replace` also replaces an existing ledger, for a table that
+        was rolled back.
 
-        Raises NotFoundError when nothing of the stream is there, ConflictError when it has a ledger or several could be
-        meant, StreamStopped when what is there changes meanwhile.
+        Raises NotFoundError if the stream has no output, ConflictError if it has a ledger or several names are
+        possible, StreamStopped if the outputs change meanwhile.
         """
         held = self._replaced(replace=replace)
         look = self._look(ledger, held)
@@ -138,10 +155,10 @@ class Adopter:
         adoption = self._adoption(look)
         self._log.keep(adoption)
         self._sink.fence(look.ledger, MOST_SLOTS)
-        # What was confirmed is what is written, so only the outputs must be as they were: the source may grow or forget.
+        # The confirmed ledger is written, so only the outputs must be unchanged: the source may grow, or lose old records.
         if self._found(look.ledger, held)[1] != look.found:
             raise StreamStopped(
-                f"{self._stream}: something has written while you were asked; nothing was changed. Stop every job of this "
+                f"{self._stream}: the outputs changed before you confirmed; nothing was changed. Stop every job of this "
                 "stream, and adopt it again"
             )
         new = Ledger(
@@ -158,28 +175,33 @@ class Adopter:
             totals=look.proposal.totals,
             instance=adoption.id[:8],
             adopted=adoption.id,
+            generation=held.generation if held else 0,
+            rewinds=held.rewinds if held else {},
         )
         self._sink.write(held, new, is_rebuilt=True)
         return new
 
     def skip(self, partition: int, first: int, confirm: Callable[[Skip], None]) -> Ledger:
-        """Let one partition go on at `first`, the first offset that the topic still has of it.
+        """Move the ledger of one partition to `first`, the first offset that the topic still has.
 
-        Raises NotFoundError when the stream has no ledger or the topic no such partition, ConflictError when nothing is
-        to be skipped, or not to there.
+        Raises NotFoundError if the stream has no ledger or the topic no such partition, ConflictError if there is
+        nothing to skip or `first` is another offset.
         """
         held = self._held()
         confirm(self._required(Skip(self._sink.name, held, partition, first)))
         identity = uuid4().hex
         new = held.skip_to(partition, first, identity)
         given_up = first - held.end.get(partition, 0)
-        self._replace(held, new, self._changed(new, accepted_loss=given_up, partition=partition))
+        adoption = adoption_of(
+            new, self._stream, self._sink.name, accepted_loss=given_up, partition=partition
+        )
+        self._replace(held, new, adoption)
         return new
 
     def forget_deleted(self, confirm: Callable[[Forgotten], None]) -> Ledger:
-        """Let a stream go on although records were deleted that its next start would have to know.
+        """Let a stream continue although records were deleted that its next start would have to read.
 
-        Raises NotFoundError when the stream has no ledger, ConflictError when nothing of its output is missing.
+        Raises NotFoundError if the stream has no ledger, ConflictError if no record of its output is missing.
         """
         held, topic = self._held(), self._sink.scanned
         earliest = self._topics.earliest(topic) if topic and self._topics.identity(topic) else {}
@@ -192,22 +214,95 @@ class Adopter:
         forgotten = Forgotten(self._sink.name, held, topic, gaps)
         confirm(forgotten)
         new = held.forget_deleted(topic, earliest, uuid4().hex)
-        self._replace(held, new, self._changed(new, accepted_loss=0, forgotten=forgotten.offsets))
+        adoption = adoption_of(new, self._stream, self._sink.name, forgotten=forgotten.offsets)
+        self._replace(held, new, adoption)
         return new
 
+    def archive(self, name: str, confirm: Callable[[Archive], None]) -> Ledger:
+        """Put the output away as `name`, and write the ledger of a stream that begins again with an empty one.
+
+        Nothing is deleted: a table keeps its rows, and a topic its records, which name the ledger that wrote them. The new
+        ledger goes on counting epochs, so that the registry takes the reports of its batches for newer ones.
+
+        Cut off at any point, it can be run again: what is put away stays, and what is not there is made.
+        Raises ConflictError when the name is taken or the sink cannot put it away, Unavailable.
+        """
+        try:
+            held = self._sink.ledger_if_there()
+        except StreamStopped:  # a ledger that cannot be read is a reason to archive
+            held = None
+        if held is not None:
+            require_own(held, self._stream, self._sink.name)
+        is_recreated = held is not None and held.topic_id != self._source.topic_id
+        begin = self._begin()
+        archive = Archive(self._sink.name, name, held, self._source.name, is_recreated, begin)
+        confirm(archive)
+        identity = uuid4().hex
+        epoch = max(self._log.last_epoch(), held.epoch if held else 0) + EPOCH_GAP
+        self._log.keep(self._archived(archive, identity, epoch))
+        if held is not None:
+            self._sink.fence(held.name, held.slots)
+        self._sink.archive(name)
+        self._sink.prepare()
+        ledger = self._sink.new_ledger(identity[:8])
+        scanned = self._sink.scanned
+        is_there = scanned is not None and self._topics.identity(scanned) is not None
+        new = Ledger(
+            name=ledger,
+            stream=self._stream,
+            topic=self._source.name,
+            topic_id=self._source.topic_id,
+            epoch=epoch,
+            n=0,
+            begin=begin,
+            end=begin,
+            scan_from={scanned: self._topics.latest(scanned)} if scanned is not None and is_there else {},
+            slots=self._sink.slots,
+            instance=identity[:8],
+            adopted=identity,
+        )
+        self._sink.fence(ledger, self._sink.slots)
+        self._sink.write(self._sink.read(), new, is_rebuilt=True)
+        return new
+
+    def _begin(self) -> Vector:
+        """Return where a stream without a ledger begins, as its settings say."""
+        if self._settings.starting == "latest":
+            return self._topics.latest(self._source.name)
+        return self._topics.earliest(self._source.name)
+
+    def _archived(self, archive: Archive, identity: str, epoch: int) -> Adoption:
+        totals = archive.held.totals if archive.held else BatchTotals()
+        return Adoption(
+            id=identity,
+            stream=self._stream,
+            topic=self._source.name,
+            sink=self._sink.name,
+            ledger=archive.held.name if archive.held else self._sink.name,
+            at=datetime.now(UTC),
+            epoch=epoch,
+            begin=archive.begin,
+            end=archive.begin,
+            written=totals.written,
+            quarantined=totals.quarantined,
+            absent=totals.absent,
+            accepted_loss=0,
+            archived=archive.name,
+        )
+
     def _held(self) -> Ledger:
-        """Return the ledger of the stream. Raises NotFoundError where there is none, StreamStopped where it counts another topic."""
+        """Return the ledger. Raise NotFoundError if there is none, StreamStopped if it counts another topic."""
         self._sink.prepare()
         held = self._sink.read()
         if held is None:
             raise NotFoundError(f"{self._sink.name} has no ledger of {self._stream}; adopt it whole first")
         require_own(held, self._stream, self._sink.name)
         if held.topic_id != self._source.topic_id:
-            raise StreamStopped(_other_topic(self._source.name))
+            raise StreamStopped(recreated(self._source.name, self._stream))
         return held
 
     def _replace(self, held: Ledger, new: Ledger, adoption: Adoption) -> None:
-        """Have the adoption written down, fence the producers of the ledger, then write the new one."""
+        """Store the adoption in the registry, fence the producers of the ledger, then write the new ledger."""
         self._log.keep(adoption)
         self._sink.fence(held.name, held.slots)
         self._sink.write(held, new)
@@ -228,7 +323,7 @@ class Adopter:
         return skip
 
     def _replaced(self, *, replace: bool) -> Ledger | None:
-        """Return the ledger that is to be replaced, None where it is lost. Raises when there is nothing to adopt."""
+        """Return the ledger to replace, None if it is lost. Raise if there is nothing to adopt."""
         has_written = self._sink.has_written() or self._has_quarantined()
         found = None
         if has_written or replace:
@@ -247,7 +342,7 @@ class Adopter:
                 "its rows are no longer those of the ledger: --replace"
             )
         if found is not None and found.topic_id != self._source.topic_id:
-            raise StreamStopped(_other_topic(self._source.name))
+            raise StreamStopped(recreated(self._source.name, self._stream))
         return found
 
     def _has_quarantined(self) -> bool:
@@ -260,6 +355,8 @@ class Adopter:
     def _look(self, wanted: str | None, held: Ledger | None) -> Look:
         source = SourceRange(self._topics.earliest(self._source.name), self._topics.latest(self._source.name))
         name, found, others = self._found(wanted, held)
+        if held is None and self._log.was_rewound(name):
+            raise _rewound_before(self._stream)
         limits = bounds(
             found,
             source,
@@ -270,23 +367,27 @@ class Adopter:
         return Look(self._sink.name, held, name, found, proposal, others)
 
     def _found(self, wanted: str | None, held: Ledger | None) -> tuple[str, Found, dict[str, int]]:
-        """Read both outputs: the name of the ledger, what it has written, and the number of records of each other one."""
+        """Read both outputs; return the ledger's name, what it has written, and the number of records of each other ledger."""
         by_ledger: defaultdict[str, Sightings] = defaultdict(Sightings)
         for found, _ in provenances(self._kafka, self._quarantine, self._source.name):
-            by_ledger[found.ledger].add(found.source.partition, found.source.offset)
+            partition, offset = found.source.partition, found.source.offset
+            if held is None and found.generation:
+                raise _rewound_before(self._stream)
+            if held is None or found.ledger != held.name or held.counts(partition, offset, found.generation):
+                by_ledger[found.ledger].add(partition, offset)
         written = self._sink.written()
         name = held.name if held else self._chosen(wanted, by_ledger, written)
         quarantined = by_ledger.pop(name, Sightings())
         others = {other: len(positions.seen) for other, positions in sorted(by_ledger.items())}
-        # The quarantine topic keeps what was refused since the moment to which a table was rolled back.
+        # The quarantine topic also has the records that were refused after the moment to which the table was rolled back.
         window = None if held and self._sink.ahead == "quarantined" else self._settings.max_offsets
         return name, Found(written, quarantined, self._sink.ahead, window), others
 
     def _chosen(self, wanted: str | None, by_ledger: dict[str, Sightings], written: Sightings) -> str:
-        """Choose the name that the quarantined records bear which belong to what was written.
+        """Select the ledger name of the quarantined records that belong to the written rows.
 
-        A table that was rebuilt has another identity than the ledger that it lost; one that never had a refused record
-        leaves only records of older tables, which repeat positions of its rows.
+        A rebuilt table has another identity than the ledger that it lost. If that ledger never had a refused record,
+        the quarantine topic has only records of older tables, with positions that the rows have too.
         """
         own, prefix = self._sink.own_ledger, f"{self._stream}@{self._sink.kind}"
         borne = [name for name in by_ledger if name == prefix or name.startswith(f"{prefix}:")]
@@ -318,7 +419,7 @@ class Adopter:
         return present
 
     def _scan_from(self, look: Look) -> dict[str, Vector]:
-        """Return where the next start must look for records that are ahead of the ledger."""
+        """Return the offsets at which the next start must begin to scan for records ahead of the ledger."""
         if self._sink.scanned is None:
             return {}
         topic, end = self._sink.scanned, look.proposal.end
@@ -353,31 +454,10 @@ class Adopter:
             twice=len(look.proposal.twice),
         )
 
-    def _changed(
-        self, new: Ledger, *, accepted_loss: int, partition: int | None = None, forgotten: int = 0
-    ) -> Adoption:
-        """Return what the registry keeps of a ledger that was there and is changed to `new`."""
-        return Adoption(
-            id=new.adopted,
-            stream=self._stream,
-            topic=self._source.name,
-            sink=self._sink.name,
-            ledger=new.name,
-            at=datetime.now(UTC),
-            epoch=new.epoch,
-            begin=new.begin,
-            end=new.end,
-            written=new.totals.written,
-            quarantined=new.totals.quarantined,
-            absent=new.totals.absent,
-            accepted_loss=accepted_loss,
-            partition=partition,
-            forgotten=forgotten,
-        )
 
-
-def _other_topic(topic: str) -> str:
-    return (
-        f"topic {topic} was deleted and created again: its offsets say nothing about what was written. Give the new topic a "
-        "new contract id (or a new table)"
+def _rewound_before(stream: str) -> ConflictError:
+    return ConflictError(
+        f"{stream} was rewound, and its ledger is lost: the outputs do not say which refusals were judged again since. Nothing "
+        "was changed. Restore the table with its ledger from a backup, or begin again with a new table: tidegate archive "
+        f"{stream}"
     )

@@ -1,6 +1,9 @@
-"""The registry, as an adoption needs it: it keeps what is done before it is done, and knows the epochs that it was told."""
+"""The registry as an adoption uses it: it stores adoptions before they are made, and knows the reported epochs."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
 
 import httpx
 
@@ -8,17 +11,38 @@ from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
 from tidegate.contracts.registry_client import requests
 from tidegate.contracts.registry_client.messages import Answer, Request, send
 from tidegate.contracts.stream.adoption import Adoption
+from tidegate.contracts.stream.ledger import Ledger
+
+
+def adoption_of(changed: Ledger, stream: str, sink: str, **further: Any) -> Adoption:
+    """Return the adoption to store when an existing ledger becomes `changed`; `further` are more of its fields."""
+    totals = changed.totals
+    return Adoption(
+        id=changed.adopted,
+        stream=stream,
+        topic=changed.topic,
+        sink=sink,
+        ledger=changed.name,
+        at=datetime.now(UTC),
+        epoch=changed.epoch,
+        begin=changed.begin,
+        end=changed.end,
+        written=totals.written,
+        quarantined=totals.quarantined,
+        absent=totals.absent,
+        **{"accepted_loss": 0, **further},
+    )
 
 
 class AdoptionLog:
-    """The adoptions of one stream in the registry's log of changes."""
+    """The adoptions of one stream in the registry's audit log."""
 
     def __init__(self, client: httpx.Client, stream: str) -> None:
         self._client = client
         self._stream = stream
 
     def last_epoch(self) -> int:
-        """Return the epoch of the last batch that was reported; 0 when none was. Raises Unavailable, SettingsError."""
+        """Return the epoch of the last reported batch, or 0. Raises Unavailable, SettingsError."""
         answer = self._ask(Request("GET", requests.stream_path(self._stream)))
         if answer.is_missing:
             return 0
@@ -26,13 +50,24 @@ class AdoptionLog:
         try:
             return int(answer.document["epoch"])
         except (ValueError, KeyError, TypeError) as error:
-            raise Unavailable(
-                f"the registry at {self._client.base_url} answers in a way that cannot be read here; is it another version "
-                "of Tidegate?"
-            ) from error
+            raise self._unreadable() from error
+
+    def was_rewound(self, ledger: str) -> bool:
+        """Return whether the registry knows of a rewind of this ledger. Raises Unavailable, SettingsError."""
+        answer = self._ask(Request("GET", requests.stream_path(self._stream, "adoptions")))
+        if answer.is_missing:
+            return False
+        self._require(answer, "say what was adopted")
+        try:
+            return any(
+                each["adoption"].get("kind") == "rewind" and each["adoption"]["ledger"] == ledger
+                for each in answer.document["adoptions"]
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise self._unreadable() from error
 
     def keep(self, adoption: Adoption) -> None:
-        """Have an adoption written down. Raises NotFoundError, SettingsError, Unavailable: then it must not be done."""
+        """Store an adoption. Raises NotFoundError, SettingsError, Unavailable; then it must not be made."""
         answer = self._ask(requests.post(requests.stream_path(adoption.stream, "adoptions"), adoption))
         if answer.is_missing:
             raise NotFoundError(
@@ -49,6 +84,12 @@ class AdoptionLog:
                 f"the registry at {self._client.base_url} does not answer ({error}), and nothing is adopted without its log "
                 "of changes; nothing was changed"
             ) from error
+
+    def _unreadable(self) -> Unavailable:
+        return Unavailable(
+            f"the registry at {self._client.base_url} answers in a way that cannot be read here; is it another version of "
+            "Tidegate?"
+        )
 
     def _require(self, answer: Answer, what: str) -> None:
         if answer.is_success:

@@ -1,17 +1,19 @@
-"""What an adoption would do, as lines for people."""
+"""Reports of adoptions as text."""
 
 from __future__ import annotations
 
 from tidegate.contracts.stream.adoption import PartitionFound
 from tidegate.contracts.stream.ledger import Ledger
-from tidegate.spark_jobs.adopt.adopt import Forgotten, Look, Skip
+from tidegate.spark_jobs.adopt.adopt import Archive, Forgotten, Look, Skip
+from tidegate.spark_jobs.adopt.erase import EraseLook
+from tidegate.spark_jobs.adopt.rewind import RewindLook
 
 _SHOWN_PARTITIONS = 50
 _SHOWN_RECORDS = 20
 
 
 def look_text(look: Look) -> str:
-    """Return what was found, partition by partition, and what cannot be proven."""
+    """Return the content of the outputs by partition, and the offsets that cannot be proven."""
     proposal = look.proposal
     was = "no ledger"
     if look.held is not None:
@@ -36,7 +38,7 @@ def look_text(look: Look) -> str:
 
 
 def skip_text(skip: Skip) -> str:
-    """Return what is given up of one partition."""
+    """Return the offsets of one partition that are given up."""
     if skip.end is None:
         what = f"it was added since the ledger was written; up to {skip.first:,} records (offsets 0 to {skip.first - 1}) are given up"
     else:
@@ -46,7 +48,7 @@ def skip_text(skip: Skip) -> str:
 
 
 def forgotten_text(forgotten: Forgotten) -> str:
-    """Return which records are not known any more, and what may become of theirs."""
+    """Return the deleted records that are no longer known, and the consequences."""
     gaps = sorted(forgotten.gaps.items())
     lines = [
         f"{forgotten.sink}: {forgotten.offsets:,} offsets of {forgotten.topic} were deleted before a start looked at them",
@@ -64,12 +66,91 @@ def forgotten_text(forgotten: Forgotten) -> str:
     return "\n".join(lines)
 
 
+def archive_text(archive: Archive) -> str:
+    """Return what is put away, and where the stream begins again."""
+    lines = [f"{archive.sink} is put away as {archive.name}; nothing is deleted"]
+    if archive.held is not None:
+        totals = archive.held.totals
+        lines.append(
+            f"  its ledger {archive.held.name}: {totals.written:,} written, {totals.quarantined:,} quarantined"
+        )
+    if archive.is_recreated:
+        lines.append(f"  topic {archive.topic} was created again since: its offsets are new ones")
+    begin = ", ".join(
+        f"{partition}: {first}" for partition, first in sorted(archive.begin.items())[:_SHOWN_PARTITIONS]
+    )
+    lines.append(f"the stream begins again at {begin}; records before are only in what is put away")
+    return "\n".join(lines)
+
+
+def archived_text(ledger: Ledger, name: str) -> str:
+    """Return what was done."""
+    return (
+        f"{ledger.stream} is archived as {name}, and begins again as {ledger.name}, epoch {ledger.epoch}. Noted in the "
+        f"registry's audit log as {ledger.adopted}. Start the stream, then run: tidegate reconcile {ledger.stream}"
+    )
+
+
+def rewind_text(look: RewindLook) -> str:
+    """Return what a rewind would do, partition by partition."""
+    rewind = look.rewind
+    held, counts = rewind.held, rewind.fates.totals
+    points = sorted(rewind.points.items())
+    lines = [f"{look.sink}: the ledger {held.name} is at epoch {held.epoch}, batch {held.n}"]
+    lines += [
+        f"  partition {partition}: from {held.end[partition]} back to {offset}"
+        f" ({held.end[partition] - offset:,} offsets)"
+        for partition, offset in points[:_SHOWN_PARTITIONS]
+    ]
+    if (more := len(points) - _SHOWN_PARTITIONS) > 0:
+        lines.append(f"  ... and {more} more partitions")
+    lines.append(
+        f"deleted: {rewind.rows:,} rows; judged again: {rewind.rejudged:,} refusals and {counts['dropped']:,} dropped records, "
+        f"by {look.contract} or the version that is enforced then"
+    )
+    if counts["unproven"]:
+        lines.append(f"judged after all: {counts['unproven']:,} records that were given up")
+    lines.append(f"the source {held.topic} still holds all of them")
+    return "\n".join(lines)
+
+
+def rewound_text(ledger: Ledger) -> str:
+    """Return what was done."""
+    ends = ", ".join(f"{partition}: {end}" for partition, end in sorted(ledger.end.items()))
+    return (
+        f"{ledger.stream} is rewound as generation {ledger.generation}, epoch {ledger.epoch}: it goes on at {ends}. Noted in "
+        f"the registry's audit log as {ledger.adopted}. Start the stream, then run: tidegate reconcile {ledger.stream}"
+    )
+
+
+def erase_text(look: EraseLook) -> str:
+    """Return what an erasure would do. Does not say whose records they are."""
+    erasure = look.erasure
+    lines = [
+        f"{look.sink}: the ledger {erasure.held.name} is at epoch {erasure.held.epoch}, batch {erasure.held.n}",
+        f"erased: {len(erasure.rows):,} rows and {erasure.quarantined:,} refused records",
+    ]
+    if look.unread:
+        lines.append(f"  {look.unread:,} of the refused ones cannot be decoded, and contain the value")
+    if look.left:
+        lines.append(f"left: {look.left}")
+    return "\n".join(lines)
+
+
+def erased_text(ledger: Ledger) -> str:
+    """Return what was done."""
+    return (
+        f"the records are erased; epoch {ledger.epoch}. Noted in the registry's log of changes as {ledger.adopted}, without "
+        "the value. Older snapshots of the table and closed segments of the topic hold them until they expire"
+    )
+
+
 def adopted_text(ledger: Ledger) -> str:
-    """Return what was written."""
+    """Return the ledger that was written."""
     ends = ", ".join(f"{partition}: {end}" for partition, end in sorted(ledger.end.items()))
     return (
         f"{ledger.stream} is adopted as {ledger.name}, epoch {ledger.epoch}: it goes on at {ends}. Noted in the registry's "
-        f"log of changes as {ledger.adopted}. Start the stream, then run: tidegate reconcile {ledger.stream}"
+        f"audit log as {ledger.adopted}. Start the stream, then run: tidegate reconcile {ledger.stream}"
     )
 
 

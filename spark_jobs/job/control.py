@@ -1,4 +1,4 @@
-"""What the gateway has decided about a stream, asked at each batch boundary; and what the job tells it."""
+"""The control of a stream by the gateway, read at each batch boundary; and the job's messages to the gateway."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tidegate.contracts.registry_client.messages import Answer, send
 from tidegate.contracts.stream.control import EventKind, Heartbeat, StreamControl, StreamEvent, Trip
 from tidegate.contracts.stream.decide import BudgetWindow, Counted
 from tidegate.contracts.stream.reconciliation import HeartbeatAnswer, ReconciliationRequest
+from tidegate.contracts.stream.versions import not_obeyed
 from tidegate.contracts.verdict import Stage
 
 log = structlog.get_logger()
@@ -29,33 +30,33 @@ _LONGEST_MESSAGE = 2000
 
 
 class StreamPaused(StreamStopped):
-    """The stream is paused: nothing is judged or written until somebody resumes it."""
+    """The stream is paused: no batch is judged or written until a person resumes it."""
 
 
 class Control(Protocol):
-    """The control plane of one stream, as the job needs it. `window` are the batches that its error budget looks at."""
+    """The control plane of one stream, as the job uses it. `window` has the batches that its error budget covers."""
 
     window: BudgetWindow
 
     def current(self) -> StreamControl:
-        """Return what holds for the batch that begins now. Raises Unavailable when that was never known."""
+        """Return the control for the batch that begins now. Raises Unavailable if it was never known."""
         ...
 
     def fill_window(self, budget: ErrorBudget | None) -> None:
-        """Make ready for a budget whose window reaches back to before this process."""
+        """Load the earlier batches of a budget whose window begins before this process."""
         ...
 
     def trip(self, trip: Trip) -> None:
-        """Tell that a batch has spent the error budget. Raises StreamStopped when no one will hear it."""
+        """Report that a batch has exceeded the error budget. Raises StreamStopped if the report cannot be delivered."""
         ...
 
-    def tell(self, kind: EventKind, message: str | None = None) -> None:
-        """Tell what became of the stream, best effort; `message` holds no payload value."""
+    def report_event(self, kind: EventKind, message: str | None = None) -> None:
+        """Report an event of the stream, best effort; `message` holds no payload value."""
         ...
 
 
 class AlwaysRunning:
-    """The control of a stream that no one can pause: one without a gateway."""
+    """The control of a stream that cannot be paused, because there is no gateway."""
 
     def __init__(self, stream: str) -> None:
         self.window = BudgetWindow()
@@ -66,20 +67,20 @@ class AlwaysRunning:
         return self._control
 
     def fill_window(self, budget: ErrorBudget | None) -> None:
-        """Know of no earlier batch."""
+        """Load no batches."""
 
     def trip(self, trip: Trip) -> None:
         """Do nothing."""
 
-    def tell(self, kind: EventKind, message: str | None = None) -> None:
+    def report_event(self, kind: EventKind, message: str | None = None) -> None:
         """Do nothing."""
 
 
 class RegistryControl:
-    """The control of one stream that the gateway keeps.
+    """The control of one stream that the gateway stores.
 
-    Unchanged, it costs one conditional request. While the gateway does not answer, what was known last holds; a spent
-    budget that could not be told keeps the stream paused, and is told again until the gateway has heard it.
+    Unchanged, it costs one conditional request. While the gateway does not answer, the last known control applies; an
+    unreported trip of the error budget keeps the stream paused, and is reported again until the gateway has it.
     """
 
     def __init__(self, client: httpx.Client, stream: str, stopping: Event) -> None:
@@ -89,11 +90,11 @@ class RegistryControl:
         self._stopping = stopping
         self._known: StreamControl | None = None
         self._etag: str | None = None
-        self._untold: Trip | None = None
+        self._unsent: Trip | None = None
         self._is_filled = False
 
     def current(self) -> StreamControl:
-        """Ask the gateway; give what was known last when it is away."""
+        """Fetch the control; return the last known one if the gateway is unreachable."""
         try:
             self._ask()
         except (httpx.HTTPError, Unavailable) as error:
@@ -106,14 +107,14 @@ class RegistryControl:
         return self._known
 
     def trip(self, trip: Trip) -> None:
-        """Tell the gateway, a few times if need be; what it has not heard then is told again while the stream waits."""
-        self._untold = trip
+        """Report the trip, with some retries; if they fail, it is reported again while the stream waits."""
+        self._unsent = trip
         for attempt in range(_TRIES):
             if self._deliver() or (attempt + 1 < _TRIES and self._stopping.wait(_POLL_SECONDS)):
                 return
 
     def await_resumed(self) -> bool:
-        """Wait until the stream may go on; False when the job is stopped first."""
+        """Wait until the stream may continue; return False if the job is stopped first."""
         while not self._stopping.is_set():
             if self._deliver() and not self.current().is_paused:
                 log.info("stream_resumed", stream=self._stream)
@@ -121,10 +122,10 @@ class RegistryControl:
             self._stopping.wait(_POLL_SECONDS)
         return False
 
-    def tell(self, kind: EventKind, message: str | None = None) -> None:
-        """Tell what became of the stream, best effort: a start once, an end up to three times."""
-        told = None if message is None else message[:_LONGEST_MESSAGE]
-        event = StreamEvent(id=uuid4(), stream=self._stream, kind=kind, at=datetime.now(UTC), message=told)
+    def report_event(self, kind: EventKind, message: str | None = None) -> None:
+        """Report an event of the stream, best effort: a start once, an end up to three times."""
+        text = None if message is None else message[:_LONGEST_MESSAGE]
+        event = StreamEvent(id=uuid4(), stream=self._stream, kind=kind, at=datetime.now(UTC), message=text)
         tries = 1 if kind is EventKind.STARTED else _TRIES
         for attempt in range(tries):
             with suppress(httpx.HTTPError):
@@ -134,16 +135,16 @@ class RegistryControl:
                 self._stopping.wait(_POLL_SECONDS)
         log.warning("event_not_told", stream=self._stream, kind=kind)
 
-    def beat(self, told: Heartbeat) -> ReconciliationRequest | None:
-        """Tell that the stream lives, best effort; return the reconciliation that the gateway asks for, if it does."""
+    def beat(self, heartbeat: Heartbeat) -> ReconciliationRequest | None:
+        """Send a heartbeat, best effort; return the reconciliation that the gateway requests, if any."""
         try:
-            answer = send(self._client, requests.heartbeat(self._stream, told))
+            answer = send(self._client, requests.heartbeat(self._stream, heartbeat))
             return answer.read(HeartbeatAnswer).reconciliation if answer.is_ok else None
         except (httpx.HTTPError, ValidationError):
             return None
 
     def fill_window(self, budget: ErrorBudget | None) -> None:
-        """Ask once for the batches of earlier processes that the budget's window reaches; without an answer for none."""
+        """Fetch the earlier batches that the budget's window covers, once; use none if there is no answer."""
         if budget is None or budget.window_records is None or self._is_filled:
             return
         self._is_filled = True
@@ -169,20 +170,30 @@ class RegistryControl:
             case httpx.codes.NOT_MODIFIED:
                 pass
             case httpx.codes.OK:
-                self._known, self._etag = self._read(answer), answer.etag
+                self._learn(self._read(answer), answer.etag)
             case (
                 httpx.codes.NOT_FOUND
             ):  # a stream that the gateway does not know cannot have been paused there
-                self._known, self._etag = StreamControl(stream=self._stream), None
+                self._learn(StreamControl(stream=self._stream), None)
             case status:
                 raise Unavailable(f"it answered {status}")
 
+    def _learn(self, control: StreamControl, etag: str | None) -> None:
+        """Apply the present controls. Raises StreamStopped when the gateway no longer knows controls that it sent before."""
+        known = self._known
+        if known is not None and control.revision < known.revision:
+            raise StreamStopped(
+                f"the gateway knows {control.revision} decisions about {self._stream}, and told this job of {known.revision}: "
+                "its database was restored or replaced. Pause, resume, or set records aside as before, then start the stream"
+            )
+        self._known, self._etag = control, etag
+
     def _deliver(self) -> bool:
-        """Tell what has not been told; whether there is nothing left to tell."""
-        if self._untold is None:
+        """Send the pending reports; return whether all were delivered."""
+        if self._unsent is None:
             return True
         try:
-            answer = send(self._client, requests.trip(self._untold))
+            answer = send(self._client, requests.trip(self._unsent))
             if answer.is_success:
                 self._known, self._etag = self._read(answer), None
         except (httpx.HTTPError, Unavailable) as error:
@@ -193,13 +204,19 @@ class RegistryControl:
             return False
         if not answer.is_success:
             raise StreamStopped(
-                f"{self._untold.sentence}. The gateway takes no note of it ({answer.status}): give the job a key "
+                f"{self._unsent.sentence}. The gateway refused the report ({answer.status}): give the job a key "
                 f"that may publish {self._stream}, and start again"
             )
-        self._untold = None
+        self._unsent = None
         return True
 
     def _read(self, answer: Answer) -> StreamControl:
+        lacking = not_obeyed(answer.document)
+        if lacking:
+            raise StreamStopped(
+                f"the gateway requires of the job of {self._stream} what this release cannot do ({', '.join(lacking)}): "
+                "upgrade the job, or take the decision back at the gateway"
+            )
         try:
             return answer.read(StreamControl)
         except ValidationError as error:
@@ -207,7 +224,7 @@ class RegistryControl:
 
 
 def require_running(control: StreamControl) -> None:
-    """Raise StreamPaused when nothing may be judged or written."""
+    """Raise StreamPaused if the stream is paused."""
     if control.is_paused:
         raise StreamPaused(
             f"{control.stream} is paused ({control.reason}; by {control.by}, {control.at:%Y-%m-%d %H:%M:%S} UTC): let it "

@@ -1,7 +1,7 @@
-"""Judge a batch as a whole by the expectations of its contract, before anything of it is written.
+"""Judge a batch as a whole by the expectations of its contract, before any of it is written.
 
-What was noted while the rows passed decides. Great Expectations judges what cannot be noted, and on every so many
-batches also what can: as proof that both say the same.
+Aggregates that the workers collect decide. Great Expectations judges expectations without aggregates, and in every
+Nth batch also the others, to verify that both agree.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from tidegate.spark_jobs.worker.request import WorkerRequest
 log = structlog.get_logger()
 
 _COUNTS = ("_count_to_be_between", "_proportion_of_unique_values_to_be_between")
-"""Ends of the names of expectations for which what the library observed is no value of the payload."""
+"""Ends of names of expectations whose observed value in the library is not a value of the payload."""
 
 
 class Oracle(Protocol):
-    """Great Expectations, or who stands in for it in a test of disagreement."""
+    """Great Expectations, or its replacement in a test of disagreement."""
 
     def ask(self, expectations: Iterable[CompiledExpectation], rows: pa.Table) -> dict[str, LibraryFinding]:
-        """Judge expectations by typed columns; returns what was found by the id of each."""
+        """Judge expectations by typed columns; return the findings by expectation id."""
         ...
 
 
-class Noted(Protocol):
-    """What a judged batch knows of its accepted rows."""
+class Aggregates(Protocol):
+    """What the tasks have aggregated of the accepted rows of a judged batch."""
 
     @property
     def tallies(self) -> Iterable[Tally]:
         """Records by disposition and failed slots."""
         ...
 
-    def noted(self) -> Partials:
-        """Return what was noted of the accepted rows."""
+    def partials(self) -> Partials:
+        """Return the aggregates of the accepted rows."""
         ...
 
     def library_rows(self) -> pa.Table:
-        """Return the columns that were asked for."""
+        """Return the requested columns."""
         ...
 
 
@@ -66,24 +66,24 @@ class BatchExpectations:
         self._make_oracle = oracle
         self._oracle: Oracle | None = None
         self.published = 0
-        """How many batches the ledger had counted before the next one: so every Nth stays so over restarts."""
+        """Number of batches that the ledger counts before the next one, so that every Nth batch is the same after a restart."""
 
     def ask(self, plan: EnforcementPlan, known: Iterable[BatchRefusal]) -> WorkerRequest:
-        """Return what the workers are to do for the next batch. `known` are refusals of attempts before this one."""
+        """Return the workers' request for the next batch. `known` are refusals by attempts before this one."""
         about = self._of_library(plan)
         columns = dict.fromkeys(column for each in about for column in each.columns)
         # An expectation about the table alone still needs rows to count.
         names = tuple(columns) or (tuple(plan.columns.names[:1]) if about else ())
         return WorkerRequest(names, tuple(known))
 
-    def decide(self, plan: EnforcementPlan, judged: Noted, decision: Decision) -> Decision:
-        """Judge a batch and say what becomes of it. Raises StreamStopped, and Unavailable when no one can judge."""
+    def decide(self, plan: EnforcementPlan, judged: Aggregates, decision: Decision) -> Decision:
+        """Judge a batch and return the decision. Raises StreamStopped, and Unavailable if no judge is available."""
         if not plan.expectations:
             self.published += 1
             return decision
         results = results_of(plan, self._judge(plan, judged))
         self.published += 1
-        self._tell(results)
+        self._log_unmet(results)
         if failing := refusals(results, ExpectationOutcome.FAILED):
             raise StreamStopped(_failure(plan, [each.code for each in failing]))
         decision = replace(decision, expectations=results)
@@ -101,9 +101,9 @@ class BatchExpectations:
             if each.check is None or (each.is_provable and self._is_proof)
         )
 
-    def _judge(self, plan: EnforcementPlan, judged: Noted) -> list[Judged]:
-        noted = judged.noted()
-        rows = plan.expectations.rows(noted)
+    def _judge(self, plan: EnforcementPlan, judged: Aggregates) -> list[Judged]:
+        partials = judged.partials()
+        rows = plan.expectations.rows(partials)
         is_enough = {
             each.expectation.id: rows >= each.expectation.min_records for each in plan.expectations.compiled
         }
@@ -113,7 +113,7 @@ class BatchExpectations:
             self._oracle = self._oracle or self._make_oracle()
             answers = self._oracle.ask(asked, judged.library_rows())
         found: list[Judged] = []
-        for each, ours in zip(plan.expectations.compiled, plan.expectations.find(noted), strict=True):
+        for each, ours in zip(plan.expectations.compiled, plan.expectations.find(partials), strict=True):
             theirs = answers.get(each.expectation.id)
             if not is_enough[each.expectation.id]:
                 found.append(Judged(each, None))
@@ -124,7 +124,7 @@ class BatchExpectations:
                 found.append(Judged(each, ours, is_same))
         return found
 
-    def _tell(self, results: Iterable[ExpectationResult]) -> None:
+    def _log_unmet(self, results: Iterable[ExpectationResult]) -> None:
         for each in results:
             about = {"stream": self._stream, "expectation": each.id, "type": each.type}
             if each.outcome not in {ExpectationOutcome.MET, ExpectationOutcome.SKIPPED}:
@@ -136,9 +136,9 @@ class BatchExpectations:
 def refused(
     plan: EnforcementPlan, tallies: Iterable[Tally], decision: Decision, refusal: tuple[Violation, ...]
 ) -> Decision:
-    """Refuse a batch as a whole: what would be written is quarantined, and counted from its evidence.
+    """Refuse a batch as a whole: rows that would be written are quarantined, and counted from their evidence.
 
-    What an earlier attempt has written for good stays.
+    Records that an earlier attempt has written permanently stay written.
     """
     rules = Counter(decision.rules)
     written = 0

@@ -1,4 +1,4 @@
-"""Great Expectations, asked about the accepted rows of a batch: in Spark, and without keeping anything of them."""
+"""Run Great Expectations on the accepted rows of a batch: in Spark, without storing them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FORMAT: Final = {"result_format": "BASIC", "partial_unexpected_count": 0}
 
 
 class GreatExpectationsRunner:
-    """One ephemeral context. It is made when the first batch needs it: the import takes seconds."""
+    """One ephemeral context, created when the first batch needs it, because the import takes seconds."""
 
     def __init__(self, spark: SparkSession) -> None:
         os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
@@ -42,9 +42,9 @@ class GreatExpectationsRunner:
         self._definition = asset.add_batch_definition_whole_dataframe("batch")
 
     def ask(self, expectations: Iterable[CompiledExpectation], rows: pa.Table) -> dict[str, LibraryFinding]:
-        """Judge expectations by typed columns; returns what was found by the id of each.
+        """Judge expectations by typed columns; return the findings by expectation id.
 
-        One that the library cannot judge is not among the findings. Raises Unavailable when Spark fails.
+        Expectations that the library cannot judge are omitted. Raises Unavailable if Spark fails.
         """
         plain = library_columns(rows)
         frame = self._spark.createDataFrame(plain, from_arrow_schema(plain.schema, prefer_timestamp_ntz=True))

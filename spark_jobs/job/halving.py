@@ -1,4 +1,4 @@
-"""Whether a batch that has failed may pass in halves: then its size or one of its records was the reason."""
+"""Whether halves of a failed batch may pass, because its size or one of its records was the cause."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOLD_BY_SPARK: Final = (
     "Python worker exited unexpectedly",
     "ExecutorLostFailure",
 )
-"""What Spark says when a process had too little memory, or died of a record. All else that it says may be an outage."""
+"""Messages of Spark for a process that had too little memory, or was killed by a record. Others may be outages."""
 
 _JUDGES: Final = frozenset(
     (
@@ -35,15 +35,15 @@ _JUDGES: Final = frozenset(
         "referencing",
     )
 )
-"""Packages that look at records and at nothing else: their errors in a worker come from a record."""
+"""Packages that only process records: their errors in a worker are caused by a record."""
 
 _CRASH: Final = f"{WorkerCrash.__module__}.{WorkerCrash.__name__}: "
 
 
 def reason_to_halve(error: BaseException) -> str | None:
-    """Return why a smaller batch may not meet what has ended this one, without a value of a record.
+    """Return why a smaller batch may avoid the error, without a value of a record.
 
-    None for an outage, which meets every batch alike, and for whatever may be one.
+    None for an outage, which affects every batch, and for errors that may be one.
     """
     match error:
         case TidegateError():
@@ -53,21 +53,21 @@ def reason_to_halve(error: BaseException) -> str | None:
         case PythonException() if _CRASH in str(error):
             return _crash_of_a_record(str(error))
         case PySparkException() | Py4JError():
-            told = (text for each in chain_of(error) for text in _TOLD_BY_SPARK if text in str(each))
-            return next(told, None)
+            texts = (text for each in chain_of(error) for text in _TOLD_BY_SPARK if text in str(each))
+            return next(texts, None)
     return None
 
 
 def may_blame_record(error: BaseException) -> bool:
-    """Return whether the record is to blame for what has ended a batch of that record alone.
+    """Return whether the record caused the failure of a batch that has only that record.
 
-    It is not for a transaction that has ended: one record is written at once, so the broker or the machine is slow.
+    False for an ended transaction: one record is written at once, so the broker or the machine is slow.
     """
     return not isinstance(error, TransactionEnded)
 
 
 def stopped_by_record(stream: str, topic: str, failed: tuple[Vector, Vector], reason: str) -> StreamStopped:
-    """Return what ends a stream whose batch of one offset has failed; it names the record and what to do."""
+    """Return the error that ends a stream whose batch of one offset has failed; it names the record and what to do."""
     start, end = failed
     partition = next(each for each in sorted(end) if end[each] > start.get(each, 0))
     offset = start.get(partition, 0)
@@ -79,7 +79,7 @@ def stopped_by_record(stream: str, topic: str, failed: tuple[Vector, Vector], re
 
 
 def _crash_of_a_record(text: str) -> str | None:
-    """Return a crash in a worker if it came from a record: what reaches for a store or a network may be an outage."""
+    """Return a crash in a worker if a record caused it; code that uses a store or a network may fail by an outage."""
     crash = text.rpartition(_CRASH)[2].partition("\n")[0].strip()
     kind = crash.partition(" ")[0].rstrip(":")
     if "." in kind:

@@ -1,4 +1,4 @@
-"""Reconciles streams of this job when somebody asks the gateway for it: one at a time, each in a process of its own."""
+"""Reconcile streams of this job when the gateway requests it: one at a time, each in its own process."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _OF_EXECUTORS: Final = frozenset({"spark_driver_host", "spark_driver_port", "spa
 
 
 class Reconciler:
-    """Takes requests as heartbeats bring them; what comes while it is at work comes again with the next one.
+    """Handles requests that heartbeats return; requests that arrive meanwhile come again with the next heartbeat.
 
-    The gateway asks until it has an answer, so nothing is remembered here but answers that it has not heard yet. A job
-    that ends leaves its request open, for the next one.
+    The gateway repeats a request until it has an answer, so only undelivered answers are kept here. If the job ends,
+    its request stays open for the next job.
     """
 
     def __init__(self, settings: RegistrySettings, client: httpx.Client) -> None:
@@ -52,7 +52,7 @@ class Reconciler:
         self._untold: dict[UUID, ReconciliationResult] = {}
 
     def take(self, request: ReconciliationRequest | None) -> None:
-        """Begin with a request, unless there is none or one is being worked on; never waits for it."""
+        """Start a request, unless there is none or one is running; does not wait for it."""
         with self._lock:
             is_busy = self._thread is not None and self._thread.is_alive()
             if request is None or is_busy or self._is_closed:
@@ -61,7 +61,7 @@ class Reconciler:
             self._thread.start()
 
     def close(self) -> None:
-        """End what is at work; its request stays open."""
+        """Stop the running process; its request stays open."""
         with self._lock:
             self._is_closed = True
             if self._process is not None:
@@ -78,7 +78,7 @@ class Reconciler:
             self._untold = {request.id: result}
 
     def _reconciled(self, request: ReconciliationRequest) -> ReconciliationResult | None:
-        """Run the process to its end; None when it was ended here."""
+        """Run the process to its end; return None if it was stopped here."""
         log.info("reconciliation_started", stream=request.stream)
         try:
             process = self._started(request.stream)
@@ -93,12 +93,12 @@ class Reconciler:
                 with suppress(OSError):  # it was ended already
                     process.stdin.write(plan_line(self._plan(request.stream)))
                     process.stdin.flush()
-                told = process.stdout.read()
+                output = process.stdout.read()
             with self._lock:
                 self._process = None
                 if self._is_closed:
                     return None
-            result = read_result(told, process.returncode)
+            result = read_result(output, process.returncode)
         log.info(
             "reconciliation_ended",
             stream=request.stream,
@@ -115,16 +115,17 @@ class Reconciler:
                 [*COMMAND, stream],
                 env=self._environment,
                 bufsize=0,  # closing the pipe of a process that has ended has nothing left to write
-                stdin=subprocess.PIPE,  # its end tells the process that this one is gone
+                stdin=subprocess.PIPE,  # its end tells the process that this one has ended
                 stdout=subprocess.PIPE,
                 start_new_session=True,  # Ctrl-C at the terminal is for the job, which leaves the request open
             )
             return self._process
 
     def _plan(self, stream: str) -> EnforcementPlan | None:
-        """Ask for the contract that the keys of records are read by; None without a primary key, or when it is not known.
+        """Return the contract for reading record keys; None without a primary key, or if it is unknown.
 
-        It goes through a pipe: with it goes the key of masks, without which a masked column of the primary key has other values.
+        It is sent through a pipe, because it contains the mask key. Without that key a masked column of the primary
+        key would have other values.
         """
         contract = RegistryContract(self._client, stream, 0, Event(), mask_key_of(self._settings))
         try:
@@ -135,7 +136,7 @@ class Reconciler:
         return plan if plan.contract.primary_key else None
 
     def _is_told(self, request: ReconciliationRequest, result: ReconciliationResult) -> bool:
-        """Send a result; False when it is to be sent again, should the gateway still ask for it."""
+        """Send a result; return False if it must be sent again while the gateway still requests it."""
         try:
             answer = send(self._client, requests.reconciled(request.stream, request.id, result))
         except httpx.HTTPError as error:
@@ -146,10 +147,10 @@ class Reconciler:
         return answer.is_success
 
 
-def read_result(told: bytes, status: int) -> ReconciliationResult:
-    """Read the last line that the process has written; one that was killed has written none."""
+def read_result(output: bytes, status: int) -> ReconciliationResult:
+    """Read the last line that the process has written; a killed process has written none."""
     try:
-        return ReconciliationResult.model_validate_json(told.strip().rpartition(b"\n")[2])
+        return ReconciliationResult.model_validate_json(output.strip().rpartition(b"\n")[2])
     except ValidationError:
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         hint = "; too little memory, most likely" if status == -9 else "; the log of the job says more"
@@ -157,14 +158,14 @@ def read_result(told: bytes, status: int) -> ReconciliationResult:
 
 
 def child_environment(settings: SinkSettings, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment in which `SinkSettings()` reads the same settings, and that has no other of ours.
+    """Return the environment in which `SinkSettings()` reads the same settings, without other variables of ours.
 
-    So the process knows no key of the registry and no mask key. Spark, which only Delta needs, runs in it alone: not on the
-    executors of the stream.
+    So the process has neither the key of the registry nor the mask key. Spark, which only Delta needs, runs within
+    the process, not on the executors of the stream.
     """
     found = {name: value for name, value in environment.items() if not name.startswith(_PREFIX)}
     found["PYTHONSAFEPATH"] = (
-        "1"  # imports what is installed, never a file that lies where the job was started
+        "1"  # import installed packages only, never a file in the folder where the job was started
     )
     for name in SinkSettings.model_fields:
         value = getattr(settings, name)

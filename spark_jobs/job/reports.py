@@ -21,15 +21,15 @@ _CLOSE_SECONDS = 5.0
 
 
 class Reporter(Protocol):
-    """Takes a report of each published batch; never blocks, never raises."""
+    """Accepts a report of each published batch; never blocks, never raises."""
 
     def report(self, batch: BatchReport) -> None:
-        """Take the report of a batch that was published just now."""
+        """Accept the report of a batch that was just published."""
         ...
 
 
 class RegistryReporter:
-    """Posts reports from a thread of its own. While the registry is away it keeps the newest `_CAPACITY` of them."""
+    """Posts reports in its own thread. While the registry is unreachable it keeps the newest `_CAPACITY` reports."""
 
     def __init__(self, client: httpx.Client) -> None:
         self._client = client
@@ -40,13 +40,13 @@ class RegistryReporter:
         self._thread.start()
 
     def report(self, batch: BatchReport) -> None:
-        """Queue a report; the oldest gives way when the queue is full."""
+        """Queue a report; if the queue is full, drop the oldest."""
         with self._changed:
             self._waiting.append(batch)
             self._changed.notify()
 
     def close(self) -> None:
-        """Post what is waiting, for a few seconds at most."""
+        """Post the queued reports, for a few seconds at most."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -69,7 +69,7 @@ class RegistryReporter:
                     self._changed.wait_for(lambda: self._closing, _RETRY_SECONDS)
 
     def _post(self, batch: BatchReport) -> bool:
-        """Post one report; whether it is done with (a registry that refuses it will refuse it again)."""
+        """Post one report; return whether it is done. A refused report is done, because it would be refused again."""
         try:
             answer = send(self._client, requests.report(batch))
         except httpx.HTTPError:

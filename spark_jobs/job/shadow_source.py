@@ -1,4 +1,4 @@
-"""Where a stream's shadow version comes from: the gateway says which, the registry keeps it."""
+"""The source of a stream's shadow version: the gateway names the version, and the registry stores it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _MOST_FAILURES = 3
 
 
 class Shadows(Protocol):
-    """Gives the version that is judged beside the enforced one."""
+    """Returns the version that judges in addition to the enforced one."""
 
     def of(self, version: str | None, active: EnforcementPlan, now: int, /) -> Shadow | None:
-        """Return the shadow of the batch that begins now; None for none. Never raises."""
+        """Return the shadow of the batch that begins now, or None. Never raises."""
         ...
 
     def batch_failed(self) -> None:
-        """Take note that the batch that the last answer was for could not be judged."""
+        """Record that the batch of the last answer could not be judged."""
         ...
 
 
@@ -43,15 +43,15 @@ class NoShadows:
         return None
 
     def batch_failed(self) -> None:
-        """Know of nothing that could have been the reason."""
+        """Do nothing."""
 
 
 class RegistryShadows:
     """Fetches and compiles a stream's shadow version, once.
 
-    What is wrong with it is reported and never raised. A worker that dies of it in native code cannot be told from one
-    that dies of something else: so the batch after a failure is judged without, and after some of them it is left out
-    until another version is declared.
+    Its errors are reported and never raised. A worker that dies of the shadow in native code cannot be distinguished
+    from one that dies of another cause. So the batch after a failure is judged without the shadow, and after several
+    failures the shadow is off until another version is declared.
     """
 
     def __init__(self, client: httpx.Client, contract_id: str, mask_key: MaskKey | None = None) -> None:
@@ -65,7 +65,7 @@ class RegistryShadows:
         self._is_left_out = False
 
     def of(self, version: str | None, active: EnforcementPlan, now: int) -> Shadow | None:
-        """Return the shadow of a batch whose moment is `now`, in nanoseconds since 1970."""
+        """Return the shadow of a batch whose time is `now`, in nanoseconds since 1970."""
         if version is None or version == active.contract.version:
             return None
         if version != self._version:
@@ -89,7 +89,7 @@ class RegistryShadows:
         return self._known
 
     def batch_failed(self) -> None:
-        """Leave the shadow out of the next batch; after some failures, of all."""
+        """Omit the shadow from the next batch; after several failures, from all batches."""
         if isinstance(self._known, EnforcementPlan):
             self._failures += 1
             self._is_left_out = True
@@ -108,7 +108,7 @@ class RegistryShadows:
         if answer.is_passing:
             raise Unavailable(f"the registry answered {answer.status}")
         if not answer.is_ok:
-            raise TidegateError(f"the registry answers {answer.status} to who asks for version {version}")
+            raise TidegateError(f"the registry answers {answer.status} to the request for version {version}")
         return compile_answer(answer, f"{self._contract_id}@{version}", self._mask_key)
 
     def _with_writers(self, plan: EnforcementPlan, active: EnforcementPlan) -> EnforcementPlan:

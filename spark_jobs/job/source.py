@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 LOOK_SECONDS: Final = 0.5
-"""Most seconds between two looks for new records."""
+"""Maximum seconds between two polls for new records."""
 
 
 def read_topic(spark: SparkSession, settings: JobSettings, topic: str, start: Vector) -> DataFrame:
-    """Read `topic` from `start`, which names every partition that the topic has now.
+    """Read `topic` from `start`, which has every current partition of the topic.
 
     Columns: key, value, topic, partition, offset, timestamp, timestampType, headers.
     """
@@ -36,7 +36,7 @@ def read_topic(spark: SparkSession, settings: JobSettings, topic: str, start: Ve
 def read_range(
     spark: SparkSession, settings: JobSettings, topic: str, start: Vector, end: Vector
 ) -> DataFrame:
-    """Read the records of [start, end), with the columns of `read_topic`; a query of its own, and not a stream."""
+    """Read the records of [start, end) by a batch query, with the columns of `read_topic`."""
     partitions = sorted(partition for partition, last in end.items() if last > start.get(partition, 0))
     options = {
         **_options(settings, topic),
@@ -72,9 +72,9 @@ def _options(settings: JobSettings, topic: str) -> dict[str, str]:
 
 
 def pacing_options(settings: JobSettings) -> dict[str, str]:
-    """Return the options that let a batch wait for more records, unless a full one is there.
+    """Return the options that let a batch wait for more records, unless a full batch is available.
 
-    A longer trigger would let every batch wait, those of a backlog too.
+    A longer trigger would delay every batch, also those of a backlog.
     """
     if settings.available_now or settings.batch_seconds <= LOOK_SECONDS:
         return {}
@@ -85,13 +85,13 @@ def pacing_options(settings: JobSettings) -> dict[str, str]:
 
 
 class BatchOffsets:
-    """The offsets that each batch of one query covers, from Spark's write-ahead log of offsets.
+    """The offsets of each batch of one query, from Spark's write-ahead log of offsets.
 
-    They never come from the rows: a compacted topic has gaps, and a batch may hold no readable record at all.
+    They do not come from the rows: a compacted topic has gaps, and a batch may hold no readable record.
     """
 
     def __init__(self, spark: SparkSession, checkpoint: str, topic: str, start: Vector) -> None:
-        jvm = spark._jvm  # noqa: SLF001 - the offset log has no Python face
+        jvm = spark._jvm  # noqa: SLF001 - the offset log has no Python API
         assert jvm is not None  # noqa: S101 - narrows for the type checker
         log = jvm.org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqLog
         self._log = log(spark._jsparkSession, f"{checkpoint}/offsets")  # noqa: SLF001 - the same
@@ -99,9 +99,9 @@ class BatchOffsets:
         self._ends: dict[int, Vector] = {-1: start}
 
     def of(self, batch_id: int) -> tuple[Vector, Vector]:
-        """Start and end of a batch. A partition that was added since the batch before counts from 0.
+        """Return start and end of a batch. A partition that was added since the previous batch begins at 0.
 
-        Raises Unavailable when the checkpoint is gone: the next attempt makes a new one.
+        Raises Unavailable if the checkpoint was deleted; the next attempt creates a new one.
         """
         end = self._end(batch_id)
         before = self._end(batch_id - 1)
@@ -112,7 +112,7 @@ class BatchOffsets:
         if batch_id not in self._ends:
             entry = self._log.get(batch_id)
             if entry.isEmpty():
-                # Another instance that starts deletes the checkpoint: then the ledger says that this one is fenced.
+                # Another instance that starts deletes the checkpoint; then the ledger shows that this one is fenced.
                 raise Unavailable(f"the checkpoint has lost batch {batch_id} of Spark's offset log")
             text = entry.get().offsets().apply(0).get().json()
             self._ends[batch_id] = {int(p): int(o) for p, o in json.loads(text)[self._topic].items()}

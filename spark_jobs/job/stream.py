@@ -1,7 +1,7 @@
-"""One stream, one attempt: the start of the protocol, then batch after batch until it is stopped or fails.
+"""One attempt of one stream: the start of the protocol, then batches until it is stopped or fails.
 
-A failure that may pass ends the attempt; the next attempt goes through the whole start again. Spark's checkpoint is
-made again for each attempt: positions come from the ledger, so that a lost checkpoint is no special case.
+A temporary failure ends the attempt; the next attempt repeats all steps of the start. Spark's checkpoint is created
+again for each attempt: positions come from the ledger, so a lost checkpoint is not a special case.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from tidegate.spark_jobs.job.batch_limits import BatchLimits
 from tidegate.spark_jobs.job.control import AlwaysRunning, Control, StreamPaused, require_running
 from tidegate.spark_jobs.job.expectations import BatchExpectations, refused
 from tidegate.spark_jobs.job.great_expectations_runner import GreatExpectationsRunner
+from tidegate.spark_jobs.job.lease import Stop
 from tidegate.spark_jobs.job.reports import Reporter
 from tidegate.spark_jobs.job.shadow_source import NoShadows, Shadows
 from tidegate.spark_jobs.job.source import LOOK_SECONDS, BatchOffsets, read_range, read_topic
@@ -67,8 +68,8 @@ class Job:
 class StreamAttempt:
     """One claim of one stream.
 
-    While a batch is written, the next one is judged: to judge takes every core, to write takes one. Batches are written
-    in their order, one at a time, and each only if the one before it was.
+    While a batch is written, the next one is judged: judging uses every core, writing uses one. Batches are written
+    in order, one at a time, each only after the previous one.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class StreamAttempt:
         self.published = 0
         self._running_since: float | None = None
         self._in_hand: list[float] = []
-        """When each batch was begun that is judged or written now, the oldest first."""
+        """When each batch was begun that is being judged or written, the oldest first."""
 
     @property
     def seconds(self) -> float:
@@ -113,19 +114,19 @@ class StreamAttempt:
         return self._source.name
 
     def heartbeat(self) -> Heartbeat:
-        """Return what a job tells of this attempt. Called from another thread than the stream's."""
+        """Return the heartbeat of this attempt. Called from another thread than the stream's."""
         if self._running_since is None:
             return Heartbeat()
         begun = next(iter(self._in_hand), None)
         busy = None if begun is None else time.monotonic() - begun
         return Heartbeat(lag_records=self._lag(self._ledger.end), busy_seconds=busy)
 
-    def run(self, stopping: Event, running: Event) -> None:
-        """Run until `stopping` is set, or until there is nothing left with `available_now`.
+    def run(self, stopping: Stop, running: Event) -> None:
+        """Run until `stopping` is set, or until no records are left with `available_now`.
 
-        Sets `running` when the query has started. Stops between batches only. Raises what ended the attempt; Fenced,
-        whatever it was, if another instance holds the ledger by now: to start again would only fence that one.
-        Raises Unavailable, never Fenced, while this instance still holds the ledger.
+        Sets `running` when the query has started. Stops between batches only. Raises the error that ended the
+        attempt. Raises Fenced instead if another instance holds the ledger, because a new start would fence that
+        instance. Raises Unavailable, never Fenced, while this instance still holds the ledger.
         """
         with self._writer:
             try:
@@ -134,7 +135,7 @@ class StreamAttempt:
                 raise self._outcome(error) from error
             self._running_since = time.monotonic()
             running.set()
-            self._control.tell(EventKind.STARTED)
+            self._control.report_event(EventKind.STARTED)
             try:
                 self._await(query, stopping)
             except Exception as error:  # noqa: BLE001 - raised again below, unless the ledger knows better
@@ -148,16 +149,16 @@ class StreamAttempt:
         if outcome is not None:
             raise outcome
 
-    def _await(self, query: StreamingQuery, stopping: Event) -> None:
+    def _await(self, query: StreamingQuery, stopping: Stop) -> None:
         while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # an int by its annotation; the JVM gets a float
             if stopping.is_set() or self._failure is not None:
                 return
 
     def _outcome(self, failure: BaseException) -> BaseException:
-        """Return what the attempt ends with: the ledger tells whether another instance has taken over.
+        """Return the error with which the attempt ends: the ledger shows whether another instance has taken over.
 
-        A broker answers alike whether another producer has initialised our transactional.id or it has itself aborted a
-        transaction that was open for too long. So a fence alone is no proof of another instance.
+        A broker returns the same error if another producer has initialised our transactional.id and if it has aborted
+        a transaction that was open for too long. So a fence alone does not prove another instance.
         """
         if isinstance(failure, StreamStopped) and not isinstance(failure, Fenced):
             return failure
@@ -187,7 +188,14 @@ class StreamAttempt:
             require_running(self._control.current())
         job = self._job
         self._source = find_source(job.topics, self._plan)
-        context = SinkContext(job.spark, job.settings, job.topics, self._contract_id, self._source)
+        context = SinkContext(
+            job.spark,
+            job.settings,
+            job.topics,
+            self._contract_id,
+            self._source,
+            self._plan.contract.retention,
+        )
         self._sink = kind_of(job.settings).open(context)
         earliest, latest = job.topics.earliest(self._source.name), job.topics.latest(self._source.name)
         begin = latest if job.settings.starting == "latest" else earliest
@@ -199,8 +207,9 @@ class StreamAttempt:
             raise
 
     def _read(self, earliest: Vector, latest: Vector, watch: Stopwatch) -> StreamingQuery:
-        """Begin to read where the claimed ledger ends."""
+        """Start to read at the end of the claimed ledger."""
         job = self._job
+        self._contracts.require_published(self._ledger.contract)
         self._control.fill_window(self._plan.contract.error_budget)
         start = resume(self._ledger, self._source, earliest, latest)
         self._told_offsets = PublishedOffsets(job.settings.kafka, self._contract_id)
@@ -237,7 +246,7 @@ class StreamAttempt:
         return writer.trigger(processingTime=f"{round(pause * 1000)} milliseconds").start()
 
     def _stop(self, query: StreamingQuery) -> None:
-        """End the query between two batches: waits for those in hand, and lets none begin."""
+        """End the query between two batches: wait for those in progress, and let no other begin."""
         self._ending.set()
         with self._lock:
             self._closing = True
@@ -246,10 +255,10 @@ class StreamAttempt:
         query.stop()
 
     def _on_batch(self, rows: DataFrame, batch_id: int) -> None:
-        """Take a batch from Spark. Never raises: a traceback through Spark is of no help, and its log is not trusted.
+        """Process a batch of Spark. Never raises: a traceback through Spark does not help, and its log is not used.
 
-        After a failure or a stop, batches that Spark still begins are let pass untouched: the next attempt starts
-        from the ledger.
+        After a failure or a stop, batches that Spark still begins are skipped: the next attempt starts from the
+        ledger.
         """
         with self._lock:
             if self._closing:
@@ -260,10 +269,10 @@ class StreamAttempt:
                 self._fail(error)
 
     def _take(self, rows: DataFrame, start: Vector, end: Vector) -> None:
-        """Take what Spark offers, in as many batches as the limits ask for.
+        """Process what Spark offers, in as many batches as the limits require.
 
-        One that is all of it is read as Spark offers it. Any other is read by a query of its own, which asks Kafka for
-        these offsets only: no record is read twice.
+        If one batch covers all of it, Spark's data frame is used. Otherwise a separate query reads only the batch's
+        offsets from Kafka, so no record is read twice.
         """
         require_contiguous(self._judged_end, start)
         source, begin = self._source.name, start
@@ -279,7 +288,7 @@ class StreamAttempt:
             begin = until
 
     def _fail(self, error: BaseException, batch: MicroBatch | None = None) -> None:
-        """End the attempt. The first failure is the one that is told; what it hinders says nothing of its own."""
+        """End the attempt with the first failure; errors that follow from it are ignored."""
         if self._failure is None:
             self._failure = error
             self.failed = None if batch is None else (batch.start, batch.end)
@@ -294,7 +303,7 @@ class StreamAttempt:
             require_running(control)
             plan = self._adopt()
         settled = self._sink.settled.within(start, end)
-        # Now is one moment for all of a batch, however many tasks judge it.
+        # All tasks of a batch use the same current time.
         now = time.time_ns()
         shadow = self._shadows.of(control.shadow, plan, now)
         aside = control.set_aside_within(start, end)
@@ -310,16 +319,16 @@ class StreamAttempt:
         self._limits.note(start, end, judged.results.bytes_read())
         try:
             self._await_written()
-            # Asked again after the records were read: they are the topic's that the ledger counts.
+            # Read again after the records were read, to verify that they come from the topic that the ledger counts.
             require_same(self._job.topics, self._source, self._ledger)
             with watch(Step.DECIDE):
                 is_accepted = control.accepted is not None and control.accepted.overlaps(start, end)
                 context = self._control.window.context(is_accepted=is_accepted)
-                told = judged.results
-                decision = decide(plan, told.tallies, told.first_failed, settled, context)
-                decision = self._expectations.decide(plan, told, decision)
+                results = judged.results
+                decision = decide(plan, results.tallies, results.first_failed, settled, context)
+                decision = self._expectations.decide(plan, results, decision)
                 if decision.over_budget and decision.written and not decision.refusal:
-                    decision = refused(plan, told.tallies, decision, (REFUSED_WITH_BATCH,))
+                    decision = refused(plan, results.tallies, decision, (REFUSED_WITH_BATCH,))
         except BudgetSpent as spent:
             judged.release()
             raise self._trip(spent, batch) from None
@@ -331,7 +340,7 @@ class StreamAttempt:
         self._writing = self._writer.submit(write, batch, judged, decision, began)
 
     def _trip(self, error: BudgetSpent, batch: MicroBatch) -> StreamStopped:
-        """Tell that the batch has spent the error budget; returns what the attempt ends with."""
+        """Report that the batch has exceeded the error budget; return the error that ends the attempt."""
         trip = error.spent.trip(batch.plan.contract, batch.start, batch.end, self._ledger.epoch)
         self._control.trip(trip)
         return StreamPaused(str(error)) if trip.action == "pause" else error
@@ -351,23 +360,24 @@ class StreamAttempt:
             begins_anew = decision.is_accepted or bool(decision.refusal)
             self._control.window.published(decision.counted, begins_anew=begins_anew)
             self._job.observer(self._contract_id, Step.COMMITTED)
-            self._tell(batch, judged, decision, published, began)
+            self._report(batch, judged, decision, published, began)
         except BaseException as error:
             self._fail(error, batch)
             raise
 
     def _await_written(self) -> None:
-        """Wait for the batch before; raises what hindered it."""
+        """Wait for the previous batch; raise its error."""
         if self._writing is not None:
             self._writing.result()
 
     def _adopt(self) -> EnforcementPlan:
-        """Ask for the contract, and require that the topic is still the one that the ledger counts."""
+        """Fetch the contract, and require that the topic is still the one that the ledger counts."""
         plan = self._contracts.current()
         if plan.contract.topic != self._source.name:
             raise StreamStopped(
                 f"contract {plan.contract.id}@{plan.contract.version} is about topic {plan.contract.topic}, this stream "
-                f"reads {self._source.name}; start a stream for a contract of another id"
+                f"reads {self._source.name}. To put away what was written of it, and begin again with the other: "
+                f"tidegate archive {plan.contract.id}"
             )
         require_same(self._job.topics, self._source, self._ledger)
         if plan.fingerprint != self._plan.fingerprint:
@@ -376,7 +386,7 @@ class StreamAttempt:
             self._plan = plan
         return plan
 
-    def _tell(
+    def _report(
         self,
         batch: MicroBatch,
         judged: JudgedBatch[Any],
@@ -410,6 +420,7 @@ class StreamAttempt:
             lag_records=self._lag(batch.end),
             timings_ms=batch.watch.milliseconds,
             table=self._sink.table_size,
+            maintenance=self._sink.maintenance,
         )
         self._told_offsets.publish(self._source.name, ledger.end)
         self._job.reporter.report(report)
@@ -436,7 +447,7 @@ class StreamAttempt:
 
     def _compared(self, judged: JudgedBatch[Any]) -> ShadowResult | None:
         try:
-            return judged.results.compared()
+            return judged.results.shadow_result()
         except Exception as error:  # noqa: BLE001 - the batch is published: nothing of a report can undo that
             log.warning("shadow_not_compared", stream=self._contract_id, error=type(error).__name__)
             return None

@@ -1,4 +1,4 @@
-"""Several streams in one process: each in its own thread, restarted on its own, stopped together."""
+"""Run several streams in one process: each in its own thread, restarted separately, stopped together."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -25,31 +26,44 @@ from tidegate.contracts.errors import Fenced, StreamStopped, TidegateError, Unav
 from tidegate.contracts.stream.control import EventKind, Heartbeat
 from tidegate.contracts.stream.ledger import span
 from tidegate.contracts.stream.reconciliation import ReconciliationRequest
-from tidegate.spark_jobs.contract_source import RegistryContract, RegistryGone, mask_key_of
+from tidegate.spark_jobs.contract_source import (
+    ContractNotFoundError,
+    RegistryContract,
+    RegistryGone,
+    mask_key_of,
+)
 from tidegate.spark_jobs.job.batch_limits import BatchLimits
+from tidegate.spark_jobs.job.contract_watch import ContractWatch
 from tidegate.spark_jobs.job.control import RegistryControl, StreamPaused
 from tidegate.spark_jobs.job.halving import may_blame_record, reason_to_halve, stopped_by_record
+from tidegate.spark_jobs.job.lease import Lease, StopOrLoss
 from tidegate.spark_jobs.job.reconciler import Reconciler
 from tidegate.spark_jobs.job.shadow_source import RegistryShadows
 from tidegate.spark_jobs.job.stream import Job, StreamAttempt
+from tidegate.spark_jobs.settings import Selection
 
 log = structlog.get_logger()
 
 _MAY_PASS = (Unavailable, PySparkException, Py4JError, KafkaException)
-"""Failures that another attempt may not meet: the broker, the registry, the store, a lost worker."""
+"""Temporary failures: of the broker, the registry, the store, or a lost worker."""
 
 _CAUSE = "Caused by: "
 _LONGEST_BACKOFF_SECONDS = 30.0
+_STEP_SECONDS = 0.2
+"""Pause between two looks at what the streams of a watch do; the registry is asked less often."""
 
 
 class SparkGone(Unavailable):
-    """Spark's Java process has ended: no attempt in this process can succeed any more."""
+    """Spark's Java process has ended, so no attempt of this process can succeed."""
 
 
 class StreamThread(InheritableThread):
-    """Keeps one stream going: attempt after attempt, until it is stopped, ends or must not go on."""
+    """Runs one stream, attempt after attempt, until it is stopped, ends, or must not continue."""
 
-    def __init__(self, job: Job, contract_id: str, registry: httpx.Client, stopping: Event) -> None:
+    def __init__(
+        self, job: Job, contract_id: str, registry: httpx.Client, stopping: Event, *, leaves: bool = False
+    ) -> None:
+        """`leaves` says that a contract which is not enforced any more ends the stream in good order."""
         super().__init__(target=self._keep_going, name=f"stream-{contract_id}", daemon=True)
         self.contract_id = contract_id
         self.running = Event()
@@ -63,17 +77,39 @@ class StreamThread(InheritableThread):
         self._control = RegistryControl(registry, contract_id, stopping)
         self._shadows = RegistryShadows(registry, contract_id, mask_key)
         self._limits = BatchLimits(job.settings.max_batch_bytes)
+        self._lease = Lease(job.settings, contract_id)
         self._attempt: StreamAttempt | None = None
         self._is_slow = False
+        self._leaves = leaves
+        self._is_restarting = False
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether its query runs, or has failed and starts again by itself."""
+        return self.running.is_set() or self._is_restarting
+
+    @property
+    def ends_job(self) -> bool:
+        """Whether it has ended because Spark's Java process is gone."""
+        return isinstance(self.failure, SparkGone)
+
+    def stop(self) -> None:
+        """Have the stream end between two batches."""
+        self._stopping.set()
 
     def beat(self) -> ReconciliationRequest | None:
-        """Tell the gateway that the stream lives, whether it has records or not; return what it asks for in turn."""
-        told = self._attempt.heartbeat() if self._attempt is not None else Heartbeat()
-        is_slow = (told.busy_seconds or 0) >= self._job.settings.watchdog_seconds
+        """Send a heartbeat of the stream, with or without records; return the reconciliation that the gateway requests.
+
+        A standby sends none: the instance that runs the stream does.
+        """
+        if self._lease.is_waiting:
+            return None
+        heartbeat = self._attempt.heartbeat() if self._attempt is not None else Heartbeat()
+        is_slow = (heartbeat.busy_seconds or 0) >= self._job.settings.watchdog_seconds
         if is_slow and not self._is_slow:
-            log.warning("batch_slow", stream=self.contract_id, seconds=round(told.busy_seconds or 0))
+            log.warning("batch_slow", stream=self.contract_id, seconds=round(heartbeat.busy_seconds or 0))
         self._is_slow = is_slow
-        return self._control.beat(told)
+        return self._control.beat(heartbeat)
 
     def _keep_going(self) -> None:
         # Jobs of this stream share the cores evenly with those of the others.
@@ -84,23 +120,30 @@ class StreamThread(InheritableThread):
                 self._job, self.contract_id, self._contracts, self._control, self._shadows, self._limits
             )
             try:
-                attempt.run(self._stopping, self.running)
+                if not self._lease.acquire(
+                    self._contracts.current().contract.topic, self._stopping, self.running
+                ):
+                    break
+                attempt.run(StopOrLoss(self._stopping, self._lease), self.running)
             except BaseException as error:  # noqa: BLE001 - whatever ends a stream must not end the others
-                # An idle stream publishes nothing: that it ran for long enough counts as much.
+                # An idle stream publishes no batch, so a long run counts as success too.
                 is_well = attempt.published or attempt.seconds >= self._job.settings.restart_reset_seconds
                 failures = 0 if is_well else failures
                 if not self._is_halved(error, attempt):
                     failures = self._after(self._named(error, attempt), failures)
             else:
-                break
+                if not self._lease.is_lost:
+                    break
+        self._lease.release()
         if self.failure is None:
             log.info("stream_ended", stream=self.contract_id)
-            self._control.tell(EventKind.ENDED)
+            if not self._lease.is_waiting:
+                self._control.report_event(EventKind.ENDED)
 
     def _is_halved(self, error: BaseException, attempt: StreamAttempt) -> bool:
-        """Return whether the next attempt takes half of the batch that has failed. It begins at once, without a pause.
+        """Return whether the next attempt processes half of the failed batch. It begins without a pause.
 
-        Each such failure halves a batch or ends with one record, so they need no other bound.
+        Each such failure halves a batch or ends with one record, so no other limit is needed.
         """
         failed = attempt.failed
         if failed is None or self._reason_to_halve(error) is None or not self._limits.halve(*failed):
@@ -109,7 +152,7 @@ class StreamThread(InheritableThread):
         return True
 
     def _named(self, error: BaseException, attempt: StreamAttempt) -> BaseException:
-        """Return the error to go on with: one that names the record, where a batch of one offset has failed."""
+        """Return the error to handle: one that names the record, if a batch of one offset has failed."""
         reason, failed = self._reason_to_halve(error), attempt.failed
         if failed is None or reason is None or not may_blame_record(error):
             return error
@@ -117,13 +160,17 @@ class StreamThread(InheritableThread):
         return stopped_by_record(self.contract_id, attempt.topic, failed, reason)
 
     def _reason_to_halve(self, error: BaseException) -> str | None:
-        """Return why less may pass. Workers that die because the job ends are no reason."""
+        """Return why a smaller batch may pass; None for workers that die because the job ends."""
         return None if self._stopping.is_set() or self._is_spark_gone() else reason_to_halve(error)
 
     def _after(self, error: BaseException, failures: int) -> int | None:
-        """Go on after what ended an attempt: returns the failures in a row with which, None when the stream has ended."""
+        """Handle the error that ended an attempt; return the number of failures in a row, None if the stream has ended."""
         if self._stopping.is_set() and isinstance(error, (*_MAY_PASS, StreamPaused)):
             return failures
+        if self._leaves and isinstance(error, ContractNotFoundError):
+            return None
+        if isinstance(error, Fenced) and self._lease.is_elsewhere():
+            return 0  # to start again would fence the other one, so this one waits
         if isinstance(error, StreamPaused) and not self._job.settings.available_now:
             return self._sit_out(error)
         if not isinstance(error, TidegateError) and self._is_spark_gone():
@@ -140,7 +187,7 @@ class StreamThread(InheritableThread):
         return failures
 
     def _sit_out(self, paused: StreamPaused) -> int | None:
-        """Wait until somebody resumes the stream; a pause is no failure."""
+        """Wait until a person resumes the stream; a pause is not a failure."""
         log.warning("stream_paused", stream=self.contract_id, reason=_brief(paused))
         self.running.set()  # it is as far as it can be: a check for readiness must not wait for a person
         try:
@@ -153,13 +200,13 @@ class StreamThread(InheritableThread):
     def _may_go_on(self, error: BaseException, failures: int) -> bool:
         return (
             isinstance(error, _MAY_PASS)
-            # The judge raises on no record: an exception in a worker is a bug, and comes back.
+            # The judge raises for no record: an exception in a worker is a bug, and would occur again.
             and not isinstance(error, (RegistryGone, PythonException, SparkGone))
             and failures <= self._job.settings.restart_limit
         )
 
     def _is_spark_gone(self) -> bool:
-        jvm = self._job.spark._jvm  # noqa: SLF001 - whether the process answers has no Python face
+        jvm = self._job.spark._jvm  # noqa: SLF001 - whether the process answers has no Python API
         assert jvm is not None  # noqa: S101 - narrows for the type checker
         try:
             jvm.System.nanoTime()
@@ -178,7 +225,8 @@ class StreamThread(InheritableThread):
             seconds=round(seconds, 1),
             error=_brief(error),
         )
-        # Streams that failed together do not all come back in the same moment.
+        self._is_restarting = True
+        # Streams that failed together must not all retry at the same moment.
         self._stopping.wait(seconds * random.uniform(0.75, 1.0))  # noqa: S311 - spreads load, guards nothing
 
     def _end(self, error: BaseException) -> None:
@@ -198,24 +246,24 @@ class StreamThread(InheritableThread):
             exc_info=None if is_ours else error,
         )
         if not isinstance(error, StreamPaused):  # the gateway knows of the pause
-            self._control.tell(_kind(error), _told(self.failure))
+            self._control.report_event(_kind(error), _shown_reason(self.failure))
 
 
 def run_streams(
     job: Job, contract_ids: Sequence[str], registry: httpx.Client, ready_file: Path | None = None
 ) -> int | None:
-    """Run a stream for each contract until all have ended or a signal asks for it.
+    """Run a stream for each contract until all have ended or a signal stops them.
 
-    SIGTERM and SIGINT stop each stream between two batches; a second signal ends the process at once. `ready_file`
-    is written when every stream has a running query. Returns the number of the signal that stopped the streams, None
-    when they ended by themselves. Raises the failure that weighs most, when streams have failed.
+    SIGTERM and SIGINT stop each stream between two batches; a second signal ends the process at once. `ready_file` is
+    written when every stream has a running query. Returns the number of the signal that stopped the streams, None if
+    they ended by themselves. Raises the most severe failure if streams have failed.
     """
     stopping = Event()
     threads = [StreamThread(job, contract_id, registry, stopping) for contract_id in contract_ids]
     with (
         _stop_on_signal(stopping) as received,
         closing(Reconciler(job.settings, registry)) as reconciler,
-        _heartbeat(threads, reconciler, job.settings.heartbeat_seconds) as beat_now,
+        _heartbeat(lambda: threads, reconciler, job.settings.heartbeat_seconds) as beat_now,
     ):
         for thread in threads:
             thread.start()
@@ -230,14 +278,52 @@ def run_streams(
     return received[0] if received else None
 
 
+def watch_streams(
+    job: Job, selection: Selection, registry: httpx.Client, ready_file: Path | None = None
+) -> int | None:
+    """Run a stream for each contract that the registry lists and that is selected, until a signal ends the job.
+
+    `ready_file` is written when the streams of the first list run, or wait to start again. Signals and the answer are
+    those of `run_streams`. A stream that fails is started again and does not end the job; with `available_now` the
+    failure that weighs most is raised when all have ended.
+    """
+    stopping = Event()
+
+    def make(contract_id: str) -> StreamThread:
+        return StreamThread(job, contract_id, registry, Event(), leaves=True)
+
+    watch = ContractWatch(registry, selection, make, job.settings)
+    with (
+        _stop_on_signal(stopping) as received,
+        closing(Reconciler(job.settings, registry)) as reconciler,
+        _heartbeat(lambda: watch.streams, reconciler, job.settings.heartbeat_seconds) as beat_now,
+    ):
+        try:
+            is_ready = False
+            while not stopping.is_set() and not watch.is_done:
+                watch.step()
+                if watch.is_settled and not is_ready:
+                    is_ready = True
+                    beat_now()
+                    if ready_file is not None:
+                        _write_ready(ready_file, [each.contract_id for each in watch.streams])
+                time.sleep(_STEP_SECONDS)  # an Event may not be waited for here: the signal handler sets it
+        finally:
+            watch.stop()
+            _wait_for(watch.streams, lambda: False)
+    if job.settings.available_now and watch.failures and not received:
+        raise max(watch.failures, key=_weight)
+    return received[0] if received else None
+
+
 @contextmanager
 def _heartbeat(
-    threads: Sequence[StreamThread], reconciler: Reconciler, seconds: float
+    threads: Callable[[], Sequence[StreamThread]], reconciler: Reconciler, seconds: float
 ) -> Iterator[Callable[[], None]]:
-    """Return for each stream every few seconds that it lives; of one that has ended its last word is what counts.
+    """Send heartbeats of all streams every few seconds; those of ended streams are omitted.
 
-    A stream that is paused or has nothing to read says so too, and is reconciled when somebody asks for it. Returns what
-    makes the next heartbeat come at once: when all streams run, what somebody has asked for meanwhile need not wait.
+    Paused and idle streams send heartbeats too, and can be reconciled. Yields a function that sends the next
+    heartbeat at once: when all streams run, pending requests need not wait.
     """
     ended, soon = Event(), Event()
 
@@ -247,7 +333,7 @@ def _heartbeat(
             soon.clear()
             if ended.is_set():
                 return
-            for thread in threads:
+            for thread in threads():
                 if thread.is_alive() and thread.running.is_set():
                     reconciler.take(thread.beat())
 
@@ -262,14 +348,14 @@ def _heartbeat(
 
 
 def _wait_for(threads: Sequence[StreamThread], is_enough: Callable[[], bool]) -> None:
-    """Wait in short steps, for a signal handler runs only between them."""
+    """Wait in short steps, because a signal handler runs only between them."""
     while not is_enough() and any(thread.is_alive() for thread in threads):
         for thread in threads:
             thread.join(0.1)
 
 
 def _write_ready(ready_file: Path, contract_ids: Sequence[str]) -> None:
-    """Write the file in one step: who sees it sees all of it."""
+    """Write the file in one step, so that readers never see a part of it."""
     scratch = ready_file.with_name(f"{ready_file.name}.{os.getpid()}")
     scratch.write_text(json.dumps({"pid": os.getpid(), "streams": list(contract_ids)}))
     scratch.replace(ready_file)
@@ -294,7 +380,7 @@ def _stop_on_signal(stopping: Event) -> Iterator[list[int]]:
 
 
 def _weight(error: BaseException) -> int:
-    """How much a failure says: a bug most, then what waits for a person, then what may pass."""
+    """Return the severity of a failure: a bug is the most severe, then failures that need a person, then temporary ones."""
     match error:
         case Fenced():
             return 2
@@ -325,15 +411,15 @@ def _gone(contract_id: str) -> str:
     )
 
 
-def _told(error: BaseException) -> str:
-    """Return what ended a stream to those who do not see its log. What others have raised may quote a record."""
+def _shown_reason(error: BaseException) -> str:
+    """Return the reason that ended a stream, for readers without its log. Messages of libraries may quote a record."""
     if isinstance(error, TidegateError) and not isinstance(error.__cause__, (PySparkException, Py4JError)):
         return masked(str(error))
     return f"the stream gave up after {type(error.__cause__ or error).__name__}; the log of its job says more"
 
 
 def _brief(error: BaseException) -> str:
-    """Cut a message to one line: of a JVM's the innermost cause, for the rest is its stack."""
+    """Shorten a message to one line; for the JVM, to its innermost cause, because the rest is its stack."""
     if not isinstance(error, (TidegateError, KafkaException, Py4JError, PySparkException)):
         return described(error)[:500]  # its message may quote a record
     first, *rest = str(error).strip().splitlines() or [""]

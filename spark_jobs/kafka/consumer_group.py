@@ -1,4 +1,4 @@
-"""Committed positions as a consumer group, so that ordinary tools show a stream's lag. Nothing reads them back."""
+"""Commit positions to a consumer group, so that lag tools show them. Tidegate never reads them back."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _CLOSE_SECONDS = 5.0
 
 
 def group_of(contract_id: str) -> str:
-    """Name of the consumer group that shows where a stream stands."""
+    """Return the name of the consumer group that shows a stream's position."""
     return f"tidegate.{contract_id}"
 
 
 class PublishedOffsets:
-    """Tells the broker where a stream stands, best effort and in the background: no batch waits for it or fails by it."""
+    """Commits a stream's position to the broker, best effort, in the background: no batch waits for it or fails by it."""
 
     def __init__(self, kafka: KafkaConnection, contract_id: str) -> None:
         self._group = group_of(contract_id)
@@ -32,7 +32,7 @@ class PublishedOffsets:
         self._has_failed = False
 
     def publish(self, topic: str, end: Vector) -> None:
-        """Tell the first offset of each partition that the ledger does not cover. Returns at once, never raises."""
+        """Commit the first offset of each partition that the ledger does not cover. Returns at once, never raises."""
         offsets = [TopicPartition(topic, partition, offset) for partition, offset in sorted(end.items())]
         if not offsets:
             return
@@ -46,12 +46,12 @@ class PublishedOffsets:
         self._last.add_done_callback(self._look)
 
     def close(self) -> None:
-        """Wait a little for what was told last."""
+        """Wait briefly for the last commit."""
         if self._last is not None:
             try:
                 self._last.result(_CLOSE_SECONDS)
             except (KafkaException, TimeoutError):
-                return  # noted already, or too late to matter
+                return  # recorded already, or too late to matter
 
     def _look(self, future: Future[ConsumerGroupTopicPartitions]) -> None:
         error = future.exception()
@@ -61,7 +61,7 @@ class PublishedOffsets:
             self._note(error)
 
     def _note(self, error: BaseException) -> None:
-        """Log the first failure in a row: a group that somebody consumes with refuses every time."""
+        """Log the first failure in a row: a group with active members refuses every commit."""
         if not self._has_failed:
             log.warning("offsets_not_told", group=self._group, error=str(error))
         self._has_failed = True

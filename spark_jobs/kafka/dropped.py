@@ -1,4 +1,4 @@
-"""The topic of dropped positions: what a batch writes to it before its ledger, and what a reconciliation reads from it."""
+"""The topic of dropped positions: written before a batch's ledger, and read by a reconciliation."""
 
 from __future__ import annotations
 
@@ -23,10 +23,14 @@ class DroppedTopic:
         self._is_there = False
 
     def adopt(self, plan: EnforcementPlan) -> None:
-        """Create the topic if the contract drops records. Raises StreamStopped when it would not keep their positions, Unavailable."""
+        """Create the topic if the contract drops records. Raises StreamStopped if it would lose positions, Unavailable."""
         if plan.contract.drops_records and not self._is_there:
-            self._topics.ensure_dropped(self._name, self._source)
-            self._is_there = True
+            self.ensure()
+
+    def ensure(self) -> None:
+        """Create the topic, whatever the contract says. Raises what `adopt` raises."""
+        self._topics.ensure_dropped(self._name, self._source)
+        self._is_there = True
 
     def records(self, held: Ledger, dropped: Positions) -> tuple[list[OutputRecord], str]:
         """Return the records that add positions to the chain of a ledger, and the digest of the last one.
@@ -47,7 +51,7 @@ class DroppedTopic:
 
 
 def read_dropped(kafka: KafkaConnection, ledger: Ledger) -> Positions:
-    """Return the dropped positions that a ledger names, as far back as their topic still holds them. Raises Unavailable."""
+    """Return the dropped positions that a ledger references, as far as their topic still holds them. Raises Unavailable."""
     topics, name = Topics(kafka), dropped_topic(ledger.topic)
     if not ledger.dropped_digest or topics.identity(name) is None:
         return Positions()

@@ -13,24 +13,24 @@ from tidegate.spark_jobs.kafka.topics import Topics
 
 
 def ledger_name(contract_id: str) -> str:
-    """Name of a stream's ledger in Kafka."""
+    """Return the key of a stream's ledger in Kafka: the name of its first one; later ones have a suffix."""
     return f"{contract_id}@kafka"
 
 
 def transactional_id(ledger: str, slot: int) -> str:
-    """Name of the slot's producer."""
+    """Return the transactional.id of the slot's producer."""
     return f"tidegate/{ledger}/{slot}"
 
 
 def ensure_ledger_topic(topics: Topics) -> None:
-    """Create the topic of ledgers, or require that it is as it must be. Raises StreamStopped or Unavailable."""
+    """Create the topic of ledgers, or require that its settings are correct. Raises StreamStopped or Unavailable."""
     topics.ensure_compacted(LEDGER_TOPIC, LEDGER_PARTITIONS)
 
 
 def read_ledger(kafka: KafkaConnection, name: str) -> Ledger | None:
-    """Read a stream's ledger; None when no one has claimed it yet.
+    """Read a stream's ledger; None if no instance has claimed it yet.
 
-    To be called after the stream's transactional.id was initialised: only then is nothing of it in doubt.
+    Call it after the stream's transactional.id was initialised: only then is no transaction of it pending.
     """
     end = Topics(kafka).latest(LEDGER_TOPIC)
     partition = _partition(name)
@@ -43,8 +43,8 @@ def read_ledger(kafka: KafkaConnection, name: str) -> Ledger | None:
 
 def ledger_record(ledger: Ledger) -> OutputRecord:
     """Make the record that moves the ledger."""
-    key = ledger.name.encode()
-    return LEDGER_TOPIC, ledger.text.encode(), key, _partition(ledger.name), int(time.time() * 1000), []
+    key = ledger_name(ledger.stream)
+    return LEDGER_TOPIC, ledger.text.encode(), key.encode(), _partition(key), int(time.time() * 1000), []
 
 
 def _partition(name: str) -> int:

@@ -24,9 +24,9 @@ _INIT_SECONDS = 60.0
 _COMMIT_SECONDS = 60.0
 _FLUSH_SECONDS = 0.5
 _LOOK_SECONDS = 0.05
-"""A look returns when it is over, not when the end is reached: a start waits for two or three of them."""
+"""A look-up returns when its time is over, not when the end is reached: a start waits for two or three of them."""
 _STALL_SECONDS = 90.0
-"""Longest wait for a read: an open transaction of a stranger on the same partition ends by then (60 s time-out)."""
+"""Maximum wait for a read: an open transaction of another producer on the partition ends by then (60 s time-out)."""
 
 
 OutputRecord = tuple[str, bytes | None, bytes | None, int, int, Headers]
@@ -38,18 +38,18 @@ partition, and so stay in order.
 
 
 Send = Callable[[Iterable[OutputRecord]], int]
-"""Takes records of an open transaction and gives their number."""
+"""Sends records in an open transaction and returns their number."""
 
 
 class TransactionalProducer:
-    """One slot: a producer under its own transactional.id, which fences every older producer of that id.
+    """One slot: a producer with its own transactional.id, which fences every older producer of that id.
 
-    Not to be used again after any of its methods has raised: this client lacks part 2 of KIP-890, so a new one is
-    made for the next attempt.
+    Do not use it after any of its methods has raised: librdkafka lacks part 2 of KIP-890, so the next attempt needs a
+    new producer.
     """
 
     def __init__(self, kafka: KafkaConnection, transactional_id: str, timeout_seconds: int = 60) -> None:
-        """Make a producer whose transactions the broker aborts when they are open for `timeout_seconds`."""
+        """Create a producer whose transactions the broker aborts after `timeout_seconds`."""
         self.transactional_id = transactional_id
         self._timeout_seconds = timeout_seconds
         self._too_large: list[KafkaError] = []
@@ -72,22 +72,22 @@ class TransactionalProducer:
         )
 
     def fence(self) -> None:
-        """Fence older producers of this id and abort what they left open. Raises Fenced or Unavailable."""
+        """Fence older producers of this id and abort their open transactions. Raises Fenced or Unavailable."""
         with kafka_errors(f"initialise transactions of {self.transactional_id}"):
             # Connects. Without a connection the client would look for its coordinator again half a second later.
             self._producer.list_topics(timeout=_INIT_SECONDS)
             self._producer.init_transactions(_INIT_SECONDS)
 
     def write(self, records: Iterable[OutputRecord]) -> int:
-        """Write the records in one transaction and commit it; returns their number. Raises Fenced or Unavailable."""
+        """Write the records in one transaction and commit it; return their number. Raises Fenced or Unavailable."""
         with self.transaction() as send:
             return send(records)
 
     @contextmanager
     def transaction(self) -> Iterator[Send]:
-        """Open a transaction for any number of records; commits it when left without an error.
+        """Open a transaction for any number of records, and commit it when it is left without an error.
 
-        Returns the function that takes records and gives their number. Raises Fenced or Unavailable.
+        Yields a function that sends records and returns their number. Raises Fenced or Unavailable.
         """
         with kafka_errors(f"write as {self.transactional_id}"):
             self._producer.begin_transaction()
@@ -101,14 +101,14 @@ class TransactionalProducer:
                 self._raise_cause(error, time.monotonic() - begun)
 
     def _raise_cause(self, error: SystemError | KafkaException, seconds: float) -> NoReturn:
-        """Raise what has ended a transaction after so many seconds, where the client has only told that it is over.
+        """Raise the cause of an ended transaction after `seconds`; the client reports only that it has ended.
 
-        Never commit after it: records may be missing.
+        Never commit after it, because records may be missing.
         """
         code = None if isinstance(error, SystemError) else error.args[0].code()
         if code in {None, KafkaError._FATAL}:  # noqa: SLF001 - a public constant
-            # Fatal, such as a fence. Python loses such an error when it comes while the client calls back for delivery
-            # reports, and to send names none. Aborting raises it again, at once.
+            # Fatal, such as a fence. Python loses such an error if it occurs while the client calls back for delivery
+            # reports, and the error of sending has no cause. Aborting raises it again, at once.
             self._producer.abort_transaction(_COMMIT_SECONDS)
             raise Unavailable(f"write as {self.transactional_id}: the client lost an error") from error
         if code == KafkaError._STATE:  # noqa: SLF001 - the same
@@ -148,7 +148,7 @@ class TransactionalProducer:
 
 
 def _noting(too_large: list[KafkaError]) -> Callable[[KafkaError | None, Message], None]:
-    """Make what the client tells of failed deliveries; it refers to no producer, so that one that is dropped goes at once."""
+    """Return a callback for failed deliveries. It does not reference a producer, so that a dropped one is freed at once."""
 
     def note(error: KafkaError | None, _: Message) -> None:
         if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
@@ -158,11 +158,11 @@ def _noting(too_large: list[KafkaError]) -> Callable[[KafkaError | None, Message
 
 
 def read_committed(kafka: KafkaConnection, topic: str, start: Vector, end: Vector) -> Iterator[Message]:
-    """Read the committed records of [start, end) of each partition; a start before the log begins reads from there.
+    """Read the committed records of [start, end) of each partition; a start before the log begins reads from its beginning.
 
-    Raises Unavailable when the broker stops answering, or when a transaction stays open for too long.
+    Raises Unavailable if the broker stops answering, or if a transaction stays open for too long.
     """
-    # Asked of the broker here: a consumer that is told to find the beginning takes half a second for it.
+    # Read the beginning from the broker here: a consumer that has to find it takes half a second.
     earliest = Topics(kafka).earliest(topic)
     begin = {p: max(start.get(p, 0), earliest.get(p, 0)) for p in end}
     open_partitions = {p for p, offset in end.items() if offset > begin[p]}

@@ -1,4 +1,4 @@
-"""The topic that a stream reads: the one that the ledger counts, and where in it the stream goes on."""
+"""The topic that a stream reads: the one that the ledger counts, and the offset at which reading continues."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidegate.spark_jobs.kafka.topics import Topic, Topics
 
 
 def find_source(topics: Topics, plan: EnforcementPlan) -> Topic:
-    """Describe the topic of a contract. Raises Unavailable when it does not exist."""
+    """Describe the topic of a contract. Raises Unavailable if it does not exist."""
     source = topics.describe(plan.contract.topic)
     if source is None:
         raise Unavailable(
@@ -19,22 +19,22 @@ def find_source(topics: Topics, plan: EnforcementPlan) -> Topic:
 
 
 def require_same(topics: Topics, source: Topic, ledger: Ledger) -> None:
-    """Raise StreamStopped when the topic is no longer the one that the ledger counts.
+    """Raise StreamStopped if the topic is no longer the one that the ledger counts.
 
-    Raises Unavailable when the broker does not know the topic. A broker that has just started, or lags behind the
-    controller, says so of topics that exist; of one that was deleted the next attempts say it again.
+    Raises Unavailable if the broker does not know the topic. A broker that has just started, or lags behind the
+    controller, reports this for existing topics; for a deleted topic the next attempts report it again.
     """
     identity = topics.identity(source.name)
     if identity is None:
-        raise Unavailable(f"the broker does not know topic {source.name} any more; the stream asks again")
+        raise Unavailable(f"the broker does not know topic {source.name} any more; the stream tries again")
     if identity[0] != ledger.topic_id:
-        raise StreamStopped(_recreated(source.name))
+        raise StreamStopped(recreated(source.name, ledger.stream))
 
 
 def resume(ledger: Ledger, source: Topic, earliest: Vector, latest: Vector) -> Vector:
-    """Return where reading goes on, for every partition. Raises StreamStopped when that is no longer possible."""
+    """Return the offset of every partition at which reading continues. Raises StreamStopped if that is impossible."""
     if ledger.topic_id != source.topic_id:
-        raise StreamStopped(_recreated(source.name))
+        raise StreamStopped(recreated(source.name, ledger.stream))
     for partition, end in sorted(ledger.end.items()):
         if earliest.get(partition, 0) > end:
             raise StreamStopped(
@@ -44,7 +44,8 @@ def resume(ledger: Ledger, source: Topic, earliest: Vector, latest: Vector) -> V
         if latest.get(partition, 0) < end:
             raise StreamStopped(
                 f"{source.name}: partition {partition} ends at {latest.get(partition, 0)}, before the ledger's {end}: "
-                "the broker has lost records that were judged; restore them before going on"
+                "the broker has lost records that were judged. Restore them; or, if they are gone for good, put away what was "
+                f"written and begin again with what the topic has: tidegate archive {ledger.stream}"
             )
     for partition, first in sorted(earliest.items()):
         # A new ledger knows every partition that its topic has: this one was added since, and began at 0.
@@ -63,8 +64,9 @@ def _without_them(ledger: Ledger, partition: int, first: int) -> str:
     )
 
 
-def _recreated(topic: str) -> str:
+def recreated(topic: str, stream: str) -> str:
+    """Return the message about a topic that is another one than the ledger counts."""
     return (
-        f"topic {topic} was deleted and created again: its offsets say nothing about the ledger's. Give the new topic a new "
-        "contract id (or a new table) and start again"
+        f"topic {topic} was deleted and created again: its offsets say nothing about those of the ledger. To put away what "
+        f"was written, and begin again with an empty output: tidegate archive {stream}"
     )

@@ -1,4 +1,4 @@
-"""Topics as the job needs them: the source's identity and range, output topics with the settings they must have."""
+"""Topics as the job uses them: identity and range of the source, output topics with the required settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,12 @@ from confluent_kafka.cimpl import NewTopic
 from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.ledger import Vector
-from tidegate.contracts.stream.output_topics import dropped_settings, is_enough, output_settings
+from tidegate.contracts.stream.output_topics import (
+    accepted_settings,
+    dropped_settings,
+    is_enough,
+    quarantine_settings,
+)
 
 log = structlog.get_logger()
 
@@ -38,26 +43,26 @@ _SETTLING = (
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
 )
-"""What a broker says of a partition that was just made, or has just moved."""
+"""Errors of a broker for a partition that was just created, or has just moved."""
 _NOT_LET_IN = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED)  # noqa: SLF001 - the same
 
 
 class TransactionEnded(Unavailable):
-    """A transaction of this stream is over without a commit, and no other instance has claimed its ledger.
+    """A transaction of this stream has ended without a commit, and no other instance has claimed its ledger.
 
-    The broker has ended it, or it was open for longer than its time-out.
+    The broker has aborted it, or it was open for longer than its time-out.
     """
 
 
 class TooLarge(StreamStopped):
-    """A topic's settings do not let a record in, or the records that the client has put together with it."""
+    """A topic's settings refuse a record, or the batch of records that the client has built with it."""
 
 
 @contextmanager
 def kafka_errors(doing: str) -> Iterator[None]:
-    """Turn the client's errors into ours: Fenced when a newer instance took over, else Unavailable.
+    """Convert the client's errors: Fenced if a newer instance took over, otherwise Unavailable.
 
-    A record that a topic's settings do not let in would be refused again at each attempt: StreamStopped.
+    A record that a topic's settings refuse would be refused at each attempt: StreamStopped.
     """
     try:
         yield
@@ -76,7 +81,7 @@ def kafka_errors(doing: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as the broker describes it; `max_message_bytes` bounds a record batch."""
+    """A topic as the broker describes it; `max_message_bytes` limits a record batch."""
 
     name: str
     topic_id: str
@@ -89,7 +94,7 @@ class Topics:
 
     def __init__(self, kafka: KafkaConnection) -> None:
         self._refusal: str | None = None
-        callback: Any = self._note  # the client's types know no callbacks
+        callback: Any = self._note  # the client's types have no callbacks
         self._admin = AdminClient({**kafka.for_admin(), "log_level": 2, "error_cb": callback})
 
     def _note(self, error: KafkaError) -> None:
@@ -98,7 +103,7 @@ class Topics:
 
     @contextmanager
     def _asking(self, doing: str) -> Iterator[None]:
-        """As `kafka_errors`, and where the broker does not let us in, say so: the request itself only times out."""
+        """Convert errors as `kafka_errors` does; if the broker refuses the login, say so, because the request only times out."""
         try:
             with kafka_errors(doing):
                 yield
@@ -110,7 +115,7 @@ class Topics:
             raise
 
     def describe(self, name: str) -> Topic | None:
-        """Describe a topic; None when there is none of that name."""
+        """Describe a topic; None if it does not exist."""
         identity = self.identity(name)
         if identity is None:
             return None
@@ -118,7 +123,7 @@ class Topics:
         return Topic(name, topic_id, partitions, int(self._settings(name)["max.message.bytes"]))
 
     def identity(self, name: str) -> tuple[str, int] | None:
-        """Id and number of partitions of a topic, in one request; None when there is none of that name."""
+        """Return id and number of partitions of a topic, in one request; None if it does not exist."""
         with self._asking(f"describe topic {name}"):
             futures = self._admin.describe_topics(TopicCollection([name]), request_timeout=_TIMEOUT_SECONDS)
             try:
@@ -130,43 +135,61 @@ class Topics:
         return str(found.topic_id), len(found.partitions)
 
     def earliest(self, name: str) -> Vector:
-        """First offset of each partition that has not been deleted."""
+        """Return the first offset of each partition that has not been deleted."""
         spec: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # it has no types
         return self._offsets(name, spec)
 
     def latest(self, name: str) -> Vector:
-        """High watermark of each partition: the offset after the last record, committed or not."""
+        """Return the high watermark of each partition: the offset after the last record, committed or not."""
         spec: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # it has no types
         return self._offsets(name, spec)
 
+    def at_time(self, name: str, milliseconds: int) -> Vector:
+        """First offset of each partition whose record is not older than a time; a partition without one is left out."""
+        spec: OffsetSpec = OffsetSpec.for_timestamp(milliseconds)
+        return {partition: offset for partition, offset in self._offsets(name, spec).items() if offset >= 0}
+
     def is_compacted(self, name: str) -> bool:
-        """Return whether records of a topic may go when newer ones of their key come."""
+        """Return whether records of a topic may be deleted when newer ones of their key arrive."""
         return "compact" in self._settings(name)["cleanup.policy"]
 
-    def ensure_output(self, name: str, source: Topic) -> None:
-        """Create an output topic, or require that the existing one keeps what is written to it.
+    def ensure_quarantine(self, name: str, source: Topic, days: int | None) -> None:
+        """Create a quarantine topic that keeps records for `days`, or require that the existing one keeps them.
 
         Raises StreamStopped with the command to type when a setting of an existing topic would lose records. How long
-        they are kept is the operator's choice, from a day on; a limit is logged, for it counts from a record's own
-        time, which may be years ago.
+        they are kept there is the operator's choice, from a day on; a shorter time than the contract's is logged.
         """
-        wanted = output_settings(source.max_message_bytes)
-        if not self._create(name, source.partitions, wanted):
-            self._require(name, wanted)
+        self._ensure(name, source.partitions, quarantine_settings(source.max_message_bytes, days))
+
+    def ensure_accepted(self, name: str, source: Topic, days: int | None) -> None:
+        """Create an accepted topic that keeps records for `days`, or longer than the source does; as `ensure_quarantine` does."""
+        wanted = accepted_settings(source.max_message_bytes, days, self._retention_ms(source.name))
+        self._ensure(name, source.partitions, wanted)
 
     def ensure_dropped(self, name: str, source: Topic) -> None:
-        """Create the topic of the positions that are dropped of a source, as `ensure_output` does."""
-        of_source = self._settings(source.name)
-        is_kept = "compact" in of_source["cleanup.policy"]
-        retention = -1 if is_kept else int(of_source["retention.ms"])
-        wanted = dropped_settings(source.max_message_bytes, retention)
-        if not self._create(name, 1, wanted):
+        """Create the topic of the positions that are dropped of a source, as `ensure_quarantine` does."""
+        self._ensure(name, 1, dropped_settings(source.max_message_bytes, self._retention_ms(source.name)))
+
+    def delete_before(self, name: str, offsets: Vector) -> None:
+        """Delete the records of partitions before these offsets, for all readers. Raises Unavailable."""
+        with self._asking(f"delete records of topic {name}"):
+            places = [TopicPartition(name, partition, offset) for partition, offset in offsets.items()]
+            for future in self._admin.delete_records(places, request_timeout=_TIMEOUT_SECONDS).values():
+                future.result()
+
+    def _ensure(self, name: str, partitions: int, wanted: dict[str, str]) -> None:
+        if not self._create(name, partitions, wanted):
             self._require(name, wanted)
+
+    def _retention_ms(self, source: str) -> int:
+        """Return how long a topic keeps its records; -1 for ever, or as long as no newer one of their key comes."""
+        settings = self._settings(source)
+        return -1 if "compact" in settings["cleanup.policy"] else int(settings["retention.ms"])
 
     def ensure_compacted(self, name: str, partitions: int) -> None:
         """Create a compacted topic, or require that the existing one is compacted and has as many partitions.
 
-        Raises StreamStopped with the command to type when it is not.
+        Raises StreamStopped with a command that corrects the settings otherwise.
         """
         wanted = {"cleanup.policy": "compact"}
         if self._create(name, partitions, wanted):
@@ -193,7 +216,7 @@ class Topics:
         return True
 
     def _await(self, name: str) -> None:
-        """Wait until a new topic is known to the broker that answers us."""
+        """Wait until the broker that answers us knows a new topic."""
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         while self.identity(name) is None:
             if time.monotonic() > deadline:
@@ -208,7 +231,9 @@ class Topics:
                 f"topic {name} would not keep what is written to it ({_listed(actual, wrong)}); "
                 f"{_command(name, wanted, wrong)}"
             )
-        limits = [key for key in wanted if key in _RETENTION and actual[key] != wanted[key]]
+        limits = [key for key in _RETENTION if key in wanted and _is_shorter(actual[key], wanted[key])]
+        if _counts_arrival(wanted) and not _counts_arrival(actual) and actual["retention.ms"] != "-1":
+            limits = ["message.timestamp.type", *limits]
         if limits:
             log.warning(
                 "output_topic_forgets",
@@ -240,6 +265,16 @@ class Topics:
                     if error.args[0].code() not in _SETTLING or time.monotonic() > deadline:
                         raise
                 time.sleep(_POLL_SECONDS)
+
+
+def _is_shorter(actual: str, wanted: str) -> bool:
+    """Return whether a retention ends before the one that is wanted; -1 never does."""
+    return actual != "-1" and (wanted == "-1" or int(actual) < int(wanted))
+
+
+def _counts_arrival(settings: dict[str, str]) -> bool:
+    """Return whether a retention counts from the arrival of a record, not from its own time."""
+    return settings.get("message.timestamp.type") == "LogAppendTime"
 
 
 def _listed(settings: dict[str, str], keys: list[str]) -> str:

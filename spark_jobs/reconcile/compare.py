@@ -1,13 +1,13 @@
-"""Reconcile a stream: has every offset one fate? Reads with other tools than the job writes.
+"""Reconcile a stream: verify that every offset was written, quarantined or dropped exactly once.
 
-Topics are read with a plain read_committed consumer, tables with PyIceberg, SQL or Delta's own reader in Spark; nothing
-of the job's memory. Exact while the stream runs, for what is read is read in this order:
+The proof is independent of the job: topics are read with a plain read_committed consumer, tables with PyIceberg, SQL or
+Delta's reader in Spark. The result is exact while the stream runs, because of the order of reading:
 
 1. The ledger, with the table's rows of the same moment: one metadata file of Iceberg, one version of Delta, one
-   transaction of PostgreSQL. Kafka has no such moment: the ledger, then the accepted records, then the ledger again.
-2. The topics, up to the ends that they have then: all that the ledger covers was committed before it. What is beyond
-   the ledger is in flight.
-3. What the topics still hold: what was deleted while it was read is past retention, and not missing.
+transaction of PostgreSQL. Kafka has no such snapshot: the ledger, then the accepted records, then the ledger again.
+2. The topics, up to their current ends: all that the ledger covers was committed before it. Later records are in
+flight.
+3. The first offsets of the topics: records that were deleted during the read are past retention, and not missing.
 """
 
 from __future__ import annotations
@@ -24,24 +24,22 @@ from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.settings import SinkSettings
 from tidegate.spark_jobs.sinks.kind import kind_of
-from tidegate.spark_jobs.sinks.outputs import FindPlan, Outputs, output_positions
-from tidegate.spark_jobs.sinks.record_keys import (
-    RecordKeys,
-)
+from tidegate.spark_jobs.sinks.outputs import FindPlan, Outputs, refused_positions
+from tidegate.spark_jobs.sinks.record_keys import RecordKeys
 
 
 def reconcile_stream(
     settings: SinkSettings, contract_id: str, find_plan: FindPlan = lambda: None
 ) -> Reconciliation:
-    """Reconcile a stream, whatever its sink, running or not.
+    """Reconcile a stream of any sink, running or not.
 
-    Without a plan the records of a table that is upserted into cannot be proven to be replaced. Raises NotFoundError when no stream has claimed that sink, SettingsError for an Iceberg catalog that PyIceberg cannot
-    open, StreamStopped when the topic was recreated, Unavailable.
+    `find_plan` is called only for a table with upserts. If it returns None, replaced records cannot be proven. Raises
+    NotFoundError if no stream has claimed the sink, SettingsError for an Iceberg catalog that PyIceberg cannot open,
+    StreamStopped if the topic was recreated, Unavailable.
     """
-    with ExitStack() as open_files:
-        return _reconcile(
-            settings.kafka, kind_of(settings).read_outputs(settings, contract_id, find_plan, open_files)
-        )
+    with ExitStack() as resources:
+        outputs = kind_of(settings).read_outputs(settings, contract_id, find_plan, resources)
+        return _reconcile(settings.kafka, outputs)
 
 
 def _reconcile(kafka: KafkaConnection, outputs: Outputs) -> Reconciliation:
@@ -54,14 +52,16 @@ def _reconcile(kafka: KafkaConnection, outputs: Outputs) -> Reconciliation:
             f"topic {ledger.topic} was deleted or created again since: its offsets say nothing about the ledger's"
         )
     source, written = Positions(), outputs.written
-    keys = outputs.keys if ledger.totals.superseded or ledger.totals.deleted else None
+    # Only upserts remove rows: then a record without a row needs a later one of the same key.
+    has_removed_rows = ledger.totals.superseded or ledger.totals.deleted
+    keys = outputs.keys if has_removed_rows else None
     records = None if keys is None else RecordKeys(keys.plan, keys.fields)
     for message in read_committed(kafka, ledger.topic, ledger.begin, ledger.end):
-        position = message.partition() or 0, message.offset() or 0
+        position = message.partition() or 0, message.offset() or 0  # never None in a message that was read
         source.add(*position)
         if records is not None and position not in written.seen:
             records.add(message)
-    quarantined = Sightings(output_positions(kafka, quarantine, ledger.name, ledger.topic))
+    quarantined = Sightings(refused_positions(kafka, quarantine, ledger))
     retained = Retained(
         source=topics.earliest(ledger.topic),
         is_source_compacted=topics.is_compacted(ledger.topic),

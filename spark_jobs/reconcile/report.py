@@ -1,4 +1,4 @@
-"""What a reconciliation says: as values for machines, and as lines for people."""
+"""The result of a reconciliation, as JSON and as text."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from tidegate.contracts.stream.reconciliation import FaultyRecords, Findings, Na
 def as_findings(found: Reconciliation, limit: int) -> Findings:
     """Return counts of every fate, and the records that have none or two as `partition/offset`, `limit` of each kind.
 
-    Records of no fate cannot be told from those that the ledger counts as dropped, and those of a table that is upserted into
-    not from superseded ones whose keys are not known; they are named only when some of them are lost.
+    Records without a fate cannot be distinguished from those that the ledger counts as dropped. In a table with
+    upserts they cannot be distinguished from superseded ones whose keys are unknown. They are listed only if some of
+    them are lost.
     """
     ledger = found.ledger
     return Findings(
@@ -41,12 +42,12 @@ def as_findings(found: Reconciliation, limit: int) -> Findings:
 
 
 def json_text(findings: Findings) -> str:
-    """Write them as JSON; kinds of faults that no record has are left out."""
+    """Return the findings as JSON; kinds of faults without records are omitted."""
     return findings.model_dump_json(exclude_none=True)
 
 
 def as_text(findings: Findings) -> str:
-    """Write the same as lines."""
+    """Return the findings as text."""
     fates = ("written", "quarantined", "dropped_superseded_or_deleted", "absent", "unverifiable")
     lines = [f"{getattr(findings, fate):>14,}  {fate.replace('_', ' ')}" for fate in fates]
     for kind, records in findings.records:

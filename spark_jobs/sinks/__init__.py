@@ -1,1 +1,1 @@
-"""The sinks: where accepted records go, and how data and ledger move there in one commit."""
+"""The sinks: where accepted records are written, and how data and ledger are committed together."""

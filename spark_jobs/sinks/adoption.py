@@ -1,25 +1,27 @@
-"""What an adoption needs of a sink: the positions that it holds, and a way to write a ledger that was not there."""
+"""The interface of a sink for adoptions: the positions that it holds, and a way to write a ledger."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+from tidegate.contracts.errors import ConflictError, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.adoption import Ahead
-from tidegate.contracts.stream.ledger import Ledger
+from tidegate.contracts.stream.ledger import Ledger, Vector
 from tidegate.contracts.stream.output_topics import quarantine_topic
-from tidegate.contracts.stream.positions import Sightings
+from tidegate.contracts.stream.positions import Positions, Sightings
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
 from tidegate.spark_jobs.sinks.staged import own_ledger_name
-from tidegate.spark_jobs.sinks.store import LedgerStore, move_ledger
+from tidegate.spark_jobs.sinks.store import STAGE_ATTEMPTS, LedgerStore, move_ledger
 
 if TYPE_CHECKING:
     from tidegate.spark_jobs.settings import JobSettings
     from tidegate.spark_jobs.sinks.store import LedgerStore
 
 MOST_SLOTS: Final = 64
-"""No setting allows more transactional producers. A lost ledger does not say how many there were."""
+"""Maximum number of transactional producers of any setting. A lost ledger does not tell how many there were."""
 
 
 class AdoptableSink(Protocol):
@@ -29,20 +31,37 @@ class AdoptableSink(Protocol):
     kind: str
     ahead: Ahead | None
     scanned: str | None
-    """The output topic that a start scans for records ahead of the ledger; None when it scans none."""
+    """The output topic that a start scans for records ahead of the ledger; None if there is none."""
     slots: int
+    is_appended: bool
+    """Whether each accepted record is one row, which can be taken back."""
 
     @property
     def own_ledger(self) -> str:
-        """Name of the ledger that the sink would begin with now."""
+        """Name of the ledger that the sink would create now."""
         ...
 
     def has_written(self) -> bool:
-        """Return whether the sink itself holds anything of the stream; a quick look."""
+        """Return whether the sink itself holds a record of the stream; a quick check."""
+        ...
+
+    def ledger_if_there(self) -> Ledger | None:
+        """Read the ledger without making anything; None when there is none, or nothing that could hold one."""
+        ...
+
+    def archive(self, name: str) -> str | None:
+        """Put what was written away under `name`, or leave it where it names its ledger; return where it is then.
+
+        None when nothing is there. Raises ConflictError when the name is taken, Unavailable when the store does not rename.
+        """
+        ...
+
+    def new_ledger(self, mark: str) -> str:
+        """Return the name of the ledger that an output begins with after `archive` and `prepare`."""
         ...
 
     def prepare(self) -> None:
-        """Make ready to hold a ledger, as every start does."""
+        """Prepare the sink for a ledger, as every start does."""
         ...
 
     def read(self) -> Ledger | None:
@@ -50,21 +69,40 @@ class AdoptableSink(Protocol):
         ...
 
     def written(self) -> Sightings:
-        """Return the source positions of all that was written."""
+        """Return the source positions of all written records."""
         ...
 
     def last_epoch(self, ledger: str) -> int:
-        """Return an epoch that the sink has seen under this ledger's name; 0 when it tells none."""
+        """Return an epoch of this ledger's name that the sink has seen; 0 if unknown."""
         ...
 
     def fence(self, ledger: str, slots: int) -> None:
-        """Fence the transactional producers of a ledger, of so many slots: what they left open is aborted."""
+        """Fence the first `slots` transactional producers of a ledger, and abort their open transactions."""
         ...
 
     def write(self, held: Ledger | None, new: Ledger, *, is_rebuilt: bool = False) -> None:
-        """Move the ledger to `new` if it is still `held`; after `fence`. Raises Fenced when it is no longer.
+        """Update the ledger to `new` if it is still `held`; call it after `fence`. Raises Fenced if it is not.
 
-        `is_rebuilt`: `new` was made from what is there, so the table need not hold what `held` was published with.
+        `is_rebuilt`: `new` was computed from the existing rows, so the table need not contain the snapshot of `held`.
+        """
+        ...
+
+    def require_rewindable(self) -> None:
+        """Require that what was written can be taken back. Raises ConflictError with the way out."""
+        ...
+
+    def position_at(self, snapshot: int, held: Ledger) -> Vector:
+        """Return where the ledger stood at a snapshot. Raises ConflictError when that is not known."""
+        ...
+
+    def written_with(self, column: str, values: Sequence[str]) -> Positions:
+        """Return the source positions of written records whose column has one of these values, compared as text."""
+        ...
+
+    def retract(self, taken: Vector | Positions, held: Ledger, new: Ledger) -> None:
+        """Take back what was written, in one commit with the ledger. Raises Fenced, Unavailable.
+
+        `taken` are source positions, or the first offset of each partition to take back.
         """
         ...
 
@@ -82,6 +120,7 @@ class AdoptableTable:
         self.kind = store.kind
         self.scanned: str | None = quarantine_topic(plan.contract.topic)
         self.slots = settings.quarantine_slots
+        self.is_appended = settings.write_mode != "upsert"
 
     @property
     def own_ledger(self) -> str:
@@ -91,6 +130,18 @@ class AdoptableTable:
     def has_written(self) -> bool:
         """Return whether the table holds a row of the topic."""
         return self._store.has_rows_of(self._plan.contract.topic)
+
+    def ledger_if_there(self) -> Ledger | None:
+        """Read the ledger; None when there is none, or no table."""
+        return self._store.read() if self._store.exists() else None
+
+    def archive(self, name: str) -> str | None:
+        """Rename the table, whatever it holds."""
+        return self._store.archive(name)
+
+    def new_ledger(self, mark: str) -> str:  # noqa: ARG002 - the new table has an identity of its own
+        """Return the name of the ledger that the new table begins with."""
+        return self.own_ledger
 
     def prepare(self) -> None:
         """Create the table or add its new columns."""
@@ -116,3 +167,26 @@ class AdoptableTable:
     def write(self, held: Ledger | None, new: Ledger, *, is_rebuilt: bool = False) -> None:
         """Publish an empty batch, as a claim does."""
         move_ledger(self._store, held, new, "adoption", is_rebuilt=is_rebuilt)
+
+    def require_rewindable(self) -> None:
+        """Require that the rows are appended: a merged row has replaced others, which are gone."""
+        if not self.is_appended:
+            raise ConflictError(
+                f"{self.name} is upserted into: its rows have replaced others, which no rewind brings back; nothing was "
+                f"changed. Begin again with a new table: tidegate archive {self._plan.contract.id}"
+            )
+
+    def position_at(self, snapshot: int, held: Ledger) -> Vector:
+        """Return what the table's history says."""
+        return self._store.position_at(snapshot, held)
+
+    def written_with(self, column: str, values: Sequence[str]) -> Positions:
+        """Return the positions of such rows."""
+        return self._store.positions_with(self._plan.contract.topic, column, values).seen
+
+    def retract(self, taken: Vector | Positions, held: Ledger, new: Ledger) -> None:
+        """Delete the rows and move the ledger."""
+        for _ in range(STAGE_ATTEMPTS):
+            if self._store.retract(taken, held, new):
+                return
+        raise Unavailable(f"{self.name}: other commits kept moving the table meanwhile; try again")

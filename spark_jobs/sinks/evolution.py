@@ -1,4 +1,4 @@
-"""How a table follows its contract: a column may be added, its type may become wider, and nothing else changes."""
+"""Schema evolution of a table: columns may be added and types widened; nothing else changes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tidegate.contracts.errors import StreamStopped
 _WIDER: Final = frozenset(
     {("int", "bigint"), ("integer", "bigint"), ("float", "double"), ("real", "double precision")}
 )
-"""Types and what every value of them is exactly, as Spark and PostgreSQL write them."""
+"""Pairs of a type and a wider type that represents all its values exactly, as Spark and PostgreSQL write them."""
 
 _DECIMAL: Final = re.compile(r"(?:decimal|numeric)\((\d+),(\d+)\)")
 
 
 def is_wider(wanted: str, found: str) -> bool:
-    """Return whether a type holds every value of another exactly, and all sinks can change a column to it in place.
+    """Return whether `wanted` holds every value of `found` exactly, and all sinks can widen a column in place.
 
     Source: Iceberg table specification, "Schema Evolution", type promotion.
     """
@@ -26,9 +26,13 @@ def is_wider(wanted: str, found: str) -> bool:
     return old is not None and new is not None and old[2] == new[2] and int(new[1]) > int(old[1])
 
 
+BEGIN_AGAIN: Final = "put the table away and begin a new one: tidegate archive STREAM"
+"""The way out for a table that cannot become what the contract and the settings ask for."""
+
+
 def cannot_follow(table: str, column: str, found: str, wanted: str) -> StreamStopped:
-    """Make the error about a column whose type is neither the contract's nor narrower."""
+    """Return the error for a column whose type is neither the contract's nor narrower."""
     return StreamStopped(
         f"{table}: column {column} is {found}, the contract says {wanted}, which does not hold every {found}; give the "
-        "column another name in the contract, or alter the table"
+        f"column another name in the contract, alter the table, or {BEGIN_AGAIN}"
     )

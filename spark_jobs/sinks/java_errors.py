@@ -6,11 +6,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 JAVA_ERRORS = (Py4JError, PySparkException)
-"""What a call into the JVM raises: PySpark makes its own errors of the common ones."""
+"""Errors of a call into the JVM: PySpark converts the common ones."""
 
 
 def java_class(error: Exception) -> str:
-    """Return the name of the Java class of what was thrown, which PySpark may have wrapped."""
+    """Return the name of the Java class of an error, which PySpark may have wrapped."""
     java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     return str(java.getClass().getName()) if java is not None else type(error).__name__
 

@@ -1,4 +1,4 @@
-"""The one job that reads and judges a batch, for every sink: what becomes of accepted rows is the target's affair."""
+"""The one job that reads and judges a batch, for every sink; the target writes the accepted rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _RECORDS_PER_TASK: Final = 25_000
-"""Fewer are judged in one task, and make one file of what several source partitions bring."""
+"""Fewer records are judged in one task, which writes one file for several source partitions."""
 
 
 def judged_rows(
@@ -28,7 +28,7 @@ def judged_rows(
     refused: RecordParts,
     tasks: int | None = None,
 ) -> DataFrame:
-    """Judge the rows of a batch that are not settled, in so many tasks, or as many as pay; gives rows of RESULT."""
+    """Judge the rows of a batch that are not settled, in `tasks` tasks, or in as many as useful; return rows of RESULT."""
     tasks = tasks or 1 + span(batch.start, batch.end) // _RECORDS_PER_TASK
     rows = _without(batch.rows, settled) if settled else batch.rows
     work = judge_and_write(batch.plan, target, refused, batch.asked)
@@ -36,7 +36,7 @@ def judged_rows(
 
 
 def _without(rows: DataFrame, settled: Collection[Position]) -> DataFrame:
-    """Leave settled records out of the batch."""
+    """Remove settled records from the batch."""
     partitions, offsets = zip(*settled, strict=True)
     positions = pa.table(
         {"partition": pa.array(partitions, pa.int32()), "offset": pa.array(offsets, pa.int64())}

@@ -1,4 +1,4 @@
-"""What a kind of sink can do: the module that `settings.SINKS` names for it declares one `KIND`."""
+"""The interface of a kind of sink: the module that `settings.SINKS` names for it declares one `KIND`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tidegate.contracts.document.model import Retention
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
-from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
 from tidegate.spark_jobs.session import active_session
@@ -33,18 +34,25 @@ class SinkContext:
     topics: Topics
     contract_id: str
     source: Topic
+    retention: Retention
 
-    def output(self, name: str) -> Topic:
-        """Return an output topic, created if it does not exist. Raise Unavailable or StreamStopped."""
-        self.topics.ensure_output(name, self.source)
+    def accepted(self) -> Topic:
+        """Return the accepted topic, created if it does not exist. Raise Unavailable or StreamStopped."""
+        name = accepted_topic(self.source.name)
+        self.topics.ensure_accepted(name, self.source, self.retention.accepted_days)
+        return self._described(name)
+
+    def _described(self, name: str) -> Topic:
         output = self.topics.describe(name)
         if output is None:
             raise Unavailable(f"topic {name} was created but is not there yet")
         return output
 
     def quarantine(self) -> Topic:
-        """Return the quarantine topic, created if it does not exist."""
-        return self.output(quarantine_topic(self.source.name))
+        """Return the quarantine topic, created if it does not exist. Raise Unavailable or StreamStopped."""
+        name = quarantine_topic(self.source.name)
+        self.topics.ensure_quarantine(name, self.source, self.retention.quarantine_days)
+        return self._described(name)
 
     def dropped(self) -> DroppedTopic:
         """Return the topic of dropped positions."""
@@ -58,6 +66,8 @@ class SinkKind:
     open: Callable[[SinkContext], Sink[Any]]
     adoptable: Callable[[JobSettings, EnforcementPlan], AdoptableSink]
     read_outputs: ReadOutputs
+    open_store: Callable[[JobSettings, str], LedgerStore] | None = None
+    """Opens the table of a contract id without a stream; None where the sink has no table."""
 
 
 def kind_of(settings: SinkSettings) -> SinkKind:
@@ -68,7 +78,7 @@ def kind_of(settings: SinkSettings) -> SinkKind:
 
 
 OpenStore = Callable[["Callable[[], SparkSession]", JobSettings, str], LedgerStore]
-"""Opens the table of a contract id, which may not exist yet. The session is asked for only by tables of Spark."""
+"""Opens the table of a contract id, which may not exist yet. Only tables of Spark request the session."""
 
 
 def table_kind(open_store: OpenStore, read_outputs: ReadOutputs) -> SinkKind:
@@ -82,4 +92,7 @@ def table_kind(open_store: OpenStore, read_outputs: ReadOutputs) -> SinkKind:
         store = open_store(lambda: active_session(settings), settings, plan.contract.id)
         return AdoptableTable(settings, store, plan)
 
-    return SinkKind(open_sink, adoptable, read_outputs)
+    def store_alone(settings: JobSettings, contract_id: str) -> LedgerStore:
+        return open_store(lambda: active_session(settings), settings, contract_id)
+
+    return SinkKind(open_sink, adoptable, read_outputs, store_alone)

@@ -1,7 +1,7 @@
-"""How accepted rows are merged into a table of Spark: of the records of one primary key the newest is the row.
+"""How accepted rows are merged into a table of Spark: the newest record of a primary key is its row.
 
-Newest is by event order: within a source partition the higher offset, which is Kafka's own order; between partitions the
-later timestamp, then the higher partition.
+Event order decides which is the newest: within a source partition the higher offset, which is Kafka's own order;
+between partitions the later timestamp, then the higher partition.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives 
 from tidegate.contracts.columns.table_limits import TableLimits
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.spark_jobs.sinks.evolution import BEGIN_AGAIN
 from tidegate.spark_jobs.worker.part_writer import DELETED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PRIMARY_KEY_PROPERTY: Final = "tidegate.primary-key"
-"""Property of a table that is merged into: the columns of its primary key, as a JSON list."""
+"""Property of a table with upserts: the columns of its primary key, as a JSON list."""
 
 _NEWER: Final = """CASE WHEN s._source.partition = t._source.partition THEN s._source.offset > t._source.offset
   ELSE struct(s._source.timestamp, s._source.partition) > struct(t._source.timestamp, t._source.partition) END"""
@@ -38,7 +39,7 @@ WHEN NOT MATCHED AND NOT s.{deleted} THEN INSERT ({columns}) VALUES ({values})""
 
 @dataclass(frozen=True, slots=True)
 class Merging:
-    """A merge on the primary key; `columns` are all that a row is written with. A row without `_source` is never touched."""
+    """A merge on the primary key; `columns` are all columns of a row. A row without `_source` is never changed."""
 
     key: tuple[str, ...]
     columns: tuple[str, ...]
@@ -52,7 +53,7 @@ class Merging:
         return by_partition.groupBy(*self.key).agg(of_all).select("newest.*")
 
     def statement(self, table: str, source: str) -> str:
-        """Write the MERGE of a source of newest rows; both names as SQL takes them."""
+        """Return the MERGE statement for a source of newest rows; both names as in SQL."""
         return _MERGE.format(
             table=table,
             source=source,
@@ -66,7 +67,7 @@ class Merging:
 
 
 def count_tombstones(files: Sequence[str], properties: dict[str, str]) -> int:
-    """Count the tombstones in files that wait to be merged; `properties` are those of their file system."""
+    """Count the tombstones in files that will be merged; `properties` are those of their file system."""
     found = 0
     for name in files:
         with load_file_io(properties, name).new_input(name).open() as file:
@@ -75,17 +76,17 @@ def count_tombstones(files: Sequence[str], properties: dict[str, str]) -> int:
 
 
 def merge_limits(plan: EnforcementPlan) -> TableLimits:
-    """Return what a table that is merged into asks of its rows."""
+    """Return the limits of a table with upserts on its rows."""
     contract = plan.contract
     return TableLimits(key=contract.primary_key, deletes=contract.tombstones == "delete")
 
 
 def require_mode(plan: EnforcementPlan, *, is_upsert: bool) -> None:
-    """Require a contract that says what its table needs to know. Raises StreamStopped with what to do."""
+    """Require that the contract fits the write mode. Raises StreamStopped with what to do."""
     contract = plan.contract
     if is_upsert and not contract.primary_key:
         raise StreamStopped(
-            f"contract {contract.id}@{contract.version} has no primary_key, which --write-mode upsert goes by; add it"
+            f"contract {contract.id}@{contract.version} has no primary_key, which --write-mode upsert needs; add it"
         )
     if not is_upsert and contract.tombstones == "delete":
         raise StreamStopped(
@@ -95,23 +96,23 @@ def require_mode(plan: EnforcementPlan, *, is_upsert: bool) -> None:
 
 
 def require_key(table: str, found: str | None, key: tuple[str, ...], *, has_rows: bool) -> None:
-    """Require that the rows of a table are told apart by `key`; `found` is its PRIMARY_KEY_PROPERTY."""
+    """Require that a table has the primary key `key`; `found` is its PRIMARY_KEY_PROPERTY."""
     if found is None and has_rows:
         raise StreamStopped(
             f"{table} has rows that were appended, several of one key perhaps, and --write-mode upsert merges; go on with "
-            "append, or give the contract another id"
+            f"append, or {BEGIN_AGAIN}"
         )
     if found is not None and json.loads(found) != [*key]:
         raise StreamStopped(
-            f"{table}: its primary key is {json.loads(found)}, the contract's {[*key]}; give the contract another id, or "
-            "merge the table's rows again and alter its property " + PRIMARY_KEY_PROPERTY
+            f"{table}: its primary key is {json.loads(found)}, the contract's {[*key]}; {BEGIN_AGAIN}, or "
+            f"merge the table's rows again and alter its property {PRIMARY_KEY_PROPERTY}"
         )
 
 
 def require_appended(table: str, found: str | None) -> None:
-    """Require that a table is not one that is merged into; `found` is its PRIMARY_KEY_PROPERTY."""
+    """Require that a table is not written with upserts; `found` is its PRIMARY_KEY_PROPERTY."""
     if found is not None:
         raise StreamStopped(
-            f"{table}: its rows are told apart by {json.loads(found)}, and --write-mode append would write several of one "
-            "key; choose upsert, or give the contract another id"
+            f"{table}: its rows have the primary key {json.loads(found)}, and --write-mode append would write several of one "
+            f"key; choose upsert, or {BEGIN_AGAIN}"
         )

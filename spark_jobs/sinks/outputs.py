@@ -1,4 +1,4 @@
-"""What a sink holds of a stream, read for a reconciliation with other tools than the job writes with."""
+"""The records of a stream in a sink, read for a reconciliation with other tools than the job writes with."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """How the keys of records are read, and the rows as of the ledger's moment, which may have the keys that it is given."""
+    """How the keys of records are read, and the rows as of the ledger's moment that may have given keys."""
 
     plan: EnforcementPlan
     fields: KeyFields
@@ -36,27 +36,28 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """The ledger, and the source position of every row or record that was let in.
+    """The ledger, and the source position of every accepted row or record.
 
-    Both are as of one moment, or else the positions are of a later one, and `later` is the ledger of a moment after that.
+    Both are of the same moment. Otherwise the positions are of a later moment, and `later` is the ledger of a moment
+    after that.
     """
 
     ledger: Ledger
     written: Sightings
     later: Ledger | None = None
     is_ahead: bool = False
-    """Whether accepted records are written before the ledger moves: by the tasks of a batch in flight."""
+    """Whether accepted records are written before the ledger is updated: by the tasks of a batch in progress."""
     is_whole: bool = True
-    """Whether nothing that was written can have been deleted by the retention of a topic."""
+    """Whether the retention of a topic cannot have deleted written records."""
     keys: Keys | None = None
-    """Reads the keys of a table that is upserted into, when they can be known."""
+    """Reads the keys of a table with upserts, if they can be known."""
 
 
 FindPlan = Callable[[], EnforcementPlan | None]
-"""Finds the contract of a stream; asked only when its table is upserted into."""
+"""Finds the contract of a stream; called only if its table is written with upserts."""
 
 ReadOutputs = Callable[[SinkSettings, str, FindPlan, ExitStack], Outputs]
-"""Reads what a sink holds of a contract id; what must stay open meanwhile is entered into the stack."""
+"""Reads the output of a contract id; resources that must stay open are entered into the stack."""
 
 
 def keyed(
@@ -69,19 +70,27 @@ def keyed(
 
 
 def unclaimed(name: str) -> NotFoundError:
-    """Return the error about a sink that no stream has claimed."""
+    """Return the error for a sink that no stream has claimed."""
     return NotFoundError(f"{name} has no ledger: no stream has claimed it; enforce the contract first")
 
 
 def output_positions(kafka: KafkaConnection, topic: str, ledger: str, source: str) -> Iterator[Position]:
-    """Yield the source position of every committed record that a ledger has in an output topic, repetitions included."""
+    """Yield the source position of every committed record of a ledger in an output topic, with duplicates."""
     for found, _ in provenances(kafka, topic, source):
         if found.ledger == ledger:
             yield found.source.partition, found.source.offset
 
 
+def refused_positions(kafka: KafkaConnection, topic: str, ledger: Ledger) -> Iterator[Position]:
+    """Yield the source position of every refused record that counts in the ledger: no rewind has overruled it."""
+    for found, _ in provenances(kafka, topic, ledger.topic):
+        source = found.source
+        if found.ledger == ledger.name and ledger.counts(source.partition, source.offset, found.generation):
+            yield source.partition, source.offset
+
+
 def provenances(kafka: KafkaConnection, topic: str, source: str) -> Iterator[tuple[Provenance, Message]]:
-    """Yield the records of an output topic that came from a source topic, whatever ledger they name."""
+    """Yield the records of an output topic that came from a source topic, of any ledger."""
     topics = Topics(kafka)
     if topics.identity(topic) is None:
         return

@@ -1,4 +1,4 @@
-"""The columns of Spark tables that say where a row came from."""
+"""The columns of Spark tables that hold the source of a row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROVENANCE: Final = StructType(
         StructField("_contract", StringType()),
     ]
 )
-"""What every row carries after its typed columns: where it came from, and which contract version let it in."""
+"""The columns of every row after its typed columns: its source, and the contract version that accepted it."""
 
 SOURCE: Final = pa.struct(
     [

@@ -1,6 +1,6 @@
-"""Read the primary keys of source records that are in no output, and of the rows of a table that is upserted into.
+"""Read the primary keys of source records that are in no output, and of the rows of a table with upserts.
 
-A record's key is what the judge of the job makes of it, so that it is the row's whatever the payload format and the masks are.
+The job's judge computes a record's key, so it equals the row's, whatever the payload format and the masks are.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class KeyFields:
 
     @classmethod
     def of(cls, plan: EnforcementPlan) -> KeyFields | None:
-        """Return those of a contract; None where keys cannot be compared."""
+        """Return the key fields of a contract; None if keys cannot be compared."""
         fields = tuple(plan.columns.field(name) for name in plan.contract.primary_key)
         return cls(fields) if fields and can_compare(fields) else None
 
@@ -52,7 +52,7 @@ class KeyFields:
     def rows(
         self, columns: list[pa.Array], partition: pa.Array, offset: pa.Array, timestamp: pa.Array
     ) -> pa.RecordBatch:
-        """Make RECORDS of a table's rows; `columns` are those of the key, `timestamp` is in any unit."""
+        """Return rows of RECORDS for a table's rows; `columns` are those of the key, `timestamp` is in any unit."""
         typed = [each.cast(field.type) for each, field in zip(columns, self.fields, strict=True)]
         milliseconds = timestamp.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("ms", "UTC"), safe=False)
         arrays = [
@@ -66,7 +66,7 @@ class KeyFields:
 
 
 class RecordKeys:
-    """Keys of source records, judged some thousands at a time."""
+    """Keys of source records, judged in groups of some thousands."""
 
     def __init__(self, plan: EnforcementPlan, key: KeyFields) -> None:
         self._plan = plan.for_table(merge_limits(plan))
@@ -76,14 +76,14 @@ class RecordKeys:
         self._found: list[pa.RecordBatch] = []
 
     def add(self, message: Message) -> None:
-        """Take one record."""
+        """Add one record."""
         self._waiting.append(message)
         self._bytes += len(message)
         if len(self._waiting) >= _AT_A_TIME or self._bytes > _LARGEST_BYTES:
             self._judge()
 
     def table(self, refused: Positions) -> pa.Table:
-        """Return what was added, as RECORDS, without refused records: they never were to be rows."""
+        """Return the added records as RECORDS, without refused ones, which have no rows."""
         self._judge()
         found = pa.Table.from_batches(self._found, RECORDS)
         positions = zip(
@@ -99,8 +99,8 @@ class RecordKeys:
         times = pa.array([each.timestamp()[1] for each in messages], pa.int64())
         headers = None
         if reads_headers(self._plan):
-            found = (schema_header(tuple(headers_of(each))) for each in messages)
-            headers = pa.array([None if each is None else each[0] for each in found], pa.binary())
+            found = [schema_header(headers_of(each)) for each in messages]
+            headers = pa.array(found, pa.binary())
         moments = Moments(records=times.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")))
         keys = pa.array([each.key() for each in messages], pa.binary())
         columns = self._plan.judge_typed(values, moments, headers, keys).field(2)
@@ -116,7 +116,7 @@ class RecordKeys:
 
 
 class KeptRows:
-    """Rows in a file that goes when it is closed: read in one moment, and compared in a later one."""
+    """Rows in a temporary file: read at one moment, and compared later."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] = SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115 - closed by `__exit__`
@@ -129,18 +129,18 @@ class KeptRows:
         self._file.close()
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Keep RECORDS."""
+        """Add rows of RECORDS."""
         self._writer.write_batch(rows)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Read them, when all were added."""
+        """Read the rows, after all were added."""
         self._writer.close()
         self._file.seek(0)
         yield from pa.ipc.open_stream(self._file)
 
 
 def rows_of_spark(rows: DataFrame, key: KeyFields, wanted: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Read the rows of a frame that have one of the wanted keys (RECORDS): only they come to the driver."""
+    """Read the rows of a frame that have one of the wanted keys (RECORDS); only these are collected to the driver."""
     columns = [f"`{name}`" for name in key.names]
     source = ["_source.partition", "_source.offset", "_source.timestamp"]
 
@@ -156,7 +156,7 @@ def rows_of_spark(rows: DataFrame, key: KeyFields, wanted: pa.Table) -> Iterator
 
 
 def rows_of_values(key: KeyFields, values: list[tuple[Any, ...]]) -> pa.RecordBatch:
-    """Make RECORDS of rows as a database gives them: partition, offset, timestamp, then the key."""
+    """Return RECORDS for rows of a database: partition, offset, timestamp, then the key."""
     partition, offset, timestamp, *of_key = zip(*values, strict=True)
     return key.rows(
         [pa.array(column, field.type) for column, field in zip(of_key, key.fields, strict=True)],

@@ -1,4 +1,4 @@
-"""The records that an attempt which was never published has written for good: found at a start."""
+"""Find records that an unpublished attempt has written permanently; runs at a start."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ from tidegate.spark_jobs.kafka.topics import Topics
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
+_NEWEST: Final = 200
 _LOOKED_AT: Final = 10_000
-"""Offsets at each end of a partition that a start without a ledger looks at."""
+"""Offsets at each end of a partition that a start without a ledger reads."""
 
 Settle = Callable[["Message", str], tuple[Evidence | Provenance, Settlement] | None]
-"""Takes a record of an output topic and the topic's name; gives where it came from and what it settles, if it is ours."""
+"""Reads a record of an output topic, and the topic's name; returns its source and its settlement, if it is ours."""
 
 
 def settled_in(
     kafka: KafkaConnection, topic: str, ledger: Ledger, end: Vector, settle: Settle
 ) -> dict[Position, Settlement]:
-    """Read an output topic from the ledger's `scan_from` to `end`: what is there of records ahead of the ledger.
+    """Read an output topic from the ledger's `scan_from` to `end`; return the records ahead of the ledger.
 
-    `end` is the watermark of a moment at which no earlier instance could commit any more. Raises StreamStopped when
-    records were deleted that would have to be known, Unavailable. Where the source holds no record ahead of the ledger,
-    none was written ahead of it, whatever was deleted.
+    `end` is the watermark of a moment at which earlier instances could no longer commit. Raises StreamStopped if
+    required records were deleted, Unavailable. If the source holds no record ahead of the ledger, none was written
+    ahead of it, whatever was deleted.
     """
-    # Begins beyond the end only if the topic was created again: then all of it is read.
+    # Begins beyond the end only if the topic was created again: then read all of it.
     start = {
         partition: begin if begin <= end.get(partition, 0) else 0
         for partition, begin in ledger.scan_from.get(topic, {}).items()
@@ -48,7 +49,7 @@ def settled_in(
     topics = Topics(kafka)
     for partition, first in topics.earliest(topic).items():
         if first > start.get(partition, 0):
-            # Instances before this one are fenced: they judged no record that the source does not hold by now.
+            # Earlier instances are fenced: they judged only records that the source holds now.
             if span(ledger.end, topics.latest(ledger.topic)) <= 0:
                 return {}
             raise StreamStopped(
@@ -59,19 +60,61 @@ def settled_in(
     entries: dict[Position, Settlement] = {}
     for message in read_committed(kafka, topic, start, end):
         found = settle(message, topic)
+        if found is None:
+            _require_foreign(message, ledger)
         if found is None or found[0].ledger != ledger.name or found[0].source.topic != ledger.topic:
             continue
         source = found[0].source
+        if not ledger.counts(source.partition, source.offset, found[0].generation):
+            continue  # refused before a rewind, and judged again since
         if source.offset >= ledger.end.get(source.partition, 0):
             entries[source.partition, source.offset] = found[1]
     return entries
 
 
+def require_not_ahead(kafka: KafkaConnection, topic: str, ledger: Ledger) -> None:
+    """Raise StreamStopped when an output topic that is written together with the ledger is ahead of it.
+
+    Then the ledger was restored from an older moment, and the records since would be written a second time. Reads the
+    newest 200 offsets of each partition, after the fence of earlier instances.
+    """
+    topics = Topics(kafka)
+    earliest, latest = topics.earliest(topic), topics.latest(topic)
+    start = {partition: max(earliest[partition], end - _NEWEST) for partition, end in latest.items()}
+    for message in read_committed(kafka, topic, start, latest):
+        found = read_provenance(headers_of(message))
+        if found is None or found.ledger != ledger.name or found.source.topic != ledger.topic:
+            continue
+        partition, offset = found.source.partition, found.source.offset
+        end = ledger.end.get(partition, 0)
+        if offset >= end and ledger.counts(partition, offset, found.generation):
+            raise StreamStopped(
+                f"{topic} holds offset {offset} of partition {partition} of {ledger.topic}, and the ledger has come to {end} "
+                f"only: the ledger was restored from an older moment. Restore the newest one, or rebuild it from what was "
+                f"written: tidegate adopt {ledger.stream} --replace"
+            )
+
+
+def _require_foreign(message: Message, ledger: Ledger) -> None:
+    """Raise StreamStopped when a record ahead of the ledger is its own, and why it is there cannot be read.
+
+    To pass it over would judge its source record again, and write it a second time.
+    """
+    found = read_provenance(headers_of(message))
+    if found is None or found.ledger != ledger.name or found.source.topic != ledger.topic:
+        return
+    if found.source.offset >= ledger.end.get(found.source.partition, 0):
+        raise StreamStopped(
+            f"{message.topic()}: the headers of the record at partition {message.partition()}, offset {message.offset()} "
+            "cannot be read by this version: start the job with the release that wrote the record, or a later one"
+        )
+
+
 def names_ledger(kafka: KafkaConnection, topic: str, ledger: str, source: str) -> bool:
     """Return whether an output topic holds a record of the source that names this ledger.
 
-    Looks at the newest 10,000 offsets of each partition, then at the oldest 10,000, and stops at the first such record: a
-    ledger that is written to now has its records at the end, and one that was alone in the topic at both ends.
+    Reads the newest 10,000 offsets of each partition, then the oldest 10,000, and stops at the first such record. A
+    ledger in use has its records at the end, and one that was alone in the topic at both ends.
     """
     topics = Topics(kafka)
     earliest, latest = topics.earliest(topic), topics.latest(topic)
@@ -86,13 +129,13 @@ def names_ledger(kafka: KafkaConnection, topic: str, ledger: str, source: str) -
 
 
 def require_own(held: Ledger, stream: str, place: str) -> None:
-    """Raise StreamStopped when a ledger is that of another stream: to claim it would end that stream."""
+    """Raise StreamStopped if a ledger belongs to another stream: claiming it would end that stream."""
     if held.stream != stream:
         raise foreign_table(held.stream, stream, place)
 
 
 def foreign_table(owner: str, stream: str, place: str) -> StreamStopped:
-    """Return what stops a stream whose contract id names the table of another."""
+    """Return the error for a stream whose contract id names the table of another stream."""
     return StreamStopped(
         f"{place} belongs to the stream {owner}, whose contract id names the same table as {stream}: dots before "
         "the last part of an id become underscores. Give the contract another id"
@@ -100,7 +143,7 @@ def foreign_table(owner: str, stream: str, place: str) -> StreamStopped:
 
 
 def unclaimed_history(stream: str, place: str, what: str) -> StreamStopped:
-    """Return what stops a stream that has written and has no ledger: it would write all of it a second time."""
+    """Return the error for a stream with output and without a ledger: it would write all records a second time."""
     return StreamStopped(
         f"{place} holds {what}, and no ledger says how far the stream has come: it would write all of it a second time. "
         f"Restore the ledger, or look at what is there and rebuild it: tidegate adopt {stream}. To begin with an empty "
@@ -109,7 +152,7 @@ def unclaimed_history(stream: str, place: str, what: str) -> StreamStopped:
 
 
 def keep_as_it_is(stream: str) -> str:
-    """Return what to do about a table that lacks rows of the ledger, if it is to stay so."""
+    """Return the advice for a table that lacks rows of the ledger and should stay so."""
     return (
         f"keep the table as it is, `tidegate reconcile {stream}` names the records that are missing, and `tidegate adopt "
         f"{stream} --replace` rebuilds the ledger from the rows that are there"

@@ -1,13 +1,14 @@
-"""Source positions of a data frame's rows, gathered where the rows are read: the driver gets bitmaps, and no row."""
+"""Collect the source positions of a data frame's rows in the tasks: the driver gets bitmaps, and no rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from tidegate.contracts.stream.positions import Sightings
+from tidegate.contracts.stream.ledger import Vector
+from tidegate.contracts.stream.positions import Positions, Sightings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -17,12 +18,33 @@ _PACKED: Final = pa.schema([("partition", pa.int32()), ("seen", pa.binary()), ("
 
 
 def rows_of(table: DataFrame, topic: str) -> DataFrame:
-    """Return partition and offset of the rows that came from this topic; rows of others have another source, or none."""
+    """Return partition and offset of the rows of this topic; rows of other writers have another source, or none."""
     return table.where(table["_source.topic"] == topic).select("_source.partition", "_source.offset")
 
 
+def rows_with(table: DataFrame, topic: str, column: str, values: Sequence[str]) -> DataFrame:
+    """Return partition and offset of the rows of this topic whose column has one of these values, as text."""
+    return rows_of(table.where(table[f"`{column}`"].cast("string").isin(list(values))), topic)
+
+
+def rows_taken(topic: str, taken: Vector | Positions) -> str:
+    """Return the SQL condition of rows that came from these positions, or from these offsets and later ones."""
+    if isinstance(taken, Positions):
+        offsets = ((p, ", ".join(map(str, bitmap))) for p, bitmap in sorted(taken.bitmaps().items()))
+        places = " OR ".join(
+            f"(_source.partition = {p} AND _source.offset IN ({each}))" for p, each in offsets
+        )
+    else:
+        places = " OR ".join(
+            f"(_source.partition = {partition} AND _source.offset >= {offset})"
+            for partition, offset in sorted(taken.items())
+        )
+    # Names of topics hold letters, digits, dots, dashes and underscores only.
+    return f"_source.topic = '{topic}' AND ({places})"
+
+
 def sightings(rows: DataFrame) -> Sightings:
-    """Gather the positions of a frame of two columns, partition and offset. A row in which either is null has none."""
+    """Collect the positions of a frame of two columns, partition and offset. A row with a null in either has no position."""
     found = Sightings()
     for packed in rows.mapInArrow(_packed, _PACKED_DDL).collect():
         found.add_packed(packed["partition"], packed["seen"], packed["again"])
@@ -30,7 +52,7 @@ def sightings(rows: DataFrame) -> Sightings:
 
 
 def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Gather the positions of one task."""
+    """Collect the positions of one task."""
     found = Sightings()
     for batch in batches:
         found.add_arrays(*batch.columns)

@@ -1,4 +1,4 @@
-"""What every sink does: the start of the protocol, judging a batch in the shape it needs, and writing it."""
+"""The interface of every sink: the start of the protocol, judging a batch, and writing it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidegate.contracts.stream.ledger import (
     Vector,
     span,
 )
-from tidegate.contracts.stream.report import TableSize
+from tidegate.contracts.stream.report import TableMaintenance, TableSize
 from tidegate.spark_jobs.kafka.topics import Topic
 from tidegate.spark_jobs.steps import Stopwatch
 from tidegate.spark_jobs.worker.request import EMPTY_REQUEST, WorkerRequest
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StreamStart:
-    """What a sink needs to claim a stream: `begin` is where a ledger that does not exist yet would begin."""
+    """What a sink needs to claim a stream; `begin` is where a new ledger would begin."""
 
     plan: EnforcementPlan
     source: Topic
@@ -40,7 +40,7 @@ class StreamStart:
     watch: Stopwatch
 
     def new_ledger(self, name: str, scan_from: dict[str, Vector], slots: int) -> Ledger:
-        """Return the ledger of a stream that never ran: no one has claimed it yet."""
+        """Return the ledger of a new stream, which no instance has claimed yet."""
         return Ledger(
             name=name,
             stream=self.plan.contract.id,
@@ -57,7 +57,7 @@ class StreamStart:
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """One micro-batch: its rows, its offsets, the contract it is judged by, and what is settled already of it."""
+    """One micro-batch: its rows, its offsets, the contract that judges it, and its settled records."""
 
     rows: DataFrame
     start: Vector
@@ -75,7 +75,7 @@ class MicroBatch:
     def published(
         self, decision: Decision, scan_from: dict[str, Vector], slots: int, dropped_digest: str
     ) -> PublishedBatch:
-        """Return what this batch changes in the ledger."""
+        """Return the changes of this batch to the ledger."""
         totals = BatchTotals(
             written=decision.written,
             quarantined=decision.quarantined,
@@ -96,14 +96,14 @@ class MicroBatch:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The ledger after a batch, and what the evidence of its refused records counted."""
+    """The ledger after a batch, and the evidence counts of its refused records."""
 
     ledger: Ledger
     evidence: Counter[RuleKey]
 
 
 class HeldRecords(Protocol):
-    """The accepted records of a judged batch, where no reader sees them."""
+    """The accepted records of a judged batch, invisible to readers."""
 
     def release(self) -> None:
         """Delete or forget the records, unless they were published."""
@@ -115,14 +115,14 @@ Held = TypeVar("Held", bound=HeldRecords)
 
 @dataclass(frozen=True, slots=True)
 class JudgedBatch(Generic[Held]):
-    """A batch that has been judged, once, and is held until it is published. Its results leave settled records out."""
+    """A judged batch, held until it is published. Its results exclude settled records."""
 
     batch: MicroBatch
     results: TaskResults
     accepted: Held
 
     def release(self) -> None:
-        """Let go of the records."""
+        """Release the records."""
         self.results.refused.release()
         self.accepted.release()
 
@@ -130,8 +130,8 @@ class JudgedBatch(Generic[Held]):
 class Sink(Protocol[Held]):
     """A destination with its ledger. One instance serves one attempt of one stream and is not used after an error.
 
-    The next batch is judged, in another thread, while the one before it is published; never two are judged or two
-    published at a time, and `adopt` runs alone.
+    The next batch is judged, in another thread, while the previous one is published. At most one batch is judged and
+    one is published at a time, and `adopt` runs alone.
     """
 
     name: str
@@ -142,16 +142,21 @@ class Sink(Protocol[Held]):
         ...
 
     def start(self, start: StreamStart) -> Ledger:
-        """Claim the ledger and fence what came before. Raises Fenced, StreamStopped or Unavailable."""
+        """Claim the ledger and fence earlier instances. Raises Fenced, StreamStopped or Unavailable."""
         ...
 
     def adopt(self, plan: EnforcementPlan) -> None:
-        """Make ready for records of this contract. Raises StreamStopped when the destination cannot hold them."""
+        """Prepare for records of this contract. Raises StreamStopped if the destination cannot hold them."""
         ...
 
     @property
     def table_size(self) -> TableSize | None:
-        """Size of the table when it was last maintained; None where there is none."""
+        """Size of the table when it was last maintained; None without a table."""
+        ...
+
+    @property
+    def maintenance(self) -> TableMaintenance | None:
+        """Result of the last maintenance round; None before the first round, and for sinks without maintenance."""
         ...
 
     def is_held(self) -> bool:
@@ -159,7 +164,7 @@ class Sink(Protocol[Held]):
         ...
 
     def close(self) -> None:
-        """Let go of the producers: Spark holds on to what it called back for as long as it likes."""
+        """Release the producers, because Spark may reference its callbacks for a long time."""
         ...
 
     def judge(self, batch: MicroBatch) -> JudgedBatch[Held]:
@@ -167,5 +172,5 @@ class Sink(Protocol[Held]):
         ...
 
     def publish(self, judged: JudgedBatch[Held], decision: Decision) -> Published:
-        """Write what was decided, and move the ledger with it. Raises Fenced or Unavailable."""
+        """Write the batch by the decision, and update the ledger with it. Raises Fenced or Unavailable."""
         ...

@@ -1,4 +1,4 @@
-"""The folder in which records wait on the driver's disk until their batch is decided, and how they get there."""
+"""The folder in which records wait on the driver's disk until their batch is decided."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tidegate.spark_jobs.settings import JobSettings
 
 _PIECES: Final[dict[type[Piece], pa.Schema]] = {AcceptedPiece: RECORDS, RefusedPiece: REFUSED}
-"""Kinds of result that hold packed records, and the schemas of these."""
+"""Kinds of result that hold packed records, and their schemas."""
 
 
 _Size = tuple[int, int]
@@ -52,8 +52,8 @@ _Size = tuple[int, int]
 class Spool:
     """The folder of one attempt.
 
-    It is named after the epoch: a task of an earlier instance that wakes up finds its folder gone and writes over no file
-    of this one.
+    It is named after the epoch: a task of an earlier instance that resumes finds its folder deleted, and cannot
+    overwrite a file of this one.
     """
 
     def __init__(self, settings: JobSettings, contract_id: str, epoch: int) -> None:
@@ -63,7 +63,7 @@ class Spool:
         """Whether workers write here themselves."""
 
     def clear(self) -> None:
-        """Make the folder, and delete what earlier attempts have left: they can publish it no more."""
+        """Create the folder, and delete the files of earlier attempts, which can no longer publish them."""
         shutil.rmtree(self._all, ignore_errors=True)
         self._folder.mkdir(mode=0o700, parents=True)
 
@@ -73,7 +73,7 @@ class Spool:
 
     @contextmanager
     def kept(self, judged: DataFrame) -> Iterator[DataFrame]:
-        """Have Spark keep what the tasks give, where it is fetched more than once."""
+        """Let Spark keep the results of the tasks if they are fetched more than once."""
         if self.is_shared:
             yield judged
             return
@@ -84,7 +84,7 @@ class Spool:
             kept.unpersist()
 
     def results(self, judged: DataFrame, batch: MicroBatch) -> TaskResults:
-        """Run the tasks, and bring what they refuse here. `judged` are rows of RESULT."""
+        """Run the tasks, and collect the refused records. `judged` are rows of RESULT."""
         pieces = {COLUMNS[kind] for kind in _PIECES}
         others = [name for name in RESULT.names if name not in pieces]
         rows = judged.select(*others, *map(_size, pieces)).toArrow()
@@ -95,14 +95,14 @@ class Spool:
         return TaskResults(rows, batch.plan, batch.asked, refused)
 
     def accepted(self, judged: DataFrame, results: TaskResults) -> SpooledRecords:
-        """Bring here what the tasks accept and Spark keeps; name the files where they have written it here."""
+        """Collect the accepted records that Spark keeps, or name the files that the tasks have written here."""
         files = results.parts()
         if files:
             return SpooledRecords(tuple(files))
         return self._fetch(judged, results.rows, AcceptedPiece)
 
     def _fetch(self, judged: DataFrame, rows: pa.Table, kind: type[Piece]) -> SpooledRecords:
-        """Bring packed records here, in parts that Spark collects whatever the batch holds."""
+        """Collect packed records in parts, so that the size of the batch does not limit the collect."""
         found = rows.column(COLUMNS[kind]).combine_chunks()
         sizes = sorted((each["number"], each["bytes"]) for each in found.drop_null().to_pylist())
         if not sizes:
@@ -115,7 +115,7 @@ class Spool:
 
 
 def _size(column: str) -> Column:
-    """Return number and bytes of packed records in place of the records."""
+    """Return number and bytes of packed records instead of the records."""
     number, size = F.col(f"{column}.number"), F.length(f"{column}.records").cast("long")
     sizes = F.struct(number.alias("number"), size.alias("bytes"))
     return F.when(F.col(column).isNotNull(), sizes).alias(column)

@@ -21,7 +21,7 @@ from tidegate.contracts.stream.counts import RuleKey
 from tidegate.contracts.stream.decide import Decision
 from tidegate.contracts.stream.ledger import BatchRefusal, Ledger, PublishedBatch, Settled
 from tidegate.contracts.stream.positions import Positions
-from tidegate.contracts.stream.report import TableSize
+from tidegate.contracts.stream.report import TableMaintenance, TableSize
 from tidegate.contracts.verdict import Disposition
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
@@ -62,7 +62,7 @@ class StagedSink:
         self._slots: list[TransactionalProducer] = []
         self._settled = Settled()
         self._ledger: Ledger | None = None
-        self._upkeep = Upkeep(table, settings.maintenance_seconds)
+        self._upkeep = Upkeep(table, settings.maintenance_seconds, settings.orphan_age_seconds)
         self.name = f"{table.kind}:{table.name}"
 
     @property
@@ -81,7 +81,7 @@ class StagedSink:
         self.adopt(start.plan)
         with start.watch(Step.CLAIM):  # 1
             claimed = self._ledger = self._claim(start)
-        with start.watch(Step.FENCE):  # 2: the old slots too, for their transactions may be open
+        with start.watch(Step.FENCE):  # 2: the old slots too, because their transactions may be open
             timeout = self._settings.transaction_timeout_seconds
             producers = [
                 TransactionalProducer(self._settings.kafka, transactional_id(claimed.name, slot), timeout)
@@ -92,7 +92,7 @@ class StagedSink:
             self._slots = producers[: self._settings.quarantine_slots]
         with start.watch(
             Step.VERIFY
-        ):  # 3 and 4: the watermark is taken after the fence, so it bounds all there is
+        ):  # 3 and 4: the watermark is taken after the fence, so no later record is ours
             end = self._topics.latest(self._quarantine.name)
             if self._table.read() != claimed:
                 raise Fenced(f"{self._table.name}: another instance of this stream holds the ledger now")
@@ -111,7 +111,7 @@ class StagedSink:
         return found is not None and self._ledger is not None and found.epoch == self._ledger.epoch
 
     def close(self) -> None:
-        """Let go of the producers, and of the thread that maintains the table."""
+        """Release the producers, and the thread that maintains the table."""
         self._upkeep.close()
         self._slots = []
 
@@ -120,8 +120,13 @@ class StagedSink:
         """Size of the table when it was last maintained."""
         return self._upkeep.size
 
+    @property
+    def maintenance(self) -> TableMaintenance | None:
+        """What was done to maintain the table in the background."""
+        return self._upkeep.done
+
     def judge(self, batch: MicroBatch) -> JudgedBatch[TableParts]:
-        """Judge the rows that are not settled; the accepted ones are written to files that no one sees yet."""
+        """Judge the rows that are not settled; write the accepted ones to files that readers do not see."""
         shadow = batch.asked.shadow and batch.asked.shadow.for_table(self._table.limits)
         plan = batch.plan.for_table(self._table.limits(batch.plan))
         batch = replace(batch, plan=plan, asked=replace(batch.asked, shadow=shadow))
@@ -146,8 +151,8 @@ class StagedSink:
             with batch.watch(Step.QUARANTINE):
                 evidence = self._write_refused(judged.results.refused, batch)
                 digest = self._write_dropped(judged.results.dropped())
-                # Asked at each batch: aborted attempts and other ledgers lengthen the topic too, and once retention had
-                # deleted their records, a mark before them would stop the next start.
+                # Ask at each batch: aborted attempts and other ledgers lengthen the topic too, and a mark before their records
+                # would stop the next start once retention had deleted them.
                 end = self._topics.latest(self._quarantine.name)
             mark = staging.result()
         scan_from = self._settled.after(batch.end).scan_from({self._quarantine.name: end})
@@ -155,9 +160,9 @@ class StagedSink:
         return Published(self._commit(parts, mark, batch, changes), evidence)
 
     def _refuse(self, judged: JudgedBatch[TableParts], decision: Decision) -> Published:
-        """Write nothing of the batch but to the quarantine topic: its records are read again, as they came.
+        """Write all records of the batch to the quarantine topic only: they are read again from the source.
 
-        The files hold typed columns only. It happens seldom; to keep the bytes of every batch would cost all of them.
+        The files hold typed columns only. This is rare, and keeping the bytes of every batch would be expensive.
         """
         batch = judged.batch
         refusals = (*batch.asked.refusals, BatchRefusal(batch.end, decision.refusal))
@@ -176,7 +181,7 @@ class StagedSink:
             again.release()
 
     def _write_refused(self, refused: SpooledRecords, batch: MicroBatch) -> Counter[RuleKey]:
-        """Step 7: write refused records, one transaction for each slot, all committed before the sink."""
+        """Take step 7: write refused records, one transaction for each slot, all committed before the sink."""
         evidence: Counter[RuleKey] = Counter()
         to = Destination(self._quarantine, self._held, batch.plan)
         decided = Decided(batch.asked.refusals, batch.asked.set_aside)
@@ -184,25 +189,25 @@ class StagedSink:
         for slot in sorted({partition % slots for partition in refused.partitions()}):
             rows = (_of_slot(each, slot, slots) for each in refused.batches())
             self._slots[slot].write(refused_records(rows, to, evidence, decided))
-            batch.watch.tell(Step.SLOT)
+            batch.watch.notify(Step.SLOT)
         return evidence
 
     def _write_dropped(self, dropped: Positions) -> str:
-        """Write the positions that a batch drops, before the ledger that names them. Return the digest that it is to name."""
+        """Write the positions that a batch drops, before the ledger that references them. Return the digest for the ledger."""
         records, digest = self._dropped.records(self._held, dropped)
         if records:
             self._slots[0].write(records)
         return digest
 
     def _stage(self, files: list[str], batch: MicroBatch) -> str:
-        """Step 9: put the files of accepted rows where no reader looks; returns the mark to publish them by."""
+        """Take step 9: stage the files of accepted rows; return the mark to publish them by."""
         with batch.watch(Step.STAGE):
             held = self._held
             at = held.model_copy(update={"n": held.n + 1, "end": {**held.end, **batch.end}})
             return self._table.stage(files, at)
 
     def _commit(self, files: list[str], mark: str, batch: MicroBatch, changes: PublishedBatch) -> Ledger:
-        """Take step 10: one commit of rows and ledger, in which the mark of step 8 is."""
+        """Take step 10: commit rows and ledger together, with the mark of step 8."""
         held = self._held
         new = held.publish(changes)
         for _ in range(STAGE_ATTEMPTS):
@@ -244,13 +249,13 @@ class StagedSink:
 
 
 def own_ledger_name(table: LedgerStore, stream: str) -> str:
-    """Name the ledger that a table begins with: after its identity, so that a table recreated begins one of its own."""
+    """Return the name of a table's first ledger: it has the table's identity, so a recreated table begins another ledger."""
     return f"{stream}@{table.kind}:{table.uuid[:8]}"
 
 
 @dataclass(slots=True)
 class TableParts:
-    """Accepted rows of a batch in parts that no reader sees, by the names of these."""
+    """Accepted rows of a batch in parts that readers do not see, by the names of the parts."""
 
     table: LedgerStore
     names: list[str]

@@ -1,4 +1,4 @@
-"""What a store must be able to do for the staged protocol: hold rows unseen, and move rows and ledger in one commit."""
+"""The interface of a store for the staged protocol: hold rows unseen, and commit rows and ledger together."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import Final, Protocol
 from tidegate.contracts.columns.table_limits import TableLimits
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
-from tidegate.contracts.stream.ledger import Ledger
-from tidegate.contracts.stream.positions import Sightings
+from tidegate.contracts.stream.ledger import Ledger, Vector
+from tidegate.contracts.stream.positions import Positions, Sightings
 from tidegate.contracts.stream.report import TableSize
+from tidegate.spark_jobs.sinks.maintenance import Compacted, Orphans
 from tidegate.spark_jobs.worker.part_writer import RowTarget
 
 STAGE_ATTEMPTS: Final = 5
-"""How often a batch is staged again when others commit to the table meanwhile."""
+"""How often a batch is staged again if other writers commit to the table meanwhile."""
 MANY_SNAPSHOTS: Final = 5_000
-"""With so many a commit takes seconds: worth a warning, and at a start worth to be expired before the claim."""
+"""With so many snapshots a commit takes seconds: the job warns, and expires them before the claim."""
 
 
 class LedgerStore(Protocol):
-    """One table with its ledger. The names that it gives and takes are those of parts that workers have written.
+    """One table with its ledger. `files` are names of parts that workers have written.
 
-    A part that nothing was published from is invisible; it may stay behind after a crash, and does no harm.
+    An unpublished part is invisible; it may remain after a crash, and does no harm.
     """
 
     kind: str
@@ -30,39 +31,43 @@ class LedgerStore(Protocol):
 
     @property
     def uuid(self) -> str:
-        """Identity of the table: another one after it was dropped and recreated."""
+        """Identity of the table, which changes when it is dropped and recreated."""
+        ...
+
+    def exists(self) -> bool:
+        """Return whether there is a table of this name that a ledger can be read of, whatever its columns."""
         ...
 
     def ensure(self, plan: EnforcementPlan) -> None:
-        """Create the table, or give it the contract's columns and types. Raises StreamStopped when it does not fit."""
+        """Create the table, or add the contract's columns and widen types. Raises StreamStopped if it does not fit."""
         ...
 
     def read(self) -> Ledger | None:
-        """Read the ledger as it is now; None when no one has claimed the table yet."""
+        """Read the current ledger; None if no instance has claimed the table yet."""
         ...
 
     def has_rows_of(self, topic: str) -> bool:
-        """Return whether the table holds a row that came from this topic; False when there is no table."""
+        """Return whether the table holds a row of this topic; False if there is no table."""
         ...
 
     def positions_of(self, topic: str) -> Sightings:
-        """Return the source positions of the rows that came from this topic."""
+        """Return the source positions of the rows of this topic."""
         ...
 
     def last_epoch(self, ledger: str) -> int:
-        """Return an epoch that the table's own history has seen under this ledger's name; 0 when it tells none."""
+        """Return an epoch of this ledger's name in the table's history; 0 if unknown."""
         ...
 
     def target(self, plan: EnforcementPlan, contract: str, name: str) -> RowTarget:
-        """Return where and how workers write the accepted rows of a batch; the parts' names begin with `name`."""
+        """Return where and how workers write the accepted rows of a batch; names of parts begin with `name`."""
         ...
 
     def limits(self, plan: EnforcementPlan) -> TableLimits:
-        """Return what the table asks of its rows, besides the types of their columns."""
+        """Return the limits of the table on its rows, besides the types of their columns."""
         ...
 
     def stage(self, files: Sequence[str], at: Ledger | None = None) -> str:
-        """Put parts together where no reader looks; return the mark to publish them by.
+        """Combine parts where readers do not see them; return the mark to publish them by.
 
         `at` is the ledger that they will be published with, as far as it is known: without totals and `scan_from`.
         """
@@ -71,24 +76,56 @@ class LedgerStore(Protocol):
     def publish(
         self, mark: str, held: Ledger | None, new: Ledger, *, is_rebuilt: bool = False
     ) -> Ledger | None:
-        """Let readers see what is staged and move the ledger to `new` if, and only if, it is still `held`.
+        """Publish the staged rows and update the ledger to `new` if, and only if, it is still `held`.
 
-        `is_rebuilt` says that `new` was made from the rows that are there: then the table need not have those that `held`
-        counts. Returns the ledger as it is then, with totals that the store may know better; None to have it staged again. Raises
-        Fenced when the ledger is no longer `held`, Unavailable when the commit failed and nothing moved, StreamStopped when
-        the table was taken back to before `held`, or that cannot be excluded.
+        `is_rebuilt` means that `new` was computed from the existing rows: then the table need not contain the rows
+        that `held` counts. Returns the published ledger, whose totals the store may have corrected; None to stage
+        again. Raises Fenced if the ledger is no longer `held`; Unavailable if the commit failed and changed nothing;
+        StreamStopped if the table was rolled back to before `held`, or if that cannot be excluded.
         """
+        ...
+
+    def positions_with(self, topic: str, column: str, values: Sequence[str]) -> Sightings:
+        """Return the source positions of the rows of a topic whose column has one of these values, compared as text."""
+        ...
+
+    def retract(self, taken: Vector | Positions, held: Ledger, new: Ledger) -> Ledger | None:
+        """Delete rows of the ledger's topic and move the ledger to `new`, in one commit.
+
+        `taken` are their source positions, or the first offset of each partition whose rows go from there on.
+
+        Only for rows that are appended. Returns and raises what `publish` does.
+        """
+        ...
+
+    def position_at(self, snapshot: int, held: Ledger) -> Vector:
+        """Return where the ledger stood at a snapshot or version of the table. Raises ConflictError when it does not say."""
         ...
 
     def maintain(self, *, beyond: int = 0) -> TableSize | None:
-        """Expire what the stream has left behind in a table with more than `beyond` snapshots; return the table's size.
+        """Expire old state of the stream in a table with more than `beyond` snapshots; return the table's size.
 
-        None when the store keeps no such figures, or has no table yet. Raises Unavailable.
+        None if the store has no such figures, or has no table yet. Raises Unavailable.
         """
         ...
 
+    def archive(self, name: str) -> str | None:
+        """Rename the table to `name`, in the same namespace, whatever it holds; return its full new name.
+
+        None when there is no table. Raises ConflictError when the name is taken, Unavailable when the store does not rename.
+        """
+        ...
+
+    def compact(self) -> Compacted | None:
+        """Merge a bounded number of small files; None when that is off, or the store needs none. Raises Unavailable."""
+        ...
+
+    def remove_orphans(self) -> Orphans | None:
+        """Remove what crashed attempts of earlier epochs have left; None when that is off. Raises Unavailable."""
+        ...
+
     def tidy(self, files: Sequence[str]) -> None:
-        """Delete what publishing has left over."""
+        """Delete files that are not needed after publishing."""
         ...
 
     def delete_files(self, files: Sequence[str]) -> None:
@@ -99,7 +136,7 @@ class LedgerStore(Protocol):
 def move_ledger(
     table: LedgerStore, held: Ledger | None, new: Ledger, during: str, *, is_rebuilt: bool = False
 ) -> None:
-    """Publish an empty batch that moves the ledger to `new`. Raise what `publish` raises."""
+    """Publish an empty batch that updates the ledger to `new`. Raises what `publish` raises."""
     for _ in range(STAGE_ATTEMPTS):
         if table.publish(table.stage([], new), held, new, is_rebuilt=is_rebuilt):
             return

@@ -2,53 +2,118 @@
 
 from __future__ import annotations
 
-from threading import Event, Thread
+import time
+from collections.abc import Callable
+from threading import Event, Lock, Thread
+from typing import Final, TypeVar
 
 import structlog
 
 from tidegate.contracts.errors import Unavailable
-from tidegate.contracts.stream.report import TableSize
+from tidegate.contracts.stream.report import TableMaintenance, TableSize
 from tidegate.spark_jobs.sinks.store import MANY_SNAPSHOTS, LedgerStore
 
 log = structlog.get_logger()
 
+T = TypeVar("T")
+
 _JOIN_SECONDS = 5.0
+_ONE_AT_A_TIME: Final = Lock()
+"""The streams of a job compact one after another: each takes a core, and the memory of a file, for itself."""
 
 
 class Upkeep:
-    """Has a store maintain its table every few seconds, in a thread of its own. A failure is a warning."""
+    """Runs the maintenance of a table every few seconds, in its own thread. A failure is a warning.
 
-    def __init__(self, store: LedgerStore, seconds: float) -> None:
+    Orphans are looked for in the first round, and again when `orphan_seconds` have passed.
+    """
+
+    def __init__(self, store: LedgerStore, seconds: float, orphan_seconds: float = 24 * 3600.0) -> None:
         self.size: TableSize | None = None
+        self.done: TableMaintenance | None = None
+        self.error: Unavailable | None = None
+        """What has failed last in the round before."""
         self._store = store
         self._seconds = seconds
+        self._orphan_seconds = orphan_seconds
+        self._orphans_due = time.monotonic()
         self._ended = Event()
         self._thread: Thread | None = None
 
     def relieve(self) -> None:
-        """Expire a backlog before the table is claimed: each step of a claim would take seconds and much memory."""
-        self._maintain(beyond=MANY_SNAPSHOTS)
+        """Expire a backlog before the table is claimed: otherwise each step of the claim takes seconds and much memory."""
+        self._attempt(lambda: self._expire(beyond=MANY_SNAPSHOTS))
 
     def start(self) -> None:
-        """Begin with the first round now."""
+        """Start the thread; the first round begins at once."""
         self._thread = Thread(target=self._keep_going, name=f"upkeep-{self._store.name}", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Let no other round begin; one that is under way is left to end."""
+        """Stop after the current round."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join(_JOIN_SECONDS)
 
+    def run(self) -> TableMaintenance:
+        """Run one round now: expiry, compaction, orphans. Return what was done since the first round."""
+        begun = time.monotonic()
+        self.error, done = None, self.done or TableMaintenance()
+        changes: dict[str, float] = {}
+        for part in (self._expire, self._compact, self._remove_orphans):
+            if not self._ended.is_set():
+                found = self._attempt(part)
+                changes |= {"failures": changes.get("failures", 0) + 1} if found is None else found
+        counts = {name: getattr(done, name) + value for name, value in changes.items()}
+        self.done = done.model_copy(update={**counts, "seconds": round(time.monotonic() - begun, 3)})
+        return self.done
+
     def _keep_going(self) -> None:
         while not self._ended.is_set():
-            self._maintain()
+            self.run()
             self._ended.wait(self._seconds)
 
-    def _maintain(self, beyond: int = 0) -> None:
+    def _expire(self, beyond: int = 0) -> dict[str, float]:
+        self.size = self._store.maintain(beyond=beyond)
+        return {}
+
+    def _compact(self) -> dict[str, float]:
+        found = self._alone(self._store.compact)
+        if found is None:
+            return {}
+        return {
+            "files_compacted": found.files,
+            "bytes_compacted": found.bytes,
+            "manifests_rewritten": found.manifests,
+        }
+
+    def _remove_orphans(self) -> dict[str, float]:
+        if time.monotonic() < self._orphans_due:
+            return {}
+        found = self._alone(self._store.remove_orphans)
+        if found is None:  # switched off, or put off
+            return {}
+        self._orphans_due = time.monotonic() + self._orphan_seconds
+        return {"orphans_removed": found.files, "orphan_bytes": found.bytes}
+
+    def _alone(self, work: Callable[[], T | None]) -> T | None:
+        """Do what no other stream of this job does at the same time; give up when one takes longer than a pause."""
+        if not _ONE_AT_A_TIME.acquire(timeout=self._seconds):
+            log.info("maintenance_put_off", table=self._store.name)
+            return None
         try:
-            self.size = self._store.maintain(beyond=beyond)
+            return work()
+        finally:
+            _ONE_AT_A_TIME.release()
+
+    def _attempt(self, part: Callable[[], dict[str, float]]) -> dict[str, float] | None:
+        """Do a part of a round; return what it counts, or None when it has failed."""
+        try:
+            return part()
         except Unavailable as error:
+            self.error = error
             log.warning("table_not_maintained", table=self._store.name, error=str(error))
         except Exception as error:  # noqa: BLE001 - maintenance must never end a stream
+            self.error = Unavailable(f"{self._store.name}: {type(error).__name__}")
             log.warning("table_not_maintained", table=self._store.name, error=type(error).__name__)
+        return None

@@ -1,1 +1,1 @@
-"""What runs in Python workers: judging, masking and writing the parts of a batch."""
+"""Code that runs in Python workers: judging, masking and writing the parts of a batch."""

@@ -1,6 +1,6 @@
-"""Compare the verdicts of two versions in a worker, where the records are.
+"""Compare the verdicts of two versions in a worker.
 
-Whatever goes wrong with the other version is caught here: it is reported, and no verdict of the enforced one depends on it.
+Every error of the other version is caught here and reported: it must not affect verdicts of the enforced one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_REASONS: Final = 20
 
 
 class ShadowComparison:
-    """Judge the records of one task by the shadow too, and count where its verdicts differ from the enforced ones."""
+    """Judges the records of one task by the shadow too, and counts where its verdicts differ from the enforced ones."""
 
     def __init__(self, active: EnforcementPlan, shadow: Shadow, *, typed: bool) -> None:
         self._active = active
@@ -39,7 +39,7 @@ class ShadowComparison:
 
     @classmethod
     def of(cls, active: EnforcementPlan, shadow: Shadow | None, *, typed: bool) -> Self | None:
-        """Begin to compare verdicts of `judge`, or with `typed` of `judge_typed`; None where there is no shadow."""
+        """Return a comparison of verdicts of `judge`, or with `typed` of `judge_typed`; None without a shadow."""
         return None if shadow is None or shadow.pickled is None else cls(active, shadow, typed=typed)
 
     def add(self, batch: pa.RecordBatch, judged: pa.StructArray) -> None:
@@ -50,7 +50,7 @@ class ShadowComparison:
             self._failure = could_not_judge(type(error).__name__)
 
     def result(self) -> ShadowResult:
-        """Return what was found."""
+        """Return the result of the comparison."""
         sums = {change: self._by_rule(change) for change in Change}
         totals = {
             change: sum(records for (of, _), records in self._kinds.items() if of is change)

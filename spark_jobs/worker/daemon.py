@@ -1,10 +1,10 @@
 """The parent of Spark's Python workers, started as `spark.python.daemon.module`.
 
-The stock daemon makes each Python task pay 0.12-0.19 s before its first record: at every task PySpark calls
+With the stock daemon each Python task takes 0.12-0.19 s before its first record: at every task PySpark calls
 `importlib.invalidate_caches()`, and with pyspark.zip, py4j.zip and a jar on `sys.path` that re-reads thousands of
-directory entries in Python. This daemon takes the archives off the path, imports what the judge needs once, before
-the workers are forked, and freezes those objects so that no collection touches their pages. Collections while a task runs
-are switched off: decoded records hold no cycles, and PySpark collects after each task anyway (5 % of the judge's time).
+directory entries in Python. This daemon removes the archives from the path and imports the judge's modules once, before
+the workers are forked. It freezes those objects so that no collection touches their pages. Garbage collection during
+a task is off: decoded records hold no cycles, and PySpark collects after each task anyway (5 % of the judge's time).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _IMPORTED_BEFORE_THE_FORK = (
 
 
 def _leave_archives() -> None:
-    """Drop archives from `sys.path`, and what was imported from them: the same modules are installed beside us."""
+    """Remove archives from `sys.path`, and modules imported from them: the same modules are installed."""
     for entry in [path for path in sys.path if path.endswith((".zip", ".jar"))]:
         sys.path.remove(entry)
         sys.path_importer_cache.pop(entry, None)
@@ -40,7 +40,7 @@ def _leave_archives() -> None:
 
 
 def main() -> None:
-    """Prepare this process, then become PySpark's own daemon."""
+    """Prepare this process, then run PySpark's own daemon."""
     _leave_archives()
     for name in _IMPORTED_BEFORE_THE_FORK:
         importlib.import_module(name)

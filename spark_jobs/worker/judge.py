@@ -32,19 +32,19 @@ from tidegate.spark_jobs.kafka.topics import TooLarge, TransactionEnded
 _MOST_KNOWN: Final = 10_000
 _MOST_BYTES: Final = 2**31 - 1
 _OURS: Final = (Unavailable, Fenced, StreamStopped, TooLarge, TransactionEnded)
-"""What a worker may meet that has nothing to do with a record."""
+"""Errors of a worker that no record causes."""
 
 
 def judge_column(plan: EnforcementPlan, *, typed: bool) -> Callable[[Column], Column]:
-    """Make the column function that judges a column of record values.
+    """Return the column function that judges a column of record values.
 
-    It gives the verdict as binary, null where nothing failed, which `disposition_of` and `failed_of` read. With `typed` it
-    gives struct<verdict: binary, columns: struct>, with the typed columns of the records that are written. The function is
-    marked nondeterministic, so that the optimizer never runs it twice. Where headers name the schemas of records, it
-    looks at the column `headers` beside them, and where rules ask for now at the column `timestamp`.
+    It returns the verdict as binary, null if nothing failed, for `disposition_of` and `failed_of`. With `typed` it
+    returns struct<verdict: binary, columns: struct>, with the typed columns of the written records. The function is
+    marked nondeterministic, so that the optimizer never runs it twice. It also reads the column `headers` if headers
+    name the schemas of records, and the column `timestamp` if rules use the current time.
     """
     result = judged_type(plan, typed=typed)
-    # Each is pickled with its plan, which a worker compiles once however many tasks bring it.
+    # Each is pickled with its plan, which a worker compiles once for all its tasks.
     whole, given = (plan.judge_typed, _with_columns) if typed else (plan.judge, packed)
 
     def judge(values: pa.Array) -> pa.Array:
@@ -55,7 +55,7 @@ def judge_column(plan: EnforcementPlan, *, typed: bool) -> Callable[[Column], Co
         with crashes_without_values():
             return given(whole(values, Moments(records=timestamps), schema_headers(plan, headers)))
 
-    # The annotations are strings here; pyspark asks for the types themselves.
+    # The annotations are strings here; pyspark needs the types themselves.
     if reads_headers(plan) or plan.asks_now:
         judge_beside.__annotations__ = dict.fromkeys(("values", "headers", "timestamps", "return"), pa.Array)
         beside = arrow_udf(judge_beside, result).asNondeterministic()
@@ -67,12 +67,12 @@ def judge_column(plan: EnforcementPlan, *, typed: bool) -> Callable[[Column], Co
 
 
 def disposition_of(verdict: Column) -> Column:
-    """Read the number of the disposition out of a column of verdicts."""
+    """Return the number of the disposition from a column of verdicts."""
     return F.coalesce(F.ascii(verdict.cast("string")), F.lit(int(Disposition.ACCEPTED)))
 
 
 def failed_of(verdict: Column) -> Column:
-    """Read the bit set of failed slots out of a column of verdicts, as `plan.failed_slots` takes it; null where nothing failed."""
+    """Return the bit set of failed slots from a column of verdicts, for `plan.failed_slots`; null if nothing failed."""
     return F.substring(verdict, 2, _MOST_BYTES)
 
 
@@ -81,12 +81,12 @@ def _with_columns(judged: pa.StructArray) -> pa.StructArray:
 
 
 def reads_headers(plan: EnforcementPlan) -> bool:
-    """Return whether the headers of records say which schema they were written with."""
+    """Return whether the headers of records name the schema that they were written with."""
     return plan.contract.framing == "confluent-header"
 
 
 def schema_headers(plan: EnforcementPlan, headers: pa.Array) -> pa.Array | None:
-    """Return the schema header of each record, as `EnforcementPlan.judge` wants them; None when it looks at none.
+    """Return the schema header of each record, for `EnforcementPlan.judge`; None if the plan does not read it.
 
     `headers` are all headers of each record as Spark's `to_json` writes them, values in base64, an array of string.
     """
@@ -95,7 +95,7 @@ def schema_headers(plan: EnforcementPlan, headers: pa.Array) -> pa.Array | None:
     known: dict[str | None, bytes | None] = {}
     found = []
     for text in headers.to_pylist():
-        if text not in known:  # records of one producer have the same headers, most often
+        if text not in known:  # records of one producer usually have the same headers
             if len(known) > _MOST_KNOWN:
                 known.clear()
             known[text] = None if text is None or SCHEMA_HEADER not in text else _schema_header(text)
@@ -112,7 +112,7 @@ def _schema_header(text: str) -> bytes | None:
 
 @contextmanager
 def worker_errors() -> Iterator[None]:
-    """Raise an error of ours as a worker did; Spark tells it as an error of Python."""
+    """Raise our own errors in a form that survives Spark, which reports every error as an error of Python."""
     try:
         yield
     except PythonException as error:
@@ -124,14 +124,14 @@ def worker_errors() -> Iterator[None]:
 
 
 def judged_type(plan: EnforcementPlan, *, typed: bool) -> DataType:
-    """Spark type of a judged value."""
+    """Return the Spark type of a judged value."""
     if not typed:
         return BinaryType()
     return StructType([StructField("verdict", BinaryType()), StructField("columns", column_types(plan))])
 
 
 def column_types(plan: EnforcementPlan) -> StructType:
-    """Spark types of the typed columns; a timestamp without a zone stays without one."""
+    """Return the Spark types of the typed columns; a timestamp without a zone stays without one."""
     columns = from_arrow_type(pa.struct(list(plan.columns)), prefer_timestamp_ntz=True)
     assert isinstance(columns, StructType)  # noqa: S101 - narrows for the type checker
     return columns

@@ -1,8 +1,8 @@
-"""Judge a batch where its records are, and write the accepted ones to data files there.
+"""Judge a batch in the Python workers, and write the accepted records to data files there.
 
-One pass over the records, in the Python workers: what goes back to the driver is the counts and the names of files, those
-of refused records too (`record_spool.py`). A file that no snapshot names is invisible, so that nothing is written as far as any reader can
-tell until the driver has looked at the whole batch.
+One pass over the records: only the counts and the names of files return to the driver, also for refused records
+(`record_spool.py`). A file that no snapshot references is invisible, so no reader sees a row until the driver has
+decided about the whole batch.
 """
 
 from __future__ import annotations
@@ -49,44 +49,45 @@ from tidegate.spark_jobs.worker.result_kinds import (
 )
 
 INPUT: Final = ("partition", "offset", "timestamp", "key", "value", "to_json(headers) AS headers")
-"""What a worker needs of the Kafka source, as SQL expressions.
+"""The columns of the Kafka source that a worker needs, as SQL expressions.
 
-Headers cross as JSON, their values in base64: Spark asks for the size of a batch at every row, and the size of a column
-of lists takes it time in proportion to the rows so far.
+Headers are passed as JSON, their values in base64: Spark computes the size of a batch at every row, and for a column
+of lists this takes time in proportion to the rows so far.
 """
 
 DELETED: Final = "_deleted"
-"""Column of rows that wait to be merged: whether a row is a tombstone, which holds the primary key alone."""
+"""Column of rows that will be merged: whether a row is a tombstone, which holds the primary key alone."""
 
 _ROW_GROUP_ROWS: Final = 100_000
 _ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
-"""A worker holds so many bytes of rows at most, and one batch, before it writes them."""
+"""A worker holds at most this many bytes of rows, and one batch, before it writes them."""
 
 
 class OpenPart(AbstractContextManager["OpenPart"], Protocol):
-    """What a task writes accepted rows to: invisible, and complete when it is left without an error."""
+    """The part to which a task writes accepted rows: invisible, and complete when it is left without an error."""
 
     written: list[str]
-    """Names of what was written, once it is complete; none if there was nothing to write."""
+    """Names of the written files, when they are complete; empty if there were no rows."""
 
     def write(
         self, columns: pa.StructArray | None, batch: pa.RecordBatch, is_written: pa.Array | None
     ) -> list[bytes]:
-        """Write a batch of the columns of INPUT; of the rows that `is_written` names, if not all.
+        """Write a batch of the columns of INPUT; only the rows that `is_written` names, unless it is None.
 
-        `columns` are its typed columns; null where the target has no use for them. Return what Spark is to keep of it.
+        `columns` are its typed columns; None if the target does not use them. Return the bytes that Spark has to
+        keep.
         """
         ...
 
 
 class RowTarget(Protocol):
-    """Where and how the accepted rows of one batch are written; travels to the workers."""
+    """Where and how the accepted rows of one batch are written; pickled for the workers."""
 
     is_typed: ClassVar[bool]
-    """Whether it writes typed columns, and not the records as they came."""
+    """Whether it writes typed columns instead of the original records."""
 
     def open(self, task: str) -> OpenPart:
-        """Open the part of one attempt of one task, which no other writes to."""
+        """Open the part of one attempt of one task, which has no other writer."""
         ...
 
 
@@ -115,7 +116,7 @@ class FileTarget:
 def judge_and_write(
     plan: EnforcementPlan, target: RowTarget, refused: RecordParts, asked: WorkerRequest = EMPTY_REQUEST
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Make the function for `mapInArrow`: it takes batches of the columns of INPUT and gives batches of RESULT."""
+    """Return the function for `mapInArrow`: it reads batches of the columns of INPUT and yields batches of RESULT."""
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         name = _task_name()
@@ -134,7 +135,7 @@ def judge_and_write(
 
 
 class _Task:
-    """Judge and hand over the records of one attempt of one task, and return its results."""
+    """Judges and writes the records of one attempt of one task, and returns its results."""
 
     def __init__(
         self,
@@ -159,7 +160,7 @@ class _Task:
         self._numbers = count(_task().partitionId() << 32)
 
     def judge(self, batch: pa.RecordBatch) -> Iterator[Result]:
-        """Judge a batch of the columns of INPUT and hand its records over."""
+        """Judge a batch of the columns of INPUT and write its records."""
         plan = self._plan
         self._bytes.update(_bytes_by_partition(batch))
         batch, aside = self._asked.without_set_aside(batch)
@@ -190,7 +191,7 @@ class _Task:
         _note_first(self._first_failed, batch, failed, dispositions == int(Disposition.FAILED))
 
     def finish(self) -> Iterator[Result]:
-        """Yield the results that are known when all parts are complete."""
+        """Yield the results that are known after all parts are complete."""
         for (partition, disposition, failed), records in self._counts.items():
             if records:
                 yield RecordCount(partition, disposition, failed, records)
@@ -243,7 +244,7 @@ def _sums_by_partition(batch: pa.RecordBatch, weights: npt.NDArray[np.int64] | N
 def _note_dropped(
     dropped: dict[int, BitMap64], batch: pa.RecordBatch, is_dropped: npt.NDArray[np.bool_]
 ) -> None:
-    """Note the offsets of dropped records by source partition: no output will tell of them."""
+    """Record the offsets of dropped records by source partition, because no output has them."""
     if not is_dropped.any():
         return
     partitions, offsets = np.asarray(batch.column("partition")), np.asarray(batch.column("offset"))
@@ -255,7 +256,7 @@ def _note_dropped(
 def _note_first(
     first: dict[int, FailedRecord], batch: pa.RecordBatch, failed: pa.Array, is_failed: npt.NDArray[np.bool_]
 ) -> None:
-    """Note of the records that must not pass the first of each source partition."""
+    """Record the first record with a `fail` violation of each source partition."""
     for index in np.flatnonzero(is_failed).tolist():
         partition, offset = batch.column("partition")[index].as_py(), batch.column("offset")[index].as_py()
         if partition not in first or offset < first[partition].offset:
@@ -263,7 +264,7 @@ def _note_first(
 
 
 class DataFile:
-    """One Parquet file, made when the first rows are written, complete when it is left without an error."""
+    """One Parquet file, created with the first rows, complete when it is left without an error."""
 
     def __init__(self, target: FileTarget, task: str) -> None:
         self._target = target
@@ -286,7 +287,7 @@ class DataFile:
     def write(
         self, columns: pa.StructArray | None, batch: pa.RecordBatch, is_written: pa.Array | None
     ) -> list[bytes]:
-        """Write the typed columns of a batch with its positions; of the rows that `is_written` names, if not all."""
+        """Write the typed columns of a batch with its positions; only the rows that `is_written` names, unless it is None."""
         assert columns is not None, "the target is typed"  # noqa: S101 - a programming error
         rows_in = len(columns)
         target = self._target
@@ -325,14 +326,14 @@ class DataFile:
             stream,
             self._target.schema,
             compression=self._target.compression,
-            # As the table format wants them: 4 or 8 bytes where the precision allows.
+            # As the table format requires: 4 or 8 bytes if the precision allows.
             store_decimal_as_integer=True,
         )
         return self._open.enter_context(writer)
 
 
 def _task_name() -> str:
-    """Name a task's attempt: no other of this application has the same."""
+    """Return the name of a task's attempt, which is unique in this application."""
     task = _task()
     return f"{task.partitionId():05d}-{task.taskAttemptId()}"
 

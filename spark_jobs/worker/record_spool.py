@@ -1,8 +1,8 @@
-"""Records between the workers, who have judged them, and the driver, which writes them to a topic once their batch is decided.
+"""Records between the workers, which have judged them, and the driver, which writes them to a topic later.
 
-Where workers and driver share a disk they share files. Elsewhere the records go through Spark, many in a value, and the
-driver fetches them in parts and keeps them in files of its own (`sinks/spool.py`). Either way the driver reads at most
-CHUNK_BYTES of them at a time, or one record.
+If workers and driver share a disk they share files. Otherwise the records are passed through Spark, many in a value,
+and the driver fetches them in parts into its own files (`sinks/spool.py`). In both cases the driver reads at most
+CHUNK_BYTES at a time, or one record.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.ledger import Position
 
 CHUNK_BYTES: Final = 8 * 1024 * 1024
-"""Most bytes of records that are in one piece, if it holds more than one record."""
+"""Maximum bytes of records in one piece, if it holds more than one record."""
 
 _HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -37,7 +37,7 @@ RECORDS: Final = pa.schema(
         ("timestamp_ms", pa.int64()),
     ]
 )
-"""Records as output records are made of them; `partition` and `offset` are those of the source."""
+"""Records for output topics; `partition` and `offset` are those of the source."""
 
 REFUSED: Final = RECORDS.append(pa.field("failed", pa.binary()))
 """Refused records, with the slots that they failed."""
@@ -83,7 +83,7 @@ def pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def divided(
     rows: pa.RecordBatch, positions: Collection[Position]
 ) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-    """Divide rows by their columns partition and offset: those that are not at one of the positions, and those that are."""
+    """Split rows by their columns partition and offset: those that are not at one of the positions, and those that are."""
     if not positions:
         return rows, None
     partitions, offsets = np.asarray(rows.column("partition")), np.asarray(rows.column("offset"))
@@ -96,18 +96,18 @@ def divided(
 
 
 class RecordPart(AbstractContextManager["RecordPart"], Protocol):
-    """The records that one attempt of one task hands over; complete when it is left without an error."""
+    """The records of one attempt of one task; complete when it is left without an error."""
 
     written: list[str]
-    """Names of the files that were written, once they are complete."""
+    """Names of the written files, when they are complete."""
 
     def write(self, rows: pa.RecordBatch) -> list[bytes]:
-        """Take some rows. Return what Spark is to keep of them."""
+        """Write some rows. Return the bytes that Spark has to keep."""
         ...
 
 
 class RecordParts(Protocol):
-    """How tasks hand records over to the driver; travels to the workers."""
+    """How tasks pass records to the driver; pickled for the workers."""
 
     def open(self, task: str, schema: pa.Schema) -> RecordPart:
         """Open the part of one attempt of one task, whose rows have this schema."""
@@ -116,7 +116,7 @@ class RecordParts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InFiles:
-    """Files in a folder that the driver sees too; their names end with `kind`."""
+    """Files in a folder that the driver can read too; their names end with `kind`."""
 
     folder: str
     kind: str
@@ -127,7 +127,7 @@ class InFiles:
 
 
 class RecordFile:
-    """An Arrow stream in a file, which is made when the first rows are written."""
+    """An Arrow stream in a file, which is created with the first rows."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._path = path
@@ -155,7 +155,7 @@ class RecordFile:
 
 
 class Packing:
-    """The records go through Spark, many in a value."""
+    """The records are passed through Spark, many in a value."""
 
     def open(self, task: str, schema: pa.Schema) -> Packed:  # noqa: ARG002 - nothing is named after the task
         """Open the part of one task."""
@@ -194,7 +194,7 @@ def unpacked(packed: Iterable[bytes | pa.Buffer]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True, slots=True)
 class RecordTarget:
-    """A target of `judge_and_write`: accepted records as they came."""
+    """A target of `judge_and_write`: accepted records in their original form."""
 
     parts: RecordParts
 
@@ -225,18 +225,18 @@ class RecordTargetPart:
         batch: pa.RecordBatch,
         is_written: pa.Array | None,
     ) -> list[bytes]:
-        """Keep the records of a batch of the columns of INPUT; those that `is_written` names, if not all."""
+        """Keep the records of a batch of the columns of INPUT; only those that `is_written` names, unless it is None."""
         return self._part.write(as_records(batch if is_written is None else batch.filter(is_written)))
 
 
 @dataclass(frozen=True, slots=True)
 class SpooledRecords:
-    """Records in files that the driver sees."""
+    """Records in files that the driver can read."""
 
     files: tuple[str, ...]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Read the files where they lie. Raise Unavailable for one that is gone: the batch is judged again then."""
+        """Read the files. Raise Unavailable for a missing one: then the batch is judged again."""
         for file in self.files:
             try:
                 source = pa.memory_map(file)

@@ -1,4 +1,4 @@
-"""From judged rows to Kafka records: what is kept byte for byte, and what is added."""
+"""Convert judged rows to Kafka records: what is kept byte for byte, and which headers are added."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from tidegate.contracts.stream.evidence import (
     SET_ASIDE,
     SOURCE_HEADER,
     EventPointer,
+    generation_header,
     omitted_header,
     provenance_headers,
     quarantine_headers,
+    timestamp_header,
 )
 from tidegate.contracts.stream.ledger import BatchRefusal, Ledger, Position
 from tidegate.contracts.stream.masked_values import MaskedValues
@@ -32,13 +34,10 @@ from tidegate.spark_jobs.kafka.topics import Topic
 from tidegate.spark_jobs.worker.judge import reads_headers
 from tidegate.spark_jobs.worker.record_spool import divided
 
-TIMESTAMP_HEADER = "tidegate.timestamp"
-"""Timestamp of the record, on a record of 1970-01-01T00:00:00.000 only: the Kafka client would replace that one."""
-
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """An output topic of one ledger, and the contract that lets records into it."""
+    """An output topic of one ledger, and the contract that accepts records for it."""
 
     topic: Topic
     ledger: Ledger
@@ -51,7 +50,7 @@ class Destination:
 
 
 class AcceptedRecords:
-    """Makes records as they came, with their provenance; where the contract masks, with its masks."""
+    """Converts records in their original form, with their provenance; with the contract's masks, if it has any."""
 
     def __init__(self, to: Destination) -> None:
         self._to = to
@@ -59,9 +58,10 @@ class AcceptedRecords:
         _, *self._same = provenance_headers(EventPointer(to.ledger.topic, 0, 0), to.ledger.name, to.contract)
 
     def of(self, rows: pa.RecordBatch) -> Iterator[OutputRecord]:
-        """Make a record of each row.
+        """Yield a record for each row.
 
-        Takes the columns partition, offset, key, value, headers (list of struct<key, value>, or null) and timestamp_ms.
+        Reads the columns partition, offset, key, value, headers (list of struct<key, value>, or null) and
+        timestamp_ms.
         """
         # The hot path of the Kafka sink: only the first header differs from record to record.
         topic, partitions, same = self._to.topic.name, self._to.topic.partitions, self._same
@@ -69,13 +69,15 @@ class AcceptedRecords:
         found = _rows(rows) if self._masked.changes_nothing else _masked(_rows(rows), self._masked)
         for source, (partition, _, key, value, headers, timestamp_ms) in zip(sources, found, strict=True):
             ours: Headers = [(SOURCE_HEADER, source), *same]
-            if headers is not None or not timestamp_ms:
-                ours = _with_originals(headers, ours, timestamp_ms)
+            if not timestamp_ms:  # Kafka's client takes 0 for none, and would set the time of now
+                ours = [*ours, timestamp_header(0)]
+            if headers is not None:
+                ours = _with_originals(headers, ours)
             yield topic, value, key, partition % partitions, timestamp_ms, ours
 
 
 def accepted_records(batches: Iterable[pa.RecordBatch], to: Destination) -> Iterator[OutputRecord]:
-    """Make the accepted records of a batch, as `AcceptedRecords` makes those of a part of it."""
+    """Yield the accepted records of a batch, as `AcceptedRecords` does for a part of it."""
     return chain.from_iterable(map(AcceptedRecords(to).of, batches))
 
 
@@ -89,7 +91,7 @@ def _sources(topic: str, rows: pa.RecordBatch) -> list[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What was decided about records besides their verdicts: refusals of whole batches, and records that are set aside."""
+    """Decisions about records besides their verdicts: refusals of whole batches, and records that are set aside."""
 
     refusals: tuple[BatchRefusal, ...] = ()
     set_aside: frozenset[Position] = frozenset()
@@ -101,10 +103,10 @@ def refused_records(
     evidence: Counter[RuleKey],
     decided: Decided = Decided(),
 ) -> Iterator[OutputRecord]:
-    """Yield records as they came, with their provenance and the reasons; add those to `evidence`.
+    """Yield records in their original form, with their provenance and the reasons; add the reasons to `evidence`.
 
-    Takes rows of RECORDS, and `failed` as `judge` gave it, without which they are judged again. A record that keeps its
-    contract is here because its batch was refused, or because it was set aside.
+    Reads rows of RECORDS, with `failed` as `judge` returned it; without it they are judged again. A record that
+    fulfils its contract is here because its batch was refused, or because it was set aside.
     """
     topic, partitions, ledger, contract = to.topic.name, to.topic.partitions, to.ledger, to.contract
     for batch in batches:
@@ -119,28 +121,33 @@ def refused_records(
                 refusal = next((each for each in decided.refusals if each.covers(partition, offset)), None)
                 if refusal is not None:
                     batch_end = refusal.end
-                    # First, so that they are not what a full header leaves out.
+                    # First, so that they are not dropped if a header is full.
                     verdict = Verdict(Disposition.QUARANTINED, (*refusal.violations, *verdict.violations))  # noqa: PLW2901 - the one that counts
             for rule in rule_keys(verdict.violations):
                 evidence[rule] += 1
             source = EventPointer(ledger.topic, partition, offset)
             ours = quarantine_headers(source, ledger.name, contract, verdict, batch_end)
-            originals_and_ours = _with_originals(headers, ours, timestamp_ms)
+            ours += [timestamp_header(timestamp_ms), *generation_header(ledger.generation)]
+            originals_and_ours = _with_originals(headers, ours)
             yield topic, value, key, partition % partitions, timestamp_ms, originals_and_ours
 
 
 def _set_aside(rows: pa.RecordBatch, to: Destination, evidence: Counter[RuleKey]) -> Iterator[OutputRecord]:
-    """Yield records that nothing has looked into; without their bytes if the topic may not hold them."""
+    """Yield records that are set aside and were not judged; without their bytes if the topic may not hold them."""
     verdict = Verdict(Disposition.QUARANTINED, (SET_ASIDE,))
     for partition, offset, key, value, headers, timestamp_ms in _rows(rows):
         source = EventPointer(to.ledger.topic, partition, offset)
-        ours: Headers = [*quarantine_headers(source, to.ledger.name, to.contract, verdict)]
-        together = _with_originals(headers, ours, timestamp_ms)
+        ours: Headers = [
+            *quarantine_headers(source, to.ledger.name, to.contract, verdict),
+            timestamp_header(timestamp_ms),
+            *generation_header(to.ledger.generation),
+        ]
+        together = _with_originals(headers, ours)
         record = (value, key)
-        # What a topic takes is bounded as it is sent, compressed; what fits as it is fits always.
+        # The limit of a topic applies to the compressed size; a record that fits uncompressed always fits.
         if _size(value, key, together) > to.topic.max_message_bytes:
             originals = [(each["key"], each["value"]) for each in headers or ()]
-            together = _with_originals(None, [*ours, omitted_header(key, value, originals)], timestamp_ms)
+            together = _with_originals(None, [*ours, omitted_header(key, value, originals)])
             record = (None, None)
         for rule in rule_keys(verdict.violations):
             evidence[rule] += 1
@@ -149,17 +156,17 @@ def _set_aside(rows: pa.RecordBatch, to: Destination, evidence: Counter[RuleKey]
 
 _RECORD_BYTES = 128
 _HEADER_BYTES = 10
-"""What a record and each header of it add to their bytes at most, and the batch of records that holds one alone."""
+"""Maximum bytes that a record, each of its headers, and a batch with one record add."""
 
 
 def _size(value: bytes | None, key: bytes | None, headers: Headers) -> int:
-    """Return the most bytes that a record takes in a batch of its own."""
+    """Return the maximum bytes of a record in its own batch."""
     named = sum(_HEADER_BYTES + len(name.encode()) + len(each or b"") for name, each in headers)
     return _RECORD_BYTES + len(value or b"") + len(key or b"") + named
 
 
 def _verdicts(rows: pa.RecordBatch, plan: EnforcementPlan) -> Iterator[Verdict]:
-    """Return rows their verdicts with all their evidence."""
+    """Yield the verdicts of rows, with all their evidence."""
     moments = Moments(records=rows.column("timestamp_ms").cast(pa.timestamp("ms"))) if plan.asks_now else None
     headers = None
     if reads_headers(plan):
@@ -193,11 +200,9 @@ def _rows(rows: pa.RecordBatch) -> Iterator[_Row]:
 
 
 def _with_originals(
-    headers: list[dict[str, Any]] | None, ours: Iterable[tuple[str, str | bytes | None]], timestamp_ms: int
+    headers: list[dict[str, Any]] | None, ours: Iterable[tuple[str, str | bytes | None]]
 ) -> Headers:
-    """Put a record's own headers first and ours after them: readers take the last of a name."""
+    """Put a record's own headers first and ours after them, because readers use the last header of a name."""
     together: Headers = [(header["key"], header["value"]) for header in headers or ()]
     together.extend(ours)
-    if timestamp_ms == 0:
-        together.append((TIMESTAMP_HEADER, b"0"))
     return together

@@ -1,4 +1,4 @@
-"""What a worker notes of the accepted rows that it writes, for the expectations of their contract."""
+"""The aggregates that a worker collects of the accepted rows, for the expectations of their contract."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tidegate.spark_jobs.worker.shadow import Shadow
 
 @dataclass(frozen=True, slots=True)
 class WorkerRequest:
-    """What is asked of the workers about one batch, besides the verdicts; travels to them.
+    """The request to the workers for one batch, besides the verdicts; pickled for them.
 
-    `library_columns` are those that Great Expectations is to see of the accepted rows. `refusals` have been decided
-    already, by an attempt that never published: accepted records below their ends are refused with them. `shadow` is judged
-    beside, and only reported. `set_aside` are records that a person has had quarantined: nothing looks into them.
+    `library_columns` are the columns of accepted rows for Great Expectations. `refusals` were decided by an attempt
+    that never published: accepted records below their ends are refused with them. `shadow` judges too, and is only
+    reported. `set_aside` are records that a person has set aside: they are not judged.
     """
 
     library_columns: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class WorkerRequest:
         return divided(rows, self.set_aside)
 
     def refuse(self, dispositions: npt.NDArray[np.int8], positions: pa.RecordBatch) -> npt.NDArray[np.int8]:
-        """Quarantine what would be written although its batch was refused."""
+        """Quarantine records that would be written although their batch was refused."""
         if not self.refusals:
             return dispositions
         partitions, offsets = np.asarray(positions["partition"]), np.asarray(positions["offset"])
@@ -54,7 +54,7 @@ EMPTY_REQUEST: Final = WorkerRequest()
 
 
 class PartialsCollector:
-    """Notes what the expectations of a contract ask for, batch by batch. Costs nothing where there are none."""
+    """Collects aggregates for the expectations of a contract, batch by batch. Costs nothing without expectations."""
 
     def __init__(self, plan: EnforcementPlan, library_columns: tuple[str, ...]) -> None:
         self._expectations = plan.expectations
@@ -64,15 +64,15 @@ class PartialsCollector:
         self._noted: list[Partials] = []
 
     def add(self, columns: pa.StructArray | None, is_written: pa.Array | None) -> Iterator[bytes]:
-        """Note the written ones of some rows; gives them as they go to the library, if it is to see them.
+        """Add the written ones of some rows; yield them as a stream for the library, if it needs them.
 
-        `columns` may be null only if the contract has no expectations.
+        `columns` may be None only if the contract has no expectations.
         """
         if not self._expectations or columns is None:
             return
         wanted = tuple(dict.fromkeys((*self._names, *self._library_columns)))
         fields = [self._schema.field(name) for name in wanted]
-        # What is not written is null in the struct, and is left out here.
+        # Rows that are not written are null in the struct, and are omitted here.
         arrays = [columns.field(self._schema.get_field_index(name)) for name in wanted]
         positions = pa.array(np.empty(len(columns), np.int8))
         rows = pa.RecordBatch.from_arrays(
@@ -85,14 +85,14 @@ class PartialsCollector:
             yield as_stream(rows.select(list(self._library_columns)))
 
     def finish(self) -> bytes | None:
-        """Return what was noted, to be read by `read_noted`."""
+        """Return the aggregates, for `read_partials`."""
         if not self._expectations:
             return None
         return pickle.dumps(self._expectations.merge(self._noted))
 
 
-def read_noted(plan: EnforcementPlan, noted: Iterable[bytes]) -> Partials:
-    """Put together what the tasks of a batch have noted."""
+def read_partials(plan: EnforcementPlan, noted: Iterable[bytes]) -> Partials:
+    """Combine the aggregates of the tasks of a batch."""
     return plan.expectations.merge(pickle.loads(each) for each in noted)  # noqa: S301 - written by our own workers
 
 

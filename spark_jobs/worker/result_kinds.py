@@ -17,7 +17,7 @@ from tidegate.contracts.stream.decide import FailedRecord
 
 @dataclass(frozen=True, slots=True)
 class RecordCount:
-    """How many records of a source partition have this disposition and failed these slots."""
+    """Number of records of a source partition with this disposition and these failed slots."""
 
     partition: int
     disposition: int
@@ -43,7 +43,7 @@ class DroppedOffsets:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedPart:
-    """A complete part of accepted rows: a file, or whatever the target names."""
+    """A complete part of accepted rows: a file, or another name of the target."""
 
     name: str
 
@@ -57,28 +57,28 @@ class RefusedFile:
 
 @dataclass(frozen=True, slots=True)
 class ExpectationPartials:
-    """What a task has noted of its accepted rows for the expectations, pickled."""
+    """The aggregates of a task's accepted rows for the expectations, pickled."""
 
     pickled: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryRows:
-    """Accepted rows as Great Expectations is to see them, an Arrow stream."""
+    """Accepted rows for Great Expectations, an Arrow stream."""
 
     stream: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowFound:
-    """What another version of the contract would have decided, a `ShadowResult` as JSON."""
+    """The comparison with another version of the contract, a `ShadowResult` as JSON."""
 
     json: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedPiece:
-    """Accepted records that go through Spark, an Arrow stream of RECORDS. No other piece of the batch has its number."""
+    """Accepted records that are passed through Spark, an Arrow stream of RECORDS. `number` is unique in the batch."""
 
     number: int
     records: bytes
@@ -86,7 +86,7 @@ class AcceptedPiece:
 
 @dataclass(frozen=True, slots=True)
 class RefusedPiece:
-    """Refused records that go through Spark, an Arrow stream of REFUSED. No other piece of the batch has its number."""
+    """Refused records that are passed through Spark, an Arrow stream of REFUSED. `number` is unique in the batch."""
 
     number: int
     records: bytes

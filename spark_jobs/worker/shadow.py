@@ -1,4 +1,4 @@
-"""Another version of a contract, which batches are judged by too; only what would differ is reported."""
+"""Another version of a contract, which judges batches too; only its differences are reported."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from tidegate.contracts.stream.shadow import ShadowResult
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """A version that is judged beside the enforced one. Without a plan it is only reported, with its `failure`.
+    """A version that judges in addition to the enforced one. Without a plan only its `failure` is reported.
 
-    The plan travels to the workers as bytes, so that one that cannot be made there fails here and not their task.
+    The plan is passed to the workers as bytes, so that a plan that cannot be unpickled fails here and not in the
+    task.
     """
 
     version: str
@@ -25,11 +26,11 @@ class Shadow:
 
     @classmethod
     def of(cls, plan: EnforcementPlan) -> Shadow:
-        """Make a compiled version ready to travel."""
+        """Return a compiled version for the workers."""
         return cls(plan.contract.version, pickle.dumps(plan))
 
     def for_table(self, limits: Callable[[EnforcementPlan], TableLimits]) -> Shadow:
-        """Return this version for a table that asks more of its rows, as `limits` says. Never raises."""
+        """Return this version for a table with more limits on its rows, as `limits` returns them. Never raises."""
         if self.pickled is None:
             return self
         try:
@@ -39,14 +40,14 @@ class Shadow:
             return Shadow(self.version, failure=could_not_judge(type(error).__name__))
 
     def plan(self) -> EnforcementPlan:
-        """Return the compiled version; compiled once in a process."""
+        """Return the compiled version; it is compiled once in a process."""
         assert self.pickled is not None  # noqa: S101 - asked only where there is one
         plan: EnforcementPlan = pickle.loads(self.pickled)  # noqa: S301 - our own driver's, and come as Spark's pickles do
         return plan
 
 
 def merged(shadow: Shadow | None, results: Iterable[bytes]) -> ShadowResult | None:
-    """Put together what the tasks of a batch have found, each as JSON; None where no version is judged beside."""
+    """Combine the results of the tasks of a batch, each as JSON; None without a shadow."""
     if shadow is None:
         return None
     found = (ShadowResult.model_validate_json(each) for each in results)
@@ -54,5 +55,5 @@ def merged(shadow: Shadow | None, results: Iterable[bytes]) -> ShadowResult | No
 
 
 def could_not_judge(error: str) -> str:
-    """Return the failure that is reported when a worker raised this error."""
+    """Return the reported failure for an error of a worker."""
     return f"records were left out, for a worker could not judge them by it: {error}"

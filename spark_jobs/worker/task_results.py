@@ -1,4 +1,4 @@
-"""What the tasks of a judged batch have told the driver."""
+"""The results of the tasks of a judged batch, in the driver."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.shadow import ShadowResult
 from tidegate.contracts.verdict import Disposition
 from tidegate.spark_jobs.worker.record_spool import SpooledRecords
-from tidegate.spark_jobs.worker.request import WorkerRequest, read_noted, read_rows
+from tidegate.spark_jobs.worker.request import WorkerRequest, read_partials, read_rows
 from tidegate.spark_jobs.worker.result_kinds import (
     AcceptedPart,
     BytesRead,
@@ -34,19 +34,19 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class TaskResults:
-    """The results of the tasks of a batch, which was judged by `plan` and asked for `asked`.
+    """The results of all tasks of a batch that was judged by `plan` with `request`.
 
-    `rows` are those of RESULT; of pieces that Spark keeps they have no records.
+    `rows` has the columns of `result_kinds.RESULT`. Accepted records that Spark keeps are not among them.
     """
 
     rows: pa.Table
     plan: EnforcementPlan
-    asked: WorkerRequest
+    request: WorkerRequest
     refused: SpooledRecords
-    """The refused records, rows of REFUSED."""
+    """The refused records, with the columns of `result_kinds.REFUSED`."""
 
     def of(self, kind: type[R]) -> list[R]:
-        """Return the results of one kind."""
+        """Return the results of one kind, a dataclass of `result_kinds`."""
         return read_results(self.rows, kind)
 
     @property
@@ -61,11 +61,11 @@ class TaskResults:
         )
 
     def first_failed(self) -> FailedRecord:
-        """Return the first record that must not pass."""
+        """Return the failed record of the lowest (partition, offset). Raises ValueError if no record failed."""
         return min(self.of(FailedRecord), key=lambda each: (each.partition, each.offset))
 
     def bytes_read(self) -> dict[int, int]:
-        """Return the bytes of keys, values and headers that were read of each source partition."""
+        """Return, by source partition, the number of bytes of keys, values and headers that were read."""
         read: Counter[int] = Counter()
         for each in self.of(BytesRead):
             read[each.partition] += each.bytes
@@ -78,19 +78,19 @@ class TaskResults:
             found.add_all(Positions.of({each.partition: BitMap64.deserialize(each.bitmap)}))
         return found
 
-    def noted(self) -> Partials:
-        """Put together what the tasks have noted of the accepted rows."""
-        return read_noted(self.plan, (each.pickled for each in self.of(ExpectationPartials)))
+    def partials(self) -> Partials:
+        """Combine what the tasks have aggregated of the accepted rows for the expectations."""
+        return read_partials(self.plan, (each.pickled for each in self.of(ExpectationPartials)))
 
     def library_rows(self) -> pa.Table:
-        """Put together the columns that were asked for of the accepted rows."""
-        columns = [self.plan.columns.field(name) for name in self.asked.library_columns]
+        """Combine the columns of the accepted rows that Great Expectations needs, as `request.library_columns`."""
+        columns = [self.plan.columns.field(name) for name in self.request.library_columns]
         return read_rows(pa.schema(columns), (each.stream for each in self.of(LibraryRows)))
 
-    def compared(self) -> ShadowResult | None:
-        """Put together what the tasks have found about the shadow."""
-        return merged(self.asked.shadow, (each.json for each in self.of(ShadowFound)))
+    def shadow_result(self) -> ShadowResult | None:
+        """Combine what the shadow version made of the records; None without a shadow."""
+        return merged(self.request.shadow, (each.json for each in self.of(ShadowFound)))
 
     def parts(self) -> list[str]:
-        """Return the names of the parts of accepted rows that the tasks have written."""
+        """Return the names of the parts (files or staging tables) of accepted rows that the tasks have written."""
         return [each.name for each in self.of(AcceptedPart)]

@@ -1,10 +1,10 @@
-"""Accepted records that tasks write, each in a transaction of a producer of its own.
+"""Accepted records that tasks write, each in a transaction of its own producer.
 
-The tasks that judge a batch pack what they accept, and Spark keeps that until the whole batch is decided; then tasks
-write it. A slot is a transactional.id, and the task of partition i takes slot i + 1 (0 is the driver's). Its producer is kept
-in the worker that has used it; where a task comes to another worker, that one fences the slot and takes it over. A
-zombie's task may do so too, long after another instance has fenced its slots: so the instance that fenced it looks at the
-ledger before the first record. If it did so before the claim, the claim's owner has fenced it since.
+The tasks that judge a batch pack the accepted records, and Spark keeps them until the whole batch is decided; then
+tasks write them. A slot is a transactional.id, and the task of partition i uses slot i + 1 (0 is the driver's). Its
+producer is kept in the worker that has used it; if a task runs in another worker, that worker fences the slot. A
+zombie's task may do so too, long after another instance has fenced its slots: so a worker that fences a slot reads
+the ledger before the first record. If it read the ledger before the claim, the claiming instance has fenced it since.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidegate.contracts.stream.evidence import headers_of, read_provenance
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.ledger import Position, Vector
 from tidegate.spark_jobs.crashes import crashes_without_values
-from tidegate.spark_jobs.kafka.kafka_ledger import read_ledger, transactional_id
+from tidegate.spark_jobs.kafka.kafka_ledger import ledger_name, read_ledger, transactional_id
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer, read_committed
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.worker.record_spool import unpacked
@@ -29,16 +29,16 @@ from tidegate.spark_jobs.worker.records import AcceptedRecords, Destination
 
 WRITTEN: Final = pa.schema([("records", pa.int64())])
 WRITTEN_DDL: Final = "records bigint"
-"""What a task returns that has written: one row, the number of its records."""
+"""The result of a writing task: one row, the number of its records."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotTarget:
-    """Where the tasks of one batch write accepted records to; travels to the workers.
+    """Where the tasks of one batch write accepted records; pickled for the workers.
 
-    `turn` counts the batches of this instance that tasks have written, and `turns` says for each task in which of them its
-    slot was used last: the worker that remembers the same has its producer. `since` is an end of the topic before the batch.
-    The broker aborts a transaction that is open for `timeout_seconds`.
+    `turn` counts the batches of this instance that tasks have written. `turns` has for each task the turn in which
+    its slot was last used: the worker with the same turn has its producer. `since` is an end of the topic before the
+    batch. The broker aborts a transaction that is open for `timeout_seconds`.
     """
 
     to: Destination
@@ -50,7 +50,7 @@ class SlotTarget:
 
 
 def write_packed(target: SlotTarget) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Make the function for `mapInArrow` that writes packed records, a binary column, and gives batches of WRITTEN.
+    """Return the function for `mapInArrow` that writes packed records, a binary column, and yields batches of WRITTEN.
 
     Raises Fenced or Unavailable.
     """
@@ -71,7 +71,7 @@ def write_packed(target: SlotTarget) -> Callable[[Iterable[pa.RecordBatch]], Ite
 
 @dataclass(slots=True)
 class _Slot:
-    """A slot that this worker has; `written` is what an earlier attempt of its task has written for good."""
+    """A slot of this worker; `written` are the records that an earlier attempt of its task has committed."""
 
     id: str
     epoch: int
@@ -80,14 +80,17 @@ class _Slot:
     written: frozenset[Position] = frozenset()
 
     def without_written(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Leave out what is there."""
+        """Remove the records that are written already."""
         if not self.written:
             return rows
         places = zip(rows.column("partition").to_pylist(), rows.column("offset").to_pylist(), strict=True)
         return rows.filter(pa.array([place not in self.written for place in places], pa.bool_()))
 
     def keep(self, turn: int) -> None:
-        """Keep the producer for a later batch. After an error it is not kept: the instance that fences the slot aborts what is open."""
+        """Keep the producer for a later batch.
+
+        After an error it is not kept: the instance that fences the slot aborts its transaction.
+        """
         self.turn, self.written = turn, frozenset()
         _kept[self.id] = self
 
@@ -97,11 +100,11 @@ _kept: Final[dict[str, _Slot]] = {}
 
 
 def _take(target: SlotTarget) -> _Slot:
-    """Take the slot of this task. Raises Fenced when the ledger is no longer ours."""
+    """Return the slot of this task. Raises Fenced if the ledger is no longer ours."""
     task = TaskContext.get()
     assert task is not None  # noqa: S101 - workers run within a task
     ledger, index = target.to.ledger, task.partitionId()
-    # No shuffle comes before it, so the stage is attempted once, and its tasks alone may be again.
+    # The stage has no shuffle before it, so it runs once, and only single tasks may run again.
     is_retry = task.attemptNumber() > 0
     name = transactional_id(ledger.name, index + 1)
     kept = _kept.pop(name, None)
@@ -109,7 +112,7 @@ def _take(target: SlotTarget) -> _Slot:
         return kept
     producer = TransactionalProducer(target.kafka, name, target.timeout_seconds)
     producer.fence()
-    found = read_ledger(target.kafka, ledger.name)
+    found = read_ledger(target.kafka, ledger_name(ledger.stream))
     # Claims count on from an adoption with a gap; still, an epoch of before it may come again.
     if found is None or (found.epoch, found.adopted) != (ledger.epoch, ledger.adopted):
         raise Fenced(f"{ledger.name}: another instance of this stream holds the ledger now")
@@ -117,7 +120,7 @@ def _take(target: SlotTarget) -> _Slot:
 
 
 def _already_written(target: SlotTarget) -> frozenset[Position]:
-    """Look what an earlier attempt of the task has committed: it was lost after that."""
+    """Read the records that an earlier attempt of the task has committed before it was lost."""
     topic, ledger = target.to.topic.name, target.to.ledger
     end = Topics(target.kafka).latest(topic)
     found = (

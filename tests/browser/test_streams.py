@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -10,9 +11,11 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
+from typer.testing import CliRunner
 
 from tests.browser.traffic import ADMISSIONS, Traffic
 from tidegate.contracts.verdict import Severity, Stage
+from tidegate.gateway.cli.main import app
 
 AGE = (Stage.RULE, "age-is-known", Severity.ERROR)
 TYPE = (Stage.SCHEMA, "type", Severity.ERROR)
@@ -152,6 +155,15 @@ def test_desk_without_streams_says_how_to_start(
 ) -> None:
     page.goto(f"{gateway_with(None).url}/desk")
     expect(page.get_by_role("heading", name="No stream has reported yet")).to_be_visible()
+    command = page.get_by_role("main").locator("pre")
+    expect(command).to_have_text(
+        "tidegate enforce --all --bootstrap-servers HOST:PORT --registry http://HOST:PORT"
+    )
+    verb, *options = re.findall(r"enforce|--[a-z-]+", command.inner_text())
+    known = CliRunner().invoke(app, [verb, "--help"], env={"TERM": "dumb", "COLUMNS": "200"})
+    assert known.exit_code == 0
+    assert [option for option in options if option not in known.output] == []
+    expect(page.get_by_role("main")).to_contain_text("tidegate demo")
 
 
 def test_without_a_broker_setting_the_records_say_so(
@@ -179,10 +191,14 @@ def test_while_the_broker_is_away_the_page_stands(
 def test_dark_and_light_come_from_one_sheet(gateway: Traffic, stream: str, page: Page) -> None:
     page.goto(f"{gateway.url}/desk/streams/{stream}")
     ground = "getComputedStyle(document.documentElement).backgroundColor"
+    sheets = "[...document.styleSheets].map((one) => one.href)"
     page.emulate_media(color_scheme="light")
     assert page.evaluate(ground) == "rgb(255, 255, 255)"
+    light = page.evaluate(sheets)
     page.emulate_media(color_scheme="dark")
     assert page.evaluate(ground) == "rgb(16, 18, 22)"
+    assert len(light) == 1
+    assert page.evaluate(sheets) == light
 
 
 def test_pages_fit_a_phone_and_name_their_parts(gateway: Traffic, stream: str, page: Page) -> None:
@@ -219,8 +235,10 @@ def test_contract_page_has_versions_rules_and_the_document(gateway: Traffic, pag
     expect(page.locator("#versions tbody th")).to_have_text(["1.3.0", "1.2.0"])
     expect(page.locator(".rule-list li").first).to_contain_text("age-is-known")
     expect(page.locator(".code")).to_contain_text('"not-the-epoch"')
+    expect(page.locator(".code")).to_contain_text('"version": "1.3.0"')
     page.get_by_role("link", name="1.2.0").click()
     page.wait_for_url(f"**/desk/contracts/{name}?version=1.2.0")
+    expect(page.locator(".code")).to_contain_text('"version": "1.2.0"')
 
 
 def test_assets_are_kept_for_ever_and_errors_are_pages(gateway: Traffic) -> None:

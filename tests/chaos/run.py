@@ -1,19 +1,18 @@
-"""Kill, stop and crowd a job at random for as long as asked, while records keep coming; then look at every one of them.
+"""Disturb a job at random for as long as asked, while records keep coming; then look at every one of them.
 
-Prints its seed, which gives the same faults again (at the same seconds, not at the same records), and ends with status 0
-only if nothing is lost, doubled, in both, from nowhere or changed.
+Jobs are killed, stopped, overtaken and crowded; the broker goes away; the source gets partitions, the contract versions,
+the job other slots; and an Iceberg table is rolled back (`faults.py`). Prints its seed, which gives the same faults again (at
+the same seconds, not at the same records), and each fault. Ends with status 0 only if nothing is lost, doubled, in both,
+from nowhere or changed.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
-import signal
 import sys
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event, Thread
@@ -24,9 +23,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
+from tests.chaos.faults import PARTITIONS, Chaos, World
 from tests.integration.enforce.checker import CLEAN, account
-from tests.integration.enforce.job import RunningJob
-from tests.integration.enforce.line import Line, Sent, environment, row
+from tests.integration.enforce.line import Line, environment
 from tests.integration.enforce.registry import Registry
 from tests.postgresql import Postgresql, for_psycopg
 from tidegate.contracts.errors import NotFoundError
@@ -37,13 +36,6 @@ from tidegate.gateway.embedded.processes import RunDirectory
 from tidegate.spark_jobs.session import build_session
 from tidegate.spark_jobs.settings import JobSettings
 
-PARTITIONS = 4
-RECORDS_PER_SECOND = 100
-KEYS = 500 * PARTITIONS
-"""So many keys take turns where the newest of each is kept; one key is always in one partition."""
-LONGEST_SECONDS = 45.0
-"""A job takes 10 to 20 of them to start on a small machine, and then has some for batches."""
-OPTIONS = ("--max-offsets", "500", "--trigger-seconds", "0.1")
 SINKS: dict[str, dict[str, object]] = {
     "iceberg": {"sink": "iceberg"},
     "iceberg-upsert": {"sink": "iceberg", "write_mode": "upsert"},
@@ -54,87 +46,15 @@ SINKS: dict[str, dict[str, object]] = {
     "postgresql": {"sink": "postgresql"},
     "postgresql-upsert": {"sink": "postgresql", "write_mode": "upsert"},
 }
+MAINTENANCE = {
+    "TIDEGATE_MAINTENANCE_SECONDS": "1",
+    "TIDEGATE_COMPACTION_MIN_FILES": "5",
+    "TIDEGATE_ORPHAN_AGE_SECONDS": "0",
+    "TIDEGATE_SNAPSHOTS_KEPT": "20",
+    "TIDEGATE_SNAPSHOT_PROTECTED_SECONDS": "30",
+}
+"""As much maintenance beside the batches as there can be."""
 KEYED: dict[str, object] = {"primary_key": ["id"], "tombstones": "delete"}
-
-
-class Chaos:
-    """A line, its jobs, and what is done to them."""
-
-    def __init__(self, line: Line, registry_url: str, jars: Jars, seed: int) -> None:
-        self._line = line
-        self._environment = environment(line, jars, registry_url)
-        self._random = random.Random(seed)  # noqa: S311 - chooses faults, guards nothing
-        self._numbers = random.Random(seed + 1)  # noqa: S311 - the same
-        self._produced = 0
-        self.faults: Counter[str] = Counter()
-
-    def run(self, seconds: float) -> None:
-        """Do one fault after the other until the time is over."""
-        deadline = time.monotonic() + seconds
-        faults: tuple[Callable[[], None], ...] = (
-            self._kill,
-            self._kill,
-            self._kill,
-            self._overtake,
-            self._crowd,
-        )
-        while time.monotonic() < deadline:
-            fault = self._random.choice(faults)
-            self.faults[fault.__name__.removeprefix("_")] += 1
-            fault()
-
-    def produce(self, stopping: Event) -> None:
-        """Produce records until it is told to stop; one in eight is refused, and one in twenty a tombstone for upserts."""
-        while not stopping.wait(0.2):
-            self._line.produce(*(self._record() for _ in range(RECORDS_PER_SECOND // 5)))
-
-    def _record(self) -> Sent:
-        is_upsert = self._line.settings.write_mode == "upsert"
-        number = self._produced % KEYS if is_upsert else self._produced
-        partition = self._produced % PARTITIONS
-        self._produced += 1
-        if is_upsert and self._numbers.random() < 1 / 20:
-            return Sent(None, f"r{number}".encode(), partition)
-        amount = 999 if self._numbers.random() < 1 / 8 else self._numbers.randrange(900)
-        sent = row(number, amount)
-        return Sent(sent.value, sent.key, partition)
-
-    def finish(self) -> None:
-        """Let one job catch up with all there is."""
-        job = self._start("--available-now")
-        code = job.process.wait()
-        job.end()
-        assert code == 0, "".join(job.lines[-20:])
-
-    def _start(self, *options: str) -> RunningJob:
-        return RunningJob([self._line.contract_id, *OPTIONS, *options], self._environment)
-
-    def _wait(self) -> None:
-        time.sleep(self._random.uniform(0, LONGEST_SECONDS))
-
-    def _kill(self) -> None:
-        job = self._start()
-        self._wait()
-        job.end()
-
-    def _overtake(self) -> None:
-        """Stop a job, let another take over, and let the first go on as a zombie."""
-        zombie = self._start()
-        self._wait()
-        zombie.process.send_signal(signal.SIGSTOP)
-        heir = self._start()
-        self._wait()
-        zombie.process.send_signal(signal.SIGCONT)
-        self._wait()
-        zombie.end()
-        heir.end()
-
-    def _crowd(self) -> None:
-        """Start two at once."""
-        jobs = [self._start(), self._start()]
-        self._wait()
-        for job in jobs:
-            job.end()
 
 
 def _line(bootstrap: str, folder: Path, sink: dict[str, object]) -> Line:
@@ -152,19 +72,45 @@ def _line(bootstrap: str, folder: Path, sink: dict[str, object]) -> Line:
     return Line(cast("SparkSession", None), settings, topic, "test.chaos")
 
 
+class _Broker:
+    """A broker that is stopped and started again with its data, at one address."""
+
+    def __init__(self, folder: Path, jars: Jars) -> None:
+        self._folder, self._jars = folder, jars
+        self._port: int | None = None
+        self._broker: Broker | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """Its address, once it was started."""
+        return f"127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        options = BrokerOptions(port=self._port, preferred_port=None, java_options=("-Xms64m", "-Xmx768m"))
+        run = RunDirectory(self._folder / "run", self._folder / "logs")
+        self._broker = Broker(self._folder / "broker", run, self._jars, find_java(), options)
+        self._broker.start()
+        self._port = int(self._broker.bootstrap.rpartition(":")[2])
+
+    def stop(self) -> None:
+        if self._broker is not None:
+            self._broker.stop()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))  # noqa: S311 - as above
     parser.add_argument("--sink", choices=SINKS, default="iceberg")
+    parser.add_argument("--only", metavar="FAULT", action="append", default=[], help="only these faults")
     asked = parser.parse_args()
     print(f"seed {asked.seed}, sink {asked.sink}", flush=True)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-chaos-")))
         jars = ensure_jars()
-        options = BrokerOptions(preferred_port=None, java_options=("-Xms64m", "-Xmx768m"))
-        run = RunDirectory(folder / "run", folder / "logs")
-        broker = stack.enter_context(Broker(folder / "broker", run, jars, find_java(), options))
+        broker = _Broker(folder, jars)
+        stack.callback(broker.stop)
+        broker.start()
         registry = Registry(folder, 0)
         stack.callback(registry.stop)
         sink = SINKS[asked.sink]
@@ -175,17 +121,20 @@ def main() -> int:
         line = _line(broker.bootstrap, folder, sink)
         changes = KEYED if line.settings.write_mode == "upsert" else {}
         document, line.contracts.plan = line.document(**changes), line.plan(**changes)
-        httpx.post(f"{registry.url}/api/v1/contracts", json=document).raise_for_status()
-        chaos = Chaos(line, registry.url, jars, asked.seed)
+        httpx.post(f"{registry.url}/api/v1/contracts", json=document, timeout=60).raise_for_status()
+        settings = {**environment(line, jars, registry.url), **MAINTENANCE}
+        world = World(settings, changes, broker.stop, broker.start)
+        chaos = Chaos(line, world, asked.seed)
         stopping = Event()
         producing = Thread(target=chaos.produce, args=(stopping,))
         producing.start()
         try:
-            chaos.run(asked.seconds)
+            chaos.run(asked.seconds, asked.only)
         finally:
             stopping.set()
             producing.join()
         chaos.finish()
+        print(f"maintenance: {dict(sorted(chaos.events.items()))}")
         if line.settings.sink == "delta":
             line.spark = build_session(line.settings.model_copy(update={"spark_jars": jars.spark_dir}))
             stack.callback(line.spark.stop)

@@ -50,11 +50,11 @@ def test_the_sentence_on_the_page_is_the_one_that_is_told() -> None:
     rule = {"id": "r", "kind": "ordered", "fields": ["/admission_date", "/discharge_date"]}
     plan = compile_plan(contract(rules=[{**rule, "description": "Nobody leaves before they came."}]))
     value = b'{"admission_date": "2026-10-04", "discharge_date": "2026-10-01"}'
-    (told,) = Explainer.of(plan).tell(value, plan.explain(value).violations)
+    (told,) = Explainer.of(plan).explain(value, plan.explain(value).violations)
     block = f"```\n{told.sentence}\n  {told.description}\n  passes with {told.passes}\n```"
     assert block in PAGE
     hidden = compile_plan(contract(rules=[rule], classification={"/admission_date": "pii"}))
-    (told,) = Explainer.of(hidden).tell(value, hidden.explain(value).violations)
+    (told,) = Explainer.of(hidden).explain(value, hidden.explain(value).violations)
     assert f"*{told.sentence}*" in re.sub(r"\s+", " ", PAGE)
 
 

@@ -37,6 +37,11 @@ PROMISED = {
     },
     "memory": {"memory_at_the_end_over_second_part"},
     "expectations": {"ten_expectations_over_none"},
+    "table_history": {
+        "commit_after_history_over_first_hour_iceberg",
+        "commit_after_history_over_first_hour_delta",
+        "commit_after_history_over_first_hour_postgresql",
+    },
     "light_install": {"light_environment", "first_lint"},
 }
 

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,6 +58,22 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+LEASES = """
+import sys
+from pathlib import Path
+from threading import Event
+from tidegate.spark_jobs.job.lease import Lease
+from tidegate.spark_jobs.settings import JobSettings
+
+folder = Path(sys.argv[2])
+settings = JobSettings(bootstrap_servers=sys.argv[1], registry_url="http://localhost", warehouse=folder, checkpoints=folder)
+for number in range(3):
+    lease = Lease(settings, f"a.b{number}")
+    assert lease.acquire(sys.argv[3], Event(), Event())
+    lease.release()
+"""
+
+
 def create_topic(broker: Broker, name: str) -> None:
     client = AdminClient({"bootstrap.servers": broker.bootstrap})
     client.create_topics([NewTopic(name, 1, 1)])[name].result(30)
@@ -81,6 +98,7 @@ def post_mortem(broker: Broker) -> str:
     raise AssertionError("the broker still runs")
 
 
+@pytest.mark.full
 def test_records_and_cluster_survive_a_restart_on_another_port(make_broker: MakeBroker) -> None:
     with make_broker() as first:
         create_topic(first, "kept")
@@ -128,6 +146,7 @@ def test_without_free_space_it_does_not_start(make_broker: MakeBroker, small_dis
     assert str(caught.value) == expected
 
 
+@pytest.mark.full
 def test_a_disk_that_fills_up_is_named_as_the_reason(make_broker: MakeBroker, small_disk: Path) -> None:
     with make_broker(small_disk, minimum_free_bytes=0) as broker:
         create_topic(broker, "big")
@@ -140,3 +159,15 @@ def test_a_disk_that_fills_up_is_named_as_the_reason(make_broker: MakeBroker, sm
         message = post_mortem(broker)
     expected = f"the broker ended (exit 1): the disk of {small_disk}/broker is full: free some space\n"
     assert message.startswith(expected)
+
+
+def test_a_lease_is_had_from_a_broker_that_never_had_a_consumer_group(
+    make_broker: MakeBroker, tmp_path: Path
+) -> None:
+    """The broker creates `__consumer_offsets` meanwhile, and answers NOT_COORDINATOR. A process of its own may crash."""
+    broker = make_broker()
+    broker.start()
+    create_topic(broker, "t")
+    command = [sys.executable, "-c", LEASES, broker.bootstrap, str(tmp_path), "t"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stderr

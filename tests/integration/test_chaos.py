@@ -9,12 +9,26 @@ import pytest
 
 from tests.postgresql import newest_binaries
 
+pytestmark = pytest.mark.full
 
-@pytest.mark.full
-def test_a_little_chaos_loses_and_doubles_nothing() -> None:
-    newest_binaries()  # without them it is left out, but not in CI
-    command = [sys.executable, "-m", "tests.chaos.run", "--seconds", "1", "--sink", "postgresql-upsert"]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+
+def chaos(*options: str) -> str:
+    """Run chaos for as long as one fault takes; return what it has printed."""
+    command = [sys.executable, "-m", "tests.chaos.run", "--seconds", "1", *options]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert finished.returncode == 0, finished.stdout + finished.stderr[-2000:]
     assert finished.stdout.startswith("seed ")
     assert "reconcile: every offset has one fate" in finished.stdout
+    return finished.stdout
+
+
+def test_a_little_chaos_loses_and_doubles_nothing() -> None:
+    newest_binaries()  # without them it is left out, but not in CI
+    chaos("--sink", "postgresql-upsert")
+
+
+@pytest.mark.parametrize(
+    ("sink", "fault"), [("kafka", "restart_broker"), ("kafka", "add_partition"), ("iceberg", "roll_back")]
+)
+def test_what_is_around_a_job_may_change(sink: str, fault: str) -> None:
+    assert f"faults: 1 {fault};" in chaos("--sink", sink, "--only", fault)

@@ -5,13 +5,19 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.cimpl import NewTopic
 
+from tidegate.contracts.stream.kafka_connection import KafkaSettings
 from tidegate.gateway.embedded import doctor as doctor_checks
 from tidegate.gateway.embedded import ports
-from tidegate.gateway.embedded.doctor import Finding, examine
+from tidegate.gateway.embedded.broker import Broker
+from tidegate.gateway.embedded.doctor import Finding, examine, examine_topics
 from tidegate.gateway.embedded.jars import Jars, default_cache
 from tidegate.gateway.embedded.java import Java
 from tidegate.gateway.embedded.processes import Command, RunDirectory
@@ -90,3 +96,42 @@ def test_what_runs_for_a_state_folder_is_named(tmp_path: Path) -> None:
         assert finding("state", tmp_path).found == f"{tmp_path}: running broker (pid {child.pid})"
     finally:
         child.stop(deadline_seconds=30)
+
+
+def test_topics_that_forget_too_early_are_a_problem_with_a_command(
+    broker: Broker, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    source = make_topic("adm")
+    client = AdminClient({"bootstrap.servers": broker.bootstrap})
+    hour = {"retention.ms": "3600000", "message.timestamp.before.max.ms": str(2**63 - 1)}
+    topics = [NewTopic(f"{source}.quarantine", 1, 1, config=hour), NewTopic(f"{source}.accepted.other", 1, 1)]
+    for future in client.create_topics(topics).values():
+        future.result(30)
+    answer = doctor("--json", "--state", str(tmp_path), "--bootstrap-servers", broker.bootstrap)
+    assert answer.returncode == 1, answer.stderr
+    findings = {row["name"]: row for row in json.loads(answer.stdout)["findings"]}
+    assert source not in findings
+    assert f"{source}.accepted.other" not in findings
+    found = findings[f"{source}.quarantine"]
+    assert not found["ok"]
+    assert "less than 1" in found["found"]
+    _, _, settings = found["advice"].partition("--add-config ")
+    resource = ConfigResource(ConfigResource.Type.TOPIC, f"{source}.quarantine")
+    for pair in settings.split(","):
+        key, _, value = pair.partition("=")
+        entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        resource.add_incremental_config(entry)
+    client.incremental_alter_configs([resource])[resource].result(30)
+    (mended,) = [
+        one for one in examine_topics(KafkaSettings().connection_to(broker.bootstrap)) if source in one.name
+    ]
+    assert mended.is_ok
+
+
+def test_no_broker_is_an_exit_code_of_its_own(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+        answer = doctor("--state", str(tmp_path), "--bootstrap-servers", address)
+    assert answer.returncode == 3
+    assert address in answer.stderr

@@ -46,7 +46,7 @@ class Desk:
     def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
         async def send() -> httpx.Response:
             transport = httpx.ASGITransport(create_app(self.factory))
-            async with httpx.AsyncClient(transport=transport, base_url="http://desk") as client:
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 who = (self.credentials.key_id, self.credentials.secret)
                 return await client.request(method, path, auth=who, **options)
 

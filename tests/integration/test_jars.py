@@ -133,7 +133,7 @@ def test_settings_that_do_not_exist_are_named(mirror: Mirror, monkeypatch: pytes
     monkeypatch.setenv("TIDEGATE_IVY_SETTINGS", "/no/such/ivysettings.xml")
     with pytest.raises(SettingsError) as caught:
         mirror.cache().ensure()
-    assert str(caught.value) == "TIDEGATE_IVY_SETTINGS names /no/such/ivysettings.xml, which is no file"
+    assert str(caught.value) == "TIDEGATE_IVY_SETTINGS names /no/such/ivysettings.xml, which is not a file"
 
 
 def test_the_installed_jars_are_the_committed_lock(jars: Jars) -> None:

@@ -85,6 +85,7 @@ def enforced_over(line: Line) -> None:
     assert line.reconcile().holds
 
 
+@pytest.mark.full
 def test_a_stream_over_tls_with_a_login(
     secured: SecuredBroker,
     make_secured_line: Callable[..., Line],

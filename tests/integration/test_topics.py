@@ -69,7 +69,7 @@ def test_a_file_is_planned_applied_and_then_nothing_is_left_to_do(broker: Broker
     topics = Topics(KafkaConnection(broker.bootstrap))
     source = topics.describe(name)
     assert source is not None
-    topics.ensure_output(f"{name}.quarantine", source)
+    topics.ensure_quarantine(f"{name}.quarantine", source, None)
 
     grown = run("plan", text_of(name, 3, "86400000"), *dev)
     assert grown.returncode == 2

@@ -22,6 +22,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
 
 from tests.jvm import SHORT_LIVED_JAVA
 from tests.postgresql import Postgresql
@@ -178,6 +179,7 @@ def test_after_kill_9_the_next_start_takes_over(up: StartUp) -> None:
     assert second.living() == []
 
 
+@pytest.mark.full
 def test_a_second_run_on_the_same_state_is_refused(up: StartUp) -> None:
     first = up()
     first.await_ready()
@@ -201,6 +203,7 @@ def test_a_port_asked_for_and_in_use_ends_the_run(up: StartUp, option: str) -> N
     assert not (run.state / "run").exists()
 
 
+@pytest.mark.full
 def test_a_part_that_dies_is_named_with_its_log_and_takes_the_rest_along(up: StartUp) -> None:
     run = up()
     run.await_ready()
@@ -280,6 +283,55 @@ def test_records_are_enforced_across_a_restart_and_a_kill(up: StartUp) -> None:
     assert "no active contract to enforce" in "\n".join(run.lines)
     assert AdminClient({"bootstrap.servers": run.bootstrap}).list_topics(timeout=30).topics == {}
     assert not (run.state / "warehouse").exists()
+
+
+@pytest.mark.full
+def test_a_contract_that_is_published_while_it_runs_is_enforced_without_a_restart(
+    up: StartUp, tmp_path: Path
+) -> None:
+    """The first one starts the job; the next ones find it, and what fails is shown."""
+    run = up()
+    run.await_ready()
+    assert len(run.living()) == 2
+    publish = [sys.executable, "-m", "tidegate.gateway.cli.main", "publish", "--registry", run.registry]
+    subprocess.run([*publish, str(EXAMPLES / "contract.yaml")], check=True)
+    topic = "hospital.admissions"
+    until(lambda: topic in AdminClient({"bootstrap.servers": run.bootstrap}).list_topics(timeout=30).topics)
+    produce(run, "same-day.pass.json", "age-is-known.fail.json")
+    until(lambda: (run.state / "warehouse" / "catalog.db").exists() and rows_if_any(run.state) == 1)
+    assert len(committed(run, "quarantine")) == 1
+
+    other = tmp_path / "other.yaml"
+    document = {"apiVersion": "tidegate/v1", "kind": "DataContract", "id": "other", "version": "1.0.0"}
+    schema = {"type": "json-schema", "definition": {"type": "object"}}
+    other.write_text(json.dumps({**document, "topic": "other", "schema": schema, "on_violation": "fail"}))
+    subprocess.run([*publish, str(other)], check=True)
+    until(lambda: "other" in AdminClient({"bootstrap.servers": run.bootstrap}).list_topics(timeout=30).topics)
+    producer = Producer({"bootstrap.servers": run.bootstrap})
+    producer.produce("other", b"7")
+    assert producer.flush(30) == 0
+    job_log = run.state / "logs" / "job.log"
+    until(lambda: '"event": "stream_failed"' in job_log.read_text())
+    produce(run, "same-day.pass.json")
+    until(lambda: table_rows(run.state) == 2)
+
+    version = f"{run.registry}/api/v1/contracts/hospital.admissions/versions"
+    name = httpx.get(f"{run.registry}/api/v1/contracts/hospital.admissions").json()["versions"][0]["version"]
+    httpx.delete(f"{version}/{name}", timeout=DEADLINE_SECONDS).raise_for_status()
+    until(lambda: '"event": "stream_ended"' in job_log.read_text())
+    code, output = run.stop()
+    assert code == 0
+    assert "stream     hospital.admissions: topic hospital.admissions" in output
+    assert "stream     other failed: " in output
+    assert run.living() == []
+
+
+def rows_if_any(state: Path) -> int:
+    """Count the rows of the table; 0 as long as there is none."""
+    try:
+        return table_rows(state)
+    except NoSuchTableError:
+        return 0
 
 
 @pytest.mark.full  # the same with a table is above

@@ -8,12 +8,13 @@ zombie. `Part` names what can be taken out of the protocol.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
 from tests.model.parts import Part
+from tidegate.contracts.stream.generations import Rewound, oldest_counting
 from tidegate.spark_jobs.steps import Step
 
 Pointer = tuple[int, int]
@@ -42,6 +43,17 @@ class Ledger(NamedTuple):
     dropped: int = 0
     instance: int = -1
     """Whose claim it is."""
+    generation: int = 0
+    rewinds: tuple[tuple[Rewound, ...], ...] = ((), ())
+    """By source partition, without those that no refusal needed when the stream was rewound."""
+    all_rewinds: tuple[tuple[Rewound, ...], ...] = ((), ())
+    """The same with those: what must be true of each refusal."""
+
+    def counts(self, entry: Entry, *, truly: bool = False) -> bool:
+        """Return whether a refusal counts: no later rewind covers its offset."""
+        rewinds = self.all_rewinds if truly else self.rewinds
+        partition, offset = entry.pointer
+        return oldest_counting(dict(enumerate(rewinds)), partition, offset) <= entry.generation
 
 
 class Entry(NamedTuple):
@@ -51,6 +63,7 @@ class Entry(NamedTuple):
     slot: int
     owner: int
     state: str
+    generation: int = 0
 
 
 class Instance(NamedTuple):
@@ -64,6 +77,8 @@ class Instance(NamedTuple):
     start: tuple[int, int] = (0, 0)
     end: tuple[int, int] = (0, 0)
     contract: int = 0
+    new: Ledger | None = None
+    """What a rewind is about to write."""
 
 
 class World(NamedTuple):
@@ -106,17 +121,27 @@ class StagedProtocol:
         """Every single thing that may happen next."""
         if world.contract == 0:
             yield "the contract is replaced", world._replace(contract=1)
-        for who, me in enumerate(world.instances):
-            if me.at == GONE:
-                continue
-            for what, after in self._step(world, who, me):
+        for who in self._movable(world, range(len(self._bounds.slots))):
+            for what, after in self._step(world, who, world.instances[who]):
                 yield f"{'ABCD'[who]} {what}", after
+
+    @staticmethod
+    def _movable(world: World, among: Iterable[int]) -> Iterator[int]:
+        """Those that were not started are the same: they are started in their order."""
+        for who in among:
+            me = world.instances[who]
+            if me.at != GONE:
+                yield who
             if me.at == Step.CLAIM and me.held is None:
-                break  # those after it are the same: they are started in their order
+                return
 
     def violation(self, world: World) -> str | None:
         """Return what is wrong: a record twice, lost, or from nowhere; or totals that are not so."""
-        quarantined = [entry.pointer for entry in world.log if entry.state == COMMITTED]
+        committed = [entry for entry in world.log if entry.state == COMMITTED]
+        quarantined = [entry.pointer for entry in committed if world.ledger.counts(entry)]
+        for entry in committed:
+            if world.ledger.counts(entry) and not world.ledger.counts(entry, truly=True):
+                return f"the refusal of {entry.pointer} from before the rewind counts after it"
         seen = [*world.table, *quarantined]
         for pointer in seen:
             if seen.count(pointer) > 1:
@@ -138,7 +163,7 @@ class StagedProtocol:
 
     def alone(self, world: World) -> World:
         """Let the last instance run with no one else moving, as far as it comes."""
-        who = len(world.instances) - 1
+        who = len(self._bounds.slots) - 1
         while True:
             following = next(self._step(world, who, world.instances[who]), None)
             if following is None:
@@ -224,12 +249,21 @@ class StagedProtocol:
         settled = tuple(
             (entry.pointer, place)
             for place, entry in part
-            if entry.state in wanted and entry.pointer[1] >= held.end[entry.pointer[0]]
+            if entry.state in wanted
+            and entry.pointer[1] >= held.end[entry.pointer[0]]
+            and self._is_final(held, entry)
         )
         if self._is_out(Part.SCAN):
             settled = ()
         after = me._replace(at=Step.JUDGE, settled=settled, watermark=0)
         yield f"scans, {len(settled)} settled", with_instance(world, who, after)
+
+    def _is_final(self, held: Ledger, entry: Entry) -> bool:
+        return held.counts(entry)
+
+    def _generation(self, held: Ledger) -> int:
+        """What refused records name."""
+        return held.generation
 
     # A batch.
 
@@ -268,7 +302,9 @@ class StagedProtocol:
         else:
             what = f"appends {refused[slot]} to slot {slot}"
             state = COMMITTED if is_direct else PENDING
-            log = world.log + tuple(Entry(pointer, slot, who, state) for pointer in refused[slot])
+            assert me.held is not None
+            generation = self._generation(me.held)
+            log = world.log + tuple(Entry(pointer, slot, who, state, generation) for pointer in refused[slot])
         world = world._replace(log=log)
         if not mine and not is_direct:
             return what, world
@@ -341,15 +377,13 @@ class StagedProtocol:
         scan_from = len(world.log)
         if ahead and not self._is_out(Part.SCAN_FROM_SETTLED):
             scan_from = min(ahead)
-        return Ledger(
-            epoch=held.epoch,
+        return held._replace(
             n=held.n + 1,
             end=me.end,
             scan_from=scan_from,
             slots=self._bounds.slots[who],
             quarantined=held.quarantined + len(count),
             dropped=held.dropped + len(self._judged(me, me.contract, DROP)),
-            instance=held.instance,
         )
 
     def _refused(self, me: Instance, contract: int) -> list[Pointer]:

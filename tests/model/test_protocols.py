@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import pytest
 
+from tests.marks import full
 from tests.model import one_transaction, staged
 from tests.model.one_transaction import OneTransactionProtocol
 from tests.model.parts import Part
+from tests.model.rewind import RewindPart, RewindProtocol
+from tests.model.schedules import (
+    ONE_EACH,
+    ONE_PARTITION,
+    OTHER_SLOTS,
+    THREE,
+    THREE_SUCCESSORS,
+    TWO_INSTANCES,
+    bounds_of,
+)
 from tests.model.search import search
-from tests.model.staged import ACCEPT, DROP, REFUSE, Bounds, StagedProtocol, Verdicts
+from tests.model.staged import ACCEPT, REFUSE, Bounds, StagedProtocol
 from tests.model.task_slots import TaskSlotsProtocol
 
-THREE: Verdicts = {(0, 0): (REFUSE, ACCEPT), (0, 1): (REFUSE, REFUSE), (1, 0): (ACCEPT, REFUSE)}
-ONE_EACH: Verdicts = {(0, 0): (REFUSE, ACCEPT), (1, 0): (ACCEPT, REFUSE)}
-ONE_PARTITION: Verdicts = {(0, 0): (REFUSE, ACCEPT), (0, 1): (REFUSE, DROP)}
-
-TWO_INSTANCES = Bounds(THREE, (2, 1))
-THREE_SUCCESSORS = Bounds(ONE_PARTITION, (1, 1, 1))
-OTHER_SLOTS = Bounds(ONE_EACH, (2, 1, 2))
-"""The second instance has fewer slots than the first, the third more."""
+REWOUND = Bounds(ONE_PARTITION, (1, 1))
+KEEPS_NO_REFUSAL = Bounds({(0, 0): (ACCEPT, ACCEPT), (0, 1): (REFUSE, ACCEPT)}, (1, 1))
+"""What is covered when the stream is rewound needs no generation to be remembered; what a zombie refuses would."""
+RACES = (
+    RewindPart.CLAIM,
+    RewindPart.FENCE,
+    RewindPart.LOOK_AFTER_FENCE,
+    RewindPart.COMMIT_COMPARES,
+)
 
 WIDEST = (Bounds(THREE, (2, 1, 2)), Bounds(ONE_PARTITION, (1, 1, 1, 1)))
 
@@ -40,8 +52,7 @@ def test_the_same_with_more_records_and_more_instances(bounds: Bounds) -> None:
 
 @pytest.mark.parametrize("part", Part)
 def test_no_part_can_be_left_out(part: Part) -> None:
-    bounds = THREE_SUCCESSORS if part is Part.SCAN_FROM_SETTLED else TWO_INSTANCES
-    found = search(StagedProtocol(bounds, part))
+    found = search(StagedProtocol(bounds_of(part), part))
     print(f"without {part}\n{found}")  # noqa: T201 - the trace is what one wants to see
     assert found.violation is not None
     assert found.trace
@@ -64,6 +75,23 @@ def test_whatever_has_happened_the_next_instance_goes_on_to_the_end(bounds: Boun
     assert found.violation is None, str(found)
 
 
+class RewindRecovery(RewindProtocol):
+    """The same, after a rewind that may have been cut off anywhere."""
+
+    def violation(self, world: staged.World) -> str | None:
+        if world.instances[len(self._bounds.slots) - 1] != staged.Instance():
+            return None
+        if self.is_complete(self.alone(world)):
+            return None
+        return "the next instance does not come to the end"
+
+
+@pytest.mark.parametrize("bounds", [REWOUND, KEEPS_NO_REFUSAL])
+def test_whatever_a_rewind_has_done_the_next_instance_goes_on_to_the_end(bounds: Bounds) -> None:
+    found = search(RewindRecovery(bounds, 1))
+    assert found.violation is None, str(found)
+
+
 def test_every_kind_of_fate_is_reached() -> None:
     """Otherwise the search would show nothing: records settled, accepted by one contract and refused by the other."""
     protocol = StagedProtocol(THREE_SUCCESSORS)
@@ -79,7 +107,7 @@ def test_every_kind_of_fate_is_reached() -> None:
     assert fates == {(0, 2, 0), (1, 0, 1), (0, 1, 1)}
 
 
-@pytest.mark.parametrize("bounds", [TWO_INSTANCES, THREE_SUCCESSORS, OTHER_SLOTS])
+@pytest.mark.parametrize("bounds", [TWO_INSTANCES, *full(THREE_SUCCESSORS, OTHER_SLOTS)])
 def test_tasks_that_take_slots_over_lose_nothing_and_write_nothing_twice(bounds: Bounds) -> None:
     found = search(TaskSlotsProtocol(bounds))
     assert found.violation is None, str(found)
@@ -89,6 +117,30 @@ def test_tasks_that_take_slots_over_lose_nothing_and_write_nothing_twice(bounds:
 def test_a_task_that_has_taken_a_slot_over_must_look_at_the_ledger() -> None:
     found = search(TaskSlotsProtocol(TWO_INSTANCES, looks=False))
     print(f"without the look\n{found}")  # noqa: T201 - the trace is what one wants to see
+    assert found.violation is not None
+
+
+@pytest.mark.parametrize(
+    ("bounds", "rewinds"),
+    [
+        (REWOUND, 1),
+        (KEEPS_NO_REFUSAL, 1),
+        *(
+            pytest.param(*each, marks=pytest.mark.full)
+            for each in ((TWO_INSTANCES, 1), (REWOUND, 2), (Bounds(ONE_EACH, (1, 1)), 2))
+        ),
+    ],
+)
+def test_a_rewind_loses_nothing_and_leaves_no_verdict_of_before(bounds: Bounds, rewinds: int) -> None:
+    found = search(RewindProtocol(bounds, rewinds))
+    assert found.violation is None, str(found)
+    assert found.states > 5_000
+
+
+@pytest.mark.parametrize("part", RewindPart)
+def test_no_part_of_a_rewind_can_be_left_out(part: RewindPart) -> None:
+    found = search(RewindProtocol(KEEPS_NO_REFUSAL if part in RACES else REWOUND, 1, part))
+    print(f"without {part}\n{found}")  # noqa: T201 - the trace is what one wants to see
     assert found.violation is not None
 
 

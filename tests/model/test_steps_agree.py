@@ -10,6 +10,8 @@ import pytest
 
 from tests.model import one_transaction, staged
 from tests.model.parts import Part
+from tests.model.rewind import STEPS, RewindPart
+from tidegate.spark_jobs.adopt.rewind import RewindStep
 from tidegate.spark_jobs.sinks import staged as staged_sink
 from tidegate.spark_jobs.sinks.kafka import sink as kafka
 from tidegate.spark_jobs.steps import Step
@@ -19,6 +21,7 @@ PAGE = (ROOT / "docs" / "explanation" / "exactly-once.md").read_text()
 STAGED, ONE_TRANSACTION = PAGE.split("## The steps, sinks with a table", 1)[1].split(
     "## The steps, Kafka sink", 1
 )
+REWIND = PAGE.split("## Rewinding a stream", 1)[1]
 INSIDE = {Step.CONTRACT: Step.JUDGE, Step.SLOT: Step.QUARANTINE, Step.COMMITTED: Step.PUBLISH}
 """Steps that are timed or told alone, and are part of another in the page: when it begins, when it is over."""
 
@@ -82,6 +85,16 @@ def test_the_model_has_the_batch_in_the_order_of_the_page() -> None:
 @pytest.mark.parametrize("part", [*Part, *one_transaction.Part])
 def test_every_part_belongs_to_a_step_of_the_page(part: str) -> None:
     assert part.partition(":")[0] in documented(STAGED)
+
+
+def test_the_steps_of_a_rewind_are_those_of_the_page() -> None:
+    assert [name for name in documented(REWIND) if name in set(RewindStep)] == [*RewindStep]
+    assert [step for step in RewindStep if step in STEPS] == [*STEPS]
+
+
+@pytest.mark.parametrize("part", RewindPart)
+def test_every_part_of_a_rewind_belongs_to_a_step_of_the_page(part: str) -> None:
+    assert part.partition(":")[0] in {*documented(REWIND), *documented(STAGED)}
 
 
 def test_the_page_names_every_part_that_cannot_be_left_out() -> None:

@@ -1,6 +1,6 @@
 """The containment that jsonschema-rs computes, as a second opinion on the comparison of JSON Schemas.
 
-It is an oracle of tests only: docs/decisions.md says why the product does not ask it.
+It is an oracle of tests only: docs/decisions.md says why the product does not use it.
 """
 
 from __future__ import annotations

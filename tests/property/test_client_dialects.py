@@ -49,7 +49,7 @@ def undrafted(random: Random) -> tuple[ParsedSchema, ParsedSchema]:
 def test_no_document_contradicts_compatible_in_any_reading(seed: int) -> None:
     random = seeded(seed)
     old, new = undrafted(random)
-    answer = check_compatibility(new, Config(level="BACKWARD"), (Earlier("version 1", old),))
+    answer = check_compatibility(new, Config(level="BACKWARD"), (Earlier.of("version 1", old),))
     assume(answer.is_compatible)
     readings = [(old.definition, new.definition)]
     readings += [(old.read_as(each).definition, new.read_as(each).definition) for each in (DRAFT_7, NEWEST)]

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tidegate.gateway.embedded.jars import Jars
 
 SECRET = "s3cr3t-4711"  # noqa: S105 - it opens nothing
@@ -45,6 +47,7 @@ spark.stop()
 """
 
 
+@pytest.mark.full
 def test_catalog_secrets_are_in_no_list_of_processes(jars: Jars, tmp_path: Path) -> None:
     properties = PROPERTIES | {"uri": f"jdbc:sqlite:{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}"}
     environment = {

@@ -55,7 +55,7 @@ class Client:
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         async def ask() -> httpx.Response:
-            async with httpx.AsyncClient(transport=self._transport, base_url="http://registry") as client:
+            async with httpx.AsyncClient(transport=self._transport, base_url="http://localhost") as client:
                 return await client.request(method, path, **options)
 
         return asyncio.run(ask())

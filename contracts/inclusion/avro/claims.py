@@ -1,4 +1,4 @@
-"""What may be wrong where two types meet, each with a datum that should show it; and what a logical value means.
+"""Claims about the difference of two types, each with a datum that should show it; meanings of logical values.
 
 Source: Apache Avro 1.12 specification, "Logical Types".
 """
@@ -84,7 +84,7 @@ class Claim:
 
 
 def mismatch(place: Place, sizes: Sizes) -> Claim:
-    """Say that the types of a place do not match."""
+    """Return the claim that the types of a place do not match."""
     writer, reader = place.writer, place.reader
     data = (sizes.smallest(writer),) if sizes.exists(writer) else ()
     named = isinstance(writer, Record | Enum | Fixed) and type(writer) is type(reader)
@@ -98,7 +98,7 @@ def mismatch(place: Place, sizes: Sizes) -> Claim:
 
 
 def branch_missing(writer: Union, index: int, reader: AvroType, sizes: Sizes) -> Claim:
-    """Say that the reader takes no value of a branch."""
+    """Return the claim that the reader accepts no value of a branch."""
     branch = writer.branches[index]
     data = (Branch(index, sizes.smallest(branch)),) if sizes.exists(branch) else ()
     sentence = f"{branch} of the union cannot be read as {reader}"
@@ -106,7 +106,7 @@ def branch_missing(writer: Union, index: int, reader: AvroType, sizes: Sizes) ->
 
 
 def branch_ambiguous(writer: AvroType, choices: list[AvroType], old: str = "") -> Iterator[Claim]:
-    """Say that readers take different branches, where what they read then differs.
+    """Yield the claim that readers choose different branches, if they then read different values.
 
     A number is the same number in each branch, and of `bytes` that are read as a string the leaves say what is lost.
     """
@@ -120,7 +120,7 @@ def branch_ambiguous(writer: AvroType, choices: list[AvroType], old: str = "") -
 
 
 def leaf_claims(place: Place) -> Iterator[Claim]:
-    """Look at two primitive or fixed types that match."""
+    """Compare two primitive or fixed types that match."""
     writer, reader = place.writer, place.reader
     kinds = tuple(node.kind if isinstance(node, Primitive) else "fixed" for node in (writer, reader))
     if kinds == ("bytes", "string"):
@@ -136,7 +136,7 @@ def leaf_claims(place: Place) -> Iterator[Claim]:
 
 
 def enum_claims(writer: Enum, reader: Enum) -> Iterator[Claim]:
-    """Look at two enums of one name."""
+    """Compare two enums of one name."""
     missing = [symbol for symbol in writer.symbols if symbol not in reader.symbols]
     listed = ", ".join(missing)
     if missing and reader.default in reader.symbols:
@@ -154,7 +154,7 @@ def enum_claims(writer: Enum, reader: Enum) -> Iterator[Claim]:
 
 
 def record_claims(place: Place, writer: Record, reader: Record, data: tuple[Datum, ...]) -> Iterator[Claim]:
-    """Look at the fields of two records of one name, but not at their types; `data` are some of the writer's."""
+    """Compare the fields of two records of one name, without their types; `data` are some of the writer's."""
     pairs = field_pairs(writer, reader)
     ambiguous = {each.name for each in ambiguous_fields(writer, reader)}
     for each in reader.fields:
@@ -274,7 +274,7 @@ def time_unit(logical: Logical) -> tuple[str, str] | None:
 
 
 def meaning(value: Any, logical: Logical | None) -> str | None:
-    """Return, in words that compare, what a value of the underlying type means; None when the logical type does not have it.
+    """Return the meaning of a value of the underlying type as comparable text; None if the logical type has no such value.
 
     `value` is as fastavro reads it without logical types: an int, bytes or a str.
     """

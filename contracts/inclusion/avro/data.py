@@ -56,7 +56,7 @@ class Branch:
 
 
 class Sizes:
-    """How large the smallest datum of each type of a schema is: values and bytes, and levels."""
+    """The size of the smallest datum of each type of a schema: values and bytes, and levels."""
 
     def __init__(self, root: AvroType) -> None:
         every = list(nodes(root))
@@ -75,7 +75,7 @@ class Sizes:
         return id(node) in self._of
 
     def smallest(self, node: AvroType) -> Datum:  # noqa: PLR0911 - one for each type
-        """Make the smallest datum of a type that has one."""
+        """Build the smallest datum of a type that has one."""
         match node:
             case Primitive():
                 return _ZEROS[node.kind]
@@ -242,7 +242,7 @@ class NoDatumError(ValueError):
 
 
 def plain_of(datum: Datum) -> Any:
-    """Leave out which branches of unions were taken."""
+    """Remove which branches of unions were taken."""
     match datum:
         case Branch():
             return plain_of(datum.value)
@@ -254,7 +254,7 @@ def plain_of(datum: Datum) -> Any:
 
 
 def datum_of(node: AvroType, value: Any) -> Datum:  # noqa: PLR0911 - one for each type
-    """Make a datum of a type; of a union, in the first branch that has the value. Raises NoDatumError.
+    """Build a datum of a type; of a union, in the first branch that has the value. Raises NoDatumError.
 
     Strings stand for bytes where a type wants them, as they do in defaults of fields.
     """
@@ -283,7 +283,7 @@ def datum_of(node: AvroType, value: Any) -> Datum:  # noqa: PLR0911 - one for ea
 
 
 def symbols_at(node: AvroType, path: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the symbols of the enum that a field holds; none where it holds no enum."""
+    """Return the symbols of the enum that a field holds; none if it holds no enum."""
     match node:
         case Union():
             return tuple(symbol for branch in node.branches for symbol in symbols_at(branch, path))

@@ -22,9 +22,9 @@ from tidegate.contracts.formats.avro_types import (
 
 
 def schema_of(node: AvroType) -> Any:
-    """Write a type as a schema, without logical types, documentation and defaults that are none.
+    """Write a type as a schema, without logical types, documentation and absent defaults.
 
-    A named type is defined where it is met first and referred to afterwards. Raises TooDeepError.
+    A named type is defined at its first place and referred to afterwards. Raises TooDeepError.
     """
     return _write(node, set(), 0)
 

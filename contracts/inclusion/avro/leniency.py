@@ -1,4 +1,4 @@
-"""What an Avro schema lets a reader make up: defaults of fields and enums, and aliases of fields.
+"""Parts of an Avro schema that let a reader fill in data: defaults of fields and enums, and aliases of fields.
 
 Schema resolution fills a field that a writer's schema lacks, so each of these lets more writer's schemas be read.
 Source: Apache Avro specification, "Schema Resolution".
@@ -14,7 +14,7 @@ _DEFAULT: Final = "default"
 _PARTS: Final = ("type", "items", "values")
 
 Made = tuple[str, str, str]
-"""The name of a record or enum, a field of it ("" for none), and what stands there: "default", or an alias."""
+"""The name of a record or enum, a field of it ("" for none), and what is there: "default", or an alias."""
 
 
 def strict_reader(definition: Any) -> Any:

@@ -34,7 +34,7 @@ class Place:
     def below(
         self, writer: AvroType, reader: AvroType, step: str | int | None = None, *, is_certain: bool = True
     ) -> Place:
-        """Make the place of two types inside these."""
+        """Build the place of two types inside these."""
         field = self.field
         if isinstance(self.writer, Array | Map):
             field += join((ANY,))
@@ -58,7 +58,7 @@ class Filling:
         self._records: dict[tuple[int, int], dict[str, Datum]] = {}
 
     def around(self, place: Place, datum: Datum) -> Datum:
-        """Put a datum of the writer's type at a place into the smallest record around it."""
+        """Return the smallest record around a datum of the writer's type at a place."""
         while place.parent is not None:
             outer = place.parent
             match outer.writer:
@@ -74,7 +74,7 @@ class Filling:
         return datum
 
     def fill(self, writer: AvroType, reader: AvroType | None, depth: int = 0) -> Datum:
-        """Make a small datum of the writer's type that the reader can read, if there is one; else the smallest."""
+        """Build a small datum of the writer's type that the reader can read, if there is one; else the smallest."""
         if reader is None or depth > _MAX_DEPTH:
             return self._sizes.smallest(writer)
         match writer:

@@ -1,8 +1,8 @@
 """Whether data written with one Avro schema can be read with another, and mean the same.
 
 The types of both schemas are walked pairwise, each pair once: a pair met again is assumed to hold, which is how
-recursive types are decided. Every difference that is told as certain is shown by a datum, written with the writer's
-schema and read by fastavro with both. Source: Apache Avro 1.12 specification, "Schema Resolution".
+recursive types are decided. Every difference that is reported as certain has a datum that shows it: fastavro writes it
+with the writer's schema and reads it with both. Source: Apache Avro 1.12 specification, "Schema Resolution".
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from tidegate.contracts.inclusion.avro.data import Datum, Readings, Sizes, encod
 from tidegate.contracts.inclusion.avro.places import Filling, Place, choices
 
 MAX_STEPS: Final = 500_000
-"""Most pairs of types that are looked at; about a second."""
+"""Maximum pairs of types that are looked at; about a second."""
 MAX_DIFFERENCES: Final = 100
-"""Most differences and remarks, each, that one answer gives."""
+"""Maximum differences and remarks, each, that one answer gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class _Walk:
         )
 
     def _claims(self, place: Place) -> Iterator[Claim]:
-        """Look at the types of a place themselves."""
+        """Compare the types of a place themselves."""
         writer, reader = place.writer, place.reader
         match writer, reader:
             case Union(), _:
@@ -159,7 +159,7 @@ class _Walk:
                         yield place.below(written.type, each.type, written.name)
 
     def _judge(self, place: Place, claim: Claim) -> None:
-        """Keep a claim as what could be shown of it."""
+        """Store a claim with the outcome that could be shown."""
         if claim.is_harmless:
             self._remarks[_difference(place, claim, Outcome.PROVEN)] = None
             return
@@ -167,8 +167,8 @@ class _Walk:
             evidence = self._evidence(place, claim, datum)
             if evidence is not None:
                 more, shown = evidence
-                told = replace(claim, sentence=claim.sentence + more)
-                self._differences[_difference(place, told, Outcome.REFUTED, shown)] = None
+                full_claim = replace(claim, sentence=claim.sentence + more)
+                self._differences[_difference(place, full_claim, Outcome.REFUTED, shown)] = None
                 return
         self._differences[_difference(place, claim, Outcome.UNDETERMINED)] = None
 

@@ -1,4 +1,4 @@
-"""A set of literals about one value, taken apart: leaves that hold, leaves that do not, and what is left to choose.
+"""A set of literals about one value: leaves that hold, leaves that do not, and the remaining choices.
 
 `Facts` sorts the leaves that hold, so that one property or item is looked up in one step.
 """
@@ -75,7 +75,7 @@ def types_of(node: OneValue) -> int:
 
 @dataclass(slots=True)
 class Count:
-    """How many there may be; `most` None is without end."""
+    """Bounds of a count; `most` None is unbounded."""
 
     least: int = 0
     most: int | None = None
@@ -100,7 +100,7 @@ class Count:
 
 @dataclass(slots=True)
 class ObjectFacts:
-    """What holds of the properties of an object."""
+    """Facts about the properties of an object."""
 
     leaves: Iterable[Node]
     count: Count = field(default_factory=Count)
@@ -156,7 +156,7 @@ class ObjectFacts:
 
 @dataclass(slots=True)
 class ArrayFacts:
-    """What holds of the items of an array."""
+    """Facts about the items of an array."""
 
     leaves: Iterable[Node]
     count: Count = field(default_factory=Count)
@@ -201,15 +201,15 @@ class ArrayFacts:
 Literal = tuple[Node, bool]
 """A node, and whether it holds."""
 Clause = tuple[Literal, ...]
-"""Literals of which at least one is true."""
+"""Literals, at least one of which is true."""
 
 MAX_ALTERNATIVES: Final = 40
-"""Most alternatives of a `oneOf` that are told apart in pairs."""
+"""Maximum alternatives of a `oneOf` that are distinguished in pairs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Branch:
-    """What is known of one value, and what is left to choose."""
+    """The facts about one value, and the remaining choices."""
 
     facts: Facts
     broken: dict[int, Node]
@@ -307,7 +307,7 @@ class _Extension:
         )
 
     def _take(self, node: Node, stack: list[Literal], *, holds: bool) -> bool:
-        """Take one literal apart; False for what can never be true."""
+        """Decompose one literal; return False if it can never be true."""
         match node:
             case All(parts=parts) | AnyOf(parts=parts):
                 if isinstance(node, All) is holds:
@@ -359,7 +359,7 @@ class _Extension:
 
 
 def _unwrapped(node: Node) -> Node:
-    """Go through connectives that say the same as one of their parts, and so have its id."""
+    """Return the part of connectives that are equivalent to one of their parts, and so have its id."""
     while isinstance(node, All | AnyOf):
         same = next((part for part in node.parts if part.id == node.id), None)
         if same is None:

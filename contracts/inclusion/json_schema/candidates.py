@@ -62,7 +62,7 @@ class WitnessBuilder:
     """Makes values for one pair of schemas."""
 
     def __init__(self, prover: Prover, container_makers: Mapping[int, ContainerBuilder]) -> None:
-        """Take what makes arrays and objects (`gathered.MAKERS`), by type."""
+        """Initialise from the builders of arrays and objects (`gathered.BUILDERS`), by type."""
         self.prover = prover
         self._container_makers = container_makers
         self._made: dict[_Wanted, tuple[int, list[Any]]] = {}
@@ -305,7 +305,7 @@ def _varied(text: str) -> Iterator[str]:
 
 
 def writing_matters(branch: Branch) -> bool:
-    """Return whether 1 and 1.0 may be told apart."""
+    """Return whether 1 and 1.0 may be distinguished."""
     return any(
         isinstance(leaf, WrittenAsInteger)
         for leaf in (*branch.broken.values(), *branch.facts.leaves.values())

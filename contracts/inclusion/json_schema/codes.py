@@ -1,6 +1,7 @@
-"""The stable codes of what differs between two JSON Schemas, and the sentences that say it.
+"""The stable codes of differences between two JSON Schemas, and their sentences.
 
-A sentence tells of the earlier schema and then of the later one, whichever of them is asked to accept the documents.
+A gap is a node of the `new` schema that documents of the `old` one may violate. In a forward comparison `new` is the
+earlier schema in time: then `is_reversed` is set. A sentence always names the earlier schema first.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ CODES: Final = {
     "schema.const-added": "any value was accepted, and now one only",
     "schema.minimum-raised": "the least accepted number is larger",
     "schema.minimum-added": "there was no least number",
-    "schema.exclusive-minimum-raised": "the numbers begin above a larger one",
+    "schema.exclusive-minimum-raised": "the exclusive minimum is larger",
     "schema.exclusive-minimum-added": "there was no least number",
     "schema.maximum-lowered": "the largest accepted number is smaller",
     "schema.maximum-added": "there was no largest number",
-    "schema.exclusive-maximum-lowered": "the numbers end below a smaller one",
+    "schema.exclusive-maximum-lowered": "the exclusive maximum is smaller",
     "schema.exclusive-maximum-added": "there was no largest number",
     "schema.multiple-of-changed": "numbers must be multiples of another step",
     "schema.multiple-of-added": "numbers need not have been multiples of anything",
@@ -92,7 +93,7 @@ CODES: Final = {
     "schema.dependency-added": "a property needs others that it did not need",
     "schema.unevaluated-properties-changed": "properties that no other keyword speaks of are restricted otherwise",
     "schema.any-of-narrowed": "what one alternative accepted, none of the new ones does",
-    "schema.one-of-narrowed": "what was accepted fits none of the new alternatives, or several",
+    "schema.one-of-narrowed": "an accepted value matches none of the new alternatives, or several",
     "schema.not-added": "something is excluded that was not",
     "schema.not-changed": "something else is excluded",
     "schema.condition-added": "under a condition, more is asked for",
@@ -103,8 +104,8 @@ CODES: Final = {
 }
 """Every code, and what it means."""
 
-_MAX_LOOKED_AT: Final = 2_000
-_FIXED: Final = {
+_MAX_VISITED: Final = 2_000
+_CODE_OF_KEYWORD: Final = {  # keywords whose code does not depend on what changed
     "anyOf": "schema.any-of-narrowed",
     "oneOf": "schema.one-of-narrowed",
     "unevaluatedItems": "schema.unevaluated-items-changed",
@@ -112,9 +113,9 @@ _FIXED: Final = {
     **dict.fromkeys(("dependencies", "dependentRequired", "dependentSchemas"), "schema.dependency-added"),
     **dict.fromkeys(("$ref", "$dynamicRef", "$recursiveRef", "$schema"), "schema.reference-undecided"),
 }
-_NAMES: Final = {"if": "condition"}
+_NAME_OF_KEYWORD: Final = {"if": "condition"}  # otherwise the keyword in kebab-case
 _ALWAYS_ADDED: Final = frozenset({"required", "uniqueItems"})
-_LIMITS: Final = {
+_SAME_KIND: Final = {
     "minimum": frozenset({"minimum", "exclusiveMinimum"}),
     "exclusiveMinimum": frozenset({"minimum", "exclusiveMinimum"}),
     "maximum": frozenset({"maximum", "exclusiveMaximum"}),
@@ -123,7 +124,7 @@ _LIMITS: Final = {
     "const": frozenset({"enum", "const"}),
     "contains": frozenset({"contains", "minContains"}),
 }
-"""The keywords of the old schema that say the same kind of thing as one of the new."""
+"""A keyword of the new schema to the keywords of the old one that restrict the same thing; others only to themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,25 +137,31 @@ class _Change:
 
 
 def difference(gap: Gap, known: Sequence[Node], counterexample: Counterexample | None) -> Difference:
-    """Return what a gap is; it is refuted exactly when there is a counterexample.
+    """Describe a gap: REFUTED with a counterexample, UNDETERMINED without one.
 
-    `known` is what the old schema says of the place, its choices made as far as they are forced.
+    `known` are the nodes of the old schema that apply at the place after all forced choices, such as the last remaining
+    alternative of an `anyOf`.
     """
     change = _change(gap, known)
     at = gap.situation
     before = change.before
-    words = Words(at)
-    end = words.shown if counterexample is not None else words.open(is_out_of_steps=gap.is_out_of_steps)
+    sentences = Sentences(at)
+    if counterexample is not None:
+        end = sentences.refuted
+    else:
+        end = sentences.undetermined(is_out_of_steps=gap.is_out_of_steps)
+    if before is not None:
+        old_pointer = before.place.pointer
+    else:
+        old_pointer = nearest_old(at.holding, at.old, at.old_pointer)
     return Difference(
         outcome=Outcome.UNDETERMINED if counterexample is None else Outcome.REFUTED,
         code=change.code,
         keyword=change.keyword,
-        old_pointer=nearest_old(at.holding, at.old, at.old_pointer)
-        if before is None
-        else before.place.pointer,
+        old_pointer=old_pointer,
         new_pointer=change.new_pointer,
         field=join(at.field),
-        sentence=f"{words.condition}{change.sentence}; {end}",
+        sentence=f"{sentences.condition}{change.sentence}; {end}",
         counterexample=counterexample,
     )
 
@@ -166,71 +173,80 @@ def _change(gap: Gap, known: Sequence[Node]) -> _Change:
     if isinstance(target, Property | Matching | Additional | ItemAt | ItemsFrom):
         return _constrained(at, target)
     keyword = target.place.keyword
-    before = _before(target, (*at.holding, *known), at.old)
+    before = _find_before(target, (*at.holding, *known), at.old)
     code = _code(target, keyword, before)
-    return _Change(code, keyword, target.place.pointer, before, Words(at).changed(target, before))
+    return _Change(code, keyword, target.place.pointer, before, Sentences(at).changed(target, before))
 
 
 def _closed(at: Situation, target: Node) -> _Change:
-    """Nothing is accepted at a place any more: a property or an item that may not be there."""
-    via, pointer, words = at.via, target.place.pointer, Words(at)
+    """Describe a place at which the new schema accepts nothing: a property or an item that must be absent."""
+    via, pointer, sentences = at.via, target.place.pointer, Sentences(at)
     if isinstance(via, ItemAt | ItemsFrom):
-        return _Change("schema.items-closed", via.place.keyword or "items", pointer, None, words.no_item())
+        return _Change(
+            "schema.items-closed", via.place.keyword or "items", pointer, None, sentences.no_item()
+        )
     if via is None:
-        return _Change("schema.closed", target.place.keyword, pointer, None, words.nothing())
+        return _Change("schema.closed", target.place.keyword, pointer, None, sentences.nothing())
     keyword = via.place.keyword or ("properties" if isinstance(via, Property) else "patternProperties")
     if at.is_declared and at.field[-1] != "*":
-        return _Change("schema.property-removed", keyword, pointer, None, words.no_property())
+        return _Change("schema.property-removed", keyword, pointer, None, sentences.no_property())
     pattern = via.pattern if isinstance(via, Matching) else None
-    return _Change("schema.property-closed", keyword, pointer, None, words.no_properties(pattern))
+    return _Change("schema.property-closed", keyword, pointer, None, sentences.no_properties(pattern))
 
 
 def _constrained(at: Situation, target: Node) -> _Change:
-    place, words = target.place, Words(at)
+    """Describe a property or an item that only the new schema restricts."""
+    place, sentences = target.place, Sentences(at)
     if isinstance(target, ItemAt | ItemsFrom):
-        keyword, sentence = place.keyword or "items", words.constrained(place.value)
+        keyword, sentence = place.keyword or "items", sentences.constrained(place.value)
         return _Change("schema.items-constrained", keyword, place.pointer, None, sentence)
     keyword = place.keyword or ("properties" if isinstance(target, Property) else "patternProperties")
     inner = target.schema.place.value if isinstance(target, Property | Matching | Additional) else place.value
-    return _Change("schema.property-constrained", keyword, place.pointer, None, words.constrained(inner))
+    return _Change("schema.property-constrained", keyword, place.pointer, None, sentences.constrained(inner))
 
 
-def _before(target: Node, holding: tuple[Node, ...], side: Side) -> Node | None:
-    """Return what the old schema says of the same kind, beside each other or through references."""
+def _find_before(target: Node, holding: tuple[Node, ...], side: Side) -> Node | None:
+    """Return the node of the old schema that restricts the same thing as `target`, or None.
+
+    Looks at the nodes in `holding`, through references and conjunctions, at most _MAX_VISITED.
+    """
     keyword = target.place.keyword
-    alike = _LIMITS.get(keyword, frozenset({keyword}))
     if isinstance(target, Required):
         return None
-    waiting = [*reversed(holding)]
+    same_kind = _SAME_KIND.get(keyword, frozenset({keyword}))
+    pending = [*reversed(holding)]
     seen: set[int] = set()
-    while waiting and len(seen) < _MAX_LOOKED_AT:
-        node = resolved(waiting.pop())
+    while pending and len(seen) < _MAX_VISITED:
+        node = resolved(pending.pop())
         if id(node) in seen:
             continue
         seen.add(id(node))
-        if node.place.side is side and node.place.keyword in alike and not _only_annotates(node, target):
+        is_same_kind = node.place.side is side and node.place.keyword in same_kind
+        if is_same_kind and not _only_annotates(node, target):
             return node
         if isinstance(node, All):
-            waiting.extend(reversed(node.parts))
+            pending.extend(reversed(node.parts))
     return None
 
 
 def _only_annotates(node: Node, target: Node) -> bool:
-    """Return whether a format is the target's own, and asserted by the target alone."""
-    is_format = node.place.keyword == "format" == target.place.keyword
-    return is_format and node.place.value == target.place.value and isinstance(node, All) and not node.parts
+    """Return whether both have the same `format`, and only `target` asserts it."""
+    if not node.place.keyword == target.place.keyword == "format":
+        return False
+    # A format that is an annotation compiles to an empty conjunction.
+    return node.place.value == target.place.value and isinstance(node, All) and not node.parts
 
 
 def _code(target: Node, keyword: str, before: Node | None) -> str:
-    if keyword in _FIXED:
-        return _FIXED[keyword]
+    if keyword in _CODE_OF_KEYWORD:
+        return _CODE_OF_KEYWORD[keyword]
     if not keyword:
         return "schema.undecided"
-    name = _NAMES.get(keyword) or re.sub("([A-Z])", lambda match: f"-{match[1].lower()}", keyword)
-    return f"schema.{name}-{_verb(target, keyword, before)}"
+    name = _NAME_OF_KEYWORD.get(keyword) or re.sub("([A-Z])", lambda match: f"-{match[1].lower()}", keyword)
+    return f"schema.{name}-{_suffix(target, keyword, before)}"
 
 
-def _verb(target: Node, keyword: str, before: Node | None) -> str:
+def _suffix(target: Node, keyword: str, before: Node | None) -> str:
     if before is None or keyword in _ALWAYS_ADDED:
         return "added"
     if isinstance(target, TypeIs | WrittenAsInteger):
@@ -246,64 +262,67 @@ _MAX_SHOWN: Final = 80
 _MAX_LISTED: Final = 5
 
 
-class Words:
-    """Sentences about one place in a record."""
+class Sentences:
+    """The sentences about one place in a record."""
 
     def __init__(self, at: Situation) -> None:
-        self._is_back = at.old is Side.OTHER
-        """Whether the schema that is asked to accept the documents is the earlier one."""
+        self._is_reversed = at.old is Side.OTHER
+        """Whether `new`, which should accept the documents, is the earlier schema."""
         self._where = f"`{join(at.field)}`" if at.field else "the record"
         self.condition = "under a condition, " if at.is_conditional else ""
 
     @property
-    def shown(self) -> str:
-        """Say that there is a counterexample."""
-        return shown_apart(is_back=self._is_back)
+    def refuted(self) -> str:
+        """The sentence that there is a counterexample."""
+        return counterexample_sentence(is_reversed=self._is_reversed)
 
-    def open(self, *, is_out_of_steps: bool) -> str:
-        """Say that nothing was decided."""
-        one, other = ("new", "fits the old one") if self._is_back else ("old", "keeps it")
+    def undetermined(self, *, is_out_of_steps: bool) -> str:
+        """Return the sentence that nothing was decided."""
+        one, other = ("new", "fits the old one") if self._is_reversed else ("old", "keeps it")
         end = "was not decided within the given steps" if is_out_of_steps else "cannot be decided"
         return f"whether every record that the {one} schema accepts {other} {end}"
 
     def no_item(self) -> str:
-        """Say that there may be no item, or none before."""
-        if self._is_back:
+        """Return the sentence that no item is allowed, or in reverse that none was."""
+        if self._is_reversed:
             return f"no item was allowed at {self._where}, and now there is one"
         return f"no item is allowed at {self._where} any more"
 
     def nothing(self) -> str:
-        """Say that nothing is accepted, or was."""
-        if self._is_back:
+        """Return the sentence that nothing is accepted, or in reverse that nothing was."""
+        if self._is_reversed:
             return f"nothing was accepted at {self._where}, and now something is"
         return f"nothing is accepted at {self._where} any more"
 
     def no_property(self) -> str:
-        """Say that a declared property may not be there, or might not."""
-        if self._is_back:
+        """Return the sentence that a declared property is not allowed, or in reverse that it was not."""
+        if self._is_reversed:
             return f"the property {self._where} was not allowed and is now"
         return f"the property {self._where} is not allowed any more"
 
     def no_properties(self, pattern: str | None) -> str:
-        """Say that properties which match a pattern, or are not declared, may not be there, or might not."""
+        """Return the sentence that properties are not allowed, or in reverse that they were not.
+
+        They are those that match a pattern, or with None the undeclared ones.
+        """
         which = "are not declared" if pattern is None else f"match {shown_value(pattern)}"
-        end = "were not allowed and are now" if self._is_back else "are not allowed any more"
+        end = "were not allowed and are now" if self._is_reversed else "are not allowed any more"
         return f"properties that {which}, at {self._where}, {end}"
 
     def constrained(self, schema: Any) -> str:
-        """Say that a property or item that was free is not, or is now."""
+        """Return the sentence that an unrestricted property or item must now fit a schema, or the reverse."""
         shown = shown_value(schema)
-        if self._is_back:
+        if self._is_reversed:
             return f"{self._where} had to fit {shown} and is free now"
         return f"{self._where} was free and must fit {shown}"
 
     def changed(self, target: Node, before: Node | None) -> str:
-        """Return how a keyword changed. `before` is what the schema of the documents says of the kind, `target` the other's."""
+        """Return the sentence that a keyword changed from `before`, of the old schema, to `target`, of the new one."""
         if isinstance(target, Required):
-            end = "need not be there any more" if self._is_back else "is required now"
+            end = "need not be there any more" if self._is_reversed else "is required now"
             return f"the property `{target.name}` of {self._where} {end}"
         if isinstance(target, All) or not target.place.keyword:
-            end = "had to fit {} before" if self._is_back else "must fit {} now"
+            end = "had to fit {} before" if self._is_reversed else "must fit {} now"
             return f"{self._where} {end.format(shown_value(target.place.value))}"
         if before is None:
             return self._added(target)
@@ -315,7 +334,7 @@ class Words:
         place = target.place
         name = place.pointer.rpartition("/")[2]
         of = f" for `{name}`" if name != place.keyword and place.keyword.startswith("depend") else ""
-        if self._is_back:
+        if self._is_reversed:
             return f"`{place.keyword}` {shown_value(place.value)} of {self._where}{of} is gone"
         return f"`{place.keyword}` of {self._where} is new{of}: {shown_value(place.value)}"
 
@@ -323,44 +342,44 @@ class Words:
         gone = [value for key, value in before.by_key.items() if key not in target.by_key]
         shown = ", ".join(shown_value(value) for value in gone[:_MAX_LISTED])
         more = f" and {len(gone) - _MAX_LISTED} more" if len(gone) > _MAX_LISTED else ""
-        if self._is_back:
+        if self._is_reversed:
             return f"`{before.place.keyword}` of {self._where} takes {shown}{more} now, and did not before"
         return f"`enum` of {self._where} does not take {shown}{more} any more"
 
     def _replaced(self, target: Node, before: Node) -> str:
-        was, now = (target.place, before.place) if self._is_back else (before.place, target.place)
+        was, now = (target.place, before.place) if self._is_reversed else (before.place, target.place)
         if was.keyword != now.keyword:
             one, other = shown_value(was.value), shown_value(now.value)
             return f"`{was.keyword}` {one} of {self._where} became `{now.keyword}` {other}"
         if was.value == now.value:
             return f"`{now.keyword}` {shown_value(now.value)} of {self._where} means something else now"
-        return f"`{now.keyword}` of {self._where} went from {' to '.join(_two_shown(was.value, now.value))}"
+        return f"`{now.keyword}` of {self._where} went from {' to '.join(_shown_differing(was.value, now.value))}"
 
 
-def shown_apart(*, is_back: bool) -> str:
-    """Say that a document tells two schemas apart, and of which it is."""
-    if is_back:
+def counterexample_sentence(*, is_reversed: bool) -> str:
+    """Return the sentence that a record which one schema accepts breaks the other."""
+    if is_reversed:
         return "a record that the new schema accepts breaks the old one"
     return "a record that the old schema accepts breaks it"
 
 
 def shown_value(value: Any) -> str:
-    """Write a declared value, shortened where it is long."""
+    """Return a declared value as text, cut after 80 characters."""
     text = _text(value)
     return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
 
 
-def _two_shown(one: Any, other: Any) -> tuple[str, str]:
-    """Write two values so that they can be told apart: long lists by their lengths, other long ones from where they differ."""
+def _shown_differing(one: Any, other: Any) -> tuple[str, str]:
+    """Return two values as texts that differ: long lists by their lengths, other long ones from where they differ."""
     texts = _text(one), _text(other)
     if max(map(len, texts)) <= _MAX_SHOWN:
         return texts
     if isinstance(one, list) and isinstance(other, list) and len(one) != len(other):
         return f"{len(one)} alternatives", f"{len(other)}"
-    same = next(
+    differs_at = next(
         (at for at, pair in enumerate(zip(*texts, strict=False)) if len({*pair}) > 1), min(map(len, texts))
     )
-    start = max(0, same - _MAX_SHOWN // 4)
+    start = max(0, differs_at - _MAX_SHOWN // 4)  # some of what is equal, as context
     first, second = (text[start : start + _MAX_SHOWN] for text in texts)
     return tuple(  # type: ignore[return-value] # two go in and two come out
         ("..." if start else "") + part + ("..." if start + len(part) < len(text) else "")

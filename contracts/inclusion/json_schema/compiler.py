@@ -43,7 +43,6 @@ from tidegate.contracts.inclusion.json_schema.values import ANYTHING, key_of
 MAX_DEPTH: Final = 110
 """Deepest nesting of schemas, references counted."""
 _ROOT: Final = "urn:tidegate:schema"
-_REFERENCES: Final = frozenset({"$dynamicRef", "$recursiveRef"})
 
 
 class TooDeepError(ValueError):
@@ -62,7 +61,7 @@ class Compiler:
         *,
         formats_asserted: bool,
     ) -> None:
-        """Take a document and what each keyword says (`keywords.HANDLERS`)."""
+        """Initialise from a document and the handlers of keywords (`keywords.HANDLERS`)."""
         self.side = side
         self._document = document
         self._interner = interner
@@ -91,6 +90,7 @@ class Compiler:
         registry: Registry[Any] = Registry().with_resource(_ROOT, resource)
         resolver = registry.resolver(_ROOT).in_subresource(resource)
         spot = Spot(self._document, "", resolver, specification)
+        self._root = resolver
         if self.dialect is None or self._schemas.is_unclear:
             return self.opaque(spot, "$schema", ANYTHING)
         return self.schema(spot)
@@ -151,7 +151,7 @@ class Compiler:
         return All(self._joined("all", All, parts), place, parts)
 
     def any(self, place: Place, parts: Iterable[Node]) -> Node:
-        """Join parts of which one must hold; nesting and order make no difference to the id."""
+        """Return a node that holds if one of the parts holds; nesting and order make no difference to the id."""
         parts = tuple(parts)
         return AnyOf(self._joined("any", AnyOf, parts), place, parts)
 
@@ -236,8 +236,8 @@ class Compiler:
     def follow(self, spot: Spot, keyword: str) -> Spot | None:
         """Return what a reference leads to; None when that hangs on more than the place of the reference."""
         reference = spot.schema[keyword]
-        if keyword in _REFERENCES and self._schemas.is_ambiguous(keyword, reference):
-            return None
+        if self._schemas.is_ambiguous(keyword, reference):
+            return self._followed_outermost(spot, reference) if keyword == "$dynamicRef" else None
         if self._schemas.has_ids:
             return self._looked_up(spot, keyword, reference)
         # Without identifiers a reference means the same everywhere, and looking it up takes long.
@@ -248,6 +248,16 @@ class Compiler:
                 self._followed[keyword, reference] = known
         return None if known is None else replace(known, depth=spot.depth + 1)
 
+    def _followed_outermost(self, spot: Spot, reference: str) -> Spot | None:
+        target = self._looked_up(spot, "$dynamicRef", reference)
+        if target is None or not isinstance(target.schema, dict) or "$dynamicAnchor" not in target.schema:
+            return None
+        schema = self._schemas.outermost(reference)
+        pointer = self._schemas.pointer_of(schema)
+        return (
+            None if pointer is None else Spot(schema, pointer, self._root, spot.specification, spot.depth + 1)
+        )
+
     def _looked_up(self, spot: Spot, keyword: str, reference: str) -> Spot | None:
         try:
             found = spot.resolver.lookup(reference)
@@ -256,13 +266,13 @@ class Compiler:
         pointer = self._schemas.pointer_of(found.contents)
         if pointer is None:
             if not isinstance(found.contents, bool):
-                return None  # a meta-schema, or something that is no schema
+                return None  # a meta-schema, or something that is not a schema
             pointer = f"{spot.pointer}/{escape(keyword)}"
         return Spot(found.contents, pointer, found.resolver, spot.specification, spot.depth + 1)
 
 
 Handler = Callable[[Compiler, Spot, str], Node]
-"""Builds the formula of a keyword from the schema that it stands in."""
+"""Builds the formula of a keyword from the schema that it is in."""
 
 
 def _own_parts(schema: dict[str, Any]) -> int:

@@ -39,7 +39,7 @@ _MAX_LISTED: Final = 300
 
 @dataclass(slots=True)
 class BrokenObject:
-    """What an object must break, sorted."""
+    """The parts of a schema that an object must violate, sorted."""
 
     absent: set[str] = field(default_factory=set)
     properties: dict[str, list[Node]] = field(default_factory=dict)
@@ -231,7 +231,7 @@ class _Regions:
 
 @dataclass(slots=True)
 class BrokenArray:
-    """What an array must break, sorted."""
+    """The parts of a schema that an array must violate, sorted."""
 
     single: dict[int, list[Node]] = field(default_factory=dict)
     rest: list[ItemsFrom] = field(default_factory=list)
@@ -308,7 +308,7 @@ class _Array:
         )
 
     def _limit_by_values(self) -> None:
-        """Where items come from a list and none comes twice, there are no more than the list is long."""
+        """Limit the number of items by a list of values if items are unique."""
         base = self._prover.base({node.id: node for node in self._facts.at(0)})
         if base is not None and base.facts.values:
             self._count.at_most(len(base.listed))

@@ -1,4 +1,4 @@
-"""The smallest document that two schemas are told apart by at one place: made, judged by both, shrunk."""
+"""The smallest document that two schemas are distinguished by at one place: made, judged by both, shrunk."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ MAX_CHECKS: Final = 400
 _MAX_JUDGED: Final = 12_000
 _LEAST_JUDGED: Final = 200
 _MAX_LOOKED_AT: Final = 30_000_000
-"""Most parts of schemas that all documents may be held against, if each is held against every part."""
+"""Maximum parts of schemas that all documents may be held against, if each is held against every part."""
 MAX_EFFORT: Final = 3_000_000
-"""Most looks of the judge, where they have to be counted; one that is counted takes as long as ten that are not."""
+"""Maximum looks of the judge, where they have to be counted; one that is counted takes as long as ten that are not."""
 _MAX_TRIES_OF_ALL: Final = 6_000
 _LEAST_TRIES: Final = 12
 _MAX_PARTS: Final = 2_000
@@ -85,7 +85,7 @@ class Refuter:
         return None
 
     def refute_anywhere(self) -> Counterexample | None:
-        """Return any document that tells the two schemas apart."""
+        """Return any document that distinguishes the two schemas."""
         found = next((document for document in self._any_documents() if self.separates(document, None)), None)
         return None if found is None else self._counterexample(found, None, None, MAX_CHECKS)
 
@@ -138,7 +138,7 @@ class Refuter:
             yield from self._wrapped(inner, at.steps)
 
     def _wrapped(self, values: Iterable[Any], steps: tuple[Step, ...]) -> Iterator[Any]:
-        """Put values where they belong, the rest of each container made to fit the old schema."""
+        """Yield documents with the values at their place, where the rest of each container matches the old schema."""
         if not steps:
             yield from values
             return
@@ -200,7 +200,7 @@ def _question(gap: Gap) -> tuple[frozenset[int], frozenset[int], int]:
 
 
 def _at(document: Any, field: tuple[str, ...]) -> list[Any]:
-    """Return the value at a place in a document, in a list; none where names or indexes lead nowhere."""
+    """Return the value at a place in a document, in a list; none if names or indexes lead nowhere."""
     found = value_at(document, field, _NOWHERE)
     return [] if found is _NOWHERE else [found]
 

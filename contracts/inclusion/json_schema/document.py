@@ -1,15 +1,17 @@
-"""A schema document: where its parts stand, how its references resolve, which anchors move at run time."""
+"""A schema document: the places of its parts, how its references resolve, which anchors are dynamic."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from referencing import Specification
 
+from tidegate.contracts.document.fields import objects_of
 from tidegate.contracts.document.source import escape
-from tidegate.contracts.formats.json_keywords import REFERENCES, subschemas_changed
+from tidegate.contracts.formats.json_keywords import REFERENCES, subschemas, subschemas_changed
 from tidegate.contracts.inclusion.json_schema.dialect import Dialect, dialect_of
 from tidegate.contracts.inclusion.json_schema.values import shape_of
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from referencing._core import Resolver  # the library gives it to everybody and exports it nowhere
 
 _IDS: Final = frozenset({"$id", "id"})
-_NOTED: Final = frozenset({"$id", "id", "$schema", "$dynamicAnchor", "$recursiveAnchor"})
+_NOTED: Final = frozenset({"$id", "id", "$schema", "$anchor", "$dynamicAnchor", "$recursiveAnchor"})
 _NESTED: Final = frozenset({dict, list})
 _ANNOTATIONS: Final = frozenset(
     {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly"}
@@ -26,7 +28,7 @@ _ANNOTATIONS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where the compiler is: a schema, its JSON Pointer, how its references resolve, how deep it lies."""
+    """The current place of the compiler: a schema, its JSON Pointer, how its references resolve, its depth."""
 
     schema: Any
     pointer: str
@@ -47,12 +49,14 @@ class Spot:
 
 
 class Survey:
-    """What a look at every part of a document tells: where each part stands, and which anchors are moved at run time."""
+    """The result of visiting every part of a document: the place of each part, and which anchors are dynamic."""
 
     def __init__(self, document: Any, dialect: Dialect | None) -> None:
         self._dialect = dialect
         self._above: dict[int, tuple[int | None, str]] = {}
         self._anchors: dict[str, int] = {}
+        self._plain_anchors: set[str] = set()
+        self._root = document
         self._is_recursive = False
         self._ids = 0
         self._is_shared = False
@@ -85,6 +89,9 @@ class Survey:
         anchor = node.get("$dynamicAnchor")
         if isinstance(anchor, str):
             self._anchors[anchor] = self._anchors.get(anchor, 0) + 1
+        plain = node.get("$anchor")
+        if isinstance(plain, str):
+            self._plain_anchors.add(plain)
         self._is_recursive = self._is_recursive or node.get("$recursiveAnchor") is True
         named = any(isinstance(node.get(keyword), str) for keyword in ("$id", "id"))
         self.has_ids = self.has_ids or named
@@ -101,7 +108,7 @@ class Survey:
 
     @property
     def is_unclear(self) -> bool:
-        """Whether one place has another dialect than the document, or one object stands under two base URIs."""
+        """Whether one place has another dialect than the document, or one object is under two base URIs."""
         return self._has_other_dialect or (self._is_shared and self._ids > 0)
 
     def pointer_of(self, schema: Any) -> str | None:
@@ -121,6 +128,29 @@ class Survey:
             return self._is_recursive and self._ids > 0
         return self._anchors.get(reference.rpartition("#")[2], 0) > 1
 
+    def outermost(self, reference: str) -> Any:
+        """Return the schema that a dynamic reference always leads to: the one whose anchor is in the root's own resource.
+
+        The root is in every dynamic scope, and the first one there. None if it has no such anchor.
+        Source: JSON Schema 2020-12, Core, section 8.2.3.2.
+        """
+        name = reference.rpartition("#")[2]
+        if name in self._plain_anchors:
+            return None
+        found = [schema for schema in self._own_schemas if schema.get("$dynamicAnchor") == name]
+        return found[0] if len(found) == 1 else None
+
+    @cached_property
+    def _own_schemas(self) -> tuple[dict[str, Any], ...]:
+        """The schemas of the root's own resource."""
+        found, stack = [], [self._root]
+        while stack:
+            schema = stack.pop()
+            if isinstance(schema, dict) and (schema is self._root or _IDS.isdisjoint(schema)):
+                found.append(schema)
+                stack.extend(part for _, part in subschemas(schema))
+        return tuple(found)
+
 
 def shape(document: Any) -> Hashable:
     """Return what two documents share that differ in annotations and in the order of members only, and so say the same."""
@@ -128,7 +158,7 @@ def shape(document: Any) -> Hashable:
 
 
 def _without_annotations(schema: Any) -> Any:
-    """Leave out what says nothing about a record, wherever a schema stands; nothing where a reference may lead there."""
+    """Remove what says nothing about a record, wherever a schema stands; nothing where a reference may lead there."""
     return schema if _refers_to_annotations(schema) else subschemas_changed(schema, _stripped)
 
 
@@ -146,11 +176,4 @@ def _refers_to_annotations(value: Any) -> bool:
 
 
 def _references(value: Any) -> Iterator[str]:
-    stack = [value]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, list):
-            stack.extend(node)
-        elif isinstance(node, dict):
-            stack.extend(node.values())
-            yield from (str(node[keyword]) for keyword in REFERENCES if keyword in node)
+    return (str(node[keyword]) for node in objects_of(value) for keyword in REFERENCES if keyword in node)

@@ -66,7 +66,7 @@ class _Look:
 
 
 def fits(value: Any, node: Node, look: _Look | None = None) -> bool | None:
-    """Return whether a value fits a node; None where that is not known."""
+    """Return whether a value fits a node; None if that is not known."""
     node = resolved(node)
     look = look or _Look({})
     if look.depth > _MAX_DEPTH or len(look.known) > _MAX_WORK:

@@ -13,8 +13,10 @@ from functools import cached_property
 from typing import Any, Final
 
 from tidegate.contracts.document.model import JsonSchema
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.formats.json_keywords import with_whole_limits
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
-from tidegate.contracts.formats.json_work import TooMuchWorkError, check_work
+from tidegate.contracts.formats.json_work import TooMuchWorkError
 from tidegate.contracts.inclusion.json_schema.compiler import Compiler, TooDeepError
 from tidegate.contracts.inclusion.json_schema.document import shape
 from tidegate.contracts.inclusion.json_schema.evaluate import is_additional, matches
@@ -66,15 +68,23 @@ class Formula:
     @cached_property
     def shape(self) -> Hashable:
         """What schemas share that say the same in the same words."""
-        return shape(self.schema)
+        return shape(self._judged)
+
+    @cached_property
+    def _judged(self) -> Schema:
+        """The schema with its limits as the judge has them."""
+        judged: Schema = with_whole_limits(self.schema)
+        return judged
 
     @cached_property
     def is_too_costly(self) -> bool:
         """Whether judging by the schema takes more work than is done, so that no record can decide anything."""
         try:
-            check_work(self.schema)
+            _ = self.judge
         except TooMuchWorkError:
             return True
+        except ContractError:
+            return False  # `judge` says what is wrong with it
         return False
 
     @cached_property
@@ -88,7 +98,7 @@ class Formula:
     @cached_property
     def _compiled(self) -> tuple[Compiler, Node | None]:
         compiler = Compiler(
-            self.side, self.schema, self.interner, HANDLERS, formats_asserted=self.formats_asserted
+            self.side, self._judged, self.interner, HANDLERS, formats_asserted=self.formats_asserted
         )
         try:
             return compiler, compiler.compile()
@@ -115,13 +125,13 @@ class Formula:
 
     @cached_property
     def loop(self) -> Node | None:
-        """A reference that leads back to itself without a step into the value; None when there is none."""
+        """A reference that leads back to itself without a step into the value; None if there is none."""
         # A loop has a reference in it that leads back, and most schemas have none.
         return loop_in(self.node) if self._compiled[0].has_references else None
 
 
 def loop_in(root: Node) -> Node | None:
-    """Return a node of a loop that takes no step into the value; None when there is none.
+    """Return a node of a loop that takes no step into the value; None if there is none.
 
     `{"$ref": "#"}` says nothing that a proof could use.
     """
@@ -203,7 +213,7 @@ class Work:
     def __init__(self, root: Node, parts: int, *, is_recursive: bool) -> None:
         self.parts = parts
         self._root = root
-        # No value makes the judge look more often than at every part, but for several items.
+        # No value makes the judge look more often than at every part, except for several items.
         self._is_small = not is_recursive and parts <= MAX_LOOKS // 2
 
     def effort(self, document: Any) -> Effort:

@@ -31,11 +31,11 @@ MAX_GAPS: Final = 500
 _MAX_COMPARED: Final = 50_000
 _MAX_CASES: Final = 12
 _MAX_ALTERNATIVES: Final = 100
-"""Most alternatives of either schema at one place that are gone through one by one."""
+"""Maximum alternatives of either schema at one place that are gone through one by one."""
 _MAX_CHOICES: Final = 8
-"""Most choices of the old schema at one place that are gone through one by one."""
+"""Maximum choices of the old schema at one place that are gone through one by one."""
 _MAX_LINKS: Final = 200
-"""Most references in a row that are followed; a loop of references has no end."""
+"""Maximum references in a row that are followed; a loop of references has no end."""
 _SHARE: Final = 4
 """One question gets a quarter of the steps that are left, so that a hard one leaves some for the others."""
 
@@ -49,7 +49,7 @@ LEADING: Final = (Property, Matching, Additional, ItemAt, ItemsFrom)
 class Step:
     """One step into a value: the container, and the property or item that is looked at.
 
-    The container fits `holding` and breaks `broken`. `key` is a name or an index; a name is None where any name will do
+    The container fits `holding` and breaks `broken`. `key` is a name or an index; a name is None if any name will do
     that is a string of the region `place`.
     """
 
@@ -294,7 +294,7 @@ class _Search:
 
 
 def branch_of(prover: Prover, holding: tuple[Node, ...], broken: tuple[Node, ...]) -> Branch | None:
-    """Take nodes apart; None when they contradict each other by form. Choices that are made are no choices."""
+    """Decompose nodes; None if they contradict each other by form. Choices that were made are not choices."""
     base = prover.base({node.id: node for node in holding})
     if base is None:
         return None

@@ -49,7 +49,7 @@ class Precision(StrEnum):
 
 
 class Interner:
-    """Gives equal forms the same number."""
+    """Returns equal forms the same number."""
 
     def __init__(self) -> None:
         self._ids: dict[Hashable, int] = {}

@@ -283,10 +283,10 @@ _QUANTIFIERS: Final = frozenset("*+?{")
 
 @lru_cache(maxsize=1024)
 def without_assertions(pattern: str) -> str | None:
-    r"""Leave look-around and word borders out; None where there are none, or it is in doubt what belongs to them.
+    r"""Remove look-around and word boundaries; None if there are none, or if their extent is unclear.
 
-    An assertion only takes strings away. So whatever holds a match of a pattern holds one of the pattern without its
-    assertions, and that may have an automaton: `^(?=A)\w+$` matches nothing that `^\w+$` does not.
+    An assertion only excludes strings. So every match of a pattern is a match of the pattern without its assertions, and
+    that pattern may have an automaton: `^(?=A)\w+$` matches nothing that `^\w+$` does not.
     """
     kept: list[str] = []
     at = 0

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from tidegate.contracts.inclusion.answer import Counterexample, Difference, Inclusion, Outcome
 from tidegate.contracts.inclusion.json_schema.candidates import WitnessBuilder
-from tidegate.contracts.inclusion.json_schema.codes import difference, shown_apart
+from tidegate.contracts.inclusion.json_schema.codes import counterexample_sentence, difference
 from tidegate.contracts.inclusion.json_schema.containers import THEORIES
 from tidegate.contracts.inclusion.json_schema.counterexample import MAX_CHECKS, Refuter
 from tidegate.contracts.inclusion.json_schema.formula import Formula, Schema
 from tidegate.contracts.inclusion.json_schema.gaps import Gap, branch_of, gaps
-from tidegate.contracts.inclusion.json_schema.gathered import MAKERS
+from tidegate.contracts.inclusion.json_schema.gathered import BUILDERS
 from tidegate.contracts.inclusion.json_schema.nodes import Interner, Node, Side
 from tidegate.contracts.inclusion.json_schema.prover import Budget, BudgetSpentError, Prover
 
@@ -26,7 +26,7 @@ _SHARE: Final = 8
 
 
 def includes(old: Schema, new: Schema, *, formats_asserted: bool, budget: int = DEFAULT_BUDGET) -> Inclusion:
-    """Answer whether every document that `old` accepts is accepted by `new`.
+    """Decide whether every document that `old` accepts is accepted by `new`.
 
     Takes schemas of drafts 4 to 2020-12, each by its `$schema`. `formats_asserted` is how both judge `format`. `budget`
     bounds the steps of the proof, and again those of the search for counterexamples; what does not fit is
@@ -39,7 +39,7 @@ class Pair:
     """Two schemas that are compared in both directions, each compiled once."""
 
     def __init__(self, one: Schema, other: Schema, *, formats_asserted: tuple[bool, bool]) -> None:
-        """Take two schemas, and whether each is judged with its formats asserted."""
+        """Initialise from two schemas, and whether each is judged with its formats asserted."""
         interner = Interner()
         formulas = [
             Formula(side, schema, interner, formats_asserted=is_asserted)
@@ -61,7 +61,7 @@ class DirectedPair:
         self._new = new
 
     def __call__(self, budget: int = DEFAULT_BUDGET, *, guarded: Schema | None = None) -> Inclusion:
-        """Answer as `includes` does. `guarded` stands for the old schema, which asks for more."""
+        """Decide as `includes` does. `guarded` replaces the old schema, and is stricter."""
         old = self._old if guarded is None else self._old.instead(guarded)
         return _included(old, self._new, budget)
 
@@ -72,7 +72,7 @@ class DirectedPair:
     @cached_property
     def _refuter(self) -> Refuter:
         prover = Prover(self._old.interner, Budget(0), THEORIES)
-        return Refuter(self._old, self._new, WitnessBuilder(prover, MAKERS))
+        return Refuter(self._old, self._new, WitnessBuilder(prover, BUILDERS))
 
 
 def _included(old: Formula, new: Formula, budget: int) -> Inclusion:
@@ -82,7 +82,7 @@ def _included(old: Formula, new: Formula, budget: int) -> Inclusion:
         )
     is_too_costly = old.is_too_costly or new.is_too_costly
     if not is_too_costly:
-        _ = old.judge, new.judge  # raises for what is no schema, before all else
+        _ = old.judge, new.judge  # raises for what is not a schema, before all else
     if old.formats_asserted == new.formats_asserted and old.shape == new.shape:
         return Inclusion(Outcome.PROVEN)
     if old.is_too_deep or new.is_too_deep:
@@ -100,7 +100,7 @@ class _Comparison:
         self._schemas = (old.node, new.node)
         self._prover = prover
         self._loop = loop
-        self._refuter = Refuter(old, new, WitnessBuilder(prover, MAKERS))
+        self._refuter = Refuter(old, new, WitnessBuilder(prover, BUILDERS))
 
     def answer(self, budget: int) -> Inclusion:
         found = gaps(self._prover, *self._schemas)
@@ -139,7 +139,7 @@ class _Comparison:
         return [] if narrowed is None else list(narrowed.facts.leaves.values())
 
     def _refuted_anyhow(self, differences: list[Difference]) -> list[Difference]:
-        """Look for a document that tells the schemas apart for a reason that the proof did not see."""
+        """Find a document that tells the schemas apart for a reason that the proof did not see."""
         try:
             found = self._refuter.refute_anywhere()
         except (BudgetSpentError, RecursionError):
@@ -153,12 +153,14 @@ class _Comparison:
         if found is None or not differences:
             return differences
         first = differences[0]
-        is_back = self._schemas[0].place.side is Side.OTHER
-        return [_refuted(first, found, is_back=is_back), *differences[1:]]
+        is_reversed = self._schemas[0].place.side is Side.OTHER
+        return [_refuted(first, found, is_reversed=is_reversed), *differences[1:]]
 
 
-def _refuted(undetermined: Difference, found: Counterexample, *, is_back: bool) -> Difference:
-    sentence = f"{undetermined.sentence.rpartition('; ')[0]}; {shown_apart(is_back=is_back)}"
+def _refuted(undetermined: Difference, found: Counterexample, *, is_reversed: bool) -> Difference:
+    sentence = (
+        f"{undetermined.sentence.rpartition('; ')[0]}; {counterexample_sentence(is_reversed=is_reversed)}"
+    )
     return Difference(
         Outcome.REFUTED,
         undetermined.code,

@@ -3,7 +3,7 @@
 `old` is included in `new` when no value fits `old` and breaks `new`. The search takes the nodes apart into branches; a
 branch is closed when its leaves contradict each other, alone or through what an item or a property would have to be. A
 question met again below itself is answered yes: the value that would refute it would have to hold a smaller one that
-does, and values do not get smaller for ever.
+does, and values do not get smaller forever.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Prover:
     def __init__(
         self, interner: Interner, budget: Budget, container_theories: Mapping[int, ContainerTheory]
     ) -> None:
-        """Take what decides about arrays and objects (`containers.THEORIES`), by type."""
+        """Initialise from the theories of arrays and objects (`containers.THEORIES`), by type."""
         self._container_theories = container_theories
         self.interner = interner
         self.budget = budget
@@ -118,7 +118,7 @@ class Prover:
         return answer
 
     def patterns(self, *patterns: str | None) -> tuple[Node, ...]:
-        """Build tests for patterns that some name must match; None is no test."""
+        """Build tests for patterns that some name must match; None is not a test."""
         return tuple(
             Pattern(self.interner.id_of("pattern", each), Place(Side.NEITHER, ""), each)
             for each in patterns
@@ -175,7 +175,7 @@ class Prover:
         return branch is None or self.is_closed(branch, depth)
 
     def base(self, fit: dict[int, Node]) -> Branch | None:
-        """Take apart what holds; None when it contradicts itself."""
+        """Decompose the nodes that hold; None if they contradict each other."""
         key = frozenset(fit)
         if key not in self._bases:
             self.budget.spend(1 + len(fit) // 8)

@@ -27,9 +27,9 @@ from tidegate.contracts.inclusion.json_schema.pattern_syntax import (
 )
 
 MAX_STATES: Final = 4_000
-"""Most states of one pattern's automaton, before it is made deterministic."""
+"""Maximum states of one pattern's automaton, before it is made deterministic."""
 MAX_MOVES: Final = 10_000
-"""Most transitions that one search takes."""
+"""Maximum transitions that one search takes."""
 
 _MAX_REMEMBERED: Final = 10_000
 
@@ -157,9 +157,9 @@ def automaton_of(pattern: str) -> Automaton | None:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The strings that are in all of `inside`, in none of `outside`, not in `excluded`, of `least` to `most` characters.
+    """The strings in all of `inside`, in none of `outside`, not in `excluded`, of `least` to `most` characters.
 
-    Every pattern must be one of which `automaton_of` builds an automaton.
+    `automaton_of` must be able to build an automaton of every pattern.
     """
 
     inside: tuple[str, ...]
@@ -171,7 +171,7 @@ class Question:
 
 @lru_cache(maxsize=4096)
 def first_string(question: Question) -> str | None:
-    """Return a shortest string that answers the question; None when there is none. Raises TooLargeError."""
+    """Return a shortest string that answers the question; None if there is none. Raises TooLargeError."""
     return next(strings(question), None)
 
 

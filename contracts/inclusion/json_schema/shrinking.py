@@ -37,7 +37,7 @@ class Shrinker:
     """Makes documents of one pair of schemas smaller, and remembers what the old schema cannot do without."""
 
     def __init__(self, required: Iterable[str], small: Mapping[str, Any]) -> None:
-        """Take the members that every document must have, and values of members that are the smallest of several."""
+        """Initialise from the members that every document must have, and the smallest known values of members."""
         self._needed: set[tuple[Path, str]] = {((), name) for name in required}
         """Members without which the old schema refused a document."""
         self._tight: dict[Path, Any] = {(name,): value for name, value in small.items()}
@@ -168,7 +168,7 @@ class _Run:
         def without(gone: set[int], _: list[int]) -> Trial:
             return self._try(put([item for index, item in enumerate(value) if index not in gone]))
 
-        # From the end: what stands before stays where it is.
+        # From the end: what is before stays where it is.
         kept = _kept([*reversed(range(len(value)))], without)
         value = [item for index, item in enumerate(value) if index in kept]
         for index in range(len(value)):
@@ -189,7 +189,7 @@ def _put_item(put: Put, holder: list[Any], index: int) -> Put:
 
 
 def _kept(parts: list[_Part], without: Callable[[set[_Part], list[_Part]], Trial]) -> set[_Part]:
-    """Leave out all parts, halves, quarters and so on, down to single ones; give those that must stay.
+    """Remove all parts, halves, quarters and so on, down to single ones; give those that must stay.
 
     `without` tries what is left out altogether; its second argument is what is left out for the first time.
     """

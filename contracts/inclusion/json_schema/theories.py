@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
-from tidegate.contracts.inclusion.intervals import AFTER_ALL, BEFORE_ALL, Cut, first_whole
+from tidegate.contracts.inclusion.intervals import AFTER_ALL, BEFORE_ALL, Cut, first_integer
 from tidegate.contracts.inclusion.json_schema.branch import Count
 from tidegate.contracts.inclusion.json_schema.evaluate import fits_all
 from tidegate.contracts.inclusion.json_schema.nodes import (
@@ -79,7 +79,7 @@ class Line:
 
     def multiples(self, step: Fraction) -> tuple[int | None, int | None]:
         """Return the first factor of `step` in the line, and the first behind it; None is without end."""
-        first, behind = (first_whole((end / step, side)) for end, side in (self.low, self.high))
+        first, behind = (first_integer((end / step, side)) for end, side in (self.low, self.high))
         return first, behind
 
 

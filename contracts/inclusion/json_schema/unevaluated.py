@@ -1,11 +1,13 @@
-"""`unevaluatedProperties` and `unevaluatedItems`, told without "evaluated".
+"""Express `unevaluatedProperties` and `unevaluatedItems` without "evaluated".
 
-Which properties are evaluated hangs on which subschemas the value fits. So each one that some of them evaluate must
-fit one of those, or the keyword's schema: that is a formula without memory. Where patterns evaluate, the same is said
-for every set of subschemas that the value may fit.
+The evaluated properties depend on the subschemas that the value matches. So each property that some subschemas
+evaluate must match one of these, or the keyword's schema. This is a formula without state. If patterns evaluate
+properties, the formula covers every set of subschemas that the value may match.
 
-Source: JSON Schema 2020-12, Core, section 11. None is given where there are too many sets, or where what is evaluated
-hangs on single items (`contains`).
+`contains` evaluates each item that fits its schema, so an item that is left must fit that schema or the keyword's.
+
+Source: JSON Schema 2020-12, Core, section 11. The result is None if there are too many sets. It is None next to
+`contains` in 2019-09 too: jsonschema-rs evaluates items by it, and the specification does not.
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import product
-from typing import Any, Final
+from typing import Final
 
 from tidegate.contracts.formats.json_keywords import REFERENCES
 from tidegate.contracts.inclusion.json_schema.compiler import Compiler
+from tidegate.contracts.inclusion.json_schema.dialect import Dialect
 from tidegate.contracts.inclusion.json_schema.document import Spot
 from tidegate.contracts.inclusion.json_schema.evaluate import matches
 from tidegate.contracts.inclusion.json_schema.nodes import Node
@@ -28,17 +31,18 @@ _MAX_DEPTH: Final = 12
 
 
 class _GiveUpError(Exception):
-    """What is evaluated cannot be told from the schema alone."""
+    """The evaluated parts do not follow from the schema alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Evaluated:
-    """Properties or items that are evaluated: all, or those named, those matching, those before `count`."""
+    """Properties or items that are evaluated: all, or those named, those matching, those before `count`, those that fit."""
 
     everything: bool = False
     names: frozenset[str] = frozenset()
     patterns: tuple[str, ...] = ()
     count: int = 0
+    contained: tuple[Node, ...] = ()
 
     def __or__(self, other: _Evaluated) -> _Evaluated:
         return _Evaluated(
@@ -46,7 +50,13 @@ class _Evaluated:
             self.names | other.names,
             tuple(dict.fromkeys(self.patterns + other.patterns)),
             max(self.count, other.count),
+            tuple({node.id: node for node in self.contained + other.contained}.values()),
         )
+
+    @property
+    def kinds(self) -> frozenset[str | int]:
+        """What is evaluated by kind and not by name or index."""
+        return frozenset(self.patterns) | {node.id for node in self.contained}
 
     def has(self, each: str | int) -> bool:
         """Return whether a property or an item is among them."""
@@ -57,7 +67,7 @@ class _Evaluated:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """What is evaluated when all conditions hold."""
+    """The evaluated parts if all conditions are true."""
 
     conditions: tuple[Node, ...]
     evaluated: _Evaluated
@@ -68,11 +78,11 @@ def _union(parts: Iterable[_Evaluated]) -> _Evaluated:
 
 
 _Conditional = list[tuple[Node, _Evaluated]]
-"""What is evaluated under conditions."""
+"""The evaluated parts under conditions."""
 
 
 def unevaluated(compiler: Compiler, spot: Spot, keyword: str) -> Node:
-    """Compile `unevaluatedProperties` or `unevaluatedItems` of a schema; opaque where it cannot be told."""
+    """Compile `unevaluatedProperties` or `unevaluatedItems` of a schema; opaque if this is not possible."""
     node = _Unevaluated(compiler, spot, keyword).node(spot)
     return node or compiler.opaque(spot, keyword, ARRAY if keyword == "unevaluatedItems" else OBJECT)
 
@@ -98,7 +108,7 @@ class _Unevaluated:
             for share in shares
             if share.conditions and (share.evaluated | certain) != certain
         ]
-        if all(set(evaluated.patterns) <= set(certain.patterns) for _, evaluated in conditional):
+        if all(evaluated.kinds <= certain.kinds for _, evaluated in conditional):
             return compiler.all(place, self._one_by_one(certain, conditional))
         if len(conditional) > _MAX_CONDITIONS:
             return None
@@ -114,7 +124,7 @@ class _Unevaluated:
                 yield compiler.any(place, [*conditions, compiler.property(place, name, self._schema)])
         for index in range(certain.count, whole.count):
             conditions = [condition for condition, evaluated in conditional if evaluated.has(index)]
-            yield compiler.any(place, [*conditions, compiler.item_at(place, index, self._schema)])
+            yield compiler.any(place, [*conditions, compiler.item_at(place, index, self._item(certain))])
         conditions = [condition for condition, evaluated in conditional if evaluated.everything]
         yield compiler.any(place, [*conditions, self._rest(whole)])
 
@@ -130,31 +140,40 @@ class _Unevaluated:
     def _rest(self, evaluated: _Evaluated) -> Node:
         """Build what all must fit that are not evaluated."""
         if self._keyword == "unevaluatedItems":
-            return self._compiler.items_from(self._place, evaluated.count, self._schema)
+            return self._compiler.items_from(self._place, evaluated.count, self._item(evaluated))
         return self._compiler.additional(self._place, evaluated.names, evaluated.patterns, self._schema)
 
-    def _own(self, schema: dict[str, Any], *, is_outermost: bool) -> _Evaluated:
+    def _item(self, evaluated: _Evaluated) -> Node:
+        """Build what an item must fit that is not evaluated by its index."""
+        if not evaluated.contained:
+            return self._schema
+        return self._compiler.any(self._place, [*evaluated.contained, self._schema])
+
+    def _own(self, spot: Spot, *, is_outermost: bool) -> _Evaluated:
         """Return what a schema evaluates by its own keywords. Raises _GiveUpError."""
+        schema = spot.schema
         everything = not is_outermost and self._keyword in schema
         if self._keyword == "unevaluatedProperties":
             names, patterns = schema.get("properties", ()), schema.get("patternProperties", ())
             everything = everything or "additionalProperties" in schema
             return _Evaluated(everything, frozenset(names), tuple(patterns))
-        if "contains" in schema:
+        if "contains" in schema and self._compiler.dialect is not Dialect.DRAFT202012:
             raise _GiveUpError
         items = schema.get("items")
         if isinstance(items, list):
             return _Evaluated(everything or "additionalItems" in schema, count=len(items))
-        return _Evaluated(everything or items is not None, count=len(schema.get("prefixItems", ())))
+        contained = (self._compiler.schema(spot.at("contains")),) if "contains" in schema else ()
+        count = len(schema.get("prefixItems", ()))
+        return _Evaluated(everything or items is not None, count=count, contained=contained)
 
     def _shares(self, spot: Spot, conditions: tuple[Node, ...], depth: int) -> Iterator[_Share]:
-        """Yield what a schema and the schemas beside it evaluate. Raises _GiveUpError."""
+        """Yield the parts that a schema and its applicators evaluate. Raises _GiveUpError."""
         if not isinstance(spot.schema, dict):
             return
         depends = spot.schema.get("dependencies", {}).values()
         if depth > _MAX_DEPTH or any(not isinstance(each, list) for each in depends):
             raise _GiveUpError
-        yield _Share(conditions, self._own(spot.schema, is_outermost=depth == 0))
+        yield _Share(conditions, self._own(spot, is_outermost=depth == 0))
         for inner, more in self._beside(spot):
             yield from self._shares(inner, conditions + more, depth + 1)
 
@@ -176,7 +195,7 @@ class _Unevaluated:
             yield from self._conditional(spot)
         for name in schema.get("dependentSchemas", ()):
             place = self._compiler.place(spot, "dependentSchemas")
-            # What is no object lacks nothing, and yet the schema does not apply to it.
+            # A value that is not an object misses no property, but the schema does not apply to it.
             is_object = self._compiler.type_is(place, OBJECT)
             needed = self._compiler.required_name(place, name)
             yield spot.at("dependentSchemas", name), (is_object, needed)

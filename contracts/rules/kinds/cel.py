@@ -43,7 +43,7 @@ class CelKind(RuleKind[Cel]):
         return (*fields, "") if not fields or _BARE.search(rule.expr) else fields
 
     def refused(self, rule: Cel) -> BrokenExpression:
-        """Refuse what breaks the expression."""
+        """Return the refused set: records that violate the expression."""
         return BrokenExpression(rule)
 
     def sentence(self, rule: Cel, values: Values) -> str | None:

@@ -16,7 +16,7 @@ class ForbiddenKind(FieldRuleKind[Forbidden]):
     """The field must not hold one of the values."""
 
     def compile(self, rule: Forbidden, scope: Scope) -> FieldCheck | None:
-        """Compile the test that a value is none of those."""
+        """Compile the test that a value is not one of the forbidden values."""
         found = scope.field_type(rule.field, "/field")
         if found is None:
             return None
@@ -28,7 +28,7 @@ class ForbiddenKind(FieldRuleKind[Forbidden]):
         return check_of_field(rule, breaks, "holds a value that the contract forbids")
 
     def refused(self, rule: Forbidden) -> Listed:
-        """Refuse the values."""
+        """Return the refused set: the values."""
         return Listed(rule.field, rule.values, rule.nulls == "violate")
 
     def sentence_of_value(self, rule: Forbidden, values: Values) -> str:

@@ -36,7 +36,7 @@ class FreshnessKind(FieldRuleKind[Freshness]):
         )
 
     def refused(self, rule: Freshness) -> Outside:
-        """Refuse moments outside of the bounds from now on."""
+        """Return the refused set: times outside of the bounds relative to now."""
         return Outside(rule.field, _limits(rule), rule.nulls == "violate", rule.now)
 
     def sentence_of_value(self, rule: Freshness, values: Values) -> str:

@@ -42,7 +42,7 @@ class MatchesKind(FieldRuleKind[Matches]):
         return check_of_field(rule, breaks, "does not match the pattern of the contract")
 
     def refused(self, rule: Matches) -> Unmatched:
-        """Refuse text without a match."""
+        """Return the refused set: texts that do not match."""
         return Unmatched(rule.field, rule.pattern, rule.nulls == "violate")
 
     def sentence_of_value(self, rule: Matches, values: Values) -> str:

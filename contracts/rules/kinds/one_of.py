@@ -28,7 +28,7 @@ class OneOfKind(FieldRuleKind[OneOf]):
         return check_of_field(rule, breaks, "holds none of the values that the contract allows")
 
     def refused(self, rule: OneOf) -> Others:
-        """Refuse all other values."""
+        """Return the refused set: all other values."""
         return Others(rule.field, rule.values, rule.nulls == "violate")
 
     def sentence_of_value(self, rule: OneOf, values: Values) -> str:

@@ -65,7 +65,7 @@ class OrderedKind(RuleKind[Ordered]):
         return rule.fields[-1]
 
     def refused(self, rule: Ordered) -> OutOfOrder:
-        """Refuse fields out of order."""
+        """Return the refused set: fields out of order."""
         return OutOfOrder(rule.fields, rule.strict, rule.nulls == "violate", rule.compare_as)
 
     def sentence(self, rule: Ordered, values: Values) -> str | None:
@@ -195,7 +195,7 @@ def _orders(rule: Ordered, scope: Scope) -> list[Order]:
 
 
 def _coerced(order: Order, compare_as: str) -> Order:
-    """Make an order of moments in UTC, or of their days."""
+    """Build an order of moments in UTC, or of their days."""
     key, moment = order.key, order.moment
     assert moment is not None  # noqa: S101 - narrows for the type checker
 

@@ -176,7 +176,7 @@ class RangeKind(FieldRuleKind[Range]):
         return check_of_field(rule, breaks, f"is outside its range ({bounds})")
 
     def refused(self, rule: Range) -> Outside:
-        """Refuse what lies outside."""
+        """Return the refused set: values outside of the bounds."""
         return Outside(rule.field, rule.limits, rule.nulls == "violate", rule.now)
 
     def sentence_of_value(self, rule: Range, values: Values) -> str | None:

@@ -40,7 +40,7 @@ class RequiredWhenKind(RuleKind[RequiredWhen]):
         return (rule.when.field,)
 
     def refused(self, rule: RequiredWhen) -> AbsentWhen:
-        """Refuse what lacks the field."""
+        """Return the refused set: records that lack the field."""
         return AbsentWhen(rule.field, rule.when.field, rule.when.values)
 
     def sentence(self, rule: RequiredWhen, values: Values) -> str:

@@ -1,4 +1,4 @@
-"""The report for GitHub Actions: annotations at the changed lines, and a summary of whom to ask.
+"""The report for GitHub Actions: annotations at the changed lines, and a summary with the consumers to ask.
 
 Source: GitHub Docs, "Workflow commands for GitHub Actions"; the escapes are those of its own toolkit.
 """

@@ -87,7 +87,6 @@ def admissions_stream(limit: int | None = None) -> DemoStream:
     ]
     return DemoStream(
         name=NAME,
-        contract_file=CONTRACT_FILE,
         records=pa.Table.from_batches(chunks),
         marks={index: Mark(found.kind, found.stage, found.code) for index, found in planted.items()},
         is_corrupted=True,
@@ -124,7 +123,7 @@ def _plant(count: int) -> dict[int, Corruption]:
 
 
 def _admission(random: Random, index: int) -> Record:
-    """Make one clean record."""
+    """Build one clean record."""
     draw = random.random
     # The product of three draws makes most stays short and a few long, 8.5 days in the mean.
     stay = int(draw() * draw() * draw() * _LONGEST_STAY)

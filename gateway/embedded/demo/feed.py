@@ -47,9 +47,7 @@ def send(stream: DemoStream, bootstrap: str, stopping: Event) -> None:
     while producer.flush(_LOOK_SECONDS) and not stopping.is_set():
         pass
     if refused:
-        raise Unavailable(
-            f"the broker did not take {len(refused):,} records of {stream.name}: {refused[0].str()}"
-        )
+        raise Unavailable(f"the broker refused {len(refused):,} records of {stream.name}: {refused[0].str()}")
 
 
 def _messages(stream: DemoStream, first: int) -> list[dict[str, bytes]]:

@@ -180,7 +180,7 @@ def _is_as_sent(stream: DemoStream, record: RefusedRecord) -> bool:
 
 
 def _by_rule(batches: Sequence[BatchReport], severity: Severity) -> dict[str, int]:
-    """Sum up the records by rule, most frequent first."""
+    """Add up the records by rule, most frequent first."""
     counts: Counter[str] = Counter()
     for batch in batches:
         counts.update({rule.code: rule.records for rule in batch.rules if rule.severity is severity})

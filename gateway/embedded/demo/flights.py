@@ -20,9 +20,6 @@ from tidegate.gateway.embedded.demo.stream import EXAMPLES, RECORDS, DemoStream,
 
 NAME = "nyc.flights"
 CONTRACT_FILE = EXAMPLES / "flights" / "contract.yaml"
-FLIGHTS = 336_776
-"""How many the package holds."""
-
 FASTEST_MILES_PER_HOUR = 600
 _TEXTS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
 _KEY = ("year", "month", "day", "origin", "carrier", "flight")
@@ -33,7 +30,6 @@ def flights_stream(limit: int | None = None) -> DemoStream:
     table = read_flights(limit)
     return DemoStream(
         name=NAME,
-        contract_file=CONTRACT_FILE,
         records=pa.table([_keys(table), _values(table)], RECORDS),
         marks={
             index: Mark(rule, Stage.RULE, rule)

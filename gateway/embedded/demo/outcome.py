@@ -1,4 +1,4 @@
-"""What became of the records, read from where they are now: topics and table, never from the job's own reports."""
+"""The outcome of the demo, read from topics and tables, not from the job's own reports."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def read_quarantine(bootstrap: str, topic: str) -> Iterator[RefusedRecord]:
         while unfinished:
             message = consumer.poll(_TIMEOUT_SECONDS)
             if message is None:
-                raise Unavailable(f"the topic {topic} gave nothing for {_TIMEOUT_SECONDS} s")
+                raise Unavailable(f"the topic {topic} returned no records for {_TIMEOUT_SECONDS} s")
             error = message.error()
             if error is None:
                 yield _refused(message)

@@ -36,13 +36,13 @@ _QUIET_SECONDS = 180
 
 
 class Screen(Protocol):
-    """Shows how the demo goes on."""
+    """Shows the progress of the demo."""
 
     def say(self, label: str, line: str) -> None:
         """Show a line about one part."""
 
     def expect(self, stream: str, records: int) -> None:
-        """Begin to show the progress of a stream of so many records."""
+        """Start to show the progress of a stream with so many records."""
 
     def advance(self, stream: str, batches: Sequence[BatchReport]) -> None:
         """Show how far a stream is. `batches` are all that it reported, at least one."""

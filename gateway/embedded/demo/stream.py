@@ -1,4 +1,4 @@
-"""What the demo sends: records whose place in the topic is known before they are sent."""
+"""The records of the demo, with their positions in the topic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.contracts.stream.evidence import EventPointer
 from tidegate.contracts.verdict import Stage
 
 PARTITIONS = 4
-"""Of every topic of the demo: record i goes to partition i mod 4, so that its offset there is i div 4."""
+"""Partitions of every topic of the demo: record i goes to partition i mod 4, so its offset there is i div 4."""
 
 RECORDS = pa.schema([pa.field("key", pa.binary()), pa.field("value", pa.binary())])
 
@@ -22,7 +22,7 @@ EXAMPLES = Path(schemas.__path__[0]) / "examples"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What one record must be refused for: the kind of its corruption, and the violation that shows it."""
+    """The expected refusal of one record: the kind of its corruption, and the violation that must be found."""
 
     kind: str
     stage: Stage
@@ -31,23 +31,22 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class DemoStream:
-    """One stream of the demo, ready to be sent.
+    """One stream of the demo, with all its records.
 
-    `name` is the id of its contract, and its topic too. `records` are in the order of sending, with the columns of
-    RECORDS. `marks` maps the index of every record that must be refused to the reason; all others must be accepted.
-    `is_corrupted` says that they were corrupted on purpose, not found so.
+    `name` is the id of its contract and its topic. `records` are in the order of sending, with the columns of RECORDS.
+    `marks` maps the index of every record that must be refused to the reason; all others must be accepted.
+    `is_corrupted`: the demo has corrupted these records itself; otherwise the data set has them so.
     """
 
     name: str
-    contract_file: Path
     records: pa.Table
     marks: Mapping[int, Mark] = field(default_factory=dict)
     is_corrupted: bool = False
 
     def pointer(self, index: int) -> EventPointer:
-        """Return where record `index` lies in the topic, given that the topic was empty."""
+        """Return the position of record `index` in the topic, which was empty before."""
         return EventPointer(self.name, index % PARTITIONS, index // PARTITIONS)
 
     def index(self, pointer: EventPointer) -> int:
-        """Return which record lies at `pointer`; the inverse of `pointer`."""
+        """Return the index of the record at a position; the inverse of the method `pointer`."""
         return pointer.offset * PARTITIONS + pointer.partition

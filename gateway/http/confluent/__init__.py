@@ -1,1 +1,1 @@
-"""The face that Confluent Schema Registry has: its paths, its words and its errors, over the store of the native face."""
+"""The API of the Confluent Schema Registry: its paths, terms and errors, over the store of the native API."""

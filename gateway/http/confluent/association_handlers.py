@@ -43,12 +43,12 @@ def create(call: Call) -> Answer:
 
 
 def create_or_update(call: Call) -> Answer:
-    """Associate subjects with a resource, in place of those that it has."""
+    """Replace the associations of a resource."""
     return Answer(_put(call, call.json(), replaces=True))
 
 
 def update(call: Call) -> Answer:
-    """Associate subjects with the resource in the path, in place of those that it has."""
+    """Replace the associations of the resource in the path."""
     body, resource = call.json(), call.path["resource"]
     if body.setdefault("resourceId", resource) != resource:
         raise invalid_association("resourceId", "the path names another resource")
@@ -89,7 +89,7 @@ def batch_get(call: Call) -> Answer:
 
 
 def batch_mutate(call: Call) -> Answer:
-    """Make several associations; each is answered by itself."""
+    """Create several associations; each has its own answer."""
     results: list[dict[str, Any]] = []
     for one in _requests(call):
         try:
@@ -144,7 +144,7 @@ def _put(call: Call, body: dict[str, Any], *, replaces: bool) -> dict[str, Any]:
 
 
 def _in_context(call: Call, request: AssociationRequest) -> AssociationRequest:
-    """Put the subjects of a request, those named after the resource too, into the context that the query names."""
+    """Add the context of the query to the subjects of a request, also to those named after the resource."""
     context = _context(call)
     if context is None:
         return request
@@ -168,7 +168,7 @@ def _context(call: Call) -> str | None:
 
 
 def _check_held(call: Call, request: AssociationRequest) -> None:
-    """Refuse to take a resource from a subject that the caller may not change, without naming it."""
+    """Refuse to remove a resource from a subject that the caller may not change, without naming the subject."""
     kinds = {info.association_type for info in request.associations}
     for held in call.factory.associations().find(AssociationFilter(resource_id=request.resource_id)):
         is_meant = held.resource_type == request.resource_type and held.association_type in kinds

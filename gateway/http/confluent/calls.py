@@ -1,4 +1,4 @@
-"""A request to the face, read once: its path cut at the slashes that were sent as slashes, its query, its body."""
+"""A request to the API, read once: path (split at unescaped slashes), query and body."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Call:
         try:
             found = orjson.loads(self.content)
         except orjson.JSONDecodeError as error:
-            raise Refused(400, 400, f"the body is no JSON: {error}") from error
+            raise Refused(400, 400, f"the body is not valid JSON: {error}") from error
         if not isinstance(found, dict):
             raise Refused(422, 422, "the body is a JSON object")
         return found
@@ -133,7 +133,7 @@ def read_entity(kind: type[E], value: object) -> E:
         return kind.model_validate(_without_nulls(value))
     except ValidationError as error:
         places = [(".".join(str(part) for part in one["loc"]), one["msg"]) for one in error.errors()]
-        message = "; ".join(f"{place}: {told}" if place else told for place, told in places)
+        message = "; ".join(f"{place}: {problem}" if place else problem for place, problem in places)
         if any(name in place for place, _ in places for name in ("ruleSet", "RuleSet")):
             raise invalid_rule_set(message) from error
         raise Refused(422, 422, message) from error
@@ -146,7 +146,7 @@ def _without_nulls(value: object) -> object:
 
 
 def read_segments(raw_path: bytes) -> tuple[str, ...]:
-    """Cut a path as it was sent into its decoded parts: `%2F` stays inside its part. Raises Refused (400)."""
+    """Split a raw path into its decoded parts: `%2F` stays inside its part. Raises Refused (400)."""
     try:
         parts = [unquote(part, errors="strict") for part in raw_path.decode("ascii").split("/")]
     except UnicodeDecodeError as error:

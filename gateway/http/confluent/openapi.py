@@ -1,4 +1,4 @@
-"""The operations of the face, for the OpenAPI document."""
+"""The operations of the Confluent API, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidegate.gateway.http.confluent.calls import MEDIA_TYPE
 from tidegate.gateway.http.confluent.operations import OPERATIONS, Operation
 
 TAG = "schema registry"
-TAGS = [{"name": TAG, "description": "What Confluent Schema Registry answers, over the same store."}]
+TAGS = [{"name": TAG, "description": "The API of the Confluent Schema Registry, over the same store."}]
 
 _ERROR = "ConfluentError"
 SCHEMAS: dict[str, Any] = {
@@ -127,7 +127,7 @@ _ANSWERS: dict[str, Any] = {
 
 
 def paths() -> dict[str, Any]:
-    """Return the paths of the face, each with its operations."""
+    """Return the paths of the API, each with its operations."""
     found: dict[str, Any] = {}
     for operation in OPERATIONS:
         found.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
@@ -170,7 +170,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
 
 
 def refusal(status: int) -> dict[str, Any]:
-    """Describe a refusal of an operation of the face."""
+    """Describe an error response of an operation."""
     reference = {"$ref": f"#/components/schemas/{_ERROR}"}
     return {
         "description": HTTPStatus(status).phrase,

@@ -1,4 +1,4 @@
-"""Every operation of the face: method, path, who may, what it does. The router and the OpenAPI document read it."""
+"""Every operation of the API: method, path, required role, handler. The router and the OpenAPI document read it."""
 
 from __future__ import annotations
 
@@ -86,12 +86,12 @@ class Operation:
 
     @property
     def follows_aliases(self) -> bool:
-        """Whether the subject in the path may be an alias: everywhere but for settings and associations."""
+        """Whether the subject in the path may be an alias: everywhere except for settings and associations."""
         return "/subjects/{subject}" in self.path and not self.path.startswith("/associations/")
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts of the path; a parameter stands in braces."""
+        """The parts of the path; a parameter is in braces."""
         return tuple(part for part in self.path.split("/") if part)
 
 
@@ -180,7 +180,7 @@ OPERATIONS = (
 )  # fmt: skip
 
 ROOTS = frozenset(operation.parts[0] for operation in OPERATIONS)
-"""The first parts of the paths of the face; every other path is another face's."""
+"""The first segments of the paths of this API; all other paths are passed on."""
 
 
 @dataclass(frozen=True, slots=True)

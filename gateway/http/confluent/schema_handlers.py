@@ -92,12 +92,12 @@ def delete_context(call: Call) -> Answer:
 
 
 def get_root(_call: Call | None) -> Answer:
-    """Answer a client that asks whether a schema registry is here."""
+    """Answer a client that checks whether a schema registry runs here."""
     return Answer({})
 
 
 def get_metadata_id(_call: Call) -> Answer:
-    """Name the registry among clusters."""
+    """Return the id of the cluster."""
     return Answer(
         {
             "scope": {"path": [], "clusters": {"kafka-cluster": "", "schema-registry-cluster": "tidegate"}},
@@ -138,7 +138,7 @@ def _versions(call: Call) -> tuple[tuple[str, int], ...]:
 
 
 def _hide(call: Call, schema: StoredSchema, what: int | str) -> None:
-    """Answer as if there were no such schema when no subject that has it may be seen."""
+    """Answer as if the schema did not exist if the caller may see no subject that has it."""
     if not is_visible(call, schema):
         raise schema_not_found(what)
 

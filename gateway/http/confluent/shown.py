@@ -21,7 +21,6 @@ from tidegate.gateway.storage.subjects import StoredSchema, SubjectVersion
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FORMATS = ("", "default", "resolved", "ignore_extensions", "serialized")
-REFERENCE_FORMATS = ("", "default", "qualified")
 
 
 def weaker_contract(error: NotApproved) -> WeakerContract:
@@ -89,12 +88,10 @@ def show_version(version: SubjectVersion, call: Call, reader: SubjectReader) -> 
 def _references(schema: StoredSchema, call: Call) -> tuple[Reference, ...]:
     """Return references as they were registered, so that a copy of them in another context leads to that context.
 
-    The Python client looks a subject up by the name that it is shown, whatever the context, and needs the whole one.
+    A format that is not known counts as none, as it does for the peer. The Python client looks a subject up by the name that it is shown, whatever the context, and needs the whole one.
     """
     wanted = call.text("reference_format", "referenceFormat").lower()
-    if wanted not in REFERENCE_FORMATS:
-        raise Refused(422, 422, f"no format of references is named {wanted}; there are default and qualified")
-    is_whole = wanted == "qualified" or (wanted == "" and call.is_python_client)
+    is_whole = wanted == "qualified" or (wanted != "default" and call.is_python_client)
     return whole_references_of(schema) if is_whole else references_of(schema)
 
 

@@ -53,7 +53,7 @@ def get_version_text(call: Call) -> Answer:
 
 
 def get_with_metadata(call: Call) -> Answer:
-    """Fetch the highest version whose metadata has the properties that `key` and `value` give in turn.
+    """Fetch the highest version whose metadata has the properties in `key` and `value`.
 
     The Python client encodes both twice.
     """
@@ -133,7 +133,7 @@ def look_up_schema(call: Call) -> Answer:
 
 
 def delete_subject(call: Call) -> Answer:
-    """Delete a subject: softly, or with `permanent` for good what is soft-deleted already."""
+    """Soft-delete a subject, or delete a soft-deleted one permanently with `permanent`."""
     found = call.factory.deletion().delete_subject(
         call.subject, permanent=call.flag("permanent"), by=call.principal
     )
@@ -141,7 +141,7 @@ def delete_subject(call: Call) -> Answer:
 
 
 def delete_version(call: Call) -> Answer:
-    """Delete a version: softly, or with `permanent` for good what is soft-deleted already."""
+    """Soft-delete a version, or delete a soft-deleted one permanently with `permanent`."""
     number = version_number(call.path["version"])
     found = call.factory.deletion().delete_version(
         call.subject, number, permanent=call.flag("permanent"), by=call.principal
@@ -150,12 +150,12 @@ def delete_version(call: Call) -> Answer:
 
 
 def check_version(call: Call) -> Answer:
-    """Answer whether a schema is compatible with one version of a subject."""
+    """Check whether a schema is compatible with one version of a subject."""
     return _checked(call, version_number(call.path["version"]))
 
 
 def check_all(call: Call) -> Answer:
-    """Answer whether a schema is compatible with a subject's versions, as its level says."""
+    """Check whether a schema is compatible with a subject's versions at its level."""
     return _checked(call, None)
 
 
@@ -186,7 +186,7 @@ def posted_schema(call: Call) -> SchemaRequest:
 
 
 def check_references(call: Call, subject: str, request: SchemaRequest) -> None:
-    """Refuse references to subjects that the caller may not see, as if there were none. Raises Refused (42201)."""
+    """Refuse references to subjects that the caller may not see, as if they did not exist. Raises Refused (42201)."""
     context = context_of(subject)
     for reference in request.references:
         if not call.principal.sees(whole_name(context, reference.subject)):
@@ -194,14 +194,14 @@ def check_references(call: Call, subject: str, request: SchemaRequest) -> None:
 
 
 def get_config(call: Call) -> Answer:
-    """Show the settings of a subject or for all; with `defaultToGlobal` what holds in the end."""
+    """Show the settings of a subject, or the global settings; with `defaultToGlobal` what holds in the end."""
     scope = call.path.get("subject", GLOBAL)
     found = call.factory.subject_settings().config(scope, inherited=call.flag("defaultToGlobal"))
     return Answer(found.shown())
 
 
 def put_config(call: Call) -> Answer:
-    """Change the settings that are given; null forgets one."""
+    """Change settings; null forgets one."""
     scope = call.path.get("subject", GLOBAL)
     given = call.json()
     try:
@@ -212,20 +212,20 @@ def put_config(call: Call) -> Answer:
 
 
 def delete_config(call: Call) -> Answer:
-    """Forget the settings of a subject or for all; shows them."""
+    """Delete the settings of a subject or the global ones; return them."""
     scope = call.path.get("subject", GLOBAL)
     return Answer(call.factory.subject_settings().delete_config(scope, call.principal.name).shown())
 
 
 def get_mode(call: Call) -> Answer:
-    """Show the mode of a subject or for all; with `defaultToGlobal` the one that holds in the end."""
+    """Show the mode of a subject, or the global mode; with `defaultToGlobal` the one that holds in the end."""
     scope = call.path.get("subject", GLOBAL)
     found = call.factory.subject_settings().mode(scope, inherited=call.flag("defaultToGlobal"))
     return Answer({"mode": found})
 
 
 def put_mode(call: Call) -> Answer:
-    """Set the mode of a subject or for all; IMPORT where there are schemas needs `force`."""
+    """Set the mode of a subject, or the global mode; IMPORT where there are schemas needs `force`."""
     scope = call.path.get("subject", GLOBAL)
     mode = call.entity(ModeRequest).mode
     found = call.factory.subject_settings().put_mode(
@@ -235,6 +235,6 @@ def put_mode(call: Call) -> Answer:
 
 
 def delete_mode(call: Call) -> Answer:
-    """Forget the mode of a subject or for all; shows it."""
+    """Delete the mode of a subject or the global one; return it."""
     scope = call.path.get("subject", GLOBAL)
     return Answer({"mode": call.factory.subject_settings().delete_mode(scope, call.principal.name)})

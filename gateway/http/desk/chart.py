@@ -85,7 +85,7 @@ def coloured(counts: Mapping[str, Sequence[int]]) -> tuple[Series, ...]:
 
 
 def stacked(starts: Sequence[datetime], width: timedelta, series: Sequence[Series]) -> Chart:
-    """Lay out bars stacked by series, the first one at the bottom.
+    """Compute bars stacked by series, the first one at the bottom.
 
     `starts` are the UTC starts of equally wide buckets in order; every series has one count a bucket.
     """
@@ -111,7 +111,7 @@ def nice_ceiling(largest: int) -> int:
 
 
 def sparkline(values: Sequence[int], width: int, height: int) -> tuple[Bar, ...]:
-    """Lay out small bars, one a value; zero has no bar, and one is always visible."""
+    """Compute small bars, one a value; zero has no bar, and one is always visible."""
     top = max(values, default=0)
     step = width / max(1, len(values))
     return tuple(

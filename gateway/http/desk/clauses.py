@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.contracts.document.fields import join, tokens
+from tidegate.contracts.document.fields import join, objects_of, tokens
 from tidegate.contracts.document.model import Column, DataContract, JsonSchema
 from tidegate.contracts.document.rule_model import Rule
 from tidegate.contracts.document.source import escape
@@ -30,7 +30,7 @@ class Clause:
 def clause_of(  # noqa: PLR0911 - one for each stage
     contract: DataContract, violation: Violation
 ) -> Clause | None:
-    """Return the clause that `violation` breaks; None for stages that no single clause stands behind."""
+    """Return the clause that `violation` breaks; None for stages that no single clause is behind."""
     match violation.stage:
         case Stage.RULE:
             rule = _rule(contract, violation.code)
@@ -152,22 +152,14 @@ def _resolved(definition: Any, schema: Any) -> Mapping[str, Any] | None:
 
 
 def _names(definition: Any) -> Iterator[str]:
-    """Walk a JSON Schema or an Avro schema for the names of properties and fields."""
-    waiting = [definition]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, list):
-            waiting += part
-        elif isinstance(part, dict):
-            properties = part.get("properties")
-            if isinstance(properties, dict):
-                yield from properties
-            fields = part.get("fields")
-            if isinstance(fields, list):
-                yield from (
-                    str(field["name"]) for field in fields if isinstance(field, dict) and "name" in field
-                )
-            waiting += part.values()
+    """Yield the names of the properties of a JSON Schema, or of the fields of an Avro schema."""
+    for node in objects_of(definition):
+        properties = node.get("properties")
+        if isinstance(properties, dict):
+            yield from properties
+        fields = node.get("fields")
+        if isinstance(fields, list):
+            yield from (str(field["name"]) for field in fields if isinstance(field, dict) and "name" in field)
 
 
 def _lines(fields: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

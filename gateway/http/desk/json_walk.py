@@ -1,8 +1,8 @@
-"""Where the parts of a JSON text stand in its bytes. Total: any bytes give places, and where the grammar broke.
+"""Find the positions of the parts of a JSON text. Any bytes are accepted; broken grammar is reported as an event.
 
-`json` and `orjson` give values without positions and nothing at all for a broken text; a page that marks the
-offending place needs the opposite. The walk never recurses, so that depth is no danger, and goes on past what a
-reader can step over (a bad escape, NaN, a raw control character), so that as much as possible is placed.
+`json` and `orjson` return values without positions, and nothing for a broken text. A page that marks the offending
+place needs positions, also in broken texts. The walk does not recurse, so depth is no danger. It continues after errors
+that a reader can skip (a bad escape, NaN, a raw control character), to find as many positions as possible.
 
 Source: RFC 8259.
 """
@@ -18,7 +18,7 @@ import orjson
 
 
 class Part(IntEnum):
-    """What an event stands for."""
+    """The kinds of events."""
 
     KEY = 1
     SCALAR = 2
@@ -93,14 +93,14 @@ _GRAMMAR: dict[int, dict[int, Part]] = {
 
 
 class Walk:
-    """The parts of `data` in order of position; the last is STOP if it is no complete JSON text."""
+    """The parts of `data` in order of position; the last is STOP if it is not a complete JSON text."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._skip_to = 0
 
     def skip_to(self, position: int) -> None:
-        """Go on at `position`, the closing bracket of the object or array just opened, passing over its inside."""
+        """Continue at `position`, the closing bracket of the current object or array, and skip its content."""
         self._skip_to = position
 
     def __iter__(self) -> Iterator[Event]:

@@ -1,6 +1,6 @@
-"""Lays out a record's bytes for reading, bounded whatever the size: as JSON, one value a line, and in hexadecimal.
+"""Lay out a record's bytes for reading, with a limited size: as JSON, one value a line, and in hexadecimal.
 
-Marks and masks stand in their places. Every text shown is the record's own bytes; only white space is the page's.
+Marks and masks are at their places. All text is from the record's bytes; only white space is added.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Piece:
 class Line:
     """One line; `depth` counts the objects and arrays around it.
 
-    A gap stands for `skipped` lines left out, or for the last `skipped_bytes` of the record.
+    A gap replaces `skipped` lines, or the last `skipped_bytes` of the record.
     """
 
     number: int
@@ -81,7 +81,7 @@ def lay_out(
 
 
 def _keep(lines: Iterator[Line], head_lines: int) -> list[Line]:
-    """Keep the head and what stands around marked lines; gaps say how much was left out."""
+    """Keep the head and the lines around marked lines; gaps have the number of omitted lines."""
     kept: list[Line] = []
     recent: deque[Line] = deque(maxlen=CONTEXT_LINES)
     skipped = 0
@@ -147,7 +147,7 @@ class _Typesetter:
         yield self._line
 
     def _fold(self, walk: Walk, opened: Event, *, is_masked: bool) -> None:
-        """Pass over the inside of an object or array that is masked, or past the head and without a mark."""
+        """Skip the content of an object or array that is masked, or beyond the head and without a mark."""
         if not is_masked and self._line.number <= self._head_lines:
             return
         end = closing(self._data, opened.end)
@@ -158,7 +158,7 @@ class _Typesetter:
             walk.skip_to(end)
 
     def _break_before(self, part: Part, previous: Part | None) -> Iterator[Line]:
-        """End the line where the next part begins a new one."""
+        """End the line if the next part starts a new one."""
         if part is Part.CLOSE:
             if previous is not Part.OPEN:
                 yield self._new_line(self._line.depth - 1)
@@ -205,7 +205,7 @@ class _Typesetter:
             self._add(Piece("note", mark.note, mark))
 
     def _set_byte_order_mark(self, flaw: Event) -> None:
-        """Set the one flaw that is no part of a value; the others follow as the value itself."""
+        """Set the one flaw that is not a part of a value; the others follow as the value itself."""
         if flaw.start == 0 and self._data[: flaw.end] == b"\xef\xbb\xbf":
             self._runs("string", self._data[: flaw.end], self._mark_in(flaw.start, flaw.end))
 
@@ -215,11 +215,11 @@ class _Typesetter:
         return not has_mark and start > 0 and self._line.number > self._last_needed + CONTEXT_LINES
 
     def _has_mark_before(self, end: int) -> bool:
-        """Return whether a mark that was not set yet begins before `end`."""
+        """Return whether a pending mark starts before `end`."""
         return self._next_mark < len(self._marks) and self._marks[self._next_mark].start < end
 
     def _rest(self, at: int) -> Iterator[Line]:
-        """Set what follows the place where the text stopped being JSON, marked, as it is."""
+        """Show the rest of the text, which is not JSON, unchanged and marked."""
         if self._line.pieces:
             yield self._new_line(self._line.depth)
         mark = self._mark_in(at, len(self._data) + 1)
@@ -248,7 +248,7 @@ class _Typesetter:
             self._last_needed = max(self._last_needed, self._line.number)
 
     def _mark_in(self, start: int, end: int) -> Mark | None:
-        """Return the mark that lies in these bytes, or reaches into them; events come in order, and so do marks."""
+        """Return the mark that overlaps these bytes; events and marks are in order."""
         found: Mark | None = None
         while self._next_mark < len(self._marks) and self._marks[self._next_mark].start < end:
             mark = self._marks[self._next_mark]
@@ -297,9 +297,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Up to 16 cells. `offset` is that of the first, None after a mask: it would tell the length of what is masked.
+    """Up to 16 cells. `offset` is that of the first; None after a mask, because it would reveal the length of the masked bytes.
 
-    `is_after_gap` tells that bytes before the row are left out.
+    `is_after_gap`: bytes before the row are omitted.
     """
 
     offset: int | None
@@ -315,7 +315,7 @@ def hex_rows(data: bytes, marks: Sequence[Mark], masks: Sequence[Mask]) -> tuple
 
 
 def _windows(data: bytes, marks: Sequence[Mark]) -> list[tuple[int, int]]:
-    """Return the parts to show as (start, end), whole rows, in order and apart."""
+    """Return the parts to show as (start, end): whole rows, in order, without overlap."""
     wanted = [(0, min(len(data), HEAD_BYTES))]
     for mark in marks:
         start = max(0, mark.start - CONTEXT_BYTES) // ROW_BYTES * ROW_BYTES

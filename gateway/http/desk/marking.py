@@ -42,11 +42,11 @@ class Marking:
 def mark_record(
     data: bytes, violations: Sequence[Violation], contract: DataContract | None, visibility: Visibility
 ) -> Marking:
-    """Mark the places that `violations` speak of in `data`, any bytes; mask what the reader must not see.
+    """Mark the places of `violations` in `data`, any bytes; mask what the reader must not see.
 
-    Without the contract nothing is known to be harmless, so all is masked. In a contract that classifies fields,
-    properties that it does not declare are masked too (a misspelt name is still a name), and a record that is not
-    JSON is masked as a whole: nothing tells where its fields begin and end.
+    Without the contract everything is masked. If the contract classifies fields, undeclared properties are masked too: a
+    misspelt name may hold a person's name. A record that is not JSON is then masked as a whole, because the extent of
+    its fields is unknown.
     """
     if contract is None and not visibility.shows(BODY):
         masks = (Mask(0, len(data), _MASKED_UNKNOWN),) if data else ()

@@ -110,7 +110,7 @@ def _places(node: _Node) -> tuple[Place, ...]:
 
 
 def _covered(data: bytes, pattern: str, way: list[_Node]) -> tuple[Place, ...]:
-    """Return the places that a pattern leads to, and those where it stops because something else stands there."""
+    """Return the places that a pattern leads to, and those where it stops because something else is there."""
     found = {*way[-1].places}
     for node, step in zip(way[:-1], pattern.split("/")[1:], strict=True):
         leads_into_arrays = step == "*" or step.isdigit()
@@ -120,7 +120,7 @@ def _covered(data: bytes, pattern: str, way: list[_Node]) -> tuple[Place, ...]:
 
 
 def _undecodable(data: bytes) -> Event | None:
-    """Return the first bytes that are not UTF-8. The walk goes on past them: in strings they break no structure."""
+    """Return the first bytes that are not UTF-8. The walk continues after them: in strings they break no structure."""
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -179,7 +179,7 @@ class _Search:
                 self.readable_until = event.start
 
     def close_all(self) -> None:
-        """End what a broken text leaves open at the end of the data."""
+        """Close the open parts of a broken text at the end of the data."""
         while self._inside:
             self._leave(len(self._data))
 

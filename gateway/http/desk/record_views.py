@@ -1,4 +1,4 @@
-"""What the page of one refused record shows, and the rows of the list that leads to it."""
+"""The page of one refused record, and the rows of the list of records."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ class Reason:
     """One violation in the reader's words; `number` counts from 1 as in the marks."""
 
     number: int
-    told: Explanation
+    explanation: Explanation
     clause: Clause | None
     is_marked: bool
 
     @property
     def violation(self) -> Violation:
         """What the judge said."""
-        return self.told.violation
+        return self.explanation.violation
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Viewer:
         *,
         may_reveal: bool = False,
     ) -> Self:
-        """Look through a contract, and its plan if it has one."""
+        """Return a viewer for a contract, and its plan if it has one."""
         if contract is None:
             return cls(None, Visibility(None, revealed=revealed), may_reveal=may_reveal)
         visibility = visibility_of(contract, declared_names(contract) or frozenset(), revealed)
@@ -162,11 +162,11 @@ class Viewer:
             contract, visibility, plan, None if plan is None else Explainer(plan, visibility), may_reveal
         )
 
-    def tell(self, record: QuarantinedRecord, violations: Sequence[Violation]) -> tuple[Explanation, ...]:
+    def explain(self, record: QuarantinedRecord, violations: Sequence[Violation]) -> tuple[Explanation, ...]:
         """Return what is wrong with a record."""
         if self.explainer is None:
             return tuple(Explanation(violation, plain_sentence(violation)) for violation in violations)
-        return self.explainer.tell(record.value, violations, schema_header(record.headers))
+        return self.explainer.explain(record.value, violations, schema_header(record.headers))
 
     @property
     def knows_writers(self) -> bool:
@@ -196,7 +196,7 @@ def record_view(record: QuarantinedRecord, viewer: Viewer, view: View) -> Record
     shown = _shown(record, violations, viewer)
     marked = {number for mark in shown.marking.marks for number in mark.violations}
     rows, is_cut = hex_rows(shown.raw, shown.raw_marking.marks, shown.raw_marking.masks)
-    told = viewer.tell(record, violations)
+    explanations = viewer.explain(record, violations)
     own = _own_headers(record)
     return RecordView(
         record=record,
@@ -205,7 +205,7 @@ def record_view(record: QuarantinedRecord, viewer: Viewer, view: View) -> Record
         stream=evidence.contract.rpartition("@")[0],
         reasons=tuple(
             Reason(number, each, clause_of(contract, each.violation) if contract else None, number in marked)
-            for number, each in enumerate(told, 1)
+            for number, each in enumerate(explanations, 1)
         ),
         left_out=evidence.left_out,
         size=None if record.value is None else len(record.value),
@@ -305,12 +305,12 @@ def _record_row(record: QuarantinedRecord, rule: str | None, find: FindContract)
     ranked = sorted(
         evidence.violations, key=lambda one: (one.code != rule, one.severity is not Severity.ERROR)
     )  # stable: the judge's order stands within
-    told = find(evidence.contract).tell(record, ranked[:1])
+    explanations = find(evidence.contract).explain(record, ranked[:1])
     return RecordRow(
         address=record_address(record),
         source=str(evidence.source),
         timestamp=record.timestamp,
-        reason=told[0] if told else None,
+        reason=explanations[0] if explanations else None,
         others=max(0, len(ranked) - 1) + evidence.left_out,
     )
 

@@ -31,7 +31,7 @@ ASSETS = ("desk.css", "desk.js", "icon.svg")
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A static file; its address holds the digest of its content, so that it can be kept for ever."""
+    """A static file; its address holds the digest of its content, so that it can be kept forever."""
 
     content: bytes
     media_type: str
@@ -48,7 +48,7 @@ def asset(name: str) -> Asset:
 
 
 def asset_response(found: Asset) -> Response:
-    """Answer with a static file."""
+    """Return the response for a static file."""
     headers = {"Cache-Control": "public, max-age=31536000, immutable"}
     return Response(found.content, media_type=found.media_type, headers=headers)
 

@@ -135,7 +135,7 @@ def asked_before(stream: str) -> Response:
 
 @router.post("/desk/streams/{stream}/reconcile")
 def reconcile(stream: str, factory: FactoryDep, principal: PrincipalDep) -> Response:
-    """Ask for a reconciliation, and lead back to the stream, where it shows."""
+    """Request a reconciliation, and redirect to the stream's page."""
     factory.reconciliations().ask(stream, principal)
     return asked_before(stream)
 
@@ -233,6 +233,7 @@ def contract(contract_id: str, factory: FactoryDep, version: str | None = None) 
         lines=lay_out(shown.document, head_lines=MOST_DOCUMENT_LINES),
         read_by=factory.consumers().readers((shown,)).get(shown.registry_id),
         proposals=factory.approvals().proposals(contract_id),
+        enforcement=factory.streams().enforcement(contract_id),
     )
 
 
@@ -278,7 +279,7 @@ def _looking(
     subject: str,
     revealed: frozenset[str] = frozenset(),
 ) -> record_views.Viewer:
-    """Look through the contract version (`id@version`) that a record names, if the registry shows it."""
+    """Return a viewer for the contract version (`id@version`) of a record, if the registry shows it."""
     may_reveal = principal.may(ROLE, subject)
     version = _version(factory, principal, evidence.contract)
     if version is None:

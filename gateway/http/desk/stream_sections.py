@@ -1,4 +1,4 @@
-"""What the page of a stream shows of its expectations, its shadow version and its reconciliations."""
+"""The sections of a stream's page about expectations, its shadow version and its reconciliations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OUTCOMES = {
 class ExpectationRow:
     """One expectation in the range of the page.
 
-    `style` and `label` tell of the newest batch. `observed` is a figure, None where none is kept.
+    `style` and `label` tell of the newest batch. `observed` is a figure, None if none is kept.
     """
 
     expectation: str
@@ -49,7 +49,7 @@ class ExpectationRow:
 
 
 def expectation_rows(history: Iterable[ExpectationHistory]) -> tuple[ExpectationRow, ...]:
-    """Return every expectation, those that somebody must look at first."""
+    """Return every expectation, those that someone must look at first."""
     rows = [_expectation_row(each) for each in history]
     return tuple(sorted(rows, key=lambda row: (not row.disagreements, not row.unmet, row.expectation)))
 
@@ -94,7 +94,7 @@ class ShadowView:
 
     @classmethod
     def of(cls, declared: str | None, findings: ShadowFindings | None) -> Self | None:
-        """Make the view; None for a stream that never had a shadow. Findings of another one than is declared are old."""
+        """Build the view; None for a stream that never had a shadow. Findings of another one than is declared are old."""
         if findings is None or (declared is not None and findings.result.version != declared):
             return None if declared is None else cls(declared, is_declared=True, findings=None)
         return cls(findings.result.version, is_declared=declared is not None, findings=findings)
@@ -165,7 +165,7 @@ class ReconciliationView:
 
     @classmethod
     def of(cls, seen: SeenReconciliations | None, *, may_ask: bool) -> Self | None:
-        """Make the view; None for a stream that no one can ask about."""
+        """Build the view; None for a stream that no one can ask about."""
         if seen is None:
             return None
         over = [found for each in seen.found if (found := _outcome(each)) is not None]

@@ -1,4 +1,4 @@
-"""What the pages about streams show, worked out from the batch reports."""
+"""The pages about streams, computed from the batch reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from tidegate.contracts.stream.control import Condition
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Severity, Stage
 from tidegate.gateway.http.desk.chart import Bar, Chart, Series, coloured, sparkline, stacked
-from tidegate.gateway.streams.reports import RefusalBucket, SparkBucket, StreamReader, StreamSummary
+from tidegate.gateway.streams.reports import (
+    GONE_AFTER,
+    RefusalBucket,
+    SparkBucket,
+    StreamReader,
+    StreamSummary,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +61,10 @@ def ranges_within(retention: timedelta) -> tuple[Range, ...]:
 def range_named(
     name: str | None, offered: tuple[Range, ...], first_report: datetime, last_report: datetime, now: datetime
 ) -> Range:
-    """Return the offered range of that name; for another name the one that shows most of what there is to see.
+    """Return the offered range of that name; for an unknown name, a default that shows the reports.
 
-    That is a quarter of an hour for a stream that is no older, else an hour or, when nothing was reported in the
-    last hour, the shortest range that reaches well back behind the last report.
+    The default is a quarter of an hour for a younger stream, otherwise an hour. If the last hour has no report, it is
+    the shortest range that includes the last report and some time before it.
     """
     named = next((one for one in offered if one.name == name), None)
     if named is not None:
@@ -71,8 +77,6 @@ def range_named(
 
 SILENT_AFTER = timedelta(minutes=2)
 """A stream with records waiting that has reported nothing for so long is silent."""
-GONE_AFTER = timedelta(seconds=45)
-"""A job that has not said for so long that it lives is gone: it says so every ten seconds."""
 STUCK_AFTER = timedelta(minutes=10)
 """A job that has had one batch in hand for so long is stuck: a batch takes seconds."""
 SPARK_WIDTH = 144
@@ -82,7 +86,7 @@ MOST_BATCHES = 12
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is the matter with a stream: `name` is a CSS class, `label` a word, `detail` a sentence."""
+    """The state of a stream: `name` is a CSS class, `label` a word, `detail` a sentence."""
 
     name: str
     label: str
@@ -155,7 +159,7 @@ class StreamView:
 
 
 def stream_rows(reader: StreamReader, now: datetime) -> tuple[StreamRow, ...]:
-    """Return every stream, those that need somebody first, then by name."""
+    """Return every stream, those that need someone first, then by name."""
     rows = (_stream_row(summary, now) for summary in reader.summaries())
     order = ("stopped", "paused", "silent", "refusing", "clear", "quiet")
     return tuple(sorted(rows, key=lambda row: (order.index(row.state.name), row.summary.stream)))
@@ -245,13 +249,13 @@ def _state(summary: StreamSummary, now: datetime) -> State:
 
 def _trouble(summary: StreamSummary, now: datetime) -> State | None:
     """Return what keeps a stream from going on; None when nothing does."""
-    told = summary.condition
-    if told.condition is Condition.PAUSED:
-        return State("paused", "Paused", f"{told.reason} ({told.by})")
-    if told.condition is Condition.STOPPED:
-        return State("stopped", "Stopped", told.reason or "its job has stopped or failed")
+    reported = summary.condition
+    if reported.condition is Condition.PAUSED:
+        return State("paused", "Paused", f"{reported.reason} ({reported.by})")
+    if reported.condition is Condition.STOPPED:
+        return State("stopped", "Stopped", reported.reason or "its job has stopped or failed")
     is_late = now - summary.last_committed_at > SILENT_AFTER
-    is_gone = told.condition is Condition.RUNNING and _is_gone(summary, now)
+    is_gone = reported.condition is Condition.RUNNING and _is_gone(summary, now)
     if is_gone:
         return State("silent", "Silent", f"its job has sent no heartbeat for {GONE_AFTER.seconds} seconds")
     if summary.busy_seconds is not None and summary.busy_seconds >= STUCK_AFTER.total_seconds():

@@ -80,9 +80,9 @@ def length_of(span: timedelta) -> str:
 _OURS = ("the ", "an ", "required ", "column ")
 
 
-def sentence(told: Explanation) -> str:
+def sentence(explanation: Explanation) -> str:
     """Write what is wrong as a sentence of its own; one that begins with a field's name keeps its case."""
-    text = told.sentence
+    text = explanation.sentence
     return text[:1].upper() + text[1:] if text.startswith(_OURS) else text
 
 

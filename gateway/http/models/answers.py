@@ -1,4 +1,4 @@
-"""The answers of the native API."""
+"""Bodies of requests and answers of the native API. The values in capitals are examples for its documentation."""
 
 from __future__ import annotations
 
@@ -71,6 +71,7 @@ _STREAM: dict[str, Any] = {
     "records_per_second_since_start": 500.0,
     "lag_records": 0,
     "condition": _CONDITION,
+    "seen_at": "2026-07-01T12:00:08Z",
     "totals": _TOTALS,
     "sparkline": [{"start": "2026-07-01T11:32:03Z", "records": 1000, "refused": 30}],
 }
@@ -79,11 +80,12 @@ _SLICE: dict[str, Any] = {
     "end": "2026-07-01T12:30:00Z",
     "counts": [{"stage": "rule", "code": "age-is-known", "records": 30}],
 }
+_ENFORCEMENT: dict[str, Any] = {"is_enforced": True, "seen_at": "2026-07-01T12:00:08Z"}
 _CONTRACT: dict[str, Any] = {"id": "hospital.admissions", "topic": "hospital.admissions"}
 
 
 class ProblemPlace(BaseModel):
-    """One mistake and its place: a JSON Pointer, and line and column where they are known."""
+    """One mistake in a document, and its place; line and column are null if they are unknown."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -98,7 +100,7 @@ class VersionInfo(BaseModel):
 
     model_config = example(_VERSION)
 
-    registry_id: int = Field(description="Global number of the version; grows, and is never given twice.")
+    registry_id: int = Field(description="Global number of the version; it grows, and is never used twice.")
     number: int = Field(description="Number of the version within its contract, from 1.")
     version: str = Field(description="Semantic version.")
     status: Status
@@ -107,15 +109,15 @@ class VersionInfo(BaseModel):
     published_at: datetime
     note: str | None = Field(
         default=None,
-        description="What of the version is not enforced and why, and what clients read differently.",
+        description="What of the version is not enforced and why, and what clients read differently; or null.",
     )
     read_by: tuple[str, ...] | None = Field(
-        default=None, description="Of a deprecated version: the consumers that still read it."
+        default=None, description="The consumers that still read a deprecated version; else null."
     )
 
 
 class StatusRequest(BaseModel):
-    """The status that a version is to have."""
+    """The new status of a version."""
 
     model_config = request_example({"status": "deprecated"})
 
@@ -135,19 +137,33 @@ class PublishedContract(VersionInfo, ContractName):
     model_config = example(_CONTRACT | _VERSION)
 
 
+class EnforcementInfo(BaseModel):
+    """Whether a job enforces a contract now, according to its heartbeats."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    is_enforced: bool = Field(
+        description="Whether a job sent a heartbeat within the last 45 seconds, and has not reported its end since."
+    )
+    seen_at: datetime | None = Field(
+        description="Time of the last heartbeat of its job; null if there never was one."
+    )
+
+
 class PublicationReceipt(PublishedContract):
-    """A version that is kept now, and what may be a mistake in its document."""
+    """The published version, whether a job enforces its contract, and possible mistakes in its document."""
 
-    model_config = example(_CONTRACT | _VERSION | {"warnings": [_WARNING]})
+    model_config = example(_CONTRACT | _VERSION | {"enforcement": _ENFORCEMENT, "warnings": [_WARNING]})
 
+    enforcement: EnforcementInfo
     warnings: tuple[ProblemPlace, ...] = Field(
         default=(),
-        description="Names that the contract uses and nothing declares: the version is kept all the same.",
+        description="Names that the contract uses and does not declare. The version is published nevertheless.",
     )
 
 
 class ContractList(BaseModel):
-    """A part of the list of contracts."""
+    """One page of the list of contracts."""
 
     model_config = example({"contracts": [_CONTRACT | _VERSION], "total": 1, "offset": 0, "limit": 100})
 
@@ -160,9 +176,17 @@ class ContractList(BaseModel):
 class ContractDetail(ContractName):
     """A contract and its versions, highest first."""
 
-    model_config = example({**_CONTRACT, "subject": "hospital.admissions-value", "versions": [_VERSION]})
+    model_config = example(
+        {
+            **_CONTRACT,
+            "subject": "hospital.admissions-value",
+            "enforcement": _ENFORCEMENT,
+            "versions": [_VERSION],
+        }
+    )
 
-    subject: str = Field(description="Name of the contract among schema registry subjects.")
+    subject: str = Field(description="Name of the contract's subject in the Confluent API.")
+    enforcement: EnforcementInfo
     versions: tuple[VersionInfo, ...]
 
 
@@ -176,10 +200,10 @@ class ViolationInfo(BaseModel):
     pointer: str = Field(description="JSON Pointer of the offending place in the record.")
     severity: Severity
     message: str = Field(description="A sentence without any value of the record.")
-    sentence: str = Field(description="The same with values, but for those of classified fields.")
+    sentence: str = Field(description="The same with values, except for those of classified fields.")
     description: str | None = Field(default=None, description="Why the rule exists, in its author's words.")
     passes: str | None = Field(
-        default=None, description="What would have passed; null when nothing short says it."
+        default=None, description="What would have passed, in words; null if there is no short description."
     )
 
 
@@ -193,7 +217,7 @@ class VerdictInfo(BaseModel):
 
 
 class JudgementInfo(BaseModel):
-    """The verdicts on the posted records, in their order."""
+    """The verdicts on the posted records, in the order of the records."""
 
     model_config = example(
         {
@@ -207,7 +231,9 @@ class JudgementInfo(BaseModel):
         }
     )
 
-    contract: str = Field(description="id@version that judged.", examples=["hospital.admissions@1.2.0"])
+    contract: str = Field(
+        description="id@version by which they were judged.", examples=["hospital.admissions@1.2.0"]
+    )
     fingerprint: str
     counts: dict[str, int] = Field(
         description="Records by disposition.", examples=[{"accepted": 1, "quarantined": 2}]
@@ -216,13 +242,13 @@ class JudgementInfo(BaseModel):
 
 
 class ReportReceipt(BaseModel):
-    """Which batch was kept."""
+    """The batch whose report was stored."""
 
     model_config = example({"stream": "hospital.admissions", "epoch": 1, "n": 1})
 
     stream: str
-    epoch: int
-    n: int
+    epoch: int = Field(description="How often a job has claimed the stream.")
+    n: int = Field(description="Number of the batch, from 1.")
 
 
 class TotalsInfo(BaseModel):
@@ -241,17 +267,17 @@ class TotalsInfo(BaseModel):
 
 
 class SparkInfo(BaseModel):
-    """Half an hour of a stream."""
+    """One bar of a sparkline: half an hour of a stream."""
 
     model_config = ConfigDict(from_attributes=True)
 
     start: datetime
     records: int
-    refused: int
+    refused: int = Field(description="quarantined + dropped")
 
 
 class ConditionInfo(BaseModel):
-    """Whether a stream runs."""
+    """Whether a stream runs, since when and why."""
 
     model_config = example(_CONDITION)
 
@@ -259,7 +285,7 @@ class ConditionInfo(BaseModel):
         description="ended: somebody stopped its job, or everything was read; stopped: it stopped or failed by itself."
     )
     reason: str | None = None
-    by: str | None = Field(default=None, description="Of a pause: who made it.")
+    by: str | None = Field(default=None, description="The principal that paused the stream; else null.")
     at: datetime | None = None
 
 
@@ -271,8 +297,8 @@ class StreamInfo(BaseModel):
     stream: str
     topic: str
     quarantine_topic: str
-    sink: str
-    contract: str = Field(description="id@version of the last batch.")
+    sink: str = Field(description="Kind and name of the output, such as iceberg:lake.hospital.admissions.")
+    contract: str = Field(description="id@version that judged the last batch.")
     fingerprint: str
     epoch: int = Field(description="How often a job has claimed the stream.")
     n: int = Field(description="Number of the last batch.")
@@ -281,8 +307,11 @@ class StreamInfo(BaseModel):
     last_committed_at: datetime
     records_per_second_last_minute: float
     records_per_second_since_start: float
-    lag_records: int | None
+    lag_records: int | None = Field(description="Records in the topic past the last batch; null if unknown.")
     condition: ConditionInfo
+    seen_at: datetime | None = Field(
+        description="Time of the last heartbeat of its job; null if there never was one."
+    )
     totals: TotalsInfo
     sparkline: tuple[SparkInfo, ...] = Field(description="The last 24 hours in half hours, oldest first.")
 
@@ -307,12 +336,12 @@ class RefusalCount(BaseModel):
     """How many records violated one rule or keyword in one slice of time."""
 
     stage: Stage
-    code: str
+    code: str = Field(description="Rule id, schema keyword, column name, or a code such as json.invalid.")
     records: int
 
 
 class RefusalSlice(BaseModel):
-    """One slice of time."""
+    """The refusals in one slice of time, most frequent violations first."""
 
     start: datetime
     end: datetime

@@ -1,4 +1,4 @@
-"""What a change breaks and for whom, and who reads a contract's records: the answers of the native API."""
+"""Breaking changes, consumers and agreements: the answers of the native API."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ Text = Annotated[str, BeforeValidator(_utf8)]
 
 
 class CounterexampleInfo(BaseModel):
-    """A record that one version lets pass and the other refuses, judged by both."""
+    """A record that one version accepts and the other refuses, judged by both."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -133,7 +133,7 @@ class ComparisonInfo(BaseModel):
 
 
 class ChangeInfo(BaseModel):
-    """What a candidate breaks of what is enforced, for whom, and who has still to agree."""
+    """The breaking changes of a candidate, the affected consumers, and the missing acknowledgements."""
 
     model_config = example(CHANGE)
 
@@ -157,7 +157,7 @@ class ChangeInfo(BaseModel):
 
 
 class ConsumerRequest(BaseModel):
-    """Who answers for a consumer, what it reads, and what it takes for granted."""
+    """The team of a consumer, the fields that it reads, and its assumptions."""
 
     model_config = request_example(_READS)
 
@@ -242,7 +242,7 @@ class AcknowledgementInfo(BaseModel):
 
 
 class AcknowledgementList(BaseModel):
-    """What was agreed to, oldest first."""
+    """The acknowledgements, oldest first."""
 
     model_config = example({"acknowledgements": [_ACKNOWLEDGEMENT]})
 
@@ -263,7 +263,7 @@ class WeakeningInfo(BaseModel):
 
 
 class ProposalInfo(BaseModel):
-    """A change that weakens what is enforced, and who stands behind it."""
+    """A change that weakens the enforced contract, with its author and approver."""
 
     model_config = example(_PROPOSAL)
 
@@ -280,7 +280,7 @@ class ProposalInfo(BaseModel):
 
 
 class ProposalList(BaseModel):
-    """The proposed changes of what is enforced now, oldest first."""
+    """The proposed changes of the enforced version, oldest first."""
 
     model_config = example({"proposals": [_PROPOSAL]})
 
@@ -288,7 +288,7 @@ class ProposalList(BaseModel):
 
 
 class ApprovalRequest(BaseModel):
-    """Which change somebody approves."""
+    """Which change someone approves."""
 
     model_config = request_example({"candidate": _CANDIDATE})
 

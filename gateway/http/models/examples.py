@@ -109,5 +109,14 @@ REPORT: dict[str, Any] = {
     "end": {"0": 600, "1": 400},
     "lag_records": 0,
     "timings_ms": {"judge": 210, "quarantine": 35, "stage": 300, "publish": 25},
-    "table": {"snapshots": 512, "metadata_bytes": 486_211, "data_files": 940},
+    "table": {"snapshots": 512, "metadata_bytes": 486_211, "data_files": 94},
+    "maintenance": {
+        "files_compacted": 4_120,
+        "bytes_compacted": 88_410_032,
+        "manifests_rewritten": 0,
+        "orphans_removed": 2,
+        "orphan_bytes": 61_440,
+        "failures": 0,
+        "seconds": 3.2,
+    },
 }

@@ -60,7 +60,7 @@ class AdoptionsInfo(BaseModel):
 @router.post(
     "/{stream}/adoptions",
     operation_id="keep_adoption",
-    summary="Write down that a ledger is rebuilt",
+    summary="Record an adoption",
     status_code=HTTPStatus.CREATED,
     responses={
         200: {"model": AdoptionReceipt, "description": "It was kept before; nothing changed."},
@@ -75,9 +75,9 @@ def keep_adoption(
     principal: PrincipalDep,
     response: Response,
 ) -> AdoptionReceipt:
-    """Keep what `tidegate adopt` is about to do: the new ledger's vectors and the loss that is accepted.
+    """Store an adoption before `tidegate adopt` makes it: the new ledger's vectors and the loss that is accepted.
 
-    It stands in the log of changes as `stream.adopted`, also when the ledger could not be written afterwards. The ledger
+    The audit log records it as `stream.adopted`, also when the ledger could not be written afterwards. The ledger
     names the id of the adoption that it comes from.
     """
     is_new = factory.adoptions().keep(stream, adoption, principal)
@@ -90,7 +90,7 @@ def keep_adoption(
 @router.get(
     "/{stream}/adoptions",
     operation_id="list_adoptions",
-    summary="Who rebuilt the ledger?",
+    summary="List adoptions",
     responses=responses(404, 503),
 )
 def list_adoptions(stream: StreamName, factory: FactoryDep) -> AdoptionsInfo:

@@ -27,7 +27,7 @@ Candidate = Annotated[
 @router.get(
     "/{contract_id}/approvals",
     operation_id="list_approvals",
-    summary="List changes that wait for an approver",
+    summary="List changes without approval",
     responses=responses(404, 503),
 )
 def list_approvals(contract_id: ContractId, factory: FactoryDep) -> ProposalList:
@@ -39,7 +39,7 @@ def list_approvals(contract_id: ContractId, factory: FactoryDep) -> ProposalList
 @router.post(
     "/{contract_id}/approvals",
     operation_id="approve_change",
-    summary="Approve a change that weakens what is enforced",
+    summary="Approve a change that weakens the enforced contract",
     status_code=HTTPStatus.CREATED,
     responses={
         200: {"model": ProposalInfo, "description": "It was approved before; nothing changed."},
@@ -64,13 +64,13 @@ def approve_change(
 @router.delete(
     "/{contract_id}/approvals/{candidate}",
     operation_id="reject_change",
-    summary="Reject a change that weakens what is enforced",
+    summary="Reject a change that weakens the enforced contract",
     responses=responses(403, 404, 422, 503),
 )
 def reject_change(
     contract_id: ContractId, candidate: Candidate, factory: FactoryDep, principal: PrincipalDep
 ) -> ProposalInfo:
-    """Forget one candidate, and the approval that it may have. Its author may propose it again."""
+    """Delete one candidate, and its approval if it has one. Its author may propose it again."""
     rejected = factory.approvals().reject(contract_id, candidate, principal)
     _log.info("change_rejected", contract=contract_id, candidate=rejected.candidate)
     return proposal_info(rejected)

@@ -1,4 +1,4 @@
-"""The log of changes over HTTP: read, never written."""
+"""The audit log over HTTP, read-only."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AuditList(BaseModel):
 
 
 @router.get(
-    "/audit", operation_id="list_audit", summary="Read the log of changes", responses=responses(403, 422, 503)
+    "/audit", operation_id="list_audit", summary="Read the audit log", responses=responses(403, 422, 503)
 )
 def list_audit(
     factory: FactoryDep,

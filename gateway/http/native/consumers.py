@@ -39,7 +39,7 @@ ConsumerId = Annotated[
 @router.post(
     "/check",
     operation_id="check_contract",
-    summary="Say what publishing a contract would break",
+    summary="Preview the breaking changes of a publication",
     responses={**responses(403, 409, 413, 415, 503), **contract_responses()},
     openapi_extra=document_body("A self-contained contract document, as for publishing."),
 )
@@ -56,7 +56,7 @@ def check_contract(
 @router.get(
     "/{contract_id}/consumers",
     operation_id="list_consumers",
-    summary="List who reads a contract's records",
+    summary="List the consumers of a contract",
     responses=responses(404, 503),
 )
 def list_consumers(contract_id: ContractId, factory: FactoryDep) -> ConsumerList:
@@ -102,13 +102,13 @@ def register_consumer(
 @router.delete(
     "/{contract_id}/consumers/{consumer_id}",
     operation_id="remove_consumer",
-    summary="Forget a consumer",
+    summary="Remove a consumer",
     responses=responses(403, 404, 409, 422, 503),
 )
 def remove_consumer(
     contract_id: ContractId, consumer_id: ConsumerId, factory: FactoryDep, principal: PrincipalDep
 ) -> ConsumerInfo:
-    """Forget a consumer that was registered here; one of the document goes with a version without it."""
+    """Delete a consumer that was registered here; a consumer of the document is removed by a version without it."""
     stored = factory.consumers().remove(contract_id, consumer_id, principal)
     _log.info("consumer_removed", contract=contract_id, consumer=consumer_id)
     return consumer_info(KnownConsumer(stored.consumer, stored))
@@ -117,7 +117,7 @@ def remove_consumer(
 @router.get(
     "/{contract_id}/acknowledgements",
     operation_id="list_acknowledgements",
-    summary="List who agreed to which change",
+    summary="List acknowledgements",
     responses=responses(404, 503),
 )
 def list_acknowledgements(contract_id: ContractId, factory: FactoryDep) -> AcknowledgementList:
@@ -131,7 +131,7 @@ def list_acknowledgements(contract_id: ContractId, factory: FactoryDep) -> Ackno
 @router.post(
     "/{contract_id}/acknowledgements",
     operation_id="acknowledge_change",
-    summary="Agree to a breaking change",
+    summary="Acknowledge a breaking change",
     status_code=HTTPStatus.CREATED,
     responses={
         200: {"model": AcknowledgementInfo, "description": "It was agreed to before; nothing changed."},
@@ -147,7 +147,7 @@ def acknowledge_change(
     principal: PrincipalDep,
     response: Response,
 ) -> AcknowledgementInfo:
-    """Note that a consumer agrees to one candidate. Another document needs another agreement."""
+    """Record that a consumer agrees to one candidate. Another document needs another agreement."""
     agreement = Agreement(wanted.consumer, wanted.candidate, wanted.version, wanted.by)
     made, is_new = factory.consumers().acknowledge(contract_id, agreement, principal)
     _log.info("change_acknowledged", contract=contract_id, consumer=made.consumer, candidate=made.candidate)

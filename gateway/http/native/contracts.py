@@ -133,11 +133,13 @@ def publish_contract(
 ) -> PublicationReceipt:
     """Publish a version. Versions never change; the same content again is no change (200).
 
-    `warnings` names what may be misspelt: the version is kept all the same.
+    `warnings` names what may be misspelt: the version is kept all the same. `enforcement` says whether a job enforces
+    the contract; one that follows the registry (`tidegate enforce --all`) starts a new contract's stream by itself.
     """
     publication = factory.registry().publish(document.content, document.name, principal)
     readers = factory.consumers().readers((publication.version,))
-    published = publication_receipt(publication, readers)
+    enforcement = factory.streams().enforcement(publication.version.contract_id)
+    published = publication_receipt(publication, readers, enforcement)
     if publication.is_new:
         _log.info("contract_published", contract=f"{published.id}@{published.version}")
     response.status_code = HTTPStatus.CREATED if publication.is_new else HTTPStatus.OK
@@ -185,7 +187,8 @@ def get_contract_by_registry_id(
 def get_contract(contract_id: ContractId, factory: FactoryDep) -> ContractDetail:
     """Show a contract: its topic and all of its versions, highest first."""
     versions = factory.registry().versions(contract_id)
-    return contract_detail(versions, factory.consumers().readers(versions))
+    enforcement = factory.streams().enforcement(contract_id)
+    return contract_detail(versions, factory.consumers().readers(versions), enforcement)
 
 
 @router.get(
@@ -236,7 +239,7 @@ def change_contract_status(
 ) -> PublishedContract:
     """Set the status of a version: draft to active or retired, active to deprecated, deprecated to active or retired.
 
-    A draft becomes active only if it compiles and is compatible with what is enforced, or those whom it breaks agreed.
+    A draft becomes active only if it compiles and is compatible with the enforced version, or if the broken consumers agreed.
     What is retired stays so. The answer says who still reads a deprecated version.
     """
     found = factory.lifecycle().change_status(contract_id, version, wanted.status, principal)
@@ -253,7 +256,7 @@ def change_contract_status(
 def delete_contract_version(
     contract_id: ContractId, version: NamedVersion, factory: FactoryDep, principal: PrincipalDep
 ) -> PublishedContract:
-    """Delete a version softly: it is neither enforced nor listed, on both faces. Its name is never used again."""
+    """Delete a version softly: it is neither enforced nor listed, in both APIs. Its name is never used again."""
     found = factory.lifecycle().delete(contract_id, version, principal)
     _log.info("contract_deleted", contract=f"{contract_id}@{version}")
     return _published(factory, found)
@@ -262,13 +265,13 @@ def delete_contract_version(
 @router.post(
     "/contracts/{contract_id}/versions/{version}/undelete",
     operation_id="undelete_contract_version",
-    summary="Bring a deleted version back",
+    summary="Undelete a version",
     responses=responses(404, 409, 503),
 )
 def undelete_contract_version(
     contract_id: ContractId, version: NamedVersion, factory: FactoryDep, principal: PrincipalDep
 ) -> PublishedContract:
-    """Bring a deleted version back, with the status that it had."""
+    """Restore a deleted version, with the status that it had."""
     found = factory.lifecycle().undelete(contract_id, version, principal)
     _log.info("contract_undeleted", contract=f"{contract_id}@{version}")
     return _published(factory, found)

@@ -41,13 +41,13 @@ class ReadyInfo(BaseModel):
     broker: BrokerState
 
 
-@router.get("/live", operation_id="get_liveness", summary="Is the process alive?")
+@router.get("/live", operation_id="get_liveness", summary="Check liveness")
 async def get_liveness() -> LiveInfo:
-    """Answer, without looking at anything else."""
+    """Return 200 while the process runs, without checking anything else."""
     return LiveInfo()
 
 
-@router.get("/ready", operation_id="get_readiness", summary="Can it serve?", responses=responses(503))
+@router.get("/ready", operation_id="get_readiness", summary="Check readiness", responses=responses(503))
 def get_readiness(factory: FactoryDep) -> ReadyInfo:
-    """Look at the database and its tables, and at the broker if one is configured."""
+    """Check the database and its tables, and the broker if one is configured."""
     return ReadyInfo.model_validate(factory.health().readiness())

@@ -49,14 +49,14 @@ class RecordBatch(BaseModel):
 
 
 def lines(content: bytes) -> tuple[bytes, ...]:
-    """Cut a body into records at LF only. A last LF ends the last record and begins no other."""
+    """Split a body into records at LF only. A final LF ends the last record and does not begin another."""
     if not content:
         return ()
     return tuple(content.removesuffix(b"\n").split(b"\n"))
 
 
 def read_envelope(content: bytes) -> tuple[bytes | None, ...]:
-    """Cut the records out of `{"records": [{"value": ...}, {"value_base64": ...}]}`.
+    """Read the records of `{"records": [{"value": ...}, {"value_base64": ...}]}`.
 
     A value is given as the bytes between its first and last character. Raises RequestError for a body that is no
     JSON, InvalidBody for JSON of another shape.
@@ -140,7 +140,7 @@ class _Envelope:
         return value
 
     def _peek(self) -> str:
-        """Pass over white space; give the next character, "" at the end."""
+        """Skip white space; return the next character, "" at the end."""
         match = _SPACE.match(self._text, self._at)
         self._at = match.end() if match else self._at
         return self._text[self._at : self._at + 1]
@@ -165,7 +165,7 @@ class _Envelope:
         line = self._text.count("\n", 0, self._at) + 1
         column = self._at - self._text.rfind("\n", 0, self._at)
         return RequestError(
-            "the body is no JSON; records that are none are sent as value_base64",
+            "the body is not valid JSON; records that are none are sent as value_base64",
             (Problem("", "here the body stops being JSON", line=line, column=column),),
         )
 

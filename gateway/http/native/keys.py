@@ -90,7 +90,7 @@ class KeyList(BaseModel):
 @router.post(
     "",
     operation_id="create_key",
-    summary="Make an API key",
+    summary="Create an API key",
     status_code=HTTPStatus.CREATED,
     responses=responses(413, 415, 422, 503),
     openapi_extra=body_of(KeyRequest),
@@ -101,7 +101,7 @@ def create_key(
     principal: PrincipalDep,
     response: Response,
 ) -> NewKeyInfo:
-    """Make a key. Only a hash of its secret is kept. If you lose the secret, make a new key."""
+    """Create a key. Only a hash of its secret is stored. If you lose the secret, create a new key."""
     try:
         grants = read_grants(wanted.grants)
         made = factory.keys().create(wanted.name, grants, principal.name, wanted.expires_at)
@@ -126,7 +126,7 @@ def list_keys(factory: FactoryDep) -> KeyList:
     responses=responses(404, 409, 422, 503),
 )
 def revoke_key(key_id: KeyId, factory: FactoryDep, principal: PrincipalDep) -> KeyInfo:
-    """Take a key out of use, for good. Every process notices within the time for which it remembers keys."""
+    """Revoke a key permanently. Every process stops accepting it within the time for which it caches keys."""
     revoked = factory.keys().revoke(key_id, principal.name)
     _log.info("key_revoked", key=key_id)
     return KeyInfo.model_validate(revoked)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Response
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.exposition import choose_encoder
 
+from tidegate.gateway.access.principal import Role
 from tidegate.gateway.http.dependencies import FactoryDep
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.problems import responses
@@ -42,5 +43,14 @@ def get_metrics(
     """Return counts, lag, positions, times and states of every stream that may be seen, from the stored reports."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(factory.stream_metrics(principal))
+    if principal.may_everywhere(Role.VIEWER):
+        refused = Counter(
+            "tidegate_refused_requests",
+            "Requests that were answered 401, 403, 421 or 429.",
+            ["status"],
+            registry=registry,
+        )
+        for status, requests in factory.denials.totals.items():
+            refused.labels(str(status)).inc(requests)
     encode, media_type = choose_encoder(accept)
     return Response(encode(registry), headers={"Content-Type": media_type, "Cache-Control": "no-store"})

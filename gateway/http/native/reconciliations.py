@@ -1,4 +1,4 @@
-"""Reconciliations over HTTP: somebody asks for one, the job answers, everybody reads what it found."""
+"""Reconciliations over HTTP: a person requests one, the job answers, and readers see the result."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ReconciliationReceipt(BaseModel):
 @router.post(
     "/{stream}/reconciliations",
     operation_id="ask_for_reconciliation",
-    summary="Have a stream reconciled",
+    summary="Request a reconciliation",
     status_code=HTTPStatus.CREATED,
     response_model=StreamReconciliation,
     responses={
@@ -99,7 +99,7 @@ class ReconciliationReceipt(BaseModel):
 def ask_for_reconciliation(
     stream: StreamName, factory: FactoryDep, principal: PrincipalDep, response: Response
 ) -> StreamReconciliation:
-    """Ask the job to prove from topics, sink and ledger that every offset has one fate. The stream goes on meanwhile."""
+    """Request that the job proves from topics, sink and ledger that every offset has one fate. The stream keeps running."""
     found, is_new = factory.reconciliations().ask(stream, principal)
     response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
     if is_new:
@@ -110,7 +110,7 @@ def ask_for_reconciliation(
 @router.get(
     "/{stream}/reconciliations",
     operation_id="list_reconciliations",
-    summary="What did reconciliations find?",
+    summary="List reconciliations",
     responses=responses(404, 503),
 )
 def list_reconciliations(stream: StreamName, factory: FactoryDep) -> ReconciliationsInfo:
@@ -121,7 +121,7 @@ def list_reconciliations(stream: StreamName, factory: FactoryDep) -> Reconciliat
 @router.post(
     "/{stream}/reconciliations/{reconciliation}/result",
     operation_id="report_reconciliation",
-    summary="Report what a reconciliation found",
+    summary="Report the result of a reconciliation",
     status_code=HTTPStatus.CREATED,
     responses={
         200: {"model": ReconciliationReceipt, "description": "It was answered before; nothing changed."},
@@ -137,7 +137,7 @@ def report_reconciliation(
     principal: PrincipalDep,
     response: Response,
 ) -> ReconciliationReceipt:
-    """Take what the job found, or why it found nothing. May be sent again; the first answer stands."""
+    """Store the job's result, or why it failed. It may be sent again; the first answer is kept."""
     is_new = factory.reconciliations().answer(stream, reconciliation, result, principal)
     response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
     if is_new:

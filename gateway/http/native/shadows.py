@@ -93,14 +93,14 @@ class PromotionInfo(BaseModel):
 @router.post(
     "/streams/{stream}/shadow",
     operation_id="declare_shadow",
-    summary="Judge another version beside the enforced one",
+    summary="Start or end a shadow",
     responses={**CONTROL_ANSWER, **responses(403, 404, 409, 503), **contract_responses()},
 )
 @checked
 def declare_shadow(
     stream: StreamName, wanted: ShadowRequest, factory: FactoryDep, principal: PrincipalDep
 ) -> StreamControl:
-    """Have a version judged beside the enforced one from the next batch on, in the same pass, and only reported.
+    """Judge with a version in addition to the enforced one, from the next batch on; its verdicts are only reported.
 
     No verdict depends on it, and what is wrong with it is reported too. What another shadow has found is forgotten.
     """
@@ -112,7 +112,7 @@ def declare_shadow(
 @router.get(
     "/streams/{stream}/shadow",
     operation_id="get_shadow_findings",
-    summary="What would the shadow do?",
+    summary="Show the results of the shadow",
     responses={
         200: json_content("ShadowFindings", FINDINGS),
         **responses(404, 503),
@@ -126,7 +126,7 @@ def get_shadow_findings(stream: StreamName, factory: FactoryDep) -> ShadowFindin
 @router.get(
     "/contracts/{contract_id}/versions/{version}/promotion",
     operation_id="preview_promotion",
-    summary="What would a promotion change?",
+    summary="Preview a promotion",
     responses={**responses(404, 503), **contract_responses()},
 )
 @checked

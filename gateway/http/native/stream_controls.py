@@ -25,7 +25,7 @@ from tidegate.gateway.http.native.reconciliations import REQUEST
 from tidegate.gateway.http.native.streams import StreamName
 from tidegate.gateway.http.problems import responses
 from tidegate.gateway.storage.audit_chain import content_hash
-from tidegate.gateway.streams.controls import NOTHING_TOLD
+from tidegate.gateway.streams.controls import EMPTY_HEARTBEAT
 
 _log = structlog.get_logger()
 
@@ -99,6 +99,12 @@ class ResumeRequest(BaseModel):
     )
 
 
+class SetAsideRequest(RecordPosition):
+    """The record that is to be set aside."""
+
+    model_config = request_example({"partition": 1, "offset": 90211})
+
+
 class EventReceipt(BaseModel):
     """The event that is kept now."""
 
@@ -116,7 +122,7 @@ CONTROL_ANSWER: dict[int | str, dict[str, Any]] = {
 @router.get(
     "/{stream}/control",
     operation_id="get_stream_control",
-    summary="May a stream go on?",
+    summary="Show the control of a stream",
     response_model=StreamControl,
     responses={
         **CONTROL_ANSWER,
@@ -154,13 +160,13 @@ def pause_stream(
 @router.post(
     "/{stream}/resume",
     operation_id="resume_stream",
-    summary="Let a stream go on",
+    summary="Resume a stream",
     responses={**CONTROL_ANSWER, **responses(403, 404, 409, 422, 503)},
 )
 def resume_stream(
     stream: StreamName, wanted: ResumeRequest, factory: FactoryDep, principal: PrincipalDep
 ) -> StreamControl:
-    """Let a stream go on; with `accept_batch` the batch that spent its error budget goes through.
+    """Resume a stream; with `accept_batch` accept the batch that exceeded its error budget.
 
     Without it that batch is judged again. A stream that ended because of it (`action: fail`) has to be started again.
     """
@@ -176,13 +182,14 @@ def resume_stream(
     responses={**CONTROL_ANSWER, **responses(403, 404, 422, 503)},
 )
 def quarantine_record(
-    stream: StreamName, wanted: RecordPosition, factory: FactoryDep, principal: PrincipalDep
+    stream: StreamName, wanted: SetAsideRequest, factory: FactoryDep, principal: PrincipalDep
 ) -> StreamControl:
-    """Have the job quarantine one record without judging it, such as one that has stopped the stream.
+    """Quarantine one record without judging it, such as a record that has stopped the stream.
 
     It takes effect with the next batch. A record that the stream is past already stays where it is.
     """
-    control = factory.stream_controls().set_aside(stream, wanted, principal)
+    record = RecordPosition(partition=wanted.partition, offset=wanted.offset)
+    control = factory.stream_controls().set_aside(stream, record, principal)
     _log.info("record_set_aside", stream=stream, partition=wanted.partition, offset=wanted.offset)
     return control
 
@@ -200,7 +207,7 @@ def report_trip(
     factory: FactoryDep,
     principal: PrincipalDep,
 ) -> StreamControl:
-    """Take note that a batch has spent the budget, and pause the stream if the budget says so. May be sent again."""
+    """Record that a batch has exceeded the budget, and pause the stream if the budget says so. May be sent again."""
     control = factory.stream_controls().trip(stream, trip, principal)
     _log.info("budget_tripped", stream=stream, action=trip.action, records=trip.records, refused=trip.refused)
     return control
@@ -225,7 +232,7 @@ def report_event(
     response: Response,
 ) -> EventReceipt:
     """Record that the job of a stream has started, ended, stopped, failed or was overtaken. May be sent again."""
-    is_new = factory.stream_controls().tell(stream, event, principal)
+    is_new = factory.stream_controls().record_event(stream, event, principal)
     _log.info("stream_event", stream=stream, kind=event.kind.value, is_new=is_new)
     response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
     return EventReceipt(stream=event.stream, kind=event.kind)
@@ -234,7 +241,7 @@ def report_event(
 @router.post(
     "/{stream}/heartbeat",
     operation_id="report_heartbeat",
-    summary="Say that a stream's job lives",
+    summary="Report a heartbeat",
     responses={
         200: {"description": "What is asked of the job.", **json_content("HeartbeatAnswer", _ASKED)},
         **responses(403, 404, 413, 415, 422, 503),
@@ -243,12 +250,12 @@ def report_event(
 )
 def report_heartbeat(
     stream: StreamName,
-    told: Annotated[Heartbeat, posted(Heartbeat, "heartbeat of a stream", left_out=NOTHING_TOLD)],
+    beat: Annotated[Heartbeat, posted(Heartbeat, "heartbeat of a stream", left_out=EMPTY_HEARTBEAT)],
     factory: FactoryDep,
     principal: PrincipalDep,
 ) -> HeartbeatAnswer:
-    """Take note that the job of a stream lives, whether it has records to judge or not. It says so every ten seconds.
+    """Record a heartbeat of a stream's job, with or without records to judge. The job sends one every ten seconds.
 
     The body may be left out. The answer asks it to reconcile the stream, from when somebody wants that until it has reported the result.
     """
-    return factory.stream_controls().beat(stream, told, principal)
+    return factory.stream_controls().beat(stream, beat, principal)

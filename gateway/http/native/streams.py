@@ -70,7 +70,7 @@ def report_batch(
     principal: PrincipalDep,
     response: Response,
 ) -> ReportReceipt:
-    """Keep a report. It is identified by (stream, epoch, n), so it may be sent again after a time-out."""
+    """Store a report. It is identified by (stream, epoch, n), so it may be sent again after a time-out."""
     is_new = factory.report_book().record(stream, report, principal)
     response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
     return ReportReceipt(stream=report.stream, epoch=report.epoch, n=report.n)
@@ -150,7 +150,7 @@ class ExpectationList(BaseModel):
 @router.get(
     "/{stream}/expectations",
     operation_id="list_expectation_results",
-    summary="List what became of a stream's expectations",
+    summary="List results of expectations",
     responses=responses(404, 422, 503),
 )
 def list_expectation_results(

@@ -1,4 +1,4 @@
-"""Avro schemas as text: the one spelling that the peer gives them, and references resolved into them.
+"""Avro schemas as text: Confluent's canonical spelling, with references resolved.
 
 Source: Apache Avro 1.12 (Java), `Schema.toString`: the order of members, and when a namespace is written.
 """
@@ -10,14 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 _PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
-_RESERVED = {
-    "record": ("type", "name", "namespace", "doc", "fields", "aliases"),
-    "error": ("type", "name", "namespace", "doc", "fields", "aliases"),
-    "enum": ("type", "name", "namespace", "doc", "symbols", "default", "aliases"),
-    "fixed": ("type", "name", "namespace", "doc", "size", "aliases"),
-    "array": ("type", "items"),
-    "map": ("type", "values"),
-}
+_COMPLEX = {"record", "error", "enum", "fixed", "array", "map"}
+_RESERVED = ("type", "name", "namespace", "doc", "fields", "items", "values", "symbols", "size", "aliases")
+"""Words that are properties of no type: where a type has no use for one, the peer leaves it out."""
 _NAMED = ("record", "error", "enum", "fixed")
 _FIELD = ("name", "type", "doc", "default", "order", "aliases")
 
@@ -42,7 +37,7 @@ class _Writer:
         if isinstance(schema, str):
             return schema if schema in _PRIMITIVES else _short(full_name(schema, space), space)
         kind = schema["type"]
-        if not isinstance(kind, str) or kind not in _RESERVED:
+        if not isinstance(kind, str) or kind not in _COMPLEX:
             return self._annotated(schema, kind, space)
         found: dict[str, Any] = {"type": kind}
         if kind == "array":
@@ -51,16 +46,16 @@ class _Writer:
             found["values"] = self.written(schema["values"], space)
         else:
             self._add_named(found, schema, space)
-        found.update(self._properties(schema, _RESERVED[kind]))
-        if schema.get("aliases"):
+        found.update(self._properties(schema, (*_RESERVED, "default") if kind == "enum" else _RESERVED))
+        if kind in _NAMED and schema.get("aliases"):
             inner = _space_of(schema, space)
             found["aliases"] = [_short(full_name(alias, inner), inner) for alias in schema["aliases"]]
         return found
 
     def _annotated(self, schema: Mapping[str, Any], kind: Any, space: str) -> Any:
-        """Write a primitive with properties, or what stands under `type` alone."""
+        """Write a primitive with properties, or what is under `type` alone."""
         inner = self.written(kind, space)
-        properties = self._properties(schema, ("type",))
+        properties = self._properties(schema, _RESERVED)
         if not properties or isinstance(inner, list):
             return inner
         return {"type": inner, **properties} if isinstance(inner, str) else {**inner, **properties}
@@ -139,7 +134,7 @@ class _Resolver:
             if member in part:
                 found[member] = self.resolved(part[member], space)
         kind = part.get("type")
-        if kind is not None and (not isinstance(kind, str) or kind not in _RESERVED):
+        if kind is not None and (not isinstance(kind, str) or kind not in _COMPLEX):
             found["type"] = self.resolved(kind, space)
             if isinstance(found["type"], dict):  # a definition took the place of a name
                 return {**found, **found["type"]}

@@ -42,7 +42,7 @@ class Entity(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
     def shown(self) -> dict[str, Any]:
-        """Return the entity as a JSON object without empty members; false is no empty member."""
+        """Return the entity as a JSON object without empty members; false is not an empty member."""
         written = self.model_dump(mode="json", by_alias=True)
         return {name: value for name, value in written.items() if value not in (None, [], {}, "")}
 
@@ -65,6 +65,11 @@ class Metadata(Entity):
     def with_property(self, name: str, value: str) -> Metadata:
         """Return metadata with one more property."""
         return Metadata(tags=self.tags, properties={**self.properties, name: value}, sensitive=self.sensitive)
+
+    def without_property(self, name: str) -> Metadata:
+        """Return metadata without a property."""
+        properties = {other: value for other, value in self.properties.items() if other != name}
+        return Metadata(tags=self.tags, properties=properties, sensitive=self.sensitive)
 
 
 class Rule(Entity):

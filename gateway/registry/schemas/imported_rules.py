@@ -1,11 +1,11 @@
-"""Confluent's rules and tags in the words of a contract, as far as the judge has words for them.
+"""Convert Confluent's rules and tags to those of a contract, as far as the judge supports them.
 
 A condition in CEL over the whole message becomes a `cel` rule over `this`; one of type CEL_FIELD becomes a rule for
-each field that it is about, and so does a rule that the schema carries inline. Confluent's meaning is kept: a value
-that is not there breaks the rule, as an error of the expression does in a client. What is judged is the record as it
-is on the wire: what a transformation at the producer has made of it, and before one at a consumer. So a condition is
-judged if clients look at that too, in one of its modes: a writer runs the rules in their order, a reader in the
-opposite one, and what comes after a condition in a set lies between it and the wire in both.
+each of its fields, and so does an inline rule of the schema. Confluent's meaning is kept: a missing value violates
+the rule, as an error of the expression does in a client. The stream judges the record on the wire: after a
+transformation at the producer, and before one at a consumer. So a condition is judged if clients apply it to this
+record in one of its modes. A writer runs the rules in their order, a reader in the opposite one. In both cases, a
+rule after a condition in the set runs between the condition and the wire.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def assertion(expression: str, names: Mapping[str, str], *, is_of_field: bool) -
 
 
 def parts_of(expression: str) -> tuple[str, ...]:
-    """Return the guard and the condition of an expression, or what is there of them."""
+    """Return the guard and the condition of an expression, or those that exist."""
     guard, _, test = _split(expression)
     return tuple(part for part in (guard, test) if part)
 
@@ -90,12 +90,12 @@ def _replaced(pattern: re.Pattern[str], names: Mapping[str, str], text: str) -> 
 
 
 def _boolean(expression: str, known: tuple[str, ...]) -> str:
-    """Make sure of a result that is true or false: a member of a record may be anything, and is then a failure."""
+    """Require a boolean result: a member of a record may be anything, and is a failure then."""
     return f"({expression}) == true" if gives(expression, known) == "dyn" else expression
 
 
 def _split(expression: str) -> tuple[str, str, str]:
-    """Cut `guard ; condition` at a semicolon that stands in no literal."""
+    """Split `guard ; condition` at a semicolon outside of literals."""
     blank = _LITERAL.sub(lambda match: " " * len(match[0]), expression)
     at = blank.find(";")
     if at < 0:
@@ -104,7 +104,7 @@ def _split(expression: str) -> tuple[str, str, str]:
 
 
 CLASS_PREFIX: Final = "confluent:"
-"""Begins the classes that come from metadata; the next registration replaces them."""
+"""Prefix of the classes from metadata; the next registration replaces them."""
 
 
 def with_tags(contract: DataContract, schema: ParsedSchema, metadata: Metadata | None) -> DataContract:
@@ -139,10 +139,10 @@ def _fields(definition: Any) -> list[str]:
 
 
 PREFIX = "confluent."
-"""Begins the ids of rules that come from a rule set; the next registration replaces them."""
+"""Prefix of the ids of rules from a rule set; the next registration replaces them."""
 
 MAX_RULES: Final = 200
-"""Most rules that a rule set becomes; the fields beyond are left out, and named."""
+"""Maximum rules that a rule set becomes; the fields beyond are left out, and named."""
 _MESSAGE = re.compile(r"(?<![\w.])message\b((?:\.[A-Za-z_]\w*)*)(\s*\()?")
 _MAX_ID = 80
 _ODD = re.compile(r"[^a-z0-9._-]+")
@@ -183,7 +183,7 @@ def import_rules(
 
 
 def carried_rules(contract: DataContract) -> ImportedRules:
-    """Return the rules that a contract's schema carries for clients, but for those that the contract has itself."""
+    """Return the rules that a contract's schema carries for clients, except for those that the contract has itself."""
     schema = contract.schema_
     importing = _Importing(fields_of(AVRO if isinstance(schema, AvroSchema) else JSON, schema.definition))
     importing.inline()
@@ -201,7 +201,7 @@ class _Importing:
     left_out: list[str] = field(default_factory=list)
 
     def rule_set(self, rule_set: RuleSet) -> None:
-        """Take the rules of a rule set; each knows those that change the record after it."""
+        """Read the rules of a rule set; each has those that change the record after it."""
         enabled = [rule for rule in rule_set.domain_rules if not rule.disabled]
         encoding = [rule for rule in rule_set.encoding_rules if not rule.disabled]
         for rule in rule_set.migration_rules:
@@ -217,7 +217,7 @@ class _Importing:
             self.left_out.append(f"{rule.name} is {_kind(rule)}, which clients run")
 
     def inline(self) -> None:
-        """Take the rules that the schema carries."""
+        """Read the rules that the schema carries."""
         places = [(path, rule) for path, rule in self.fields.of_record]
         places += [(each.path, rule) for each in self.fields.found for rule in each.rules]
         for path, rule in places:
@@ -235,7 +235,7 @@ class _Importing:
             )
 
     def _rule(self, rule: Rule, changed: list[frozenset[str]]) -> None:
-        """Take a rule; `changed` says for each of its modes which places lie changed between it and the wire."""
+        """Read a rule; `changed` has for each of its modes the places that change between it and the wire."""
         obstacle = _obstacle(rule)
         if obstacle is not None:
             self.left_out.append(f"{rule.name} is {obstacle}")
@@ -339,7 +339,7 @@ def _kind(rule: Rule) -> str:
 
 
 def _names(each: Field, type_name: str) -> Mapping[str, str]:
-    """Return what a client tells a rule about a field, as the literals that stand for it."""
+    """Return the values that a client passes to a rule about a field, as literals."""
     tags = ", ".join(quoted(tag) for tag in sorted(each.tags))
     return {
         "message": "parent",

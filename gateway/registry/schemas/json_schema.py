@@ -29,7 +29,7 @@ def json_text(schema: Any, *, sort_keys: bool = False) -> str:
 
 
 def bundled(schema: Any, others: Mapping[str, Any]) -> Any:
-    """Put the schemas that `$ref` names, given by those names, under the schema's own definitions.
+    """Add the schemas that `$ref` names, given by name, to the schema's own definitions.
 
     References to them become pointers into the bundle, so that no reference leads out of it.
     """
@@ -64,7 +64,7 @@ def _names(schema: Any, name: str) -> frozenset[str]:
 
 
 def _moved(schema: Any, place: str, names: frozenset[str], places: Mapping[str, str]) -> Any:
-    """Rewrite the references of a schema that now stands at `place` in the bundle."""
+    """Rewrite the references of a schema that now is at `place` in the bundle."""
     base = next(iter(sorted(names)), "")
     by_address = {urljoin(base, name): found for name, found in places.items()} | dict(places)
 
@@ -99,9 +99,9 @@ def _joined(place: str, fragment: str) -> str:
 
 
 DRAFT_7: Final = Dialect.DRAFT7.uri
-"""The `$schema` by which a schema without one is read on this face."""
+"""The dialect of schemas without `$schema` that are registered through the Confluent API."""
 NEWEST: Final = Dialect.DRAFT202012.uri
-"""The `$schema` by which Python clients read one, and by which versions without a stored dialect are read."""
+"""The dialect of schemas without `$schema` for Python clients, and of versions without a stored dialect."""
 READINGS: Final = (DRAFT_7, NEWEST)
 NAMES: Final = {DRAFT_7: "draft 7", NEWEST: "2020-12"}
 
@@ -226,7 +226,7 @@ def closed(schema: Any) -> Any:
 
 
 def opened(schema: Any) -> Any:
-    """Let undeclared properties into every object that shuts them out and is not combined with others."""
+    """Allow undeclared properties in every object that forbids them and is not combined with others."""
     return _everywhere(schema, _open)
 
 

@@ -31,9 +31,9 @@ from tidegate.gateway.registry.schemas.json_schema import (
 
 SCHEMA_TYPES = (JSON, AVRO)
 MAX_DEPTH: Final = 256
-"""Most levels of a schema, values included: the libraries that read and write it end there."""
+"""Maximum levels of a schema, values included: the libraries that read and write it end there."""
 MAX_DIGITS: Final = 4_300
-"""Most digits of a whole number; Python converts no more at once."""
+"""Maximum digits of a whole number; Python converts no more at once."""
 _READ_KEPT = 128
 
 
@@ -41,11 +41,11 @@ _READ_KEPT = 128
 class ParsedSchema:
     """A sound schema.
 
-    `text` is its canonical text with references as they are, `normal` the same with members in order, equal for
-    schemas that differ in the order of their members only. `definition` is the schema itself, self-contained.
+    `text` is its canonical text with references as they are. `normal` is the same with sorted members: it is equal for
+    schemas that differ only in the order of members. `definition` is the schema itself, self-contained.
 
-    `dialect` is the `$schema` by which a JSON Schema is read that names none, and None for every other schema. As draft
-    7 it stands in `definition`, too. `differences` are the keywords which clients read differently for lack of a name.
+    `dialect` is the `$schema` that was assumed for a JSON Schema without one, and None for every other schema. Draft 7
+    is also written into `definition`. `differences` are the keywords that clients read differently without `$schema`.
     """
 
     schema_type: str
@@ -63,7 +63,7 @@ class ParsedSchema:
 
 
 def check_type(schema_type: str) -> None:
-    """Refuse a schema type that is not kept here. Raises Refused (422)."""
+    """Refuse a schema type that is not supported. Raises Refused (422)."""
     if schema_type == PROTOBUF:
         raise Refused(
             422,
@@ -92,7 +92,7 @@ def parse_schema(
     try:
         return _avro(schema, others) if schema_type == AVRO else _json(schema, others, dialect)
     except ContractError as error:
-        raise invalid_schema(_told(error)) from error
+        raise invalid_schema(_joined(error)) from error
     except RecursionError as error:
         raise _too_deep() from error
     except (UnicodeEncodeError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -129,7 +129,7 @@ def _json(schema: Any, others: Mapping[str, ParsedSchema], dialect: str) -> Pars
     except ContractError as error:
         if is_draft_7 and is_json_schema(json_text(without_dialect(definition))):
             raise invalid_schema(
-                f"{_told(error)}; it names no draft and is read as draft 7, as by clients for Java: name its draft in "
+                f"{_joined(error)}; it names no draft and is read as draft 7, as by clients for Java: name its draft in "
                 "`$schema`"
             ) from error
         raise
@@ -173,12 +173,12 @@ def _is_foreign(other: ParsedSchema) -> bool:
     return str(definition.get("$schema", DRAFT_7)).rstrip("#") != DRAFT_7.rstrip("#")
 
 
-def _told(error: ContractError) -> str:
+def _joined(error: ContractError) -> str:
     return "; ".join(problem.message for problem in error.problems)
 
 
 def _sound(schema: ParsedSchema) -> ParsedSchema:
-    schema.text.encode()  # a lone surrogate is no text
+    schema.text.encode()  # a lone surrogate is not a text
     return schema
 
 
@@ -192,7 +192,7 @@ def _read(text: str, *, lenient: bool) -> Any:
     except RecursionError as error:
         raise _too_deep() from error
     except ValueError as error:
-        raise invalid_schema(f"it is no JSON: {error}") from error
+        raise invalid_schema(f"it is not valid JSON: {error}") from error
 
 
 def _whole_number(text: str) -> int:
@@ -222,4 +222,4 @@ def _too_deep() -> Refused:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")

@@ -19,7 +19,7 @@ _TWO_WAYS = {"WRITEREAD", "UPDOWN"}
 
 
 def check_rule_set(rule_set: RuleSet | None) -> None:
-    """Refuse a rule set that no client could run as it stands. Raises Refused (42210)."""
+    """Refuse a rule set that no client could run. Raises Refused (42210)."""
     names: set[str] = set()
     for rule in () if rule_set is None else rule_set.rules():
         _check(rule)
@@ -33,7 +33,7 @@ def check_rule_set(rule_set: RuleSet | None) -> None:
 def _check(rule: Rule) -> None:
     if not _NAME.fullmatch(rule.name):
         raise invalid_rule_set(
-            f"'{rule.name[:300]}' is no rule name; it begins with a letter or _, goes on with letters, digits, _ and "
+            f"'{rule.name[:300]}' is not a rule name; it begins with a letter or _, goes on with letters, digits, _ and "
             "-, and has at most 256 characters"
         )
     if rule.type not in RULE_TYPES:
@@ -64,7 +64,7 @@ def _check_modes(rule_set: RuleSet) -> None:
 
 
 def merge_metadata(older: Metadata | None, newer: Metadata | None) -> Metadata | None:
-    """Lay newer metadata over older: maps by key, the sensitive names together."""
+    """Merge newer metadata over older: maps by key, the sensitive names together."""
     if older is None or newer is None:
         return newer if older is None else older
     return Metadata(
@@ -75,7 +75,7 @@ def merge_metadata(older: Metadata | None, newer: Metadata | None) -> Metadata |
 
 
 def merge_rule_sets(older: RuleSet | None, newer: RuleSet | None) -> RuleSet | None:
-    """Lay a newer rule set over an older one: a rule replaces the older one of its name, and stands at the end."""
+    """Merge a newer rule set over an older one: a rule replaces the older one of its name, and moves to the end."""
     if older is None or newer is None:
         return newer if older is None else older
     return RuleSet(

@@ -1,7 +1,7 @@
-"""Whether a Delta table still contains the commit that moved its ledger last.
+"""Whether a Delta table still contains the commit that last updated its ledger.
 
-RESTORE takes the rows of an older version and leaves the metadata of our domain as it is, so that the ledger counts rows
-which are no longer there. The log has a commit for each RESTORE, which names the version that was restored.
+RESTORE restores the rows of an older version and leaves the metadata of our domain unchanged, so the ledger counts
+rows that no longer exist. The log has a commit for each RESTORE, with the restored version.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _RESTORE: Final = "RESTORE"
 
 
 def require_unrestored(location: str, newest: int, held: Ledger) -> None:
-    """Require that version `newest` of a table contains the commit that moved the ledger to `held`.
+    """Require that version `newest` of a table contains the commit that updated the ledger to `held`.
 
-    Reads the log back to that commit: as many files as others have made commits since. Raises StreamStopped when an
-    older version was restored, and when the log does not reach back so far.
+    Reads the log back to that commit: as many files as other writers have made commits since. Raises StreamStopped if
+    an older version was restored, or if the log does not reach back that far.
     """
     io = load_file_io({}, location)
     restored: dict[int, int | None] = {}
@@ -41,8 +41,8 @@ def require_unrestored(location: str, newest: int, held: Ledger) -> None:
             ) from error
         if ledger_in_commit(actions) is not None:
             break
-        if (told := _restore(actions)) is not None:
-            restored[version] = told.get("version")
+        if (restore := _restore(actions)) is not None:
+            restored[version] = restore.get("version")
         version -= 1
     _require_contained(location, newest, version, restored, held)
 
@@ -50,7 +50,7 @@ def require_unrestored(location: str, newest: int, held: Ledger) -> None:
 def _require_contained(
     location: str, newest: int, published: int, restored: dict[int, int | None], held: Ledger
 ) -> None:
-    """Follow the table's state back: that of a RESTORE is the state of the version which it names."""
+    """Follow the table's state back: after a RESTORE it is the state of the restored version."""
     version = newest
     while version > published:
         target = restored.get(version, version - 1)

@@ -1,9 +1,9 @@
-"""Merge into a Delta table: the MERGE and the ledger are one commit, and only one successor of a ledger lands.
+"""Merge into a Delta table: the MERGE and the ledger are one commit, and only one successor of a ledger can commit.
 
-Delta's own MERGE cannot carry a domain. It carries a version for an application, which is `epoch + n` for the ledger's
-name here: Delta leaves a MERGE out whose version is there already, and refuses one that is overtaken by a commit of the
-same application. Claims and batches count up by one each, so that any two successors of one ledger have the same version.
-The ledger itself is the commit's `userMetadata`, and what became of the staged records is in the commit's metrics.
+Delta's own MERGE cannot write a domain. It has a transaction version for an application, which is `epoch + n` for the
+ledger's name here: Delta skips a MERGE whose version exists already, and refuses one that conflicts with a commit of
+the same application. Claims and batches each add one, so any two successors of a ledger have the same version. The
+ledger itself is the commit's `userMetadata`, and the counts of staged records are in the commit's metrics.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pyspark.sql.types import BooleanType
 
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.ledger import Ledger
+from tidegate.spark_jobs.sinks.evolution import BEGIN_AGAIN
 from tidegate.spark_jobs.sinks.merging import Merging, count_tombstones
 from tidegate.spark_jobs.worker.part_writer import DELETED
 
@@ -36,8 +37,8 @@ class DeltaMerge:
     location: str
     merging: Merging
 
-    def told(self, files: Sequence[str], held: Ledger, new: Ledger) -> Ledger:
-        """Return the ledger as the commit tells it, before anybody knows how many rows the merge will add.
+    def expected_ledger(self, files: Sequence[str], held: Ledger, new: Ledger) -> Ledger:
+        """Return the ledger for the commit, before the number of rows that the merge will add is known.
 
         Takes `new` with all staged records counted as written.
         """
@@ -45,24 +46,29 @@ class DeltaMerge:
         totals = new.totals.merged(staged, count_tombstones(files, {}), 0)
         return new.model_copy(update={"totals": totals})
 
-    def commit(self, files: Sequence[str], told: Ledger) -> None:
-        """Merge, unless a successor of the same ledger has landed: then nothing happens."""
-        # A session of its own: MERGE has no options, and takes what its commit says from the session.
-        session = self.spark.newSession()
-        session.conf.set("spark.databricks.delta.write.txnAppId", told.name)
-        session.conf.set("spark.databricks.delta.write.txnVersion", str(told.epoch + told.n))
-        session.conf.set("spark.databricks.delta.commitInfo.userMetadata", told.text)
+    def commit(self, files: Sequence[str], ledger: Ledger) -> None:
+        """Merge, unless a successor of the same ledger has been committed; then do nothing."""
+        session = ledger_session(self.spark, ledger)
         table = f"delta.`{self.location}`"
         wanted = session.table(table).schema.add(DELETED, BooleanType())
         self.merging.newest(session.read.schema(wanted).parquet(*files)).createOrReplaceTempView("staged")
         session.sql(self.merging.statement(table, "staged"))
 
 
-def read_ledger(location: str, snapshot: Any, jvm: Any) -> Ledger | None:
-    """Find the ledger as of a snapshot: in the newest commits, or else in its state; None when there is none.
+def ledger_session(spark: SparkSession, ledger: Ledger) -> SparkSession:
+    """Return a session whose next commit tells a ledger: MERGE and DELETE have no options, and take it from there."""
+    session = spark.newSession()
+    session.conf.set("spark.databricks.delta.write.txnAppId", ledger.name)
+    session.conf.set("spark.databricks.delta.write.txnVersion", str(ledger.epoch + ledger.n))
+    session.conf.set("spark.databricks.delta.commitInfo.userMetadata", ledger.text)
+    return session
 
-    To build the state takes Spark jobs, and the ledger is in the newest commit unless somebody else has written. Raises
-    StreamStopped when the commit that has it was cleaned up, which takes a crash and then weeks.
+
+def read_ledger(location: str, snapshot: Any, jvm: Any) -> Ledger | None:
+    """Find the ledger of a snapshot: in the newest commits, otherwise in its state; None if there is none.
+
+    Building the state takes Spark jobs, and the ledger is in the newest commit unless another writer has committed
+    since. Raises StreamStopped if the commit with the ledger was cleaned up, which takes a crash and then weeks.
     """
     io = load_file_io({}, location)
     newest = snapshot.version()
@@ -79,8 +85,19 @@ def read_ledger(location: str, snapshot: Any, jvm: Any) -> Ledger | None:
     return _in_state(location, snapshot, jvm)
 
 
+def ledger_of_version(location: str, version: int) -> Ledger | None:
+    """Return the ledger that a version of the log has moved; None when it has moved none, or is no longer there."""
+    try:
+        with (
+            load_file_io({}, location).new_input(f"{location}/_delta_log/{version:020d}.json").open() as file
+        ):
+            return ledger_in_commit([json.loads(line) for line in file.read().splitlines()])
+    except FileNotFoundError:
+        return None
+
+
 def ledger_in_commit(actions: Sequence[dict[str, Any]]) -> Ledger | None:
-    """Return the ledger that a commit of the log has moved, in the domain or as the data of a merge."""
+    """Return the ledger that a commit of the log has written, in the domain or as the data of a merge."""
     by_kind = {kind: action for each in actions for kind, action in each.items() if kind != "domainMetadata"}
     for each in actions:
         domain = each.get("domainMetadata")
@@ -88,17 +105,20 @@ def ledger_in_commit(actions: Sequence[dict[str, Any]]) -> Ledger | None:
             return Ledger.parse(domain["configuration"])
     info, version = by_kind.get("commitInfo", {}), by_kind.get("txn", {})
     text = info.get("userMetadata")
-    if info.get("operation") != "MERGE" or text is None or not version:
+    operation = info.get("operation")
+    if operation not in {"MERGE", "DELETE"} or text is None or not version:
         return None
     try:
-        told = Ledger.parse(text)
+        ledger = Ledger.parse(text)
     except StreamStopped:
-        return None  # a stranger's MERGE
-    if (version["appId"], version["version"]) != (told.name, told.epoch + told.n):
+        return None  # a MERGE of another writer
+    if (version["appId"], version["version"]) != (ledger.name, ledger.epoch + ledger.n):
         return None
+    if operation == "DELETE":  # of a rewind
+        return ledger
     metrics = info["operationMetrics"]
     growth = int(metrics["numTargetRowsInserted"]) - int(metrics["numTargetRowsDeleted"])
-    return told.model_copy(update={"totals": told.totals.merged(0, 0, growth)})
+    return ledger.model_copy(update={"totals": ledger.totals.merged(0, 0, growth)})
 
 
 def _in_state(location: str, snapshot: Any, jvm: Any) -> Ledger | None:
@@ -113,6 +133,6 @@ def _in_state(location: str, snapshot: Any, jvm: Any) -> Ledger | None:
     if versions.get(found.name, 0) != found.epoch + found.n:
         raise StreamStopped(
             f"{location}: the commit that moved the ledger last was cleaned up before it was noted in the table's state; "
-            "restore the table to a version with a ledger of its own, or give the contract another id"
+            f"restore the table to a version with a ledger of its own, or {BEGIN_AGAIN}"
         )
     return found

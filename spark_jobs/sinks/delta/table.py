@@ -1,9 +1,9 @@
-"""A Delta table whose log holds a ledger: data and ledger move in one commit, or not at all.
+"""A Delta table whose log holds a ledger: data and ledger are committed together, or not at all.
 
-The workers write data files that no commit names. `publish` commits them together with the ledger, as the metadata of
-the domain `tidegate.ledger`: Delta lets a transaction through only if no other has changed that domain since the snapshot
-that was compared. The log's checkpoints keep it, however old it is. Rows that are merged are another commit of the same
-kind (`tidegate.spark_jobs.sinks.delta.merge`).
+The workers write data files that no commit references. `publish` commits them together with the ledger, as the
+metadata of the domain `tidegate.ledger`: Delta accepts a transaction only if no other has changed that domain since
+the compared snapshot. The log's checkpoints keep it, however old it is. A merge is another commit of the same kind
+(`tidegate.spark_jobs.sinks.delta.merge`).
 """
 
 from __future__ import annotations
@@ -23,15 +23,24 @@ from pyiceberg.io import load_file_io
 from pyspark.sql.types import StructType
 
 from tidegate.contracts.columns.table_limits import NO_LIMITS, TableLimits
-from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
+from tidegate.contracts.errors import ConflictError, Fenced, StreamStopped, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
-from tidegate.contracts.stream.ledger import Ledger
-from tidegate.contracts.stream.positions import Sightings
+from tidegate.contracts.stream.ledger import Ledger, Vector
+from tidegate.contracts.stream.positions import Positions, Sightings
 from tidegate.spark_jobs.settings import MergeMode
+from tidegate.spark_jobs.sinks.attempt_files import attempt_prefix
 from tidegate.spark_jobs.sinks.delta.history import require_unrestored
-from tidegate.spark_jobs.sinks.delta.merge import LEDGER_DOMAIN, DeltaMerge, read_ledger
-from tidegate.spark_jobs.sinks.evolution import cannot_follow, is_wider
+from tidegate.spark_jobs.sinks.delta.maintenance import DeltaMaintenance
+from tidegate.spark_jobs.sinks.delta.merge import (
+    LEDGER_DOMAIN,
+    DeltaMerge,
+    ledger_of_version,
+    ledger_session,
+    read_ledger,
+)
+from tidegate.spark_jobs.sinks.evolution import BEGIN_AGAIN, cannot_follow, is_wider
 from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line, java_class
+from tidegate.spark_jobs.sinks.maintenance import DEFAULT_RULES, Compacted, MaintenanceRules, Orphans
 from tidegate.spark_jobs.sinks.merging import (
     PRIMARY_KEY_PROPERTY,
     Merging,
@@ -41,7 +50,7 @@ from tidegate.spark_jobs.sinks.merging import (
     require_mode,
 )
 from tidegate.spark_jobs.sinks.provenance import PROVENANCE, SOURCE
-from tidegate.spark_jobs.sinks.sightings import rows_of, sightings
+from tidegate.spark_jobs.sinks.sightings import rows_of, rows_taken, rows_with, sightings
 from tidegate.spark_jobs.worker.judge import column_types
 from tidegate.spark_jobs.worker.part_writer import DELETED, FileTarget
 
@@ -54,44 +63,56 @@ log = structlog.get_logger()
 
 _CREATE_ATTEMPTS: Final = 3
 _DOMAINS: Final = {"delta.feature.domainMetadata": "supported"}
-"""What a table must be able to do to hold the ledger; Delta takes it as a property, and keeps it as a feature."""
+"""The table feature that the ledger needs; Delta accepts it as a property, and stores it as a feature."""
 _BOUNDED: Final = (int, date)
-"""Types whose bounds are written to the log: they are exact there. Long texts, times and NaN are not."""
+"""Types whose bounds are written to the log, because they are exact there. Long texts, times and NaN are not."""
 
 
 def table_location(warehouse: Path, contract_id: str) -> str:
-    """Where a contract's table lies: the last part of the id names it, those before name its folder."""
+    """Return the location of a contract's table: the last part of the id is its name, the others its folder."""
     *namespace, table = contract_id.split(".")
     return f"file://{warehouse.absolute()}/delta/{'_'.join(namespace) or 'tidegate'}/{table}"
 
 
 class DeltaTable:
-    """One table by its location; its commits through Delta's own classes."""
+    """One table by its location; commits use Delta's own classes."""
 
     kind = "delta"
 
-    def __init__(self, spark: SparkSession, location: str, merge_mode: MergeMode | None = None) -> None:
-        """Open a table; with a merge mode its rows are merged on the contract's primary key, else appended."""
+    def __init__(
+        self,
+        spark: SparkSession,
+        location: str,
+        merge_mode: MergeMode | None = None,
+        rules: MaintenanceRules = DEFAULT_RULES,
+    ) -> None:
+        """Open a table; with a merge mode its rows are merged on the contract's primary key, otherwise appended."""
         self._merge_mode = merge_mode
         self._merge: DeltaMerge | None = None
+        self._rules = rules
+        self._identity: str | None = None
         self.name = location.removeprefix("file://")
         self._location = location
         self._spark = spark
-        jvm = spark._jvm  # noqa: SLF001 - Delta's transactions have no Python face
+        jvm = spark._jvm  # noqa: SLF001 - Delta's transactions have no Python API
         assert jvm is not None  # noqa: S101 - narrows for the type checker
         self._jvm: Any = jvm
         self._delta: Any = jvm.org.apache.spark.sql.delta
 
     @property
     def uuid(self) -> str:
-        """Identity of the table: another one after it was dropped and recreated."""
+        """Identity of the table, which changes when it is dropped and recreated."""
         return str(self._snapshot().metadata().id())
 
-    def ensure(self, plan: EnforcementPlan) -> None:
-        """Create the table, or give it the contract's columns. What the contract no longer has stays, and is null.
+    def exists(self) -> bool:
+        """Return whether a table lies there."""
+        return bool(self._snapshot().version() >= 0)
 
-        Raises StreamStopped when the existing table is not ours, is partitioned, has a column of a type that cannot become
-        the contract's, or rows that are not told apart as the contract says.
+    def ensure(self, plan: EnforcementPlan) -> None:
+        """Create the table, or add the contract's columns. Columns that the contract no longer has stay, and are null.
+
+        Raises StreamStopped if the existing table is not ours, is partitioned, has a column of a type that cannot be
+        widened to the contract's, or has another primary key.
         """
         require_mode(plan, is_upsert=self._merge_mode is not None)
         wanted = StructType([*column_types(plan).fields, *PROVENANCE.fields])
@@ -122,31 +143,52 @@ class DeltaTable:
         raise Unavailable(f"{self.name}: others kept changing the table while its columns were made")
 
     def read(self) -> Ledger | None:
-        """Read the ledger as it is now; None when no one has claimed the table yet."""
+        """Read the current ledger; None if no instance has claimed the table yet."""
         return read_ledger(self._location, self._snapshot(), self._jvm)
+
+    def archive(self, name: str) -> str | None:
+        """Rename the table's folder; None when there is none."""
+        if not self.exists():
+            return None
+        archived = f"{self._location.rpartition('/')[0]}/{name}"
+        hadoop = self._jvm.org.apache.hadoop.fs
+        source, target = hadoop.Path(self._location), hadoop.Path(archived)
+        files = source.getFileSystem(self._spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001 - the session's own file systems
+        if files.exists(target):
+            raise ConflictError(f"{self.name} cannot be archived as {name}: {archived} is there")
+        if not files.rename(source, target):
+            raise Unavailable(f"{self.name}: the file system does not rename it to {archived}")
+        self._delta.DeltaLog.clearCache()  # it knows tables by their location
+        return archived.removeprefix("file://")
 
     def has_rows_of(self, topic: str) -> bool:
         """Return whether the table holds a row that came from this topic; Spark stops at the first."""
-        if self._snapshot().version() < 0:
+        if not self.exists():
             return False
         return not rows_of(self._spark.read.format("delta").load(self._location), topic).isEmpty()
 
     def positions_of(self, topic: str) -> Sightings:
-        """Return the source positions of the rows that came from this topic."""
+        """Return the source positions of the rows of this topic."""
         return sightings(rows_of(self._spark.read.format("delta").load(self._location), topic))
 
+    def positions_with(self, topic: str, column: str, values: Sequence[str]) -> Sightings:
+        """Return the source positions of the rows of this topic that have one of these values."""
+        table = self._spark.read.format("delta").load(self._location)
+        return sightings(rows_with(table, topic, column, values))
+
     def last_epoch(self, ledger: str) -> int:
-        """Return the highest version that the log has of this ledger: Delta leaves a merge out whose version is there."""
+        """Return the highest transaction version of this ledger in the log: Delta skips a MERGE with an existing version."""
         versions = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(self._snapshot().setTransactions())
         return max((int(each.version()) for each in versions if str(each.appId()) == ledger), default=0)
 
     def target(self, plan: EnforcementPlan, contract: str, name: str) -> FileTarget:
-        """Return where and how the accepted rows of a batch are written; the files' names begin with `name`."""
+        """Return where and how the accepted rows of a batch are written; file names begin with `name`."""
         fields = [*plan.columns, pa.field("_source", SOURCE), pa.field("_contract", pa.string())]
         if self._merge_mode is not None:
             fields.append(pa.field(DELETED, pa.bool_()))
+        self._identity = self._identity or self.uuid  # read once: it costs a look at the log
         return FileTarget(
-            location=f"{self._location}/{name}-{uuid4().hex[:8]}",
+            location=f"{self._location}/{attempt_prefix(self._identity, name)}",
             schema=pa.schema(fields),
             topic=plan.contract.topic,
             contract=contract,
@@ -155,21 +197,21 @@ class DeltaTable:
         )
 
     def limits(self, plan: EnforcementPlan) -> TableLimits:
-        """Return what the table asks of its rows."""
+        """Return the limits of the table on its rows."""
         return NO_LIMITS if self._merge_mode is None else merge_limits(plan)
 
     def stage(self, files: Sequence[str], at: Ledger | None = None) -> str:  # noqa: ARG002 - the log's commit says it
-        """Nothing to do: a file that no commit names is not there."""
+        """Do nothing: files that no commit references are invisible."""
         return json.dumps(list(files))
 
     def publish(
         self, mark: str, held: Ledger | None, new: Ledger, *, is_rebuilt: bool = False
     ) -> Ledger | None:
-        """Commit staged files and move the ledger to `new` if, and only if, it is still `held`.
+        """Commit staged files and update the ledger to `new` if, and only if, it is still `held`.
 
-        None when somebody else has changed the table's definition meanwhile: to be tried again. Raises Fenced when the
-        ledger is no longer `held`, Unavailable when the commit failed and nothing moved, StreamStopped when the table was
-        restored to before `held`.
+        Return None if another writer has changed the table's definition meanwhile; then try again. Raises Fenced if
+        the ledger is no longer `held`; Unavailable if the commit failed and changed nothing; StreamStopped if the table
+        was restored to a version before `held`.
         """
         files = json.loads(mark)
         if held is not None and not is_rebuilt:
@@ -181,12 +223,12 @@ class DeltaTable:
     def _publish_merged(
         self, merge: DeltaMerge, files: Sequence[str], held: Ledger, new: Ledger
     ) -> Ledger | None:
-        """Merge the rows, in one commit with the ledger; then write the ledger where the log's checkpoints keep it."""
+        """Merge the rows, in one commit with the ledger; then write the ledger to the domain, which checkpoints keep."""
         self._require_held(self._snapshot(), held)
-        told = merge.told(files, held, new)
+        written = merge.expected_ledger(files, held, new)
         failure: Exception | None = None
         try:
-            merge.commit(files, told)
+            merge.commit(files, written)
         except JAVA_ERRORS as error:
             failure = error
         found = self.read()
@@ -194,7 +236,7 @@ class DeltaTable:
             self._require_held(self._snapshot(), held)
             self._require_overtaken(failure)
             return None
-        # What others change meanwhile does not matter: the merge has landed, and its commit says so until this one does.
+        # Changes by other writers do not matter: the merge is committed, and its commit has the ledger until this one does.
         while self._publish_added([], found, found) is None:
             log.info("table_changed_meanwhile", table=self.name)
         return found
@@ -203,7 +245,7 @@ class DeltaTable:
         self, added: Sequence[dict[str, Any]], held: Ledger | None, new: Ledger
     ) -> Ledger | None:
         transaction = self._log().startTransaction()
-        # What lands from here on is a conflict of domains.
+        # Any later commit is a conflict of domains.
         self._require_held(transaction.snapshot(), held)
         changes = {"domain": LEDGER_DOMAIN, "configuration": new.text, "removed": False}
         version = {"appId": new.name, "version": new.epoch + new.n, "lastUpdated": _now_ms()}
@@ -211,7 +253,7 @@ class DeltaTable:
         try:
             transaction.commit(self._actions(actions), self._operation(new.text))
         except JAVA_ERRORS as error:
-            # The outcome may be unknown; the ledger says what it was.
+            # The outcome may be unknown; the ledger shows it.
             if self.read() == new:
                 return new
             self._require_held(self._snapshot(), held)
@@ -220,7 +262,7 @@ class DeltaTable:
         return new
 
     def _require_overtaken(self, error: Exception | None) -> None:
-        """Raise Unavailable unless a commit failed because somebody else has changed the table: then another may do."""
+        """Raise Unavailable unless a commit failed because another writer has changed the table; then a retry may succeed."""
         if (
             error is not None
             and "Concurrent" not in java_class(error)
@@ -228,16 +270,59 @@ class DeltaTable:
         ):
             raise Unavailable(f"{self.name}: the commit failed: {first_line(error)}") from error
 
+    def retract(self, taken: Vector | Positions, held: Ledger, new: Ledger) -> Ledger | None:
+        """Delete rows in a commit that tells the ledger, as a merge does; then write the ledger into the domain."""
+        require_unrestored(self._location, self._snapshot().version(), held)
+        self._require_held(self._snapshot(), held)
+        failure: Exception | None = None
+        try:
+            rows = f"delta.`{self._location}` WHERE {rows_taken(held.topic, taken)}"
+            ledger_session(self._spark, new).sql(f"DELETE FROM {rows}").collect()  # noqa: S608 - our own words
+        except JAVA_ERRORS as error:
+            failure = error
+        if self.read() != new:
+            self._require_held(self._snapshot(), held)
+            self._require_overtaken(failure)
+            # No row was to be deleted, or another commit came first.
+            return None if failure is not None else self._publish_added([], held, new)
+        while self._publish_added([], new, new) is None:
+            log.info("table_changed_meanwhile", table=self.name)
+        return new
+
+    def position_at(self, snapshot: int, held: Ledger) -> Vector:
+        """Return where the ledger ended in a version of the log that moved it."""
+        found = ledger_of_version(self._location, snapshot)
+        if found is None or found.name != held.name:
+            raise ConflictError(
+                f"{self.name}: version {snapshot} is not in the log, or did not move the ledger {held.name}; nothing was "
+                "changed. Give a version whose commit did, offsets, or a time"
+            )
+        return found.end
+
     def maintain(self, *, beyond: int = 0) -> None:
-        """Nothing to do: Delta cleans its log up at each checkpoint."""
+        """Do nothing: Delta cleans up its log at each checkpoint."""
+
+    def compact(self) -> Compacted | None:
+        """Merge small files when there are enough of them. Raises Unavailable."""
+        return self._maintenance().compact() if self._rules.compacts else None
+
+    def remove_orphans(self) -> Orphans | None:
+        """Delete what crashed attempts and, past the table's retention, merges and compactions have left."""
+        if not self._rules.removes_orphans or not self.exists():
+            return None
+        held = self.read()
+        return self._maintenance().remove_orphans(self.uuid, held.epoch) if held else None
+
+    def _maintenance(self) -> DeltaMaintenance:
+        return DeltaMaintenance(self._spark, self._location, self._rules, self._snapshot)
 
     def tidy(self, files: Sequence[str]) -> None:
-        """Delete published files whose rows were merged; else the files themselves are the table's."""
+        """Delete published files whose rows were merged; otherwise the files belong to the table."""
         if self._merge is not None:
             self.delete_files(files)
 
     def delete_files(self, files: Sequence[str]) -> None:
-        """Delete data files that no commit names; VACUUM takes away one that stays behind."""
+        """Delete data files that no commit references; VACUUM deletes any that remain."""
         io = load_file_io({}, self._location)
         for name in files:
             try:
@@ -258,14 +343,16 @@ class DeltaTable:
     def _require_ours(self, definition: dict[str, Any]) -> None:
         metadata = definition["metaData"]
         if "_source" not in StructType.fromJson(json.loads(metadata["schemaString"])).fieldNames():
-            raise StreamStopped(f"{self.name} exists and is not a table of this stream (no column _source)")
+            raise StreamStopped(
+                f"{self.name} exists and is not a table of this stream (no column _source): rename it, or {BEGIN_AGAIN}"
+            )
         if metadata["partitionColumns"]:
             raise StreamStopped(
-                f"{self.name} is partitioned, and the job writes tables that are not; use clustering"
+                f"{self.name} is partitioned, and the job writes tables that are not: {BEGIN_AGAIN}, and use clustering"
             )
 
     def _add_columns(self, metadata: dict[str, Any], wanted: StructType) -> None:
-        """Add all columns to a definition. Those that are too narrow are changed by Delta itself, which notes since when."""
+        """Add all columns to a definition. Delta itself widens types, because it records the version of the change."""
         schema = StructType.fromJson(json.loads(metadata["schemaString"]))
         existing = {field.name: field.dataType for field in schema}
         for field in wanted:
@@ -284,7 +371,7 @@ class DeltaTable:
             metadata["schemaString"] = schema.json()
 
     def _follow_key(self, configuration: dict[str, str], key: tuple[str, ...], transaction: Any) -> None:
-        """Require that the table's rows are told apart as they will be written, and note it where they are new."""
+        """Require that the table has this primary key, and store it in a new table."""
         found = configuration.get(PRIMARY_KEY_PROPERTY)
         if self._merge_mode is None:
             require_appended(self.name, found)
@@ -299,7 +386,7 @@ class DeltaTable:
             raise Fenced(f"{self.name}: another instance of this stream holds the ledger now")
 
     def _added(self, name: str) -> dict[str, Any]:
-        """Describe a data file as the log wants it. Source: Delta transaction log protocol, "Add File"."""
+        """Describe a data file for the log. Source: Delta transaction log protocol, "Add File"."""
         with load_file_io({}, name).new_input(name).open() as file:
             metadata = pq.read_metadata(file)
             size = file.seek(0, 2)
@@ -330,7 +417,7 @@ class DeltaTable:
         return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(found).toSeq()
 
     def _operation(self, user_metadata: str) -> Any:
-        """Return what DESCRIBE HISTORY shows of a commit: an append, with the ledger as the user's metadata."""
+        """Return the operation for DESCRIBE HISTORY: an append, with the ledger as the user's metadata."""
         option = self._jvm.scala.Option
         write = getattr(self._delta, "DeltaOperations$Write")
         rest = [option.empty() for _ in range(5)]
@@ -339,13 +426,13 @@ class DeltaTable:
 
 
 def _holds_domains(transaction: Any) -> bool:
-    """Return whether the ledger can be written: a table that somebody else has made may lack the feature."""
+    """Return whether the ledger can be written: a table of another writer may lack the feature."""
     features = json.loads(transaction.protocol().json())["protocol"].get("writerFeatures", ())
     return "domainMetadata" in features
 
 
 def _created(wanted: StructType) -> dict[str, Any]:
-    """Define a table. Source: Delta transaction log protocol, "Change Metadata"."""
+    """Return the definition of a table. Source: Delta transaction log protocol, "Change Metadata"."""
     metadata = {
         "id": str(uuid4()),
         "format": {"provider": "parquet", "options": {}},

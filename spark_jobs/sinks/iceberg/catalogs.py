@@ -1,4 +1,4 @@
-"""The catalog of the Iceberg tables, opened with PyIceberg: the one that Spark writes to, by the same properties."""
+"""The catalog of the Iceberg tables, opened with PyIceberg: the same catalog as Spark's, by the same properties."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _REFUSED: Final = (AuthorizationExpiredError, ForbiddenError, OAuthError, Unauth
 
 
 def open_table(settings: SinkSettings, contract_id: str) -> Table:
-    """Open a contract's table as it is now.
+    """Open the current state of a contract's table.
 
-    Raises NotFoundError when there is none yet, SettingsError for a catalog that PyIceberg cannot open or that refuses us,
-    Unavailable.
+    Raises NotFoundError if it does not exist, SettingsError for a catalog that PyIceberg cannot open or that refuses
+    access, Unavailable.
     """
     properties = for_pyiceberg(catalog_properties(settings))
     where = f"the catalog of {_SETTING}" if settings.catalog_properties else str(settings.warehouse)
@@ -50,7 +50,7 @@ def open_table(settings: SinkSettings, contract_id: str) -> Table:
     )
     address = properties.get("uri", "")
     if address.startswith(_SQLITE) and not Path(address.removeprefix(_SQLITE)).is_file():
-        raise missing  # SQLite would make the file
+        raise missing  # SQLite would create the file
     with outages():
         try:
             return _open_catalog(properties).load_table(tuple(table_name(contract_id).split(".")[1:]))
@@ -60,7 +60,7 @@ def open_table(settings: SinkSettings, contract_id: str) -> Table:
 
 @contextmanager
 def outages() -> Iterator[None]:
-    """Make Unavailable of what a catalog or a store raises that does not answer, and SettingsError where it refuses us."""
+    """Convert errors of a catalog or a store: Unavailable if it does not answer, SettingsError if it refuses access."""
     try:
         yield
     except _REFUSED as error:
@@ -68,15 +68,15 @@ def outages() -> Iterator[None]:
             f"the Iceberg catalog refuses what {_SETTING} holds: {type(error).__name__}"
         ) from error
     except (RESTError, SQLAlchemyError, OSError) as error:
-        # Whole messages may quote an address with a password.
+        # Complete messages may quote a URL with a password.
         raise Unavailable(
             f"the Iceberg catalog or its store does not answer: {type(error).__name__}"
         ) from error
 
 
 def for_pyiceberg(properties: Mapping[str, str]) -> dict[str, str]:
-    """Say in PyIceberg's words how Spark reaches a catalog. Raises SettingsError when only Java can."""
-    kind = properties.get("type", "hive").lower()  # Spark takes one without a type for Hive's
+    """Convert Spark's properties of a catalog to PyIceberg's. Raises SettingsError for a catalog that only Java can open."""
+    kind = properties.get("type", "hive").lower()  # Spark's default is hive
     if "catalog-impl" in properties or kind not in (*_TYPES, "jdbc"):
         named = "catalog-impl" if "catalog-impl" in properties else f"type={kind}"
         raise SettingsError(
@@ -86,9 +86,13 @@ def for_pyiceberg(properties: Mapping[str, str]) -> dict[str, str]:
     if kind != "jdbc":
         return {**properties, "type": kind}
     url = _sqlalchemy_url(properties)
-    # A reader makes no tables in somebody's database.
-    told = {"type": "sql", "uri": url.render_as_string(hide_password=False), "init_catalog_tables": "false"}
-    return {**properties, **told}
+    # A reader must not create tables in a database.
+    connection = {
+        "type": "sql",
+        "uri": url.render_as_string(hide_password=False),
+        "init_catalog_tables": "false",
+    }
+    return {**properties, **connection}
 
 
 def _open_catalog(properties: Mapping[str, str]) -> Catalog:
@@ -101,7 +105,7 @@ def _open_catalog(properties: Mapping[str, str]) -> Catalog:
 
 
 def _sqlalchemy_url(properties: Mapping[str, str]) -> URL:
-    """Return the address of a database as SQLAlchemy takes it. Source: the JDBC drivers of SQLite and PostgreSQL."""
+    """Return a database URL for SQLAlchemy. Source: the JDBC drivers of SQLite and PostgreSQL."""
     given = properties.get("uri", "")
     if given.startswith("jdbc:sqlite:"):
         return URL.create("sqlite", database=given.removeprefix("jdbc:sqlite:").removeprefix("file:"))

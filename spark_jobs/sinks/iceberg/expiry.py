@@ -1,7 +1,7 @@
-"""Expiry of the snapshots that a stream has written to its Iceberg table, and the size of the table.
+"""Expire the snapshots that a stream has written to its Iceberg table, and measure the table.
 
-Each batch adds a snapshot, and every commit writes the whole metadata: without expiry a commit takes longer from
-batch to batch, until the metadata no longer fits into the driver's memory. Iceberg expires nothing by itself.
+Each batch adds a snapshot, and every commit writes the complete metadata: without expiry commits become slower, until
+the metadata no longer fits into the driver's memory. Iceberg does not expire snapshots by itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import structlog
 
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.report import TableSize
-from tidegate.spark_jobs.sinks.iceberg.history import STAGED, contains, published_snapshot
+from tidegate.spark_jobs.sinks.iceberg.history import COMPACTED, STAGED, contains, published_snapshot
 from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line
 from tidegate.spark_jobs.sinks.store import MANY_SNAPSHOTS
 
@@ -29,16 +29,16 @@ log = structlog.get_logger()
 _MUCH_METADATA_BYTES: Final = 16 * 1024 * 1024
 _MANY_FILES: Final = 100_000
 _MOST_STEPS: Final = 1_000
-"""Snapshots of a branch, from its head, among which the one is looked for that it was made from."""
+"""Snapshots of a branch, from its head, that are searched for the snapshot that it was created from."""
 _ONE_AT_A_TIME: Final = Lock()
-"""The streams of a job expire one after another: each holds the metadata of its table in memory twice."""
+"""The streams of a job expire one after another, because each holds the metadata of its table in memory twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRetention:
-    """Which snapshots of the stream stay: at most `most`, none older than `age_seconds`, all of `protected_seconds`.
+    """Which snapshots of the stream are kept: at most `most`, none older than `age_seconds`, all of `protected_seconds`.
 
-    The last is for readers, and for attempts, that have begun with a snapshot and are not yet done.
+    The last is for readers and attempts that have begun with a snapshot and still use it.
     """
 
     is_on: bool = True
@@ -51,10 +51,10 @@ DEFAULT_RETENTION: Final = SnapshotRetention()
 
 
 class SnapshotExpiry:
-    """Expires the snapshots of one table that bear the job's mark, through Iceberg's own expiry of named snapshots.
+    """Expires the snapshots of one table that have the job's mark, through Iceberg's own expiry of named snapshots.
 
-    It never touches a snapshot of others, one that a branch or a tag is on, its parent, or the one that a branch was made
-    from. Iceberg deletes a file only when no snapshot that stays can reach it.
+    It keeps snapshots of other writers, those that a branch or a tag points to, their parents, and those that a
+    branch was created from. Iceberg deletes a file only if no remaining snapshot references it.
     """
 
     def __init__(self, spark: SparkSession, name: str, quoted: str, retention: SnapshotRetention) -> None:
@@ -64,7 +64,7 @@ class SnapshotExpiry:
         self._retention = retention
 
     def run(self, table: Any, beyond: int = 0) -> TableSize:
-        """Expire what may go when the table has more than `beyond` snapshots; return its size. Raises Unavailable."""
+        """Expire snapshots if the table has more than `beyond`; return its size. Raises Unavailable."""
         try:
             metadata = table.operations().refresh()
             if metadata.snapshots().size() > beyond and self._may_expire(metadata):
@@ -80,7 +80,7 @@ class SnapshotExpiry:
         return size
 
     def _may_expire(self, metadata: Any) -> bool:
-        """Return whether anything may go: never of a table that was rolled back, where it may be needed to go forward again."""
+        """Return whether snapshots may be expired: not of a table that was rolled back, where they may be needed for repair."""
         snapshots = metadata.snapshots()
         if (
             not self._retention.is_on
@@ -98,8 +98,9 @@ class SnapshotExpiry:
         return published is not None and contains(metadata, published) is not False
 
     def _expired(self, metadata: Any) -> list[int]:
-        """Return the ids of the snapshots to expire. Reads all of them as Arrow: one by one 100,000 take a minute."""
-        found = self._spark.table(f"{self._quoted}.snapshots").where(f"summary['{STAGED}'] IS NOT NULL")
+        """Return the ids of the snapshots to expire. Reads all of them as Arrow: one by one, 100,000 take a minute."""
+        is_ours = " OR ".join(f"summary['{key}'] IS NOT NULL" for key in (STAGED, COMPACTED))
+        found = self._spark.table(f"{self._quoted}.snapshots").where(is_ours)
         ours = found.selectExpr("snapshot_id", "unix_millis(committed_at) AS at").toArrow()
         ours = ours.take(pc.sort_indices(ours, [("at", "descending")]))
         now, retention = _now_ms(), self._retention
@@ -114,7 +115,7 @@ class SnapshotExpiry:
         if not ids:
             return
         begun = time.perf_counter()
-        # By default Iceberg would also expire everything of others that is older than five days.
+        # By default Iceberg would also expire snapshots of other writers that are older than five days.
         expiry = table.expireSnapshots().expireOlderThan(0)
         for each in ids:
             expiry.expireSnapshotId(each)
@@ -137,12 +138,12 @@ class SnapshotExpiry:
                 "table_has_many_files",
                 table=self._name,
                 data_files=size.data_files,
-                hint="compact the table with rewrite_data_files; the job may run meanwhile",
+                hint="see TIDEGATE_COMPACTION, or run tidegate maintain; the job may run meanwhile",
             )
 
 
 def _needed(metadata: Any) -> set[int]:
-    """Return the snapshots that branches and tags are on, their parents, and those that branches were made from."""
+    """Return the snapshots that branches and tags point to, their parents, and those that branches were created from."""
     needed: set[int] = set()
     for reference in metadata.refs().values():
         head = metadata.snapshot(reference.snapshotId())

@@ -1,23 +1,25 @@
 """Whether `main` of an Iceberg table still contains the snapshot that its ledger was published with.
 
-The ledger is a property of the table, and properties are not versioned with snapshots: who rolls `main` back takes
-rows away that the ledger counts. Each publication therefore sets a tag on its snapshot, and each claim and each
+The ledger is a property of the table, and properties are not versioned with snapshots: a rollback of `main` removes
+rows that the ledger counts. Each publication therefore sets a tag on its snapshot, and each claim and each
 publication walks from the head of `main` back to that tag.
 
-Others may compact the table and expire snapshots while the stream has nothing to write, until no parent leads back.
-Maintenance therefore tags the head of `main` too while it can be proven to contain the published snapshot: whatever
-contains the one contains the other.
+Other writers may compact the table and expire snapshots while the stream has nothing to write, until no parent leads
+back. Maintenance therefore tags the head of `main` too, while it is proven to contain the published snapshot: every
+descendant of this head contains the published snapshot too.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions
 
 from tidegate.contracts.errors import StreamStopped
-from tidegate.contracts.stream.ledger import Ledger
+from tidegate.contracts.stream.ledger import Ledger, Vector
 from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS
 from tidegate.spark_jobs.sinks.recovery_scan import keep_as_it_is
 
@@ -25,21 +27,23 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PUBLISHED_TAG: Final = "tidegate-published"
-"""Tag of the snapshot that moved the ledger last. It keeps that snapshot from other people's expiry."""
+"""Tag of the snapshot that last updated the ledger. It protects that snapshot from expiry by others."""
 PROOF_TAGS: Final = "tidegate-contains-"
-"""Begins the tag of a snapshot that was proven to contain the published one, whose id follows: it proves nothing of others."""
+"""Prefix of the tag of a snapshot that is proven to contain the published one, whose id follows; it is no proof for others."""
 FOREVER_MS: Final = 2**63 - 1
-"""Age of a tag that no expiry takes away, whatever `history.expire.max-ref-age-ms` of the table says."""
+"""Age of a tag that is never expired, whatever `history.expire.max-ref-age-ms` of the table is."""
 STAGED: Final = "tidegate.staged"
-"""Key in the summary of every snapshot that the job stages; its value tells attempts apart."""
+"""Key in the summary of every snapshot that the job stages; its value distinguishes attempts."""
+COMPACTED: Final = "tidegate.compacted"
+"""Key in the summary of every snapshot of the job's own compaction, which replaces files and moves no ledger."""
 _EPOCH: Final = "tidegate.epoch"
 _N: Final = "tidegate.n"
 _MOST_LOOKED_AT: Final = 1_000
-"""Entries of the snapshot log, newest first, among which the published snapshot of an older version is looked for."""
+"""Entries of the snapshot log, newest first, that are searched for the published snapshot of an older version."""
 
 
 def position_summary(at: Ledger) -> dict[str, str]:
-    """Return what a staged snapshot says in its summary of the ledger that it will be published with.
+    """Return the summary of a staged snapshot: the position of the ledger that it will be published with.
 
     Only the ledger's name, epoch, n and end vector are known when it is staged.
     """
@@ -47,16 +51,24 @@ def position_summary(at: Ledger) -> dict[str, str]:
     return {"tidegate.ledger": at.name, _EPOCH: str(at.epoch), _N: str(at.n), "tidegate.end": f"{{{ends}}}"}
 
 
-def published_snapshot(metadata: Any, held: Ledger | None = None) -> Any | None:
-    """Return the snapshot that moved the ledger last, or None when the metadata does not say which.
+def position_in(summary: Mapping[str, str], held: Ledger) -> Vector | None:
+    """Return the end vector that `position_summary` wrote for the same ledger; None when there is none."""
+    end = summary.get("tidegate.end")
+    if end is None or summary.get("tidegate.ledger") != held.name:
+        return None
+    return {int(partition): int(offset) for partition, offset in json.loads(end).items()}
 
-    A table without the tag, or with the tag on a snapshot of another position than that of `held`, was written by a
-    version that set no tag. It is known by its log of snapshots: of those that were staged by the job and were the head
-    of `main`, the newest.
+
+def published_snapshot(metadata: Any, held: Ledger | None = None) -> Any | None:
+    """Return the snapshot that last updated the ledger, or None if the metadata does not show it.
+
+    A version that set no tag has written the table if the tag is missing, or is on a snapshot of another position than
+    `held`. Its published snapshot is then found in the log of snapshots: the newest one that the job has staged and that
+    was the head of `main`.
     """
     tag = metadata.ref(PUBLISHED_TAG)
     tagged = metadata.snapshot(tag.snapshotId()) if tag is not None else None
-    if tagged is not None and (held is None or _says(tagged) in {None, (held.epoch, held.n)}):
+    if tagged is not None and (held is None or _staged_for(tagged) in {None, (held.epoch, held.n)}):
         return tagged
     entries, newest = metadata.snapshotLog(), None
     for index in range(entries.size() - 1, max(-1, entries.size() - 1 - _MOST_LOOKED_AT), -1):
@@ -68,17 +80,17 @@ def published_snapshot(metadata: Any, held: Ledger | None = None) -> Any | None:
     return newest
 
 
-def _says(snapshot: Any) -> tuple[int, int] | None:
-    """Return epoch and n of the ledger that a snapshot was staged for; None when its summary does not say."""
+def _staged_for(snapshot: Any) -> tuple[int, int] | None:
+    """Return epoch and n of the ledger that a snapshot was staged for; None if its summary lacks them."""
     epoch, n = snapshot.summary().get(_EPOCH), snapshot.summary().get(_N)
     return None if epoch is None or n is None else (int(epoch), int(n))
 
 
 def contains(metadata: Any, published: Any) -> bool | None:
-    """Return whether `main` contains a snapshot; None when the parents between them have expired.
+    """Return whether `main` contains a snapshot; None if the parents between them have expired.
 
-    A snapshot that was proven to contain it will do. Takes as many steps as others have made commits since: sequence numbers fall from a snapshot to its parent, so
-    that the walk ends below the one that is looked for.
+    A snapshot that is proven to contain it is enough. The walk takes as many steps as other writers have made commits
+    since: sequence numbers decrease from a snapshot to its parent, so it ends below the searched snapshot.
     """
     proof = metadata.ref(_proof_tag(published))
     enough = {published.snapshotId(), *([proof.snapshotId()] if proof is not None else [])}
@@ -100,7 +112,7 @@ def _proof_tag(published: Any) -> str:
 
 
 class TableHistory:
-    """The history of one table. `quoted` is its name as Spark SQL takes it."""
+    """The history of one table. `quoted` is its name for Spark SQL."""
 
     def __init__(self, spark: SparkSession, name: str, quoted: str) -> None:
         self._spark = spark
@@ -108,13 +120,13 @@ class TableHistory:
         self._quoted = quoted
 
     def require_published(self, metadata: Any, held: Ledger) -> None:
-        """Require that `main` contains what the ledger counts.
+        """Require that `main` contains the rows that the ledger counts.
 
-        Raises StreamStopped when the table was rolled back, and when that cannot be excluded.
+        Raises StreamStopped if the table was rolled back, or if that cannot be excluded.
         """
         published = published_snapshot(metadata, held)
         if published is None:
-            return  # of an older version, with no snapshot of ours left: the commit that follows sets the tag
+            return  # of an older version, without a snapshot of ours: the next commit sets the tag
         self._require_same_position(published, held)
         found = contains(metadata, published)
         if found is None:
@@ -136,9 +148,9 @@ class TableHistory:
         )
 
     def keep_proof(self, operations: Any) -> None:
-        """Tag the head of `main` when it is proven to contain the published snapshot; remove such tags of earlier ones.
+        """Tag the head of `main` if it is proven to contain the published snapshot; remove such tags of earlier ones.
 
-        The commit lands only if no one else has changed the table: otherwise the next round tries again.
+        The commit succeeds only if no other writer has changed the table; otherwise the next round tries again.
         """
         base = operations.refresh()
         published, head = published_snapshot(base), base.currentSnapshot()
@@ -151,7 +163,7 @@ class TableHistory:
         is_needed = not is_published and not is_there and contains(base, published) is True
         if not stale and not is_needed:
             return
-        iceberg = self._spark._jvm.org.apache.iceberg  # type: ignore[union-attr]  # noqa: SLF001 - no Python face
+        iceberg = self._spark._jvm.org.apache.iceberg  # type: ignore[union-attr]  # noqa: SLF001 - no Python API
         builder = iceberg.TableMetadata.buildFrom(base)
         for name in stale:
             builder.removeRef(name)
@@ -170,22 +182,22 @@ class TableHistory:
         )
 
     def _require_same_position(self, published: Any, held: Ledger) -> None:
-        """Require that the newest snapshot of ours is that of the ledger."""
-        said = _says(published)
-        if said is not None and said != (held.epoch, held.n):
+        """Require that our newest snapshot is that of the ledger."""
+        staged_for = _staged_for(published)
+        if staged_for is not None and staged_for != (held.epoch, held.n):
             raise StreamStopped(
                 f"{self._name}: the newest snapshot that this stream has published, {published.snapshotId()}, is of epoch "
-                f"{said[0]}, batch {said[1]}, but the ledger is at epoch {held.epoch}, batch {held.n}: somebody has changed "
+                f"{staged_for[0]}, batch {staged_for[1]}, but the ledger is at epoch {held.epoch}, batch {held.n}: somebody has changed "
                 "the ledger or the tag, and it cannot be proven that the table has all rows that the ledger counts. "
                 f"{self._ways_out(held)}"
             )
 
     def _has_rows_since(self, metadata: Any, published: Any) -> bool | None:
-        """Look whether `main` has a file as new as the newest of the published snapshot; None when it does not.
+        """Return whether `main` has a file as new as the newest of the published snapshot; None if it does not.
 
-        A commit gives the sequence number of its snapshot to what it adds, and a compaction gives that of the snapshot
-        which it has read. A file with the number of the newest commit of rows is therefore found only in descendants of
-        that commit. Rows that others have all written again since say nothing.
+        A commit gives the sequence number of its snapshot to the files that it adds, and a compaction gives that of
+        the snapshot which it has read. So a file with the number of the newest commit of rows exists only in
+        descendants of that commit. If other writers have rewritten all rows since, there is no proof.
         """
         head = metadata.currentSnapshot()
         before = self._live_files(published.snapshotId())

@@ -20,6 +20,7 @@ from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table, outages
 from tidegate.spark_jobs.sinks.iceberg.expiry import SnapshotRetention
 from tidegate.spark_jobs.sinks.iceberg.table import LEDGER_PROPERTY, IcebergTable, table_name
 from tidegate.spark_jobs.sinks.kind import table_kind
+from tidegate.spark_jobs.sinks.maintenance import MaintenanceRules
 from tidegate.spark_jobs.sinks.merging import PRIMARY_KEY_PROPERTY
 from tidegate.spark_jobs.sinks.outputs import FindPlan, Outputs, keyed, unclaimed
 from tidegate.spark_jobs.sinks.record_keys import KeyFields
@@ -38,7 +39,8 @@ def _open_store(session: Callable[[], SparkSession], settings: JobSettings, cont
         age_seconds=settings.snapshot_age_seconds,
         protected_seconds=settings.snapshot_protected_seconds,
     )
-    return IcebergTable(session(), table_name(contract_id), settings.merging, retention)
+    rules = MaintenanceRules.of(settings)
+    return IcebergTable(session(), table_name(contract_id), settings.merging, retention, rules)
 
 
 def _read_outputs(settings: SinkSettings, contract_id: str, find_plan: FindPlan, _: ExitStack) -> Outputs:
@@ -74,7 +76,7 @@ def _scanned(table: Table, fields: tuple[str, ...], topic: str) -> Iterator[pa.R
 
 
 def _a_few(files: Iterable[FileScanTask]) -> Iterator[list[FileScanTask]]:
-    """Yield files in turns: PyIceberg begins with all that it is given, and keeps what it has read until it is taken."""
+    """Yield files in groups: PyIceberg reads all files that it is given at once, and keeps the results until they are used."""
     turn: list[FileScanTask] = []
     rows = 0
     for file in files:

@@ -1,14 +1,14 @@
-"""An Iceberg table whose metadata holds a ledger: data and ledger move in one commit, or not at all.
+"""An Iceberg table whose metadata holds a ledger: data and ledger are committed together, or not at all.
 
-Rows are staged on a branch, where no reader looks. `publish` then makes one metadata commit that moves `main` to the
-staged snapshot and replaces the property `tidegate.ledger`; Iceberg lets it through only if the metadata is still the
-one that was compared. Rows that are merged are staged likewise: MERGE writes to the branch.
+Rows are staged on a branch, which readers do not read. `publish` then makes one metadata commit that moves `main` to
+the staged snapshot and replaces the property `tidegate.ledger`; Iceberg accepts it only if the metadata is still the
+compared one. Merged rows are staged in the same way: MERGE writes to the branch.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -17,23 +17,31 @@ import structlog
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from tidegate.contracts.columns.table_limits import NO_LIMITS, TableLimits
-from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
+from tidegate.contracts.errors import ConflictError, Fenced, StreamStopped, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
-from tidegate.contracts.stream.ledger import Ledger
-from tidegate.contracts.stream.positions import Sightings
+from tidegate.contracts.stream.ledger import Ledger, Vector
+from tidegate.contracts.stream.positions import Positions, Sightings
 from tidegate.contracts.stream.report import TableSize
 from tidegate.spark_jobs.session import CATALOG
 from tidegate.spark_jobs.settings import MergeMode
-from tidegate.spark_jobs.sinks.evolution import cannot_follow, is_wider
+from tidegate.spark_jobs.sinks.attempt_files import attempt_prefix
+from tidegate.spark_jobs.sinks.evolution import BEGIN_AGAIN, cannot_follow, is_wider
+from tidegate.spark_jobs.sinks.iceberg.compaction import Compaction
 from tidegate.spark_jobs.sinks.iceberg.expiry import DEFAULT_RETENTION, SnapshotExpiry, SnapshotRetention
 from tidegate.spark_jobs.sinks.iceberg.history import (
     FOREVER_MS,
     PUBLISHED_TAG,
     STAGED,
     TableHistory,
+    contains,
+    position_in,
     position_summary,
+    published_snapshot,
 )
+from tidegate.spark_jobs.sinks.iceberg.orphans import remove_orphans
+from tidegate.spark_jobs.sinks.iceberg.retraction import Retraction
 from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line, java_class
+from tidegate.spark_jobs.sinks.maintenance import DEFAULT_RULES, Compacted, MaintenanceRules, Orphans
 from tidegate.spark_jobs.sinks.merging import (
     PRIMARY_KEY_PROPERTY,
     Merging,
@@ -44,7 +52,7 @@ from tidegate.spark_jobs.sinks.merging import (
     require_mode,
 )
 from tidegate.spark_jobs.sinks.provenance import PROVENANCE, SOURCE
-from tidegate.spark_jobs.sinks.sightings import rows_of, sightings
+from tidegate.spark_jobs.sinks.sightings import rows_of, rows_taken, rows_with, sightings
 from tidegate.spark_jobs.worker.judge import column_types
 from tidegate.spark_jobs.worker.part_writer import DELETED, FileTarget
 
@@ -57,7 +65,7 @@ LEDGER_PROPERTY = "tidegate.ledger"
 BRANCH = "tidegate"
 MAIN = "main"
 _TOMBSTONES = "tidegate.tombstones"
-"""The same, of merged snapshots: how many of the staged records were tombstones."""
+"""Key in the summary of merged snapshots: how many of the staged records were tombstones."""
 _SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property"
 _MERGED = "spark.merge-into.num-target-rows"
 _COMMIT_ATTEMPTS = 10
@@ -66,20 +74,20 @@ _TABLE_PROPERTIES = {
     "format-version": "2",
     # Rows arrive by source partition; shuffling them costs more than it helps.
     "write.distribution-mode": "none",
-    # Two metadata files are written for each batch: keep those that help to look back, not all for ever.
+    # Two metadata files are written for each batch: keep enough for diagnosis, not all for ever.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }
 
 
 def table_name(contract_id: str) -> str:
-    """Full name of a contract's table: the last part of the id names it, those before name its namespace."""
+    """Return the full name of a contract's table: the last part of the id is its name, the others its namespace."""
     *namespace, table = contract_id.split(".")
     return f"{CATALOG}.{'_'.join(namespace) or 'tidegate'}.{table}"
 
 
 class IcebergTable:
-    """One table of the catalog `lake`: its definition through Spark, its commits through Iceberg's own classes."""
+    """One table of the catalog `lake`; definitions use Spark, commits use Iceberg's own classes."""
 
     kind = "iceberg"
 
@@ -89,30 +97,36 @@ class IcebergTable:
         name: str,
         merge_mode: MergeMode | None = None,
         retention: SnapshotRetention = DEFAULT_RETENTION,
+        rules: MaintenanceRules = DEFAULT_RULES,
     ) -> None:
-        """Open a table; with a merge mode its rows are merged on the contract's primary key, else appended."""
+        """Open a table; with a merge mode its rows are merged on the contract's primary key, otherwise appended."""
         self.name = name
         self._merge_mode = merge_mode
         self._merging: Merging | None = None
         self._spark = spark
         self._merge_session: SparkSession | None = None
         self._quoted = ".".join(f"`{part}`" for part in name.split("."))
-        jvm = spark._jvm  # noqa: SLF001 - Iceberg's commits have no Python face
+        jvm = spark._jvm  # noqa: SLF001 - Iceberg's commits have no Python API
         assert jvm is not None  # noqa: S101 - narrows for the type checker
         self._iceberg = jvm.org.apache.iceberg
         self._history = TableHistory(spark, name, self._quoted)
         self._expiry = SnapshotExpiry(spark, name, self._quoted, retention)
+        self._rules = rules
+
+    def exists(self) -> bool:
+        """Return whether the catalog has the table."""
+        return bool(self._spark.catalog.tableExists(self._quoted))
 
     def ensure(self, plan: EnforcementPlan) -> None:
-        """Create the table, or give it the contract's columns. What the contract no longer has stays, and is null.
+        """Create the table, or add the contract's columns. Columns that the contract no longer has stay, and are null.
 
-        Raises StreamStopped when the existing table is not ours, has a column of a type that cannot become the contract's,
-        or rows that are not told apart as the contract says.
+        Raises StreamStopped if the existing table is not ours, has a column of a type that cannot be widened to the
+        contract's, or has another primary key.
         """
         require_mode(plan, is_upsert=self._merge_mode is not None)
         wanted = StructType([*column_types(plan).fields, *PROVENANCE.fields])
         namespace = self._quoted.rpartition(".")[0]
-        if not self._spark.catalog.tableExists(self._quoted):
+        if not self.exists():
             properties = ", ".join(f"'{key}' = '{value}'" for key, value in _TABLE_PROPERTIES.items())
             fields = ", ".join(_definition(field) for field in wanted)
             self._ensure_namespace(namespace)
@@ -122,7 +136,7 @@ class IcebergTable:
         existing = {field.name: field for field in self._spark.table(self._quoted).schema}
         if "_source" not in existing:
             raise StreamStopped(
-                f"{self.name} exists and is not a table of this stream (it has no column _source)"
+                f"{self.name} exists and is not a table of this stream (it has no column _source): rename it, or {BEGIN_AGAIN}"
             )
         for field in wanted:
             found = existing.get(field.name)
@@ -142,7 +156,7 @@ class IcebergTable:
         self._spark.sql(f"ALTER TABLE {self._quoted} ALTER COLUMN `{column}` TYPE {wanted}")
 
     def _follow_key(self, key: tuple[str, ...]) -> None:
-        """Require that the table's rows are told apart as they will be written, and note it where they are new."""
+        """Require that the table has this primary key, and store it in a new table."""
         base = self._operations().refresh()
         found = base.property(PRIMARY_KEY_PROPERTY, None)
         if self._merge_mode is None:
@@ -160,42 +174,61 @@ class IcebergTable:
         try:
             self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
         except JAVA_ERRORS:
-            # Spark looks before it creates; of two streams that start at once, the catalog fails the later one.
+            # Spark checks before it creates; if two streams start at once, the catalog refuses the later one.
             if not self._spark.catalog.databaseExists(namespace):
                 raise
 
     @property
     def uuid(self) -> str:
-        """Identity of the table: another one after it was dropped and recreated."""
+        """Identity of the table, which changes when it is dropped and recreated."""
         return str(self._operations().refresh().uuid())
 
     def read(self) -> Ledger | None:
-        """Read the ledger as it is now; None when no one has claimed the table yet."""
+        """Read the current ledger; None if no instance has claimed the table yet."""
         text = self._operations().refresh().property(LEDGER_PROPERTY, None)
         return Ledger.parse(text) if text is not None else None
 
+    def archive(self, name: str) -> str | None:
+        """Rename the table; None when there is none. Its files stay where they are."""
+        if not self.exists():
+            return None
+        namespace = self._quoted.rpartition(".")[0]
+        archived = f"{namespace}.`{name}`"
+        if self._spark.catalog.tableExists(archived):
+            raise ConflictError(f"{self.name} cannot be archived as {name}: a table of this name is there")
+        try:
+            # The new name is one of the same catalog, which Spark would take for a namespace.
+            self._spark.sql(f"ALTER TABLE {self._quoted} RENAME TO {archived.partition('.')[2]}")
+        except JAVA_ERRORS as error:
+            raise Unavailable(f"{self.name}: the catalog does not rename it: {first_line(error)}") from error
+        return archived.replace("`", "")
+
     def has_rows_of(self, topic: str) -> bool:
         """Return whether the table holds a row that came from this topic; Spark stops at the first."""
-        if not self._spark.catalog.tableExists(self._quoted):
+        if not self.exists():
             return False
         return not rows_of(self._spark.table(self._quoted), topic).isEmpty()
 
     def positions_of(self, topic: str) -> Sightings:
-        """Return the source positions of the rows that came from this topic."""
+        """Return the source positions of the rows of this topic."""
         return sightings(rows_of(self._spark.table(self._quoted), topic))
+
+    def positions_with(self, topic: str, column: str, values: Sequence[str]) -> Sightings:
+        """Return the source positions of the rows of this topic that have one of these values."""
+        return sightings(rows_with(self._spark.table(self._quoted), topic, column, values))
 
     def last_epoch(self, ledger: str) -> int:  # noqa: ARG002 - the ledger is compared as a whole here
         """Return 0: properties have no history."""
         return 0
 
     def target(self, plan: EnforcementPlan, contract: str, name: str) -> FileTarget:
-        """Return where and how the accepted rows of a batch are written; the files' names begin with `name`."""
+        """Return where and how the accepted rows of a batch are written; file names begin with `name`."""
         table = self._load()
         ids = _field_ids(json.loads(self._iceberg.SchemaParser.toJson(table.schema())))
         fields = [*plan.columns, pa.field("_source", SOURCE), pa.field("_contract", pa.string())]
         of_table = [_with_ids(field, ids[field.name], ids) for field in fields]
         return FileTarget(
-            location=str(table.locationProvider().newDataLocation(f"{name}-{uuid4().hex[:8]}")),
+            location=str(table.locationProvider().newDataLocation(attempt_prefix(str(table.uuid()), name))),
             schema=pa.schema(of_table if self._merge_mode is None else [*of_table, (DELETED, pa.bool_())]),
             topic=plan.contract.topic,
             contract=contract,
@@ -204,14 +237,15 @@ class IcebergTable:
         )
 
     def limits(self, plan: EnforcementPlan) -> TableLimits:
-        """Return what the table asks of its rows."""
+        """Return the limits of the table on its rows."""
         return NO_LIMITS if self._merge_mode is None else merge_limits(plan)
 
     def stage(self, files: Sequence[str], at: Ledger | None = None) -> str:
-        """Append or merge data files to the branch, on top of what `main` holds now; return the mark of the staged snapshot.
+        """Append or merge data files to the branch, based on the head of `main`; return the mark of the staged snapshot.
 
-        The snapshot's summary says where the ledger `at` stands, as far as that is known before it is published. Without files an empty snapshot is staged, so that every commit moves `main`: a REST catalog asserts only that,
-        and a change of properties alone would be no compare-and-set there.
+        The snapshot's summary has the position of the ledger `at`, as far as it is known before the publication.
+        Without files an empty snapshot is staged, so that every commit moves `main`: a REST catalog asserts only
+        that, and a change of properties alone would not be a compare-and-set there.
         """
         self._align_branch()
         mark = uuid4().hex
@@ -235,12 +269,12 @@ class IcebergTable:
         return mark
 
     def tidy(self, files: Sequence[str]) -> None:
-        """Delete published files whose rows the table has in others, merged or arranged again."""
+        """Delete published files whose rows the table has in other files, merged or sorted."""
         if files and (self._merging is not None or _arranges(self._load())):
             self.delete_files(files)
 
     def delete_files(self, files: Sequence[str]) -> None:
-        """Delete data files that no snapshot names; one that stays behind does no harm."""
+        """Delete data files that no snapshot references; one that remains does no harm."""
         io = self._load().io()
         for name in files:
             try:
@@ -249,7 +283,7 @@ class IcebergTable:
                 log.warning("data_file_left", file=name, error=first_line(error))
 
     def _described(self, table: Any, name: str) -> Any:
-        """Describe a data file as the table's metadata wants it, with the bounds of its columns."""
+        """Describe a data file for the table's metadata, with the bounds of its columns."""
         file = table.io().newInputFile(name)
         metrics = self._iceberg.parquet.ParquetUtil.fileMetrics(
             file, self._iceberg.MetricsConfig.forTable(table)
@@ -258,7 +292,7 @@ class IcebergTable:
         return builder.withFormat("PARQUET").withMetrics(metrics).build()
 
     def _stage_arranged(self, files: Sequence[str], summary: dict[str, str]) -> None:
-        """Append the rows of the files as a partitioned or sorted table wants them: Spark arranges them again."""
+        """Append the rows of the files to a partitioned or sorted table: Spark sorts them."""
         wanted = self._spark.table(self._quoted).schema
         rows = self._spark.read.schema(wanted).parquet(*files)
         to = rows.writeTo(f"{self._quoted}.branch_{BRANCH}")
@@ -266,13 +300,13 @@ class IcebergTable:
 
     def _stage_merged(self, merging: Merging, files: Sequence[str], summary: dict[str, str]) -> None:
         """Merge the rows of the files on the branch, in one snapshot."""
-        # A session of its own: MERGE has no options, and takes the properties of its snapshot from the session.
+        # A separate session: MERGE has no options, and takes the properties of its snapshot from the session.
         session = self._merge_session = self._merge_session or self._spark.newSession()
         wanted = session.table(self._quoted).schema.add(DELETED, BooleanType())
         merging.newest(session.read.schema(wanted).parquet(*files)).createOrReplaceTempView("staged")
         properties = {str(key): str(value) for key, value in dict(self._load().io().properties()).items()}
-        told = {**summary, _TOMBSTONES: str(count_tombstones(files, properties))}
-        for key, value in told.items():
+        all_properties = {**summary, _TOMBSTONES: str(count_tombstones(files, properties))}
+        for key, value in all_properties.items():
             session.conf.set(f"{_SNAPSHOT_PROPERTY}.{key}", value)
         session.sql(merging.statement(f"{self._quoted}.`branch_{BRANCH}`", "staged"))
 
@@ -281,19 +315,25 @@ class IcebergTable:
     ) -> Ledger | None:
         """Move `main` to the staged snapshot and the ledger to `new` if, and only if, the ledger is still `held`.
 
-        None when `main` has moved since it was staged (compaction, somebody's append), or when the branch no longer
-        holds the snapshot of that mark (a fenced instance staged there last): stage again. Of merged rows the ledger's
-        totals say what became of each.
-        Raises Fenced when the ledger is no longer `held`, Unavailable when the commit failed and nothing moved,
-        StreamStopped when `main` does not contain what `held` was published with, unless the ledger `is_rebuilt`.
+        Return None if `main` has moved since staging (compaction, an append of another writer), or if the branch no
+        longer holds the snapshot of that mark (a fenced instance staged there last); then stage again. For merged
+        rows, the ledger's totals have the result of each.
+
+        Raises Fenced if the ledger is no longer `held`; Unavailable if the commit failed and changed nothing;
+        StreamStopped if `main` does not contain the snapshot of `held`, unless the ledger `is_rebuilt`.
         """
+        return self._land(lambda base: _staged_on_head(base, mark), held, new, is_rebuilt=is_rebuilt)
+
+    def _land(
+        self, find_staged: Callable[[Any], Any | None], held: Ledger | None, new: Ledger, *, is_rebuilt: bool
+    ) -> Ledger | None:
         operations = self._operations()
         for _ in range(_COMMIT_ATTEMPTS):
             base = operations.refresh()
             self._require_held(base, held)
             if held is not None and not is_rebuilt:
                 self._history.require_published(base, held)
-            staged = _staged_on_head(base, mark)
+            staged = find_staged(base)
             if staged is None:
                 return None
             landed = new
@@ -304,9 +344,9 @@ class IcebergTable:
         raise Unavailable(f"{self.name}: other commits kept changing the table's metadata during the commit")
 
     def _commit(self, operations: Any, base: Any, staged: Any, held: Ledger | None, landed: Ledger) -> bool:
-        """Move `main`, the tag and the ledger in one commit; False when another commit has changed the metadata first.
+        """Move `main`, the tag and the ledger in one commit; return False if another commit has changed the metadata first.
 
-        Most often that is an expiry, which moves nothing: then the staged snapshot is still good.
+        That is usually an expiry, which does not move `main`; then the staged snapshot is still valid.
         """
         tag = self._iceberg.SnapshotRef.tagBuilder(staged.snapshotId()).maxRefAgeMs(FOREVER_MS).build()
         changed = (
@@ -319,7 +359,7 @@ class IcebergTable:
         try:
             operations.commit(base, changed)
         except JAVA_ERRORS as error:
-            # The outcome may be unknown; the ledger says what it was.
+            # The outcome may be unknown; the ledger shows it.
             base = operations.refresh()
             if base.property(LEDGER_PROPERTY, None) == landed.text:
                 return True
@@ -329,15 +369,57 @@ class IcebergTable:
             raise Unavailable(f"{self.name}: the commit failed: {first_line(error)}") from error
         return True
 
+    def retract(self, taken: Vector | Positions, held: Ledger, new: Ledger) -> Ledger | None:
+        """Delete rows on a branch, then move `main` to it and the ledger to `new` in one commit."""
+        retraction = Retraction(self._spark, self._quoted, self._load())
+        try:
+            summary = {STAGED: uuid4().hex, **position_summary(new)}
+            retraction.stage(rows_taken(held.topic, taken), summary)
+            return self._land(retraction.on_head, held, new, is_rebuilt=False)
+        finally:
+            retraction.clean()
+
+    def position_at(self, snapshot: int, held: Ledger) -> Vector:
+        """Return where the ledger ended with a snapshot, as its summary says."""
+        found = self._operations().refresh().snapshot(snapshot)
+        end = None if found is None else position_in(dict(found.summary()), held)
+        if end is None:
+            raise ConflictError(
+                f"{self.name}: snapshot {snapshot} has expired, or was not published with the ledger {held.name}; nothing "
+                "was changed. Give a snapshot whose summary has tidegate.end, offsets, or a time"
+            )
+        return end
+
     def maintain(self, *, beyond: int = 0) -> TableSize | None:
         """Expire the stream's old snapshots of a table that has more than `beyond`; return its size.
 
-        Keeps the proof that `main` contains what was published. None when there is no table yet. Raises Unavailable.
+        Keeps the proof that `main` contains the published snapshot. Return None if there is no table yet. Raises
+        Unavailable.
         """
-        if not self._spark.catalog.tableExists(self._quoted):
+        if not self.exists():
             return None
         self._history.keep_proof(self._operations())
         return self._expiry.run(self._load(), beyond)
+
+    def compact(self) -> Compacted | None:
+        """Compact a bounded number of small files, never of a table that was rolled back. Raises Unavailable."""
+        if not self._rules.compacts or not self.exists():
+            return None
+        base = self._operations().refresh()
+        published = published_snapshot(base)
+        if published is None or contains(base, published) is not True:
+            return None
+        return self._compaction().run(self._load)
+
+    def _compaction(self) -> Compaction:
+        return Compaction(self._spark, self.name, self._quoted, self._rules)
+
+    def remove_orphans(self) -> Orphans | None:
+        """Delete the files that crashed attempts of earlier epochs have left behind. Raises Unavailable."""
+        if not self._rules.removes_orphans or not self.exists():
+            return None
+        held, age = self.read(), self._rules.orphan_age_seconds
+        return remove_orphans(self._spark, self.name, self._load, held.epoch, age) if held else None
 
     def _require_held(self, metadata: Any, held: Ledger | None) -> None:
         found = metadata.property(LEDGER_PROPERTY, None)
@@ -345,11 +427,11 @@ class IcebergTable:
             raise Fenced(f"{self.name}: another instance of this stream holds the ledger now")
 
     def _align_branch(self) -> None:
-        """Let the branch begin where `main` is; it already does unless somebody else has written."""
+        """Move the branch to the head of `main`; it is there already unless another writer has committed."""
         base = self._operations().refresh()
         head, branch = base.currentSnapshot(), base.ref(BRANCH)
         if head is None:
-            # The first snapshot on a branch that is not there makes it, without a parent.
+            # The first snapshot on a missing branch creates the branch, without a parent.
             if branch is not None:
                 self._load().manageSnapshots().removeBranch(BRANCH).commit()
         elif branch is None:
@@ -367,7 +449,7 @@ class IcebergTable:
 
 
 def _staged_on_head(metadata: Any, mark: str) -> Any | None:
-    """Return the snapshot of a mark if the branch holds it and it stands on the head of `main`."""
+    """Return the snapshot of a mark if the branch holds it and its parent is the head of `main`."""
     branch, head = metadata.ref(BRANCH), metadata.currentSnapshot()
     staged = metadata.snapshot(branch.snapshotId()) if branch is not None else None
     if staged is None or staged.summary().get(STAGED) != mark:
@@ -377,7 +459,7 @@ def _staged_on_head(metadata: Any, mark: str) -> Any | None:
 
 
 def _with_outcome(new: Ledger, held: Ledger, summary: dict[str, str]) -> Ledger:
-    """Put what a MERGE has counted in its snapshot's summary into the totals, which count all records as written."""
+    """Correct the totals, which count all records as written, by the counts of a MERGE in its snapshot's summary."""
     if _TOMBSTONES not in summary:  # nothing was staged
         return new
     staged = new.totals.written - held.totals.written
@@ -387,7 +469,7 @@ def _with_outcome(new: Ledger, held: Ledger, summary: dict[str, str]) -> Ledger:
 
 
 def _arranges(table: Any) -> bool:
-    """Return whether the table wants its rows by partition or in an order."""
+    """Return whether the table is partitioned or sorted."""
     return not (table.spec().isUnpartitioned() and table.sortOrder().isUnsorted())
 
 
@@ -403,7 +485,7 @@ def _field_ids(node: dict[str, Any], prefix: str = "") -> dict[str, int]:
 
 
 def _with_ids(field: pa.Field, identity: int, ids: dict[str, int], prefix: str = "") -> pa.Field:
-    """Mark a field of a data file with its id in the table: readers know columns by nothing else."""
+    """Set the id in the table on a field of a data file: readers identify columns by id only."""
     name = prefix + field.name
     if pa.types.is_struct(field.type):
         members = [_with_ids(member, ids[f"{name}.{member.name}"], ids, f"{name}.") for member in field.type]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
-from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.errors import ConflictError, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.adoption import Ahead
-from tidegate.contracts.stream.ledger import Ledger
-from tidegate.contracts.stream.output_topics import accepted_topic
-from tidegate.contracts.stream.positions import Sightings
+from tidegate.contracts.stream.ledger import Ledger, Vector
+from tidegate.contracts.stream.output_topics import LEDGER_TOPIC, accepted_topic
+from tidegate.contracts.stream.positions import Positions, Sightings
 from tidegate.spark_jobs.kafka.kafka_ledger import (
     ensure_ledger_topic,
     ledger_name,
@@ -22,7 +23,7 @@ from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.sinks.kafka.sink import KafkaSink
 from tidegate.spark_jobs.sinks.kind import SinkContext, SinkKind
-from tidegate.spark_jobs.sinks.outputs import FindPlan, Outputs, output_positions, unclaimed
+from tidegate.spark_jobs.sinks.outputs import FindPlan, Outputs, output_positions, provenances, unclaimed
 from tidegate.spark_jobs.sinks.recovery_scan import names_ledger
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 def _open(context: SinkContext) -> KafkaSink:
     quarantine = context.quarantine()
-    accepted = context.output(accepted_topic(context.source.name))
+    accepted = context.accepted()
     return KafkaSink(context.settings, context.contract_id, accepted, quarantine, context.dropped())
 
 
@@ -39,10 +40,12 @@ class AdoptableTopic:
     """The accepted topic, and the ledger in the compacted topic beside it."""
 
     kind = "kafka"
+    is_appended = False
 
     def __init__(self, settings: JobSettings, plan: EnforcementPlan) -> None:
         self._kafka = settings.kafka
         self._topic = plan.contract.topic
+        self._stream = plan.contract.id
         self._accepted = accepted_topic(plan.contract.topic)
         self._producer: TransactionalProducer | None = None
         self.own_ledger = ledger_name(plan.contract.id)
@@ -59,6 +62,28 @@ class AdoptableTopic:
             self._kafka, self._accepted, self.own_ledger, self._topic
         )
 
+    def ledger_if_there(self) -> Ledger | None:
+        """Read the ledger; None when there is none, or no topic of ledgers."""
+        return self.read() if Topics(self._kafka).identity(LEDGER_TOPIC) is not None else None
+
+    def archive(self, name: str) -> str | None:  # noqa: ARG002 - as the protocol has it
+        """Return the topic, or None when it is not there: what it holds stays, and names the ledger that wrote it.
+
+        Raises ConflictError where the source is still the topic that it came from: its readers would get records again.
+        """
+        topics, held = Topics(self._kafka), self.ledger_if_there()
+        source = topics.identity(self._topic)
+        if held is not None and source is not None and source[0] == held.topic_id:
+            raise ConflictError(
+                f"{self.name}: a topic cannot be renamed, and its readers would get again what {self._topic} still holds. "
+                f"Delete the topic {self._accepted} and the ledger of the stream, or give the contract another id"
+            )
+        return self._accepted if topics.identity(self._accepted) is not None else None
+
+    def new_ledger(self, mark: str) -> str:
+        """Return a name that no record of the topic bears."""
+        return f"{ledger_name(self._stream)}:{mark}"
+
     def prepare(self) -> None:
         """Create the topic of ledgers."""
         ensure_ledger_topic(Topics(self._kafka))
@@ -68,8 +93,20 @@ class AdoptableTopic:
         return read_ledger(self._kafka, self.own_ledger)
 
     def written(self) -> Sightings:
-        """Return the source positions of the accepted records."""
-        return Sightings(output_positions(self._kafka, self._accepted, self.own_ledger, self._topic))
+        """Return the source positions of the accepted records of the ledger, or of the only one that they name."""
+        held = self.read()
+        name = held.name if held else self._only_ledger()
+        return Sightings(output_positions(self._kafka, self._accepted, name, self._topic))
+
+    def _only_ledger(self) -> str:
+        found = {each.ledger for each, _ in provenances(self._kafka, self._accepted, self._topic)}
+        ours = sorted(each for each in found if each.partition(":")[0] == self.own_ledger)
+        if len(ours) > 1:
+            raise ConflictError(
+                f"{self.name} holds records of several ledgers of this stream ({', '.join(ours)}), and the topic of ledgers has "
+                "lost the newest: restore tidegate.ledger, or delete the accepted topic and start again"
+            )
+        return ours[0] if ours else self.own_ledger
 
     def last_epoch(self, ledger: str) -> int:  # noqa: ARG002 - the instance that initialises slot 0 last is the newest
         """Return 0: records do not name their epoch."""
@@ -77,7 +114,8 @@ class AdoptableTopic:
 
     def fence(self, ledger: str, slots: int) -> None:
         """Fence all slots; that of the ledger stays open for writing it."""
-        self._producer = TransactionalProducer(self._kafka, transactional_id(ledger, 0))
+        # Every ledger of a stream has the same slot 0: it stands for the right to write under their one key.
+        self._producer = TransactionalProducer(self._kafka, transactional_id(ledger_name(self._stream), 0))
         self._producer.fence()
         for slot in range(1, slots):
             TransactionalProducer(self._kafka, transactional_id(ledger, slot)).fence()
@@ -89,11 +127,31 @@ class AdoptableTopic:
         *,
         is_rebuilt: bool = False,  # noqa: ARG002 - a topic is never rolled back
     ) -> None:
-        """Write the ledger as slot 0: the broker refuses it when another instance has started since."""
+        """Write the ledger as slot 0: the broker refuses it if another instance has started since."""
         assert self._producer is not None, "fence comes first"  # noqa: S101 - a programming error
         if self.read() != held:
-            raise Unavailable(f"{self.name}: the ledger has moved during the adoption; look again")
+            raise Unavailable(f"{self.name}: the ledger has changed during the adoption; run it again")
         self._producer.write([ledger_record(new)])
+
+    def require_rewindable(self) -> NoReturn:
+        """Refuse: consumers have read what is in a topic."""
+        raise ConflictError(
+            f"{self.name}: records of a topic cannot be taken back, and consumers have read them; nothing was changed. "
+            f"Publish the mended contract: it judges what comes from now on. For what is there, judge the topic again into "
+            f"a table: tidegate enforce {self._stream} --sink iceberg"
+        )
+
+    def position_at(self, snapshot: int, held: Ledger) -> Vector:  # noqa: ARG002 - as the protocol has it
+        """Refuse: a topic has no snapshots."""
+        raise ConflictError(f"{self.name}: a topic has no snapshots; nothing was changed")
+
+    def written_with(self, column: str, values: Sequence[str]) -> Positions:  # noqa: ARG002 - as the protocol has it
+        """Refuse as `require_rewindable` does."""
+        self.require_rewindable()
+
+    def retract(self, taken: Vector | Positions, held: Ledger, new: Ledger) -> None:  # noqa: ARG002 - as the protocol has it
+        """Refuse as `require_rewindable` does."""
+        self.require_rewindable()
 
 
 def _read_outputs(settings: SinkSettings, contract_id: str, _: FindPlan, __: ExitStack) -> Outputs:
@@ -103,7 +161,7 @@ def _read_outputs(settings: SinkSettings, contract_id: str, _: FindPlan, __: Exi
     if ledger is None:
         raise unclaimed(f"contract {contract_id} in Kafka")
     accepted = accepted_topic(ledger.topic)
-    written = Sightings(output_positions(kafka, accepted, name, ledger.topic))
+    written = Sightings(output_positions(kafka, accepted, ledger.name, ledger.topic))
     later = read_ledger(kafka, name)
     is_whole = not any(Topics(kafka).earliest(accepted).values())
     return Outputs(ledger, written, later, max(ledger.slots, later.slots if later else 1) > 1, is_whole)

@@ -1,8 +1,8 @@
-"""The Kafka sink: what is refused and the ledger in one transaction of the driver's producer, slot 0.
+"""The Kafka sink: refused records and the ledger in one transaction of the driver's producer, slot 0.
 
-What is accepted is in it too; or, where there are slots for them, tasks write it before, each in a transaction of its own
-(`task_slots.py`). The transactional.id of slot 0 is the compare-and-set: who has initialised it last is the only one who can
-commit the ledger.
+Accepted records are in that transaction too. With slots for tasks, tasks write them before, each in its own
+transaction (`task_slots.py`). The transactional.id of slot 0 is the compare-and-set: only the instance that
+initialised it last can commit the ledger.
 """
 
 from __future__ import annotations
@@ -34,7 +34,13 @@ from tidegate.spark_jobs.kafka.kafka_ledger import (
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
 from tidegate.spark_jobs.sinks.judged_rows import judged_rows
-from tidegate.spark_jobs.sinks.recovery_scan import accepted, names_ledger, settled_in, unclaimed_history
+from tidegate.spark_jobs.sinks.recovery_scan import (
+    accepted,
+    names_ledger,
+    require_not_ahead,
+    settled_in,
+    unclaimed_history,
+)
 from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, StreamStart
 from tidegate.spark_jobs.sinks.spool import Spool
 from tidegate.spark_jobs.steps import Step, Stopwatch
@@ -52,7 +58,7 @@ if TYPE_CHECKING:
 
 
 _CLAIM_SECONDS = 10.0
-"""Longest wait for the claim of an instance that has fenced this one. Between the two it reads one ledger."""
+"""Maximum wait for the claim of an instance that has fenced this one, between its fence and its claim."""
 _LOOK_SECONDS = 0.5
 
 
@@ -90,7 +96,7 @@ class KafkaSink:
         return self._settled
 
     def adopt(self, plan: EnforcementPlan) -> None:
-        """Require that records can be masked as the contract says; else a topic holds records of any contract."""
+        """Require that records can be masked by the contract; a topic needs no other preparation."""
         MaskedValues(plan)
         self._dropped.adopt(plan)
 
@@ -106,10 +112,12 @@ class KafkaSink:
             self._ledger = read_ledger(kafka, self._ledger_name)
             if self._ledger is None:
                 self._require_unwritten(start)
+            else:
+                self._require_newest(self._ledger)
             held = self._ledger or start.new_ledger(self._ledger_name, {}, 1)
         with start.watch(Step.CLAIM):
             claimed = held.claim(self._slots)
-            if self._tasks and not held.scan_from:  # all before was written together with its ledger
+            if self._tasks and not held.scan_from:  # earlier records were written together with their ledger
                 now = self._topics.latest(self._accepted.name)
                 claimed = claimed.model_copy(update={"scan_from": {self._accepted.name: now}})
             with self._noticing_fences():
@@ -122,18 +130,26 @@ class KafkaSink:
         return claimed
 
     def _settle(self, claimed: Ledger, watch: Stopwatch) -> None:
-        """Fence the slots of tasks, old ones too, and look what they have written that the ledger does not cover."""
+        """Fence the slots of tasks, old ones too, and find the records that they have written beyond the ledger."""
         kafka = self._settings.kafka
         with watch(Step.FENCE):
             for slot in range(1, claimed.slots):
                 self._producer_of(claimed.name, slot).fence()
         with watch(Step.VERIFY):  # the watermark is taken after the fence, so it bounds all there is
             self._end = self._topics.latest(self._accepted.name)
-            if read_ledger(kafka, claimed.name) != claimed:
+            if read_ledger(kafka, self._ledger_name) != claimed:
                 raise Fenced(f"{claimed.name}: another instance of this stream holds the ledger now")
         with watch(Step.SCAN):
             found = settled_in(kafka, self._accepted.name, claimed, self._end, accepted)
             self._settled = Settled(found)
+
+    def _require_newest(self, ledger: Ledger) -> None:
+        """Raise StreamStopped when the ledger is older than an output that one transaction writes together with it."""
+        by_tasks = (
+            ledger.slots > 1 or ledger.scan_from
+        )  # accepted records of tasks may be ahead of the ledger
+        for topic in (self._quarantine.name, *(() if by_tasks else (self._accepted.name,))):
+            require_not_ahead(self._settings.kafka, topic, ledger)
 
     def _require_unwritten(self, start: StreamStart) -> None:
         """Raise StreamStopped when a stream without a ledger has written already."""
@@ -144,12 +160,16 @@ class KafkaSink:
 
     @property
     def table_size(self) -> None:
-        """None: a topic is no table."""
+        """None, because a topic is not a table."""
+
+    @property
+    def maintenance(self) -> None:
+        """None: the broker maintains its topics."""
 
     def is_held(self) -> bool:
         """Return whether the ledger is still the one that this instance has claimed, or read before its claim.
 
-        An instance fences slot 0 first and claims the ledger then. So after a fence its claim is waited for.
+        An instance fences slot 0 first and then claims the ledger, so after a fence this waits for its claim.
         """
         deadline = time.monotonic() + (_CLAIM_SECONDS if self._is_fenced else 0)
         while True:
@@ -173,7 +193,7 @@ class KafkaSink:
             raise
 
     def close(self) -> None:
-        """Let go of the producer."""
+        """Release the producer."""
         self._producer = None
 
     def judge(self, batch: MicroBatch) -> JudgedBatch[SpooledRecords | KeptRows]:
@@ -185,7 +205,7 @@ class KafkaSink:
             with spool.kept(judged) as kept:
                 results = spool.results(kept, batch)
                 return JudgedBatch(batch, results, spool.accepted(kept, results))
-        kept = judged.persist()  # where it is judged: tasks will write what they accept
+        kept = judged.persist()  # where it is judged: tasks will write the accepted records
         try:
             results = spool.results(kept, batch)
         except BaseException:
@@ -196,7 +216,8 @@ class KafkaSink:
     def publish(self, judged: JudgedBatch[SpooledRecords | KeptRows], decision: Decision) -> Published:
         """Write refused records, accepted ones, dropped positions and the ledger, in one transaction.
 
-        Accepted records that Spark keeps are written by tasks before. Of a batch that is refused as a whole all are refused.
+        Tasks write accepted records that Spark keeps before. If a batch is refused as a whole, all its records are
+        refused.
         """
         refused: Iterator[pa.RecordBatch] = judged.results.refused.batches()
         accepted: Iterator[pa.RecordBatch] = iter(())
@@ -209,7 +230,7 @@ class KafkaSink:
         held, batch = self._held, judged.batch
         assert self._producer is not None, "the sink was not started"  # noqa: S101 - a programming error
         ahead = self._settled.after(batch.end)
-        # Where the accepted topic ended when tasks last wrote to it. What the driver writes is never ahead of its ledger.
+        # Where the accepted topic ended when tasks last wrote to it. Records of the driver are never ahead of the ledger.
         scan_from = ahead.scan_from({self._accepted.name: self._end}) if self._tasks or len(ahead) else {}
         noted, digest = self._dropped.records(held, judged.results.dropped())
         new = held.publish(batch.published(decision, scan_from, self._slots, digest))
@@ -228,7 +249,7 @@ class KafkaSink:
         return Published(new, evidence)
 
     def _write_in_tasks(self, accepted: KeptRows, batch: MicroBatch) -> None:
-        """Let tasks write accepted records, those of each partition one: all committed before the ledger."""
+        """Let tasks write accepted records, one task for each partition: all committed before the ledger."""
         turns = self._turns
         target = SlotTarget(
             Destination(self._accepted, self._held, batch.plan),
@@ -259,12 +280,12 @@ class KeptRows:
 
     @property
     def packed(self) -> DataFrame:
-        """The records as `Packing` gives them, one binary column."""
+        """The records as `Packing` returns them, one binary column."""
         column = COLUMNS[AcceptedPiece]
         return self.kept.filter(f"{column} IS NOT NULL").select(f"{column}.records")
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Bring them here and read them."""
+        """Collect the records to the driver and read them."""
         spooled = self.spool.accepted(self.kept, self.results)
         try:
             yield from spooled.batches()
@@ -272,5 +293,5 @@ class KeptRows:
             spooled.release()
 
     def release(self) -> None:
-        """Let Spark forget them."""
+        """Release the records that Spark keeps."""
         self.kept.unpersist()

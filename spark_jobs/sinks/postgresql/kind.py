@@ -42,7 +42,7 @@ def _read_outputs(
         with connect(settings.postgresql_address) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
-            # Before the moment that is read: to a table that is rewritten after it, such a transaction finds no row.
+            # Before the moment that is read: after a later rewrite of the table, such a transaction would find no row.
             # Source: PostgreSQL, "Caveats" of concurrency control.
             connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(rows))
             query = "SELECT ledger FROM tidegate.ledger WHERE stream = %s"
@@ -51,12 +51,12 @@ def _read_outputs(
                 raise unclaimed(f"{schema}.{table}")
             key = [name for (name,) in connection.execute(PRIMARY_KEY, (rows.as_string(connection),))]
             written, kept = Sightings(), open_files.enter_context(KeptRows())
-            # The transaction is not held open until the rows are asked for.
+            # The transaction must not stay open until the rows are read.
             keys = keyed(find_plan, key, lambda *_: kept.batches())
             columns = ["_source_partition", "_source_offset", "_source_timestamp"]
             names = [*columns, *(keys.fields.names if keys else ())]
             ledger = Ledger.parse(found[0])
-            # On the server: rows come as they are asked for.
+            # A cursor on the server returns rows as they are read.
             with connection.cursor(name="positions") as cursor:
                 selected = sql.SQL(", ").join(map(sql.Identifier, names))
                 cursor.execute(POSITIONS.format(selected, rows), (ledger.topic,))

@@ -1,4 +1,4 @@
-"""How staged rows get into a PostgreSQL table: as they are, or merged on its primary key."""
+"""How staged rows are moved into a PostgreSQL table: appended, or merged on its primary key."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 class Move(Protocol):
-    """Moves rows within the transaction of `connection`; gives the ledger's totals with what became of them."""
+    """Moves rows within the transaction of `connection`; returns the ledger's totals with the results."""
 
     def __call__(self, connection: Connection, staged: Sequence[Staged], totals: BatchTotals) -> BatchTotals:
-        """Move what is staged; `totals` counts all of it as written."""
+        """Move the staged rows; `totals` counts all of them as written."""
         ...
 
 
@@ -33,7 +33,7 @@ class Append:
     columns: tuple[str, ...]
 
     def __call__(self, connection: Connection, staged: Sequence[Staged], totals: BatchTotals) -> BatchTotals:
-        """Insert what is staged."""
+        """Insert the staged rows."""
         columns = sql.SQL(", ").join(map(sql.Identifier, self.columns))
         insert = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {}")
         moved = sum(
@@ -45,7 +45,7 @@ class Append:
 
 
 class _Merged(NamedTuple):
-    """Rows and tombstones that were staged; rows of the table that were added and taken away."""
+    """Staged rows and tombstones; added and deleted rows of the table."""
 
     rows: int
     tombstones: int
@@ -77,14 +77,14 @@ SELECT count(*) FILTER (WHERE NOT _deleted), count(*) FILTER (WHERE _deleted),
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Of the records of one primary key the newest by event order is the row; a tombstone takes it away."""
+    """Keeps the newest record by event order of each primary key; a tombstone deletes the row."""
 
     table: sql.Identifier
     columns: tuple[str, ...]
     key: tuple[str, ...]
 
     def __call__(self, connection: Connection, staged: Sequence[Staged], totals: BatchTotals) -> BatchTotals:
-        """Merge what is staged. `totals` counts it all as written; some of it is superseded, or deletes."""
+        """Merge the staged rows. `totals` counts all of them as written; some are superseded, or delete."""
         row = connection.execute(self._statement(staged)).fetchone()
         assert row is not None, "an aggregate gives one row"  # noqa: S101 - narrows for the type checker
         merged = _Merged(*row)
@@ -120,7 +120,7 @@ class Merge:
 
 
 def _require_all(staged: Sequence[Staged], found: int) -> None:
-    """Require every row that was staged: those that a crash of the server has emptied would be lost."""
+    """Require every staged row: rows of a table that a crash of the server has emptied would be lost."""
     wanted = sum(each.rows for each in staged)
     if found != wanted:
         raise Unavailable(
@@ -129,5 +129,5 @@ def _require_all(staged: Sequence[Staged], found: int) -> None:
 
 
 def _newer(row: str) -> sql.Composed:
-    """Say that a row of this name is newer than `t`."""
+    """Return the condition that a row of this name is newer than `t`."""
     return sql.SQL(_NEWER).format(a=sql.SQL("s" if row == "s" else "EXCLUDED"), b=sql.SQL("t"))

@@ -1,7 +1,8 @@
-"""Accepted rows on their way into PostgreSQL: the workers COPY them into staging tables of their own.
+"""Copy accepted rows into PostgreSQL: each task copies its rows into a staging table of its own.
 
-A task's staging table and its rows are one transaction: a task that fails leaves nothing. Rows cross in COPY's text
-format, which Arrow makes of whole columns: less than half the time of the binary format, which wants each value alone.
+A task's staging table and its rows are one transaction: a failed task leaves nothing. COPY uses the text format,
+which Arrow produces from whole columns: less than half the time of the binary format, which needs each value
+separately.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from tidegate.spark_jobs.worker.part_writer import DELETED
 STAGING_SCHEMA: Final = "tidegate"
 UNREACHABLE: Final = "unreachable:"
 UNFIT: Final = "unfit:"
-"""Names of parts that are none: what hindered a task, for the driver to raise. An exception in a worker would count as
-a mistake of ours, and end the stream for good."""
+"""Prefixes of an error text that a task returns in place of the name of its part; the driver raises the error.
+
+An exception in a worker would count as a bug, and end the stream.
+"""
 
 PROVENANCE: Final = pa.schema(
     [
@@ -33,20 +36,20 @@ PROVENANCE: Final = pa.schema(
         ("_contract", pa.string()),
     ]
 )
-"""What every row carries after its typed columns: where it came from, and which contract version let it in."""
+"""The columns of every row after its typed columns: its source, and the contract version that accepted it."""
 
 _ESCAPES: Final = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
-_NOTHING, _TAB, _END_OF_LINE = (pa.scalar(text, pa.large_string()) for text in ("", "\t", "\n"))
+_EMPTY, _TAB, _END_OF_LINE = (pa.scalar(text, pa.large_string()) for text in ("", "\t", "\n"))
 _OPTIONS: Final = (
-    # A worker that was stopped in its transaction blocks others only for a short time.
+    # A worker that was stopped in its transaction must not block others for long.
     "-c idle_in_transaction_session_timeout=60s -c lock_timeout=60s -c client_encoding=UTF8 -c timezone=UTC"
 )
 
 
 class Staged(NamedTuple):
-    """A staging table and its rows. Written `rows@table`, which is the name of the part.
+    """A staging table and the number of its rows. `str` returns `rows@table`, the name of the part.
 
-    The rows are counted because the table is unlogged: a server that has crashed comes back with it empty.
+    The rows are counted because the table is unlogged: it is empty after a crash of the server.
     """
 
     rows: int
@@ -57,13 +60,13 @@ class Staged(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> Self:
-        """Read the form that `str` gives."""
+        """Parse the form that `str` returns."""
         rows, _, table = name.partition("@")
         return cls(int(rows), table)
 
     @property
     def identifier(self) -> sql.Identifier:
-        """The table as SQL names it."""
+        """The table as an SQL identifier."""
         return sql.Identifier(STAGING_SCHEMA, self.table)
 
 
@@ -71,7 +74,8 @@ class Staged(NamedTuple):
 class CopyTarget:
     """Where and how the accepted rows of one batch are staged.
 
-    `columns` are the typed columns; staging tables are named `<name>-<task>`.
+    `columns` are the typed columns. Staging tables are named `<name>-<task>`. `topic` and `contract` (`id@version`) fill
+    columns of PROVENANCE.
     """
 
     url: str
@@ -88,14 +92,18 @@ class CopyTarget:
 
 
 class CopiedRows:
-    """One staging table, made when the first rows are written, committed when it is left without an error."""
+    """One staging table. It is created with the first rows, and committed if the `with` block ends without an error.
+
+    `written` is filled at the end of the block: the name of the part, or an error text (UNREACHABLE, UNFIT), or nothing
+    if there were no rows.
+    """
 
     def __init__(self, target: CopyTarget, name: str) -> None:
         self._target = target
         self._name = name
-        self._open = ExitStack()
+        self._resources = ExitStack()
         self._copy: psycopg.Copy | None = None
-        self._hindrance: str | None = None
+        self._failure: str | None = None
         self._count = 0
         self.written: list[str] = []
 
@@ -105,19 +113,22 @@ class CopiedRows:
     def __exit__(self, *error: object) -> None:
         try:
             # Commits, or rolls back after an error.
-            self._open.__exit__(*error)  # type: ignore[arg-type] # what it was called with
-        except psycopg.Error as failure:
-            self._hindrance = self._hindrance or _hindrance(failure)
-        if self._hindrance is not None:
-            self.written.append(self._hindrance)
+            self._resources.__exit__(*error)  # type: ignore[arg-type] # what it was called with
+        except psycopg.Error as raised:
+            self._failure = self._failure or _failure(raised)
+        if self._failure is not None:
+            self.written.append(self._failure)
         elif self._copy is not None and error[0] is None:
             self.written.append(str(Staged(self._count, self._name)))
 
     def write(
         self, columns: pa.StructArray | None, batch: pa.RecordBatch, is_written: pa.Array | None
     ) -> list[bytes]:
-        """Write the typed columns of a batch with its positions; of the rows that `is_written` names, if not all."""
-        if self._hindrance is not None:
+        """Write the typed columns of a batch with its positions; with `is_written`, only the rows where it is true.
+
+        Returns no pieces: the rows are in PostgreSQL. After an error of the server it ignores all rows.
+        """
+        if self._failure is not None:
             return []
         assert columns is not None, "the target is typed"  # noqa: S101 - a programming error
         rows = self._rows(columns, batch)
@@ -126,11 +137,11 @@ class CopiedRows:
         if not rows.num_rows:
             return []
         try:
-            self._copy = self._copy or self._begin(rows.schema)
+            self._copy = self._copy or self._start_copy(rows.schema)
             self._copy.write(copy_text(rows))
             self._count += rows.num_rows
         except psycopg.Error as error:
-            self._hindrance = _hindrance(error)
+            self._failure = _failure(error)
         return []
 
     def _rows(self, columns: pa.StructArray, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -147,25 +158,26 @@ class CopiedRows:
         fields = [*self._target.columns, *PROVENANCE, pa.field(DELETED, pa.bool_())]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
-    def _begin(self, schema: pa.Schema) -> psycopg.Copy:
-        connection = self._open.enter_context(connect(self._target.url))
+    def _start_copy(self, schema: pa.Schema) -> psycopg.Copy:
+        connection = self._resources.enter_context(connect(self._target.url))
         table = sql.Identifier(STAGING_SCHEMA, self._name)
         fields = sql.SQL(", ").join(definition(field) for field in schema)
         connection.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(table, fields))
-        cursor = self._open.enter_context(connection.cursor())
-        return self._open.enter_context(cursor.copy(sql.SQL("COPY {} FROM STDIN").format(table)))
+        cursor = self._resources.enter_context(connection.cursor())
+        return self._resources.enter_context(cursor.copy(sql.SQL("COPY {} FROM STDIN").format(table)))
 
 
 def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
-    """Connect for one piece of work: nothing is kept open between batches. Leaving the connection commits."""
+    """Connect for one transaction: the end of the `with` block commits. Connections are not kept between batches."""
     return psycopg.connect(url, options=_OPTIONS, connect_timeout=15, application_name="tidegate")
 
 
 def copy_text(rows: pa.RecordBatch) -> memoryview:
-    """Write rows in the text format of COPY. Source: PostgreSQL, COPY, "Text Format"."""
+    """Return rows in the text format of COPY, as UTF-8. Source: PostgreSQL, COPY, "Text Format"."""
     texts = [_text(column) for column in rows.columns]
     lines = pc.binary_join_element_wise(*texts, _TAB, null_handling="replace", null_replacement="\\N")
-    ended = pc.binary_join_element_wise(lines, _NOTHING, _END_OF_LINE)
+    ended = pc.binary_join_element_wise(lines, _EMPTY, _END_OF_LINE)
+    # The values of a string array lie one after the other in its data buffer, so the whole text needs no copy.
     _, offsets, data = ended.buffers()
     bounds = np.frombuffer(offsets, np.int64)[ended.offset : ended.offset + len(ended) + 1]
     return memoryview(data)[bounds[0] : bounds[-1]]
@@ -183,7 +195,7 @@ def _text(column: pa.Array) -> pa.Array:
 
 
 def sql_type(arrow_type: pa.DataType) -> str:
-    """Type of a column in PostgreSQL, as the server itself writes it."""
+    """Return the PostgreSQL type of an Arrow type, spelled as the server reports it. Raises KeyError for another type."""
     if pa.types.is_decimal(arrow_type):
         return f"numeric({arrow_type.precision},{arrow_type.scale})"
     return _SQL_TYPES[arrow_type]
@@ -204,16 +216,16 @@ _SQL_TYPES: Final = {
 
 
 def definition(field: pa.Field) -> sql.Composable:
-    """Write a column's definition."""
-    # The types are our own words.
+    """Return the definition of a column, for CREATE TABLE."""
+    # The types come from our own code, not from a user.
     return sql.SQL("{} " + sql_type(field.type)).format(sql.Identifier(field.name))
 
 
-def _hindrance(error: psycopg.Error) -> str:
+def _failure(error: psycopg.Error) -> str:
     kind = UNREACHABLE if isinstance(error, (psycopg.OperationalError, psycopg.InternalError)) else UNFIT
     return kind + first_line(error)
 
 
 def first_line(error: psycopg.Error) -> str:
-    """Return the server's sentence without its detail, which may quote values."""
+    """Return the server's message without its detail, which may quote values."""
     return error.diag.message_primary or str(error).partition("\n")[0]

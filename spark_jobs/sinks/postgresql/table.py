@@ -1,7 +1,7 @@
-"""A PostgreSQL table and its ledger: data and ledger move in one transaction, or not at all.
+"""A PostgreSQL table and its ledger: data and ledger are committed together, or not at all.
 
-Staged rows lie in tables of their own (`tidegate.spark_jobs.sinks.postgresql.rows`). `publish` moves them and replaces the row of
-the ledger in one transaction, which ends well only if that row is still the one that was compared.
+Staged rows are in separate tables (`tidegate.spark_jobs.sinks.postgresql.rows`). `publish` moves them and replaces
+the row of the ledger in one transaction, which succeeds only if that row is still the compared one.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ import structlog
 from psycopg import sql
 
 from tidegate.contracts.columns.table_limits import TableLimits
-from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
+from tidegate.contracts.errors import ConflictError, Fenced, StreamStopped, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
-from tidegate.contracts.stream.ledger import Ledger
-from tidegate.contracts.stream.positions import Sightings
-from tidegate.spark_jobs.sinks.evolution import cannot_follow, is_wider
+from tidegate.contracts.stream.ledger import Ledger, Vector
+from tidegate.contracts.stream.positions import Positions, Sightings
+from tidegate.spark_jobs.sinks.evolution import BEGIN_AGAIN, cannot_follow, is_wider
+from tidegate.spark_jobs.sinks.maintenance import Orphans
 from tidegate.spark_jobs.sinks.merging import merge_limits, require_mode
 from tidegate.spark_jobs.sinks.postgresql.moves import Append, Connection, Merge, Move
 from tidegate.spark_jobs.sinks.postgresql.rows import (
@@ -39,7 +40,6 @@ from tidegate.spark_jobs.sinks.postgresql.rows import (
     sql_type,
 )
 from tidegate.spark_jobs.sinks.recovery_scan import foreign_table
-from tidegate.spark_jobs.worker.part_writer import DELETED
 
 if TYPE_CHECKING:
     from tidegate.spark_jobs.settings import JobSettings
@@ -58,17 +58,31 @@ CREATE TABLE IF NOT EXISTS tidegate.ledger (
   n bigint NOT NULL DEFAULT 0,
   ledger text
 )"""
+_HAS_LEDGERS: Final = "SELECT 1 FROM pg_tables WHERE schemaname = 'tidegate' AND tablename = 'ledger'"
+_LEDGER_STORAGE: Final = {
+    # Each batch updates its row: with room on the page the new version needs no entry of the index, and the old one is
+    # pruned by the next reader, without a vacuum.
+    "fillfactor": "10",
+    # A server with a coarse default would let the dead versions of long ledgers grow: they lie in the TOAST table.
+    "autovacuum_vacuum_scale_factor": "0",
+    "autovacuum_vacuum_threshold": "200",
+    "toast.autovacuum_vacuum_scale_factor": "0",
+    "toast.autovacuum_vacuum_threshold": "200",
+}
+_UNTUNED: Final = """
+SELECT true FROM pg_class WHERE oid = 'tidegate.ledger'::regclass AND pg_has_role(relowner, 'USAGE')
+AND NOT coalesce(reloptions, '{}') @> ARRAY['fillfactor=10']"""
 POSITIONS: Final = sql.SQL(
     "SELECT {} FROM {} "
-    # Rows that somebody else has written have another source, or none.
+    # Rows of other writers have another source, or none.
     "WHERE _source_topic = %s AND _source_partition IS NOT NULL AND _source_offset IS NOT NULL"
 )
-"""Selects columns of the rows of a table that came from a topic."""
+"""Selects columns of the rows of a topic in a table."""
 PRIMARY_KEY: Final = (
     "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
     "WHERE i.indrelid = to_regclass(%s) AND i.indisprimary"
 )
-"""Names the columns of the primary key of a table."""
+"""Selects the columns of the primary key of a table."""
 
 _COLUMNS: Final = """
 SELECT attname, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = ''
@@ -77,7 +91,7 @@ _ONE_AT_A_TIME: Final = "SELECT pg_advisory_xact_lock(hashtextextended('tidegate
 
 
 def qualified_name(contract_id: str) -> tuple[str, str]:
-    """Name a contract's table and its schema: the last part of the id names it, those before name the schema."""
+    """Return schema and name of a contract's table: the last part of the id is the name, the others the schema."""
     *namespace, table = contract_id.split(".")
     return "_".join(namespace) or "public", table
 
@@ -93,7 +107,8 @@ class PostgresqlTable:
         self._stream = contract_id
         self._schema = schema
         self._table = sql.Identifier(schema, table)
-        self._quoted = f'"{schema}"."{table}"'  # the names of contracts hold no quotes
+        self._quoted = f'"{schema}"."{table}"'  # contract ids contain no quotes
+        self._removes_orphans = settings.orphan_removal
         self._is_upsert = settings.write_mode == "upsert"
         self._move: Move | None = None
         self._uuid: str | None = None
@@ -101,26 +116,37 @@ class PostgresqlTable:
 
     @property
     def uuid(self) -> str:
-        """Identity of the table: another one after it was dropped and recreated."""
+        """Identity of the table, which changes when it is dropped and recreated."""
         if self._uuid is None:
             with self._working("read the ledger") as connection:
                 (found,) = self._one(connection, "SELECT identity FROM tidegate.ledger WHERE stream = %s")
             self._uuid = str(found)
         return self._uuid
 
-    def ensure(self, plan: EnforcementPlan) -> None:
-        """Create the table, or give it the contract's columns. What the contract no longer has stays, and is null.
+    def exists(self) -> bool:
+        """Return whether the table is there, and a row for its ledger."""
+        with self._working("look for the table") as connection:
+            if not self._columns(connection) or not connection.execute(_HAS_LEDGERS).fetchone():
+                return False
+            query = "SELECT FROM tidegate.ledger WHERE stream = %s"
+            return connection.execute(query, (self._stream,)).fetchone() is not None
 
-        Raises StreamStopped when the existing table is not ours, has a column of a type that cannot become the contract's,
-        or one that must have a value and that the contract does not fill.
+    def ensure(self, plan: EnforcementPlan) -> None:
+        """Create the table, or add the contract's columns. Columns that the contract no longer has stay, and are null.
+
+        Raises StreamStopped if the existing table is not ours, has a column of a type that cannot be widened to the
+        contract's, or a required column that the contract does not fill.
         """
         self._require_fitting(plan)
         wanted = [*plan.columns, *PROVENANCE]
         with self._working("create the table") as connection:
-            connection.execute(_ONE_AT_A_TIME)  # two at once would both find nothing there
+            connection.execute(_ONE_AT_A_TIME)  # two at once would both find no table
             for schema in (STAGING_SCHEMA, self._schema):
                 connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
             connection.execute(_LEDGER)
+            if connection.execute(_UNTUNED).fetchone():
+                settings = ", ".join(f"{name} = {value}" for name, value in _LEDGER_STORAGE.items())
+                connection.execute(sql.SQL("ALTER TABLE tidegate.ledger SET (" + settings + ")"))
             existing = self._columns(connection)
             others = self._others(connection)
             if existing and others:
@@ -149,13 +175,32 @@ class PostgresqlTable:
         return [each for (each,) in connection.execute(query, (self._stream,)) if qualified_name(each) == own]
 
     def read(self) -> Ledger | None:
-        """Read the ledger as it is now; None when no one has claimed the table yet."""
+        """Read the current ledger; None if no instance has claimed the table yet."""
         with self._working("read the ledger") as connection:
             (text,) = self._one(connection, "SELECT ledger FROM tidegate.ledger WHERE stream = %s")
         return Ledger.parse(text) if text is not None else None
 
+    def archive(self, name: str) -> str | None:
+        """Rename the table; None when there is none. Its ledger goes when the next one is created."""
+        archived = f"{self._schema}.{name}"
+        if len(name.encode()) > _MAX_NAME_BYTES:
+            raise ConflictError(
+                f"{self.name}: PostgreSQL's names have {_MAX_NAME_BYTES} bytes at most: {name}"
+            )
+        with self._working(f"rename it to {archived}") as connection:
+            if not self._columns(connection):
+                return None
+            quoted = sql.Identifier(self._schema, name).as_string(connection)
+            if connection.execute("SELECT to_regclass(%s)", (quoted,)).fetchone() != (None,):
+                raise ConflictError(f"{self.name} cannot be archived as {name}: {archived} is there")
+            connection.execute(
+                sql.SQL("ALTER TABLE {} RENAME TO {}").format(self._table, sql.Identifier(name))
+            )
+        self._uuid = None
+        return archived
+
     def has_rows_of(self, topic: str) -> bool:
-        """Return whether the table holds a row that came from this topic; the server stops at the first."""
+        """Return whether the table holds a row of this topic; the server stops at the first."""
         with self._working("look for rows") as connection:
             if not self._columns(connection):
                 return False
@@ -164,13 +209,22 @@ class PostgresqlTable:
         return bool(found)
 
     def positions_of(self, topic: str) -> Sightings:
-        """Return the source positions of the rows that came from this topic."""
+        """Return the source positions of the rows of this topic."""
         position = sql.SQL("_source_partition, _source_offset")
-        # A cursor on the server: rows come as they are asked for.
+        # A cursor on the server returns rows as they are read.
         with self._working("read positions") as connection, connection.cursor(name="positions") as cursor:
             cursor.itersize = ROWS_AT_A_TIME
             cursor.execute(POSITIONS.format(position, self._table), (topic,))
             return Sightings(cursor)
+
+    def positions_with(self, topic: str, column: str, values: Sequence[str]) -> Sightings:
+        """Return the source positions of the rows of this topic that have one of these values."""
+        position = sql.SQL("_source_partition, _source_offset")
+        where = sql.SQL(" AND {}::text = ANY(%s)").format(sql.Identifier(column))
+        with self._working("read positions") as connection:
+            query = POSITIONS.format(position, self._table) + where
+            found = connection.execute(query, (topic, list(values)))
+            return Sightings(found)
 
     def last_epoch(self, ledger: str) -> int:  # noqa: ARG002 - the ledger is compared as a whole here
         """Return 0: rows have no history."""
@@ -180,7 +234,7 @@ class PostgresqlTable:
         """Return where and how the accepted rows of a batch are staged."""
         return CopyTarget(
             url=self._url,
-            # By epoch and attempt: rows of another attempt are in other tables, and nothing names them.
+            # By epoch and attempt: rows of another attempt are in other tables, which are not referenced.
             name=f"{self.uuid[:8]}-{name}-{uuid4().hex[:8]}",
             columns=plan.columns,
             topic=plan.contract.topic,
@@ -188,7 +242,7 @@ class PostgresqlTable:
         )
 
     def limits(self, plan: EnforcementPlan) -> TableLimits:
-        """Return what the table asks of its rows."""
+        """Return the limits of the table on its rows."""
         limits = TableLimits(holds_nul=False)
         return (
             replace(merge_limits(plan), holds_nul=False, max_key_bytes=_MAX_KEY_BYTES)
@@ -197,13 +251,13 @@ class PostgresqlTable:
         )
 
     def stage(self, files: Sequence[str], at: Ledger | None = None) -> str:  # noqa: ARG002 - rows and ledger are restored together
-        """Look whether every worker could stage its rows. Raises Unavailable or StreamStopped when one could not."""
+        """Require that every worker has staged its rows. Raises Unavailable or StreamStopped otherwise."""
         for name in files:
             if name.startswith(UNREACHABLE):
                 raise Unavailable(f"{self.name}: {name.removeprefix(UNREACHABLE)}")
             if name.startswith(UNFIT):
                 raise StreamStopped(
-                    f"{self.name}: the server refuses to take rows: {name.removeprefix(UNFIT)}. Mend the table, or publish "
+                    f"{self.name}: the server refuses to take rows: {name.removeprefix(UNFIT)}. Correct the table, or publish "
                     "a contract version with a rule that refuses such records, and start again"
                 )
         return json.dumps(list(files))
@@ -218,7 +272,7 @@ class PostgresqlTable:
     ) -> Ledger | None:
         """Move staged rows into the table and the ledger to `new` if, and only if, it is still `held`.
 
-        Raises Fenced when it is no longer, Unavailable when the transaction failed and nothing moved.
+        Raises Fenced if it is not, Unavailable if the transaction failed and changed nothing.
         """
         staged = [Staged.parse(name) for name in json.loads(mark)]
         landed = new
@@ -228,12 +282,12 @@ class PostgresqlTable:
                     assert self._move is not None, "ensure was called"  # noqa: S101 - a programming error
                     landed = new.model_copy(update={"totals": self._move(connection, staged, new.totals)})
                     self._drop(connection, staged)
-                # Last, so that the ledger is locked for the length of the commit only.
+                # Last, so that the ledger is locked for the duration of the commit only.
                 self._compare_and_set(connection, held, landed)
         except Fenced:
             raise
         except (Unavailable, StreamStopped):
-            # The outcome may be unknown; the ledger says what it was. And a fenced instance finds its staged rows gone.
+            # The outcome may be unknown; the ledger shows it. And the staged rows of a fenced instance were dropped.
             found = self.read()
             if found == landed:
                 return landed
@@ -244,14 +298,51 @@ class PostgresqlTable:
             self._clean(new.epoch)
         return landed
 
+    def retract(self, taken: Vector | Positions, held: Ledger, new: Ledger) -> Ledger | None:
+        """Delete rows and move the ledger in one transaction."""
+        if isinstance(taken, Positions):
+            place = sql.SQL("(_source_partition = %s AND _source_offset = ANY(%s))")
+            bounds: list[tuple[int, Any]] = [(p, list(offsets)) for p, offsets in taken.bitmaps().items()]
+        else:
+            place = sql.SQL("(_source_partition = %s AND _source_offset >= %s)")
+            bounds = list(taken.items())
+        places = sql.SQL(" OR ").join([place] * len(bounds))
+        query = sql.SQL("DELETE FROM {} WHERE _source_topic = %s AND ({})").format(self._table, places)
+        values = [value for bound in bounds for value in bound]
+        try:
+            with self._working("delete rows") as connection:
+                connection.execute(query, (held.topic, *values))
+                self._compare_and_set(connection, held, new)
+        except (Unavailable, StreamStopped):
+            if self.read() == new:  # the outcome may be unknown; the ledger says what it was
+                return new
+            raise
+        return new
+
+    def position_at(self, snapshot: int, held: Ledger) -> Vector:  # noqa: ARG002 - as the protocol has it
+        """Refuse: the server keeps no snapshots."""
+        raise ConflictError(
+            f"{self.name}: PostgreSQL keeps no snapshots of a table; give offsets or a time. Nothing was changed"
+        )
+
     def maintain(self, *, beyond: int = 0) -> None:
-        """Nothing to do: the server's autovacuum does it."""
+        """Do nothing: the server's autovacuum maintains the table."""
+
+    def compact(self) -> None:
+        """Do nothing: rows have no files of their own here."""
+
+    def remove_orphans(self) -> Orphans | None:
+        """Drop the staging tables that attempts before the present one have left since its claim. Raises Unavailable."""
+        if not self._removes_orphans:
+            return None
+        held = self.read()
+        return Orphans(self._clean(held.epoch)) if held else None
 
     def tidy(self, files: Sequence[str]) -> None:
-        """Nothing is left: the staging tables were dropped in the same transaction."""
+        """Do nothing: the staging tables were dropped in the same transaction."""
 
     def delete_files(self, files: Sequence[str]) -> None:
-        """Drop staging tables that will not be published; one that stays behind is dropped at the next claim."""
+        """Drop staging tables that will not be published; the next claim drops any that remain."""
         try:
             with self._working("drop staging tables") as connection:
                 parts = [Staged.parse(name) for name in files if not name.startswith((UNREACHABLE, UNFIT))]
@@ -266,20 +357,20 @@ class PostgresqlTable:
             connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(tables))
 
     def _compare_and_set(self, connection: Connection, held: Ledger | None, new: Ledger) -> None:
-        """Step 10: the row must be the one that this instance left."""
+        """Take step 10: update the ledger's row, which must be the one that this instance wrote."""
         update = "UPDATE tidegate.ledger SET epoch = %s, n = %s, ledger = %s WHERE stream = %s"
         values: tuple[object, ...] = (new.epoch, new.n, new.text, self._stream)
         if held is None:
             moved = connection.execute(f"{update} AND ledger IS NULL", values)
         else:
-            # The text too: an epoch may come again after an adoption, and its ledger is another one.
+            # Compare the text too: after an adoption an epoch may occur again, with another ledger.
             condition = "AND epoch = %s AND n = %s AND ledger = %s"
             moved = connection.execute(f"{update} {condition}", (*values, held.epoch, held.n, held.text))
         if moved.rowcount != 1:
             raise Fenced(_fenced(self.name))
 
     def _require_fitting(self, plan: EnforcementPlan) -> None:
-        """Require names that the server keeps whole, and a contract that says what an upsert needs to know."""
+        """Require names that the server does not truncate, and a contract that fits the write mode."""
         require_mode(plan, is_upsert=self._is_upsert)
         names = (self._schema, self._quoted.split('"')[3], *plan.columns.names)
         for name in names:
@@ -287,15 +378,11 @@ class PostgresqlTable:
                 raise StreamStopped(
                     f"{self.name}: PostgreSQL's names have {_MAX_NAME_BYTES} bytes at most: {name}"
                 )
-        if clash := {*plan.columns.names} & {*PROVENANCE.names, DELETED}:
-            raise StreamStopped(
-                f"{self.name}: columns {sorted(clash)} are ours; name yours otherwise in the contract"
-            )
 
     def _require_ours(self, existing: dict[str, tuple[str, bool]]) -> None:
         if not existing.keys() >= {*PROVENANCE.names}:
             raise StreamStopped(
-                f"{self.name} exists and is not a table of this stream (no column _source_offset)"
+                f"{self.name} exists and is not a table of this stream (no column _source_offset): rename it, or {BEGIN_AGAIN}"
             )
 
     def _widen(
@@ -314,21 +401,27 @@ class PostgresqlTable:
                 addition = sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(self._table, definition(field))
                 connection.execute(addition)
             elif is_wider(sql_type(field.type), found):
-                # Our own words; the server rewrites the table, and locks it meanwhile.
+                # The types come from our own code; the server rewrites the table, and locks it meanwhile.
                 change = sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE " + sql_type(field.type))
                 connection.execute(change.format(self._table, sql.Identifier(field.name)))
             elif found != sql_type(field.type):
                 raise cannot_follow(self.name, field.name, found, sql_type(field.type))
 
     def _merge(self, connection: Connection, merge: Merge) -> Merge:
-        """Return the table its primary key, unless it has that one."""
+        """Return the merge; give the table its primary key unless it has that one."""
         rows = connection.execute(PRIMARY_KEY, (self._quoted,)).fetchall()
         found = {name for (name,) in rows}
         if not found:
-            connection.execute(merge.constraint)
+            try:
+                connection.execute(merge.constraint)
+            except psycopg.errors.UniqueViolation as error:
+                raise StreamStopped(
+                    f"{self.name} has rows that were appended, several of one key, and --write-mode upsert merges; go on "
+                    f"with append, or {BEGIN_AGAIN}"
+                ) from error
         elif found != {*merge.key}:
             raise StreamStopped(
-                f"{self.name}: its primary key is {sorted(found)}, the contract's {sorted(merge.key)}; alter the table"
+                f"{self.name}: its primary key is {sorted(found)}, the contract's {sorted(merge.key)}; alter the table, or {BEGIN_AGAIN}"
             )
         return merge
 
@@ -337,8 +430,8 @@ class PostgresqlTable:
         rows = connection.execute(_COLUMNS, (self._quoted,)).fetchall()
         return {name: (type_name, must_be_given) for name, type_name, must_be_given in rows}
 
-    def _clean(self, epoch: int) -> None:
-        """Drop the staging tables that instances before this one have left."""
+    def _clean(self, epoch: int) -> int:
+        """Drop the staging tables that earlier instances have left; return how many there were."""
         prefix = f"{self.uuid[:8]}-tidegate-"
         with self._working("look for staging tables") as connection:
             names = connection.execute(
@@ -352,6 +445,7 @@ class PostgresqlTable:
         ]
         if left:
             self.delete_files(left)
+        return len(left)
 
     def _one(
         self, connection: Connection, query: Any, values: tuple[str, ...] | None = None
@@ -359,13 +453,14 @@ class PostgresqlTable:
         row = connection.execute(query, (self._stream,) if values is None else values).fetchone()
         if row is None:
             raise StreamStopped(
-                f"{self.name}: tidegate.ledger has lost the row of {self._stream}; restore it with the table"
+                f"{self.name}: tidegate.ledger has lost the row of {self._stream}: restore it, or start again, which "
+                "says how to go on without it"
             )
         return row
 
     @contextmanager
     def _working(self, doing: str) -> Iterator[Connection]:
-        """Connect for one transaction. What the server refuses for good is StreamStopped, the rest Unavailable."""
+        """Connect for one transaction. Permanent errors of the server become StreamStopped, others Unavailable."""
         try:
             with connect(self._url) as connection:
                 yield connection

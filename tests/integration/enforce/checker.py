@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
 from tests.integration.enforce.line import Line
-from tidegate.contracts.stream.evidence import SOURCE_HEADER, headers_of
+from tidegate.contracts.stream.evidence import SOURCE_HEADER, headers_of, read_timestamp
 from tidegate.contracts.stream.ledger import Position
 from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
 from tidegate.spark_jobs.kafka.outputs import read_committed
@@ -149,7 +149,8 @@ def _outputs(line: Line, topic: str) -> Iterator[tuple[Position | None, Read]]:
             continue
         name, partition, offset = named[-1].decode().rsplit("/", 2)
         assert name == line.topic
-        yield (int(partition), int(offset)), read
+        own = read_timestamp(read.headers)  # the broker may have set the time of a refused record
+        yield (int(partition), int(offset)), read if own is None else read._replace(timestamp_ms=own)
 
 
 def _topic(line: Line, topic: str) -> Iterator[tuple[Position, Read]]:

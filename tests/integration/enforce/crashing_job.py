@@ -12,8 +12,11 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from pathlib import Path
 
+from tidegate.contracts.errors import TidegateError
+from tidegate.gateway.exits import exit_code
 from tidegate.spark_jobs.enforce import enforce_contracts
 from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.steps import Step
@@ -36,7 +39,11 @@ def main() -> None:
                     target=kill_on_new_metadata, args=(Path(folder), number), daemon=True
                 ).start()
 
-    enforce_contracts(JobSettings(), (contract_id,), observer=kill_after)
+    try:
+        enforce_contracts(JobSettings(), (contract_id,), observer=kill_after)
+    except TidegateError as error:
+        traceback.print_exc()
+        sys.exit(exit_code(error))  # as `tidegate enforce` ends
 
 
 def kill_on_new_metadata(folder: Path, number: int) -> None:

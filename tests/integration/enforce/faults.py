@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from tests.integration.enforce.checker import Account, account
 from tests.integration.enforce.line import Line, row
+from tidegate.gateway.exits import ExitCode
 from tidegate.spark_jobs.steps import Step
 
 RECORDS = 40
@@ -43,9 +44,9 @@ def stop_after(job: StartJob, line: Line, step: Step, times: int = 1) -> subproc
 
 
 def wake(zombie: subprocess.Popen[bytes]) -> None:
-    """Let a stopped job go on; it must find out that it is one too many."""
+    """Let a stopped job go on; it must find out that another instance has taken over, and end as overtaken."""
     os.kill(zombie.pid, signal.SIGCONT)
-    assert zombie.wait() != 0
+    assert zombie.wait() == ExitCode.FENCED
 
 
 def require_nothing_twice(line: Line) -> None:

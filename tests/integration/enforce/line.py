@@ -16,12 +16,13 @@ from pyspark.sql import SparkSession
 from tests.jvm import SHORT_LIVED_JAVA
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
-from tidegate.contracts.stream.evidence import headers_of
+from tidegate.contracts.stream.evidence import headers_of, read_timestamp
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
 from tidegate.contracts.stream.reconcile import Reconciliation
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.embedded.jars import Jars
+from tidegate.spark_jobs.job.batch_limits import BatchLimits
 from tidegate.spark_jobs.job.stream import Job, StreamAttempt
 from tidegate.spark_jobs.kafka.kafka_ledger import ledger_name, read_ledger
 from tidegate.spark_jobs.kafka.outputs import read_committed
@@ -57,6 +58,9 @@ class Contracts:
 
     def current(self) -> EnforcementPlan:
         return self.plan
+
+    def require_published(self, judged_by: str | None) -> None:
+        """Know every version."""
 
 
 class Reports(list[BatchReport]):
@@ -127,10 +131,12 @@ class Line:
             )
         producer.flush()
 
-    def attempt(self, observer: StepObserver = ignore_steps, **changes: object) -> StreamAttempt:
+    def attempt(
+        self, observer: StepObserver = ignore_steps, limits: BatchLimits | None = None, **changes: object
+    ) -> StreamAttempt:
         settings = self.settings.model_copy(update=changes)
         job = Job(self.spark, settings, Topics(settings.kafka), self.reports, observer)
-        return StreamAttempt(job, self.contract_id, self.contracts)
+        return StreamAttempt(job, self.contract_id, self.contracts, limits=limits)
 
     def enforce(self, observer: StepObserver = ignore_steps, **changes: object) -> None:
         """Process what is there; raises what stops the stream."""
@@ -168,7 +174,7 @@ class Line:
         return self.read(quarantine_topic(self.topic))
 
     def read(self, topic: str) -> list[Sent]:
-        """All committed records of a topic, by partition."""
+        """All committed records of a topic, by partition, with their own times."""
         kafka = self.settings.kafka
         found = [
             Sent(
@@ -176,7 +182,7 @@ class Line:
                 message.key(),  # type: ignore[arg-type] # the same
                 message.partition() or 0,
                 tuple(headers_of(message)),
-                message.timestamp()[1],
+                own if (own := read_timestamp(headers_of(message))) is not None else message.timestamp()[1],
             )
             for message in read_committed(kafka, topic, {}, Topics(kafka).latest(topic))
         ]
@@ -220,6 +226,7 @@ def environment(line: Line, jars: Jars, registry_url: str) -> dict[str, str]:
         "TIDEGATE_ACCEPTED_SLOTS": str(line.settings.accepted_slots),
         "TIDEGATE_SPARK_JARS": str(jars.spark_dir),
         "TIDEGATE_HEARTBEAT_SECONDS": str(line.settings.heartbeat_seconds),
+        "TIDEGATE_LEASE_SECONDS": str(line.settings.lease_seconds),
         "TIDEGATE_SPARK_DRIVER_MEMORY": "1g",
         **SHORT_LIVED_JAVA,
     }

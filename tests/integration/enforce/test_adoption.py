@@ -36,6 +36,8 @@ from tidegate.contracts.stream.adoption import EPOCH_GAP
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger
 from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
 from tidegate.spark_jobs.adopt.adopt import Forgotten, Look, Skip, adopter
+from tidegate.spark_jobs.kafka.kafka_ledger import ledger_record
+from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.sinks.postgresql.table import qualified_name
@@ -153,6 +155,30 @@ def test_records_that_tasks_wrote_ahead_of_a_lost_ledger_are_left_out(
     require_exactly_once(line)
 
 
+@pytest.mark.parametrize("accepted_slots", [1, *full(2)])
+def test_a_ledger_topic_that_was_restored_from_an_older_moment_stops_the_stream(
+    published_line: Callable[..., Line], adopting: Adopting, accepted_slots: int
+) -> None:
+    line = published_line("kafka", accepted_slots=accepted_slots)
+    line.produce(*(row(n, 999 if n % 4 == 1 else n) for n in range(8)))
+    line.enforce()
+    older = line.ledger()
+    line.produce(*(row(n, 999 if n % 4 == 1 else n) for n in range(8, 16)))
+    line.enforce()
+    restored = TransactionalProducer(line.settings.kafka, "restored")
+    restored.fence()
+    restored.write([ledger_record(older)])
+    outputs = (len(line.accepted()), len(line.quarantined()))
+    with pytest.raises(StreamStopped, match=r"restored from an older moment.*adopt .* --replace"):
+        line.enforce()
+    assert (len(line.accepted()), len(line.quarantined())) == outputs
+    adopting.rebuild(line, replace=True)
+    line.produce(*(row(n, 999 if n % 4 == 1 else n) for n in range(16, 20)))
+    line.enforce()
+    require_exactly_once(line)
+    assert line.ledger().totals.offsets == 20
+
+
 @pytest.mark.parametrize("sink", ["iceberg", *full("delta", "postgresql", "kafka")])
 def test_an_instance_that_still_runs_is_fenced_by_an_adoption(
     published_line: Callable[..., Line], adopting: Adopting, sink: str
@@ -228,6 +254,7 @@ def test_a_table_that_was_rolled_back_gets_the_ledger_of_its_rows(
     require_exactly_once(line)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kept", [4, *full(0)])
 @pytest.mark.parametrize("sink", ["iceberg", *full("delta")])
 def test_a_rolled_back_table_of_many_batches_is_replaced_without_loss(
@@ -268,6 +295,7 @@ def _to_now(line: Line) -> Callable[[], None]:
     return lambda: roll_back(line, now)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sink", ["iceberg", *full("delta")])
 def test_a_partition_of_a_rolled_back_table_cannot_be_skipped(
     published_line: Callable[..., Line], adopting: Adopting, sink: str
@@ -443,7 +471,7 @@ def test_rows_that_come_while_somebody_decides_stop_the_adoption(
             table = sql.Identifier(*qualified_name(line.contract_id))
             connection.execute(sql.SQL("INSERT INTO {0} SELECT * FROM {0} LIMIT 1").format(table))
 
-    asked = pytest.raises(StreamStopped, match="something has written while you were asked")
+    asked = pytest.raises(StreamStopped, match="the outputs changed before you confirmed")
     with adopter(adopting.settings(line), line.contract_id) as found, asked:
         found.rebuild(None, write_meanwhile)
     with pytest.raises(StreamStopped, match="tidegate adopt"):

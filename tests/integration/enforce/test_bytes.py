@@ -10,9 +10,8 @@ import pytest
 
 from tests.integration.enforce.line import Line, Sent
 from tests.integration.enforce.wire import BATCH_OVERHEAD_BYTES, RawHeaders, record_size_bytes, send_batch
-from tidegate.contracts.stream.evidence import SOURCE_HEADER, read_evidence
+from tidegate.contracts.stream.evidence import RULES_HEADER, SOURCE_HEADER, TIMESTAMP_HEADER, read_evidence
 from tidegate.spark_jobs.kafka.topics import Topics
-from tidegate.spark_jobs.worker.records import TIMESTAMP_HEADER
 
 MAX_MESSAGE_BYTES = 1_048_588
 GOOD = b'{"id": "a", "amount": 1}'
@@ -50,11 +49,11 @@ def require_same(found: list[Sent], sent: list[tuple[Sent, RawHeaders]]) -> None
         ours = dict(kept.headers[count:])
         assert all(name.startswith(("tidegate.", "__dlq.")) for name in ours)
         assert SOURCE_HEADER in ours
-        if original.timestamp_ms:
-            assert kept.timestamp_ms == original.timestamp_ms
-            assert TIMESTAMP_HEADER not in ours
+        assert kept.timestamp_ms == original.timestamp_ms
+        if RULES_HEADER in ours or original.timestamp_ms == 0:
+            assert ours[TIMESTAMP_HEADER] == str(original.timestamp_ms).encode()
         else:
-            assert ours[TIMESTAMP_HEADER] == b"0"
+            assert TIMESTAMP_HEADER not in ours
 
 
 def test_refused_records_are_kept_byte_for_byte(either: Line) -> None:

@@ -73,6 +73,7 @@ def test_a_batch_that_must_not_pass_leaves_no_file(line: Line) -> None:
     assert data_files(line) == set()
 
 
+@pytest.mark.full
 def test_a_new_contract_version_adds_its_columns(line: Line) -> None:
     line.produce(row(0))
     line.enforce()
@@ -130,6 +131,7 @@ def test_a_transaction_that_was_overtaken_is_refused_by_delta_itself(line: Line)
     assert line.ledger().instance == "quick"
 
 
+@pytest.mark.full
 def test_rows_that_somebody_else_appends_stay(line: Line) -> None:
     line.produce(row(0))
     line.enforce()
@@ -142,6 +144,7 @@ def test_rows_that_somebody_else_appends_stay(line: Line) -> None:
     assert sorted(ids) == ["by hand", "r0", "r2"]
 
 
+@pytest.mark.full
 def test_the_ledger_outlives_the_commits_that_wrote_it(line: Line) -> None:
     """Checkpoints of the log keep it: history is cleaned up, and streams may rest for longer."""
     line.produce(row(0))

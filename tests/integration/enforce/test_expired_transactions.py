@@ -45,6 +45,7 @@ def fence_first(line: Line, attempts: int = 1) -> Callable[[str, Step], None]:
     return fence
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sink", SINKS)
 def test_a_fence_without_a_claim_is_an_outage(make_line: Callable[..., Line], sink: str) -> None:
     line = make_line(sink=sink)
@@ -68,6 +69,7 @@ def test_a_stream_goes_on_after_it(
     require_exactly_once(line)
 
 
+@pytest.mark.full
 def test_a_batch_whose_transaction_has_ended_is_halved_until_it_has_one_record(
     line: Line, spark: SparkSession, registry: Registry, publish: Publish
 ) -> None:

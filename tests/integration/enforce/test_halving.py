@@ -62,6 +62,7 @@ def supervised(spark: SparkSession, registry: Registry) -> Supervised:
     return Supervised(spark, registry.url)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("sink", "how"),
     [
@@ -119,6 +120,7 @@ def test_a_record_that_is_set_aside_keeps_its_bytes_and_the_stream_goes_on(
     require_exactly_once(line)
 
 
+@pytest.mark.full
 def test_a_record_that_quarantine_cannot_hold_is_named_and_set_aside_without_its_bytes(
     make_line: Callable[..., Line],
     make_topic: Callable[..., str],

@@ -1,4 +1,4 @@
-"""No value of a record reaches a metric, a log line, a header of ours, a report or the log of changes.
+"""No value of a record reaches a metric, a log line, a header of ours, a report or the audit log.
 
 Each value of each record is one that nothing else could print. They are looked for in all that the gateway and the job
 have said, in processes of their own, after records have failed in every stage and been looked at and revealed.
@@ -135,6 +135,7 @@ def records_of(values: Values) -> list[bytes]:
     ]
 
 
+@pytest.mark.full
 def test_no_value_reaches_a_metric_a_log_or_a_header(
     line: Line, gateway: Server, start: Callable[..., RunningJob]
 ) -> None:

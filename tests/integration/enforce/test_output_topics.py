@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from threading import Event
 
 import pytest
@@ -75,13 +77,13 @@ def source(broker: Broker, make_topic: MakeTopic) -> Topic:
 def test_an_output_topic_is_made_as_it_must_be(broker: Broker, source: Topic) -> None:
     name = f"{source.name}.quarantine"
     topics = Topics(KafkaConnection(broker.bootstrap))
-    topics.ensure_output(name, source)
+    topics.ensure_quarantine(name, source, None)
     made = topics.describe(name)
     assert made is not None
     assert made.partitions == 3
     assert settings_of(broker, name).items() >= GOOD.items()
     with capture_logs() as events:
-        topics.ensure_output(name, source)
+        topics.ensure_quarantine(name, source, None)
     assert events == []
 
 
@@ -91,7 +93,7 @@ def test_a_source_of_large_records_gets_outputs_for_larger_ones(
     topics = Topics(KafkaConnection(broker.bootstrap))
     source = topics.describe(make_topic("rows", max_message_bytes="5000000"))
     assert source is not None
-    topics.ensure_output(f"{source.name}.quarantine", source)
+    topics.ensure_quarantine(f"{source.name}.quarantine", source, None)
     assert settings_of(broker, f"{source.name}.quarantine")["max.message.bytes"] == str(5_000_000 + 64 * 1024)
 
 
@@ -114,22 +116,22 @@ def test_settings_that_would_lose_records_are_refused_with_the_command_that_mend
     name = make_topic("rows.quarantine", **as_arguments(GOOD | {key: value}))
     topics = Topics(KafkaConnection(broker.bootstrap))
     with pytest.raises(StreamStopped) as stopped:
-        topics.ensure_output(name, source)
+        topics.ensure_quarantine(name, source, None)
     assert str(stopped.value) == (
         f"topic {name} would not keep what is written to it ({key} is {value}); kafka-configs.sh --alter --entity-type "
         f"topics --entity-name {name} --add-config {key}={GOOD[key]}"
     )
     obey(broker, str(stopped.value))
-    topics.ensure_output(name, source)
+    topics.ensure_quarantine(name, source, None)
 
 
 def test_all_wrong_settings_are_named_at_once(broker: Broker, make_topic: MakeTopic, source: Topic) -> None:
     name = make_topic("rows.quarantine")
     topics = Topics(KafkaConnection(broker.bootstrap))
     with pytest.raises(StreamStopped) as stopped:
-        topics.ensure_output(name, source)
+        topics.ensure_quarantine(name, source, None)
     obey(broker, str(stopped.value))
-    topics.ensure_output(name, source)
+    topics.ensure_quarantine(name, source, None)
 
 
 @pytest.mark.parametrize(("key", "value"), [("retention.ms", "86400000"), ("retention.bytes", "1000000000")])
@@ -139,7 +141,7 @@ def test_how_long_records_are_kept_is_the_operators_choice_and_is_said(
     name = make_topic("rows.quarantine", **as_arguments(GOOD | {key: value}))
     topics = Topics(KafkaConnection(broker.bootstrap))
     with capture_logs() as events:
-        topics.ensure_output(name, source)
+        topics.ensure_quarantine(name, source, None)
     (event,) = events
     assert (event["event"], event["topic"], event["settings"]) == (
         "output_topic_forgets",
@@ -148,7 +150,7 @@ def test_how_long_records_are_kept_is_the_operators_choice_and_is_said(
     )
     obey(broker, event["command"])
     with capture_logs() as events:
-        topics.ensure_output(name, source)
+        topics.ensure_quarantine(name, source, None)
     assert events == []
 
 
@@ -176,7 +178,7 @@ def test_a_job_does_not_begin_on_a_topic_that_would_lose_its_records(
     topics = Topics(KafkaConnection(broker.bootstrap))
     source = topics.describe(line.topic)
     assert source is not None
-    topics.ensure_output(output, source)
+    topics.ensure_quarantine(output, source, None)
     alter(broker, output, {"cleanup.policy": "compact"})
     with pytest.raises(
         StreamStopped, match=f"topic {output} would not keep .*cleanup.policy is compact"
@@ -220,3 +222,65 @@ def test_a_record_that_an_output_does_not_take_stops_the_stream_and_says_which_l
         )
         == []
     )
+
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+@pytest.mark.parametrize(
+    ("retention", "days", "times"),
+    [({}, 90, "LogAppendTime"), ({"quarantine_days": 30}, 30, "LogAppendTime"), ({"quarantine_days": None}, None, "CreateTime")],
+)  # fmt: skip
+def test_a_contract_says_how_long_refused_records_are_kept(
+    broker: Broker, make_line: Callable[..., Line], retention: dict[str, int | None], days: int | None, times: str
+) -> None:  # fmt: skip
+    """From their refusal on: a record of 2001 would be deleted at once if its own time counted."""
+    line = make_line()
+    line.contracts.plan = line.plan(retention=retention)
+    old = 1_000_000_000_000
+    line.produce(replace(row(1, 999), timestamp_ms=old))
+    before = time.time() * 1000
+    line.enforce()
+    settings = settings_of(broker, quarantine_topic(line.topic))
+    assert settings["retention.ms"] == (str(days * DAY_MS) if days else "-1")
+    assert settings["message.timestamp.type"] == times
+    kafka = line.settings.kafka
+    name = quarantine_topic(line.topic)
+    (kept,) = read_committed(kafka, name, {}, Topics(kafka).latest(name))
+    assert kept.timestamp()[1] == old if days is None else kept.timestamp()[1] >= before
+    (found,) = line.quarantined()
+    assert found.timestamp_ms == old
+
+
+@pytest.mark.parametrize(
+    ("of_source", "days", "kept"),
+    [("-1", None, "-1"), (str(3 * DAY_MS), None, str(10 * DAY_MS)), ("60000", None, str(8 * DAY_MS)), ("-1", 5, str(5 * DAY_MS))],
+)  # fmt: skip
+def test_accepted_records_are_kept_longer_than_the_source_keeps_them_or_as_the_contract_says(
+    broker: Broker, make_topic: MakeTopic, of_source: str, days: int | None, kept: str
+) -> None:  # fmt: skip
+    topics = Topics(KafkaConnection(broker.bootstrap))
+    source = topics.describe(make_topic("rows", retention_ms=of_source))
+    assert source is not None
+    topics.ensure_accepted(f"{source.name}.accepted", source, days)
+    settings = settings_of(broker, f"{source.name}.accepted")
+    assert (settings["retention.ms"], settings["message.timestamp.type"]) == (kept, "CreateTime")
+
+
+def test_a_topic_that_is_there_keeps_its_settings_and_what_it_forgets_is_said(
+    broker: Broker, make_topic: MakeTopic, source: Topic
+) -> None:
+    topics = Topics(KafkaConnection(broker.bootstrap))
+    for_ever = make_topic("rows.quarantine", **as_arguments(GOOD))
+    with capture_logs() as events:
+        topics.ensure_quarantine(for_ever, source, 30)
+    assert events == []
+    shorter = make_topic("rows.quarantine", **as_arguments(GOOD | {"retention.ms": str(2 * DAY_MS)}))
+    with capture_logs() as events:
+        topics.ensure_quarantine(shorter, source, 30)
+    (event,) = events
+    assert event["settings"] == f"message.timestamp.type is CreateTime, retention.ms is {2 * DAY_MS}"
+    obey(broker, event["command"])
+    with capture_logs() as events:
+        topics.ensure_quarantine(shorter, source, 30)
+    assert events == []

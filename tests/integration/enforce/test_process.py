@@ -75,10 +75,11 @@ def test_a_signal_stops_gracefully(
 def test_a_second_process_takes_over(
     line: Line, registry: Registry, publish: Publish, start: Callable[..., RunningJob]
 ) -> None:
-    """As in a careless deployment: the first one must stop, and not fence the second in turn."""
+    """Without a lease, as in a careless deployment: the first one must stop, and not fence the second in turn."""
     publish(line.document())
     first = start(registry.url, [line])
     first.await_event("stream_started")
+    line.settings = line.settings.model_copy(update={"lease_seconds": 0})
     second = start(registry.url, [line])
     second.await_event("stream_started", epoch=2)
     line.produce(*(row(n, 999 if n % 2 else 1) for n in range(10)))
@@ -97,6 +98,7 @@ def test_settings_that_cannot_work_are_named(start: Callable[..., RunningJob], l
     assert "sink" in "".join(job.lines)
 
 
+@pytest.mark.full
 def test_a_registry_that_never_answers_is_named_with_what_to_do(
     start: Callable[..., RunningJob], line: Line
 ) -> None:

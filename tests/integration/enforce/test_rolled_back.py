@@ -114,6 +114,7 @@ def test_a_rollback_whose_traces_are_expired_cannot_be_proven_away(line: Line) -
         line.enforce()
 
 
+@pytest.mark.full
 def test_a_table_of_an_older_version_is_taken_over(line: Line) -> None:
     """It has a ledger and no tag; rolled back before, its own log of snapshots says so."""
     between = with_two_batches(line)
@@ -284,6 +285,7 @@ def test_a_delta_log_that_is_cleaned_up_to_the_ledger_goes_on(make_line: Callabl
     assert line.reconcile().holds
 
 
+@pytest.mark.full
 def test_a_database_that_is_restored_from_a_backup_goes_on_from_there(make_line: Callable[..., Line]) -> None:
     """Rows and ledger are restored together; what was quarantined since is found by the scan, and not written again."""
     line = make_line(sink="postgresql")

@@ -50,8 +50,8 @@ def send(line: Line, key: str, values: dict[str, Any]) -> None:
     ("sink", "write_mode"),
     [
         ("iceberg", "append"),
-        ("delta", "append"),
-        ("postgresql", "append"),
+        pytest.param("delta", "append", marks=pytest.mark.full),
+        pytest.param("postgresql", "append", marks=pytest.mark.full),
         pytest.param("iceberg", "upsert", marks=pytest.mark.full),
         pytest.param("delta", "upsert", marks=pytest.mark.full),
         pytest.param("postgresql", "upsert", marks=pytest.mark.full),

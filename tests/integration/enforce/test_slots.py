@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
 from tests.integration.enforce.transactions import committed_slots
+from tests.marks import full
 from tidegate.contracts.errors import Fenced, Unavailable
 from tidegate.contracts.stream.evidence import EventPointer, quarantine_headers, read_evidence
 from tidegate.contracts.stream.ledger import BatchTotals
@@ -67,7 +68,8 @@ def test_slots_share_the_partitions_and_their_number_may_change(
         assert offsets == sorted(offsets)
 
 
-@pytest.mark.parametrize("slots_after", [1, pytest.param(3, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("slots_after", [1, 3])
 def test_a_batch_of_which_one_slot_is_lost_is_completed(line: Line, slots_after: int) -> None:
     """The first slot has committed, the second has not: what the first wrote is final, whoever comes next."""
     line.enforce(quarantine_slots=2)
@@ -149,7 +151,8 @@ def require_nothing_of_the_dead(line: Line, sink: str) -> None:
         assert [record.value for record in line.accepted()] == [row(0).value, row(4).value]
 
 
-@pytest.mark.parametrize("sink", [pytest.param("iceberg", marks=pytest.mark.full), "kafka"])
+@pytest.mark.full
+@pytest.mark.parametrize("sink", ["iceberg", "kafka"])
 def test_an_instance_that_hangs_in_its_transaction_leaves_nothing_and_can_commit_no_more(
     make_line: Callable[..., Line], sink: str
 ) -> None:
@@ -165,7 +168,7 @@ def test_an_instance_that_hangs_in_its_transaction_leaves_nothing_and_can_commit
     require_nothing_of_the_dead(line, sink)
 
 
-@pytest.mark.parametrize("sink", ["iceberg", "kafka"])
+@pytest.mark.parametrize("sink", [*full("iceberg"), "kafka"])
 def test_an_instance_that_is_killed_in_its_transaction_leaves_nothing(
     make_line: Callable[..., Line], sink: str
 ) -> None:

@@ -34,6 +34,7 @@ def fill(line: Line, batches: int) -> None:
         line.enforce(snapshot_expiry=False)
 
 
+@pytest.mark.full
 def test_what_others_need_stays(line: Line) -> None:
     """Snapshots of others, of tags and branches, those that branches were made from, and what an attempt has staged."""
     name = table_name(line.contract_id)
@@ -77,6 +78,7 @@ def test_files_of_expired_snapshots_are_deleted_and_no_others(line: Line) -> Non
     assert line.reconcile().holds
 
 
+@pytest.mark.full
 def test_files_that_merges_have_replaced_are_deleted(line: Line) -> None:
     """An upsert copies the file of a changed row: what no snapshot can reach takes room for ever otherwise."""
     line.contracts.plan = line.plan(primary_key=["id"])
@@ -98,6 +100,7 @@ def test_files_that_merges_have_replaced_are_deleted(line: Line) -> None:
     assert len(list(folder.glob("*.parquet"))) == 2
 
 
+@pytest.mark.full
 def test_young_snapshots_and_those_below_the_limits_stay(line: Line) -> None:
     fill(line, 3)
     found = snapshots(line)
@@ -112,6 +115,7 @@ def test_young_snapshots_and_those_below_the_limits_stay(line: Line) -> None:
     assert snapshots(line) == found[-2:]
 
 
+@pytest.mark.full
 def test_nothing_of_a_rolled_back_table_is_expired(line: Line) -> None:
     """What was rolled back may be wanted again."""
     fill(line, 4)

@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from tests.integration.enforce.line import Line, Sent, row
 from tests.integration.enforce.wire import send_batch
 from tidegate.contracts.errors import StreamStopped, Unavailable
+from tidegate.contracts.stream.evidence import headers_of
 from tidegate.contracts.stream.ledger import BatchTotals
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.spark_jobs.kafka.outputs import read_committed
@@ -195,6 +196,13 @@ def test_what_a_stranger_writes_into_the_quarantine_does_not_stop_a_restart(line
     assert line.ledger().totals == BatchTotals(written=1, quarantined=40, dropped=0, absent=0)
 
 
+def test_headers_that_are_not_utf8_can_be_asked_for_again(line: Line) -> None:
+    """The client keeps the list that it could not finish, and answers with it the second time."""
+    send_batch(line.settings.bootstrap_servers, line.topic, [(Sent(b"a"), [(b"good", b"1"), (b"\xff", b"")])])
+    (message,) = read_committed(line.settings.kafka, line.topic, {0: 0}, {0: 1})
+    assert [headers_of(message) for _ in range(3)] == [[], [], []]
+
+
 def test_a_quarantine_made_anew_is_looked_through_from_its_beginning(line: Line) -> None:
     """The ledger's place in it lies beyond its end: what was refused since must be found all the same."""
     line.produce(*(row(2 * n, 999) for n in range(5)))
@@ -218,8 +226,8 @@ def test_a_topic_made_anew_stops_the_stream(either: Line) -> None:
     with pytest.raises(StreamStopped) as stopped:
         line.enforce()
     assert str(stopped.value) == (
-        f"topic {line.topic} was deleted and created again: its offsets say nothing about the ledger's. Give the new topic a "
-        "new contract id (or a new table) and start again"
+        f"topic {line.topic} was deleted and created again: its offsets say nothing about those of the ledger. To put away what "
+        f"was written, and begin again with an empty output: tidegate archive {line.contract_id}"
     )
     assert outputs(line) == (4, 0)
 

@@ -171,6 +171,7 @@ def test_a_batch_that_names_a_schema_that_the_job_cannot_ask_for_is_tried_again(
     assert line.reconcile().holds
 
 
+@pytest.mark.full
 def test_without_its_jvm_the_job_ends_and_a_new_one_goes_on(
     line: Line, registry: Registry, publish: Publish, start: Callable[..., RunningJob]
 ) -> None:

@@ -79,6 +79,7 @@ def test_tasks_write_what_is_accepted_in_order_and_their_number_may_change(
         assert offsets == sorted(offsets)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("slots_after", [3, pytest.param(1, marks=pytest.mark.full)])
 def test_a_batch_of_which_one_task_has_written_is_completed(tasks_line: Line, slots_after: int) -> None:
     """What the task of partition 0 wrote before its job was killed is final, whoever comes next."""
@@ -125,6 +126,7 @@ def test_what_all_tasks_have_written_is_not_written_again(tasks_line: Line, slot
     assert line.ledger().scan_from.keys() == (set() if slots_after == 1 else {accepted_topic(line.topic)})
 
 
+@pytest.mark.full
 def test_a_task_of_a_zombie_writes_nothing(tasks_line: Line) -> None:
     """It takes its slots over after everybody has fenced them, and finds another epoch in the ledger."""
     line = tasks_line
@@ -140,6 +142,7 @@ def test_a_task_of_a_zombie_writes_nothing(tasks_line: Line) -> None:
     assert line.reconcile().holds
 
 
+@pytest.mark.full
 def test_a_zombie_that_takes_a_slot_over_does_not_end_who_holds_the_ledger(tasks_line: Line) -> None:
     """Its task fences the slot before it looks at the ledger; no one would be left if the other ended by that."""
     line = tasks_line

@@ -188,7 +188,7 @@ def test_what_a_table_cannot_do_is_refused_at_the_start(make_line: Callable[...,
     ):
         line.enforce()
     line.contracts.plan = line.plan(tombstones="delete")
-    with pytest.raises(StreamStopped, match="has no primary_key, which --write-mode upsert goes by"):
+    with pytest.raises(StreamStopped, match="has no primary_key, which --write-mode upsert needs"):
         line.enforce(write_mode="upsert")
     with pytest.raises(NotFoundError):
         line.reconcile()
@@ -205,7 +205,7 @@ def test_rows_are_told_apart_in_one_way_for_as_long_as_the_table_lives(
     with pytest.raises(StreamStopped, match=r"its primary key is \['id'\], the contract's \['day'\]"):
         line.enforce()
     line.contracts.plan = line.plan()
-    with pytest.raises(StreamStopped, match="its rows are told apart by"):
+    with pytest.raises(StreamStopped, match="its rows have the primary key"):
         line.enforce(write_mode="append")
     appended = make_line(sink=line.settings.sink)
     appended.produce(row(0), row(0))

@@ -12,6 +12,7 @@ import pytest
 from tests.integration.postgresql.staging import NEW, Record, claimed, plan_of, publish, stage
 from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
 from tidegate.contracts.stream.ledger import BatchTotals
+from tidegate.spark_jobs.sinks.maintenance import Orphans
 from tidegate.spark_jobs.sinks.postgresql.table import PostgresqlTable
 
 MakeTable = Callable[..., PostgresqlTable]
@@ -68,6 +69,30 @@ def test_a_ledger_that_has_moved_lets_nothing_through(
         table.publish(mark, held, held.model_copy(update={"n": 1}))
     assert ask(url, "SELECT * FROM hospital.admissions") == []
     assert table.read() == newer
+
+
+def test_rows_are_deleted_with_the_ledger_or_not_at_all(url: str, make_table: MakeTable) -> None:
+    """Rows of other topics, other partitions and before the point stay."""
+    table, plan = make_table(), plan_of()
+    held = claimed(table, plan)
+    records = [
+        Record({"id": f"{partition}-{offset}"}, offset, partition)
+        for partition in (0, 1)
+        for offset in range(4)
+    ]
+    landed = publish(table, plan, held, records)
+    ask(url, "UPDATE hospital.admissions SET _source_topic = 'other' WHERE id = '0-3'")
+    back = landed.model_copy(update={"epoch": landed.epoch + 1, "generation": 1})
+    newer = landed.model_copy(update={"epoch": landed.epoch + 2})
+    with pytest.raises(Fenced):
+        table.retract({0: 0}, newer.model_copy(update={"topic": "adm"}), back)
+    assert len(ask(url, "SELECT * FROM hospital.admissions")) == 8
+    held = landed.model_copy(update={"topic": "adm"})
+    assert table.publish("[]", landed, held) == held
+    assert table.retract({0: 2}, held, back) == back
+    assert table.read() == back
+    left = ask(url, "SELECT id FROM hospital.admissions ORDER BY id")
+    assert left == [("0-0",), ("0-1",), ("0-3",), ("1-0",), ("1-1",), ("1-2",), ("1-3",)]
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
@@ -305,3 +330,67 @@ def test_an_unclaimed_ledger_is_compared_too(make_table: MakeTable) -> None:
     assert table.publish("[]", None, NEW.claim(1))
     with pytest.raises(Fenced):
         table.publish("[]", None, NEW.claim(1))
+
+
+def test_a_ledger_that_is_lost_while_the_stream_runs_stops_it(url: str, make_table: MakeTable) -> None:
+    """The next start finds rows without a ledger, and says how to rebuild it."""
+    table = make_table()
+    table.ensure(plan_of())
+    ask(url, "DELETE FROM tidegate.ledger RETURNING stream")
+    with pytest.raises(StreamStopped, match=r"has lost the row of .*: restore it, or start again"):
+        table.read()
+
+
+def test_rows_that_the_server_does_not_take_stop_the_stream(url: str, make_table: MakeTable) -> None:
+    """A worker's failure is told by the driver, with the server's own words."""
+    table, plan = make_table(), plan_of()
+    claimed(table, plan)
+    with psycopg.connect(url) as connection:
+        connection.execute("DROP SCHEMA tidegate CASCADE")
+    names = stage(table, plan, [Record({"id": "a"}, 0)])
+    with pytest.raises(StreamStopped, match=r"the server refuses to take rows: schema .* does not exist"):
+        table.stage(names)
+
+
+def test_the_ledger_table_does_not_grow_with_batches(url: str, make_table: MakeTable) -> None:
+    """Each batch updates a row: the dead versions are pruned where they are, also between a thousand other streams."""
+    table, plan = make_table(), plan_of()
+    held = claimed(table, plan)
+    others = "SELECT 's' || n, repeat(md5(n::text), 20) FROM generate_series(1, 1000) AS n"
+    ask(url, f"INSERT INTO tidegate.ledger (stream, ledger) {others}")
+    sizes = []
+    for _ in range(2):
+        for n in range(300):
+            # As long as the ledger of a stream with some dozens of partitions.
+            scan_from = {"adm.quarantine": {p: n * 1000 + p for p in range(60)}}
+            new = held.model_copy(update={"n": held.n + 1, "scan_from": scan_from})
+            assert table.publish("[]", held, new) == new
+            held = new
+        sizes.append(
+            ask(url, "SELECT pg_relation_size('tidegate.ledger'), pg_indexes_size('tidegate.ledger')")
+        )
+    assert sizes[0] == sizes[1]
+
+
+def test_a_ledger_table_of_an_older_version_is_tuned_by_its_owner(url: str, make_table: MakeTable) -> None:
+    claimed(make_table(), plan_of())
+    ask(url, "ALTER TABLE tidegate.ledger RESET (fillfactor, autovacuum_vacuum_threshold)")
+    make_table().ensure(plan_of())
+    options = "SELECT reloptions @> ARRAY['fillfactor=10', 'autovacuum_vacuum_threshold=200'] FROM pg_class WHERE oid = 'tidegate.ledger'::regclass"
+    assert ask(url, options) == [(True,)]
+
+
+def test_staging_tables_of_a_fenced_attempt_are_dropped_between_claims(
+    url: str, make_table: MakeTable
+) -> None:
+    """A zombie makes them after the claim that dropped those of before; the attempt that runs keeps its own."""
+    table, plan = make_table(), plan_of()
+    held = claimed(table, plan)
+    newer = held.claim(1)
+    assert table.publish("[]", held, newer) == newer
+    stage(table, plan, [Record({"id": "zombie"}, 0)], held.epoch)
+    live = stage(table, plan, [Record({"id": "a"}, 0)], newer.epoch)
+    assert make_table(orphan_removal=False).remove_orphans() is None
+    assert table.remove_orphans() == Orphans(1)
+    assert staging_tables(url) == 1
+    table.delete_files(live)

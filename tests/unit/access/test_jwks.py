@@ -111,7 +111,7 @@ def test_secret_keys_are_left_out_of_a_key_set() -> None:
     ],
 )
 def test_what_is_no_key_set_is_refused(content: bytes) -> None:
-    with pytest.raises(SettingsError, match="no JWKS document"):
+    with pytest.raises(SettingsError, match="not a JWKS document"):
         read_key_set(content)
 
 

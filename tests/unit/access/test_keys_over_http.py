@@ -62,7 +62,7 @@ def test_nobody_but_an_admin_of_everything_may(hire: Hire, grant: str) -> None:
     ("body", "words"),
     [
         ({"name": "x", "grants": []}, "the body is no key"),
-        ({"name": "x", "grants": ["owner"]}, "owner is no role"),
+        ({"name": "x", "grants": ["owner"]}, "owner is not a role"),
         ({"name": "x", "grants": ["viewer:a\nadmin"]}, "a prefix has no line ends"),
         ({"name": " ", "grants": ["viewer"]}, "a key needs a name"),
         ({"name": "x", "grants": ["viewer"], "expires_at": "2001-01-01T00:00:00Z"}, "has expired already"),

@@ -43,7 +43,7 @@ def test_a_refusal_says_when_to_ask_again() -> None:
     limit = RateLimit("1/hour")
     limit.count("key:a")
     with pytest.raises(
-        TooManyRequests, match=r"^more than 1 requests in 3600 seconds; ask again in \d+ s$"
+        TooManyRequests, match=r"^more than 1 requests in 3600 seconds; try again in \d+ s$"
     ) as raised:
         limit.count("key:a")
     assert 1 <= int(raised.value.headers["Retry-After"]) <= 7200
@@ -55,7 +55,7 @@ class TestOverHttp:
     def settings(self, settings: GatewaySettings) -> GatewaySettings:
         return settings.model_copy(update={"rate_limit": "3/hour"})
 
-    def test_the_fourth_request_is_refused_in_the_form_of_each_face(self, hire: Hire) -> None:
+    def test_the_fourth_request_is_refused_in_the_form_of_each_api(self, hire: Hire) -> None:
         forms = {
             CONTRACTS: "application/problem+json",
             "/subjects": "application/vnd.schemaregistry.v1+json",
@@ -70,7 +70,7 @@ class TestOverHttp:
             if path == "/subjects":
                 assert answer.json()["error_code"] == 429
 
-    def test_a_principal_is_counted_over_all_faces_and_alone(self, hire: Hire) -> None:
+    def test_a_principal_is_counted_over_both_apis_and_alone(self, hire: Hire) -> None:
         one, other = hire("viewer"), hire("viewer")
         statuses = [
             one.ask("GET", path).status_code for path in (CONTRACTS, "/subjects", "/desk", "/subjects")
@@ -156,7 +156,7 @@ class TestNoFetching:
 
     @pytest.mark.parametrize("keyword", ["$ref", "$schema", "$id"])
     @pytest.mark.parametrize("normalize", ["false", "true"])
-    def test_a_schema_of_the_confluent_face(
+    def test_a_schema_of_the_confluent_api(
         self, admin: Any, trap: socket.socket, keyword: str, normalize: str
     ) -> None:
         schema: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}}

@@ -1,4 +1,4 @@
-"""Reveals: who may, and what the log of changes says of them."""
+"""Reveals: who may, and what the audit log says of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.gateway.http.problems import InvalidBody
 from tidegate.gateway.streams.quarantine import name_of
 
 from .conftest import Hire, Person
-from .test_native_face import registry
+from .test_native_api import registry
 
 __all__ = ["registry"]
 

@@ -51,7 +51,7 @@ def test_a_route_without_a_rule_is_closed_to_everybody(admin: Any) -> None:
     assert answer.json()["detail"] == "no access rule covers GET /api/v1/new, so it is refused"
 
 
-def test_no_operation_of_the_confluent_face_that_changes_something_is_for_viewers() -> None:
+def test_no_operation_of_the_confluent_api_that_changes_something_is_for_viewers() -> None:
     reading = {"/subjects/{subject}", "/associations:batchGet"}
     for operation in OPERATIONS:
         is_check = operation.path.startswith("/compatibility/")
@@ -65,7 +65,7 @@ def test_no_operation_of_the_confluent_face_that_changes_something_is_for_viewer
             assert operation.rule.reach in {Reach.SUBJECT, Reach.NEW_SUBJECT}, operation.id
 
 
-def test_no_operation_of_the_native_face_that_changes_something_is_for_viewers() -> None:
+def test_no_operation_of_the_native_api_that_changes_something_is_for_viewers() -> None:
     for (method, path), rule in NATIVE.items():
         assert (rule.role > Role.VIEWER) == (
             (method != "GET" and not path.endswith("/judge")) or path.endswith(("/audit", "/keys"))

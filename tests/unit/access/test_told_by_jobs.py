@@ -15,7 +15,7 @@ from tidegate.gateway.http.models.examples import REPORT
 from tidegate.gateway.storage.reports import OTHER
 
 from .conftest import Hire, Person
-from .test_native_face import HIDDEN, registry
+from .test_native_api import HIDDEN, registry
 
 __all__ = ["registry"]
 

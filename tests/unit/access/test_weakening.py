@@ -200,7 +200,7 @@ ATTEMPTS: dict[str, tuple[str, str, Callable[[People], Any]]] = {
         "PUT", "/mode/{subject}",
         lambda p: (
             settle(p, "PUT", f"/mode/{SUBJECT}?force=true", {"mode": "IMPORT"}),
-            p.producer.ask("POST", VERSIONS, registered(without_minimum, id=77)),
+            p.owner.ask("POST", VERSIONS, registered(without_minimum, id=77)),
         )[1],
     ),
     "the rule set of the metadata is overridden": (
@@ -335,7 +335,7 @@ def writes() -> Iterator[tuple[str, str]]:
             yield operation.method, operation.path
 
 
-def test_every_write_of_both_faces_is_tried_or_changes_no_version() -> None:
+def test_every_write_of_both_apis_is_tried_or_changes_no_version() -> None:
     tried = {(method, path) for method, path, _ in ATTEMPTS.values()}
     assert not tried & HARMLESS.keys()
     assert tried | HARMLESS.keys() == set(writes())

@@ -143,7 +143,7 @@ def test_each_kind_of_news_is_told_once_and_what_is_none_is_not(
 ) -> None:
     factory = gate(alert_webhook_url=SecretStr(web.url))
     controls, book = factory.stream_controls(), factory.report_book()
-    controls.tell(STREAM, event_of(kind="started"))
+    controls.record_event(STREAM, event_of(kind="started"))
     book.record(STREAM, make_report(1, quarantined=5))
     rules = [{"stage": "rule", "code": "stay", "severity": "error", "records": 3}]
     for _ in range(2):
@@ -153,7 +153,7 @@ def test_each_kind_of_news_is_told_once_and_what_is_none_is_not(
     controls.resume(STREAM, accept_batch=False)
     stopped = event_of(message="topic was deleted")
     for event in (stopped, stopped, event_of(kind="failed", message=None), event_of(kind="ended")):
-        controls.tell(STREAM, event)
+        controls.record_event(STREAM, event)
     factory.close()
     told = [web.received.get_nowait()[1] for _ in range(web.received.qsize())]
     assert [(alert["kind"], alert["message"]) for alert in told] == [

@@ -53,7 +53,7 @@ def test_the_password_and_the_message_go_over_an_encrypted_connection(
 
 def test_a_wrong_password_is_a_failure_that_does_not_repeat_it(trusted: Path) -> None:
     with mail_server(trusted) as server:
-        with pytest.raises(TargetError, match="the mail server did not take it") as error:
+        with pytest.raises(TargetError, match="the mail server refused the message") as error:
             email_to(server, "smtp", "sesame-47").send(alert())
         assert server.received.empty()
     assert "sesame" not in str(error.value)

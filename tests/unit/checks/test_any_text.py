@@ -15,7 +15,7 @@ from tidegate.gateway.checks.formats.json_report import check_json
 from tidegate.gateway.checks.formats.junit import check_junit
 from tidegate.gateway.checks.formats.sarif import check_sarif
 from tidegate.gateway.checks.formats.text import report_lines
-from tidegate.gateway.checks.results import BaseName, CheckFinding, CheckReport, ContractCheck, Spot
+from tidegate.gateway.checks.results import BaseInfo, CheckFinding, CheckReport, ContractCheck, Spot
 from tidegate.gateway.checks.shown import shown_path
 
 ANY = st.text(st.characters(), max_size=40) | st.text(":%,\r\n|`<>&;#\x1b \\", max_size=12)
@@ -36,7 +36,7 @@ def reports(draw: st.DrawFn) -> CheckReport:
         counterexample=Counterexample(draw(ANY)),
         consumers=("reader",),
     )
-    contract = ContractCheck(file, "id", "1.0.1", BaseName("1.0.0", "base"), "2.0.0", (finding,), ("reader",))
+    contract = ContractCheck(file, "id", "1.0.1", BaseInfo("1.0.0", "base"), "2.0.0", (finding,), ("reader",))
     return CheckReport(shown_path(draw(ANY)), (contract,))
 
 

@@ -19,7 +19,7 @@ from tidegate.gateway.checks.formats.junit import check_junit
 from tidegate.gateway.checks.formats.sarif import check_sarif
 from tidegate.gateway.checks.formats.text import report_lines
 from tidegate.gateway.checks.places import from_root, repository_root
-from tidegate.gateway.checks.results import BaseName, CheckFinding, CheckReport, ContractCheck, FailOn, Spot
+from tidegate.gateway.checks.results import BaseInfo, CheckFinding, CheckReport, ContractCheck, FailOn, Spot
 
 SARIF = Draft7Validator(
     json.loads((Path(__file__).parent / "data" / "sarif-schema-2.1.0.json").read_text("utf-8")),
@@ -71,15 +71,15 @@ ADMISSIONS = ContractCheck(
     "admissions/contract.yaml",
     "hospital.admissions",
     "1.3.0",
-    BaseName("1.2.0", "registry:hospital.admissions@1.2.0"),
+    BaseInfo("1.2.0", "registry:hospital.admissions@1.2.0"),
     "2.0.0",
     (LOWERED, UNSURE, LOOSENED),
     ("bed-planning", "national-statistics"),
     ("los-report",),
 )
 BROKEN = ContractCheck("b.yaml", findings=(INVALID,))
-CLEAN = ContractCheck("c.yaml", "c", "1.0.0", BaseName("1.0.0", "registry:c@1.0.0"))
-ODD = ContractCheck("räume mit/a,b%:c.yaml", "odd", "1.0.1", BaseName("1.0.0", "base"), "1.0.1", (HOSTILE,))
+CLEAN = ContractCheck("c.yaml", "c", "1.0.0", BaseInfo("1.0.0", "registry:c@1.0.0"))
+ODD = ContractCheck("räume mit/a,b%:c.yaml", "odd", "1.0.1", BaseInfo("1.0.0", "base"), "1.0.1", (HOSTILE,))
 
 
 def report_of(
@@ -152,13 +152,13 @@ class TestForPeople:
 )
 def test_what_fails_a_run(fail_on: FailOn, failing: set[str]) -> None:
     for finding in (LOWERED, UNSURE, LOOSENED):
-        contract = ContractCheck("f", "id", "1.1.0", BaseName("1.0.0", "base"), "2.0.0", (finding,))
+        contract = ContractCheck("f", "id", "1.1.0", BaseInfo("1.0.0", "base"), "2.0.0", (finding,))
         assert report_of(contract, fail_on=fail_on).failed is (finding.severity in failing)
 
 
 class TestAllowMajor:
     def contract(self, version: str, *findings: CheckFinding) -> ContractCheck:
-        return ContractCheck("f", "id", version, BaseName("9.2.0", "base"), "10.0.0", findings)
+        return ContractCheck("f", "id", version, BaseInfo("9.2.0", "base"), "10.0.0", findings)
 
     def test_a_new_major_version_may_break(self) -> None:
         assert not report_of(self.contract("10.0.0", LOWERED), allow_major=True).failed
@@ -171,7 +171,7 @@ class TestAllowMajor:
         assert report_of(self.contract("10.0.0", INVALID), allow_major=True).failed
 
     def test_a_deleted_contract_opens_nothing(self) -> None:
-        gone = ContractCheck("f", "id", None, BaseName("1.0.0", "base"), None, (LOWERED,))
+        gone = ContractCheck("f", "id", None, BaseInfo("1.0.0", "base"), None, (LOWERED,))
         assert report_of(gone, allow_major=True).failed
 
 

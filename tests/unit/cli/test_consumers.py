@@ -122,7 +122,7 @@ def test_deprecation_shows_who_still_reads(tidegate: Run, factory: Factory) -> N
         (
             ("acknowledge", ID, "--to", "0" * 64),
             2,
-            "name the consumer that agrees, or give --breaking",
+            "name the consumer that acknowledges, or use --breaking",
         ),
         (("acknowledge", ID, "aged", "--to", "1.2.0"), 1, "is active and needs no agreement"),
         (("acknowledge", ID, "aged", "--to", "9.9.9"), 2, "has no version 9.9.9"),

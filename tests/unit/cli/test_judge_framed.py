@@ -107,8 +107,8 @@ def test_records_in_base64_are_read_with_their_headers(
         (RecordForm.SIZED, b'{"age": 1}\n', "record 1 has a length of 206585"),
         (RecordForm.SIZED, sized(b"x", b"yz")[:-1], "the data ends within record 2"),
         (RecordForm.SIZED, sized(b"x") + b"\0\0", "the data ends within record 2"),
-        (RecordForm.BASE64, b'eA==\n{"age": 1}\n', "line 2 is no record in base64"),
-        (RecordForm.BASE64, b"eA== ?\n", "line 1 is no record in base64"),
+        (RecordForm.BASE64, b'eA==\n{"age": 1}\n', "line 2 is not a record in base64"),
+        (RecordForm.BASE64, b"eA== ?\n", "line 1 is not a record in base64"),
     ],
 )
 def test_what_is_not_of_the_form_is_said(form: RecordForm, data: bytes, message: str) -> None:

@@ -51,7 +51,11 @@ def test_the_list_says_what_became_of_each_key(tidegate: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "reason"),
     [
-        (("create", "x", "--grant", "root"), 2, "root is no role; the roles are viewer, reporter, producer"),
+        (
+            ("create", "x", "--grant", "root"),
+            2,
+            "root is not a role; the roles are viewer, reporter, producer",
+        ),
         (("create", "x"), 2, "--grant"),
         (("create", "x", "--grant", "viewer", "--expires", "1999-01-01"), 2, "expired already"),
         (("create", " ", "--grant", "viewer"), 2, "needs a name"),

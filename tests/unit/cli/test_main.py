@@ -11,9 +11,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import Any
 
 import psutil
 import pytest
@@ -28,7 +30,7 @@ from tidegate.contracts.errors import (
     TidegateError,
     Unavailable,
 )
-from tidegate.gateway.cli.verbs import VERBS
+from tidegate.gateway.cli.verbs import VERBS, command_of
 from tidegate.gateway.embedded.jars import Jars
 from tidegate.gateway.exits import MEANINGS, ExitCode, exit_code
 
@@ -89,6 +91,44 @@ def test_every_verb_has_help(tidegate: Run, name: str) -> None:
     assert shown.returncode == 0
     plain = re.sub(rb"\x1b\[[0-9;]*m", b"", shown.stdout)  # some CI systems ask for colour
     assert f"Usage: tidegate {name} ".encode() in plain
+
+
+def help_of(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """Yield each verb that runs, without the groups that hold verbs."""
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield name, command
+        return
+    for part, verb in inner.items():
+        yield from help_of(f"{name} {part}", verb)
+
+
+HELPS = dict(
+    pair
+    for name, target in [
+        *((verb.name, verb.group or verb.target) for verb in VERBS),
+        *((found.name, f"{found.module}:{found.attr}") for found in entry_points(group="tidegate.verbs")),
+    ]
+    for pair in help_of(name, command_of(name, resolve_name(target)))
+)
+
+
+@pytest.mark.parametrize("name", HELPS)
+def test_help_has_examples_and_exit_codes_in_80_columns(name: str) -> None:
+    text = inspect.cleandoc(HELPS[name].help).replace("\b", "")
+    first, _, rest = text.partition("\n")
+    assert first.endswith(".")
+    assert rest.startswith("\n")
+    assert "\nExamples:\n  " in text
+    assert f"  tidegate {name}" in text
+    assert "\nExit codes: 0 " in text
+    assert max(map(len, text.splitlines())) <= 78  # the terminal takes a column at either side
+
+
+@pytest.mark.parametrize("name", HELPS)
+def test_no_help_holds_what_the_terminal_takes_for_markup(name: str) -> None:
+    """Rich drops `[default: never]` as a tag; a default belongs into `show_default`."""
+    assert [each.name for each in HELPS[name].params if "[" in (getattr(each, "help", None) or "")] == []
 
 
 def test_version(process: Run) -> None:

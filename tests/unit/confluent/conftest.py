@@ -1,4 +1,4 @@
-"""Speaking to the face as its clients do."""
+"""Requests to the Confluent API, as its clients send them."""
 
 from __future__ import annotations
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from tests.unit.confluent.conftest import Ask, record
+from tidegate.contracts.document.model import Compatibility
+from tidegate.gateway.registry import schema_compatibility
 
 ONE, TWO, THREE = record("a"), record("a", b=1), record("a", b=1, c=2)
 NEEDS = record("a", "b")
@@ -226,3 +229,105 @@ class TestNewerSpelling:
         ask("POST", "/subjects/s/versions", {"schema": ONE})
         status, body = ask("POST", "/subjects/s/versions", {"schema": NEEDS})
         assert (status, body["error_code"]) == (409, 40901)
+
+
+@only_sqlite
+def test_what_surprises_comes_with_what_to_do_or_why(ask: Ask) -> None:
+    ask("POST", "/subjects/s/versions", obj(a={"type": "string"}))
+    added = ask("POST", f"{CHECK}?verbose=true", obj(a={"type": "string"}, b={"type": "string"}))[1]
+    assert added["is_compatible"] is False
+    assert "remedy:'the object is open" in added["messages"][0]
+    required = {"type": "object", "properties": {"a": {"type": "string", "default": ""}}, "required": ["a"]}
+    body = {"schema": json.dumps(required), "schemaType": "JSON"}
+    told = ask("POST", f"{CHECK}?verbose=true", body)[1]["messages"][0]
+    assert "Confluent Schema Registry calls this change compatible" in told
+
+
+class TestTransitiveLevels:
+    """Versions that are proven compatible with one that is compared are not compared again."""
+
+    @pytest.fixture
+    def proofs(self, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+        """The pairs of schemas that are compared from now on."""
+        found: list[tuple[str, str]] = []
+        compare = schema_compatibility._compare
+
+        def counted(name: str, *asked: Any) -> tuple[str, ...]:
+            found.append((name, asked[1].text))
+            return compare(name, *asked)
+
+        monkeypatch.setattr(schema_compatibility, "_compare", counted)
+        monkeypatch.setattr(schema_compatibility, "_PROVEN", schema_compatibility.ProvenPairs())
+        return found
+
+    @pytest.mark.parametrize("level", ["BACKWARD_TRANSITIVE", "FORWARD_TRANSITIVE"])
+    @pytest.mark.parametrize("draft", [{}, {"$schema": "https://json-schema.org/draft/2020-12/schema"}])
+    def test_each_registration_takes_one_comparison(
+        self, ask: Ask, proofs: list[tuple[str, str]], level: str, draft: dict[str, str]
+    ) -> None:
+        ask("PUT", "/config/s", {"compatibility": level})
+        signs = {"BACKWARD_TRANSITIVE": 1, "FORWARD_TRANSITIVE": -1}
+        for number in range(8):
+            schema = {**draft, "type": "string", "maxLength": 50 + signs[level] * number}
+            asked = ask("POST", "/subjects/s/versions", {"schema": json.dumps(schema), "schemaType": "JSON"})
+            assert asked[0] == 200
+        assert [name for name, _ in proofs] == [f"version {number}" for number in range(1, 8)]
+
+    def test_after_a_restart_each_version_is_compared_once(
+        self, ask: Ask, proofs: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def register(length: int) -> int:
+            body = {"schema": json.dumps({"type": "string", "maxLength": length}), "schemaType": "JSON"}
+            status: int = ask("POST", "/subjects/s/versions", body)[0]
+            return status
+
+        ask("PUT", "/config/s", {"compatibility": "BACKWARD_TRANSITIVE"})
+        assert [register(length) for length in (1, 2, 3, 4)] == [200] * 4
+        monkeypatch.setattr(schema_compatibility, "_PROVEN", schema_compatibility.ProvenPairs())
+        proofs.clear()
+        assert [register(5), len(proofs)] == [200, 4]
+        assert [register(6), len(proofs)] == [200, 5]
+
+    def test_what_is_not_compatible_with_the_oldest_is_refused(
+        self, ask: Ask, proofs: list[tuple[str, str]]
+    ) -> None:
+        def register(level: str, schema: dict[str, Any]) -> int:
+            ask("PUT", "/config/s", {"compatibility": level})
+            body = {"schema": json.dumps(schema), "schemaType": "JSON"}
+            status: int = ask("POST", "/subjects/s/versions", body)[0]
+            return status
+
+        number, string = {"type": "number"}, {"type": ["string", "number"]}
+        assert register("NONE", {"type": "boolean"}) == 200
+        assert register("NONE", number) == 200
+        assert register("BACKWARD", string) == 200
+        assert register("BACKWARD_TRANSITIVE", {"type": ["string", "number", "null"]}) == 409
+        assert register("BACKWARD_TRANSITIVE", {"type": ["string", "number", "boolean"]}) == 200
+        assert [name for name, _ in proofs[-2:]] == ["version 3", "version 1"]
+
+    def test_avro_is_compared_with_every_version(self, ask: Ask) -> None:
+        """A field is dropped and comes back with another type: each step is read, and the first by the last is not."""
+        ask("PUT", "/config/s", {"compatibility": "BACKWARD"})
+        field = {"name": "b", "type": "string", "default": ""}
+        others = [record("a", b=1), record("a"), json.loads(record("a"))]
+        others[2]["fields"].append(field)
+        last = {"schema": json.dumps(others[2])}
+        for schema in others[:2]:
+            assert ask("POST", "/subjects/s/versions", {"schema": schema})[0] == 200
+        assert ask("POST", "/compatibility/subjects/s/versions", last)[1] == {"is_compatible": True}
+        ask("PUT", "/config/s", {"compatibility": "BACKWARD_TRANSITIVE"})
+        assert ask("POST", "/compatibility/subjects/s/versions", last)[1] == {"is_compatible": False}
+
+    def test_the_pairs_have_a_bound(self) -> None:
+        pairs = schema_compatibility.ProvenPairs(limit=2)
+        keys = [schema_compatibility.key_of("JSON", str(number), None) for number in range(4)]
+        both = schema_compatibility.directions_of(Compatibility.FULL)
+        for one, other in pairwise(keys):
+            pairs.add(one, other, both)
+        assert [pairs.has(one, other, both) for one, other in pairwise(keys)] == [False, True, True]
+        pairs.add(
+            schema_compatibility.key_of("AVRO", "1", None),
+            schema_compatibility.key_of("AVRO", "2", None),
+            both,
+        )
+        assert pairs.has(keys[2], keys[3], both)

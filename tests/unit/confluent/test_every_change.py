@@ -1,4 +1,4 @@
-"""Every operation of either face that changes something leaves an entry in the log of changes; a new one without fails here."""
+"""Every operation of either API that changes something writes an entry to the audit log; a new one without it fails here."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def entries(client: Any) -> list[dict[str, Any]]:
     return found
 
 
-def test_every_change_through_the_confluent_face(client: Any, ask: Ask) -> None:
+def test_every_change_through_the_confluent_api(client: Any, ask: Ask) -> None:
     for method, _, path, body in CONFLUENT:
         before = len(entries(client))
         answer = ask(method, path, body)
@@ -76,7 +76,7 @@ def test_every_change_through_the_confluent_face(client: Any, ask: Ask) -> None:
     assert changing - {(method, pattern) for method, pattern, _, _ in CONFLUENT} == STORES_NOTHING.keys()
 
 
-def test_every_change_through_the_native_face(client: Any) -> None:
+def test_every_change_through_the_native_api(client: Any) -> None:
     contract, consumer = "/api/v1/contracts/hospital.admissions", "/consumers/report"
     stream, version = "/api/v1/streams/hospital.admissions", "/versions/1.3.0"
     draft = {**CONTRACT, "version": "1.3.0", "status": "draft"}

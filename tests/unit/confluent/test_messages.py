@@ -113,7 +113,7 @@ REFUSALS: list[tuple[str, str, Any, int, str | re.Pattern[str]]] = [
         42208,
         "The specified subject 'a\\x00' is not a valid.",
     ),
-    ("POST", f"{S}/versions", {"schema": "{"}, 42201, re.compile("Invalid schema: it is no JSON.*")),
+    ("POST", f"{S}/versions", {"schema": "{"}, 42201, re.compile("Invalid schema: it is not valid JSON.*")),
     (
         "POST",
         f"{S}/versions",
@@ -126,7 +126,7 @@ REFUSALS: list[tuple[str, str, Any, int, str | re.Pattern[str]]] = [
         f"{S}/versions",
         {**LONG, "ruleSet": {"domainRules": [{"name": "1", "type": "CEL"}]}},
         42210,
-        re.compile("Invalid rule set: '1' is no rule name.*"),
+        re.compile("Invalid rule set: '1' is not a rule name.*"),
     ),
     ("POST", "/subjects/:.c:s/versions", INT, 0, ""),
     ("DELETE", "/contexts/.c", None, 42211, "The specified context '.c' is not empty."),

@@ -49,7 +49,9 @@ def has_bound(schema: dict[str, Any]) -> bool:
         case "array":
             return "maxItems" in schema
         case "object":
-            return "maxProperties" in schema or schema.get("additionalProperties") is False
+            # A model that ignores unknown fields (`versions.MESSAGE`) has properties and no additionalProperties.
+            is_open = schema.get("additionalProperties", "properties" not in schema)
+            return "maxProperties" in schema or is_open is False
         case kind:
             return kind in {"number", "boolean", "null"}
 

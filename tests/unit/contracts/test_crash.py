@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidegate.contracts.crash import crash_told, described
+from tidegate.contracts.crash import described, exception_without_values
 from tidegate.contracts.errors import TidegateError
 from tidegate.spark_jobs.crashes import WorkerCrash, crashes_without_values
 
@@ -52,7 +52,7 @@ def test_a_log_line_names_each_error_of_a_chain_and_no_value(given: str) -> None
             "tuple": (type(error), error, error.__traceback__),
             "true": True,
         }[given]
-        line = json.dumps(crash_told(logging.getLogger(), "error", event))
+        line = json.dumps(exception_without_values(logging.getLogger(), "error", event))
     assert SENTINEL not in line
     assert [each.partition(" ")[0] for each in json.loads(line)["exception"]] == [
         "KeyError",

@@ -139,6 +139,8 @@ def test_a_json_document_may_name_its_meta_schema() -> None:
         ("rules: [¶{id: r}]", "`kind` is missing; use one of forbidden, range, freshness, ordered, matches, one_of, "),
         ("classification: {¶age: pii}", "the key must be a JSON Pointer such as /address/postcode, not `age`; did you mean `/age`?"),
         ("columns: [{name: a, from: ¶a.b, type: int}]", "`from` must be a JSON Pointer such as /address/postcode, not `a.b`; did you mean `/a/b`?"),
+        ("columns: [{name: a, from: ¶$.Species, type: int}]", "`from` must be a JSON Pointer such as /address/postcode, not `$.Species`; did you mean `/Species`?"),
+        ("columns: [{name: a, from: ¶$/a/b, type: int}]", "`from` must be a JSON Pointer such as /address/postcode, not `$/a/b`; did you mean `/a/b`?"),
         ("columns: [{name: ¶1a, from: /a, type: int}]", "`name` must be a name of letters, digits and `_` that begins with a letter, not `1a`"),
         ("error_budget: {ratio: ¶2}", "`ratio` must be at most 1"),
         ("error_budget: {ratio: 0.1, min_records: ¶0}", "`min_records` must be at least 1"),
@@ -246,7 +248,8 @@ domian: hospital
     [
         ("- a", "c.yaml:1:1: a contract is a mapping; it begins with `apiVersion: tidegate/v1`"),
         (HEAD.replace("tidegate/v1", "tidegate/v2"), "c.yaml:1:13: `apiVersion` must be `tidegate/v1`, not the text `tidegate/v2`"),
-        (HEAD.replace("1.2.0", "1.2"), "c.yaml:4:10: `version` must be text, not the number 1.2; put it in quotes"),
+        (HEAD.replace("1.2.0", "1.2"), "c.yaml:4:10: `version` must be a semantic version such as 1.2.0, not the number 1.2"),
+        (HEAD.replace("1.2.0", "1.0"), "c.yaml:4:10: `version` must be a semantic version such as 1.2.0, not the number 1.0"),
         (HEAD.replace("1.2.0", "v1.2.0"), "c.yaml:4:10: `version` must be a semantic version such as 1.2.0, not `v1.2.0`"),
         (HEAD.replace("topic: ", "topc: "), "c.yaml:5:1: unknown key `topc`; did you mean `topic`?"),
         (HEAD.replace("topic: hospital.admissions\n", ""), "c.yaml:1:1: `topic` is missing"),

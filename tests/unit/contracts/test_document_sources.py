@@ -176,7 +176,7 @@ def test_repeated_keys_of_json_are_told_with_both_places() -> None:
         ("a: !env HOME", "doc:1:4: the tag !env is not read; write the plain value"),
         ("a: &x [1, *x]", "doc:1:11: alias *x stands before the end of its anchor"),
         ("[a, b]: 1", "doc:1:1: a key must be a plain word, not a list or mapping"),
-        ("a: .inf", "doc:1:4: .inf is no number that a record can hold; quote it if text is meant"),
+        ("a: .inf", "doc:1:4: .inf is not a number that a record can hold; quote it if text is meant"),
         ("a: 0.30000000000000001", "doc:1:4: the number 0.30000000000000001 cannot be kept exactly"),
         ("a: 1e400", "doc:1:4: the number 1e400 cannot be kept exactly"),
         ("a: [1\nb: 2", "doc:2:2: not YAML: while parsing a flow sequence, expected ',' or ']', but got ':'"),

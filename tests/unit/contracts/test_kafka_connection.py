@@ -152,7 +152,7 @@ def test_nobody_sees_a_secret_by_looking_at_a_connection(tmp_path: Path) -> None
         ("ssl.truststore.password=S3CR3T", "read as PEM: use ssl.ca.location, ssl.certificate.location and"),
         (
             "#\nsasl.password=S3CR3T\nsasl.password=S3CR3T",
-            ":3: sasl.password stands here for the second time",
+            ":3: sasl.password is set twice",
         ),
         ("security.protocol=S3CR3T", "security.protocol is one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
         (
@@ -183,7 +183,7 @@ def test_nobody_sees_a_secret_by_looking_at_a_connection(tmp_path: Path) -> None
         ),
         (
             "security.protocol=SSL\nssl.ca.location={here}",
-            "is no PEM: it should hold -----BEGIN CERTIFICATE-----",
+            "is not a PEM file: it must contain -----BEGIN CERTIFICATE-----",
         ),
         (
             "security.protocol=SSL\nssl.certificate.location=/x",

@@ -10,6 +10,7 @@ from tests import ledgers
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.ledger import (
     LEAST_OF_PARTITION,
+    BatchRefusal,
     BatchTotals,
     FateCounts,
     Ledger,
@@ -183,3 +184,101 @@ def test_a_ledger_stays_small_however_long_a_stream_runs(partitions: int, most: 
             assert segments[-1].end - segments[-1].begin <= 20
             assert segments[0].end - segments[0].begin < 10 * batches * 0.9
     assert len(ledger.text) < 700 + 40 * max(256, 2 * partitions) + 30 * partitions
+
+
+def test_a_partition_that_a_batch_names_and_does_not_move_keeps_its_segments() -> None:
+    counted = LEDGER.publish(
+        PublishedBatch({0: 10}, {0: 12}, {}, BatchTotals(), "s@1.0.0", 1, {0: FateCounts(2)})
+    )
+    still = PublishedBatch({0: 12, 1: 5}, {0: 12, 1: 5, 3: 2}, {}, BatchTotals(), "s@1.0.0", 1, {})
+    assert counted.publish(still).segments == {0: (Segment(10, 12, 2, 0, 0),), 3: (Segment(0, 2, 0, 0, 0),)}
+
+
+def test_segments_are_joined_where_they_are_short_for_their_age() -> None:
+    """Their age is counted from the ledger's end: behind a long batch those of before it are all old."""
+    ledger = LEDGER.model_copy(update={"begin": {}, "end": {0: 0}})
+    lengths = [*(2**k for k in range(16, 0, -1)), 1_000_000]
+    for length in lengths:
+        first = ledger.end[0]
+        batch = PublishedBatch({0: first}, {0: first + length}, {}, BatchTotals(), "s@1.0.0", 1, {})
+        ledger = ledger.publish(batch)
+    assert [each.end - each.begin for each in ledger.segments[0]] == [*lengths[:14], 4 + 2, 1_000_000]
+
+
+def test_totals_of_a_merge_say_what_became_of_each_record() -> None:
+    """Of five staged records two delete, and the table has one row more: two have lost to newer ones."""
+    merged = BatchTotals(written=10, superseded=1, deleted=3).merged(5, tombstones=2, growth=1)
+    assert merged == BatchTotals(written=6, superseded=3, deleted=5)
+
+
+def test_every_fate_covers_an_offset() -> None:
+    totals = BatchTotals(
+        written=1, quarantined=2, dropped=4, superseded=8, deleted=16, absent=32, unproven=64
+    )
+    assert totals.offsets == 127
+
+
+def test_a_partition_that_is_skipped_begins_its_segments_again() -> None:
+    segments = {0: (Segment(0, 10, 10, 0, 0),), 1: (Segment(0, 5, 5, 0, 0),)}
+    skipped = LEDGER.model_copy(update={"segments": segments}).skip_to(0, 14, "f" * 32)
+    assert skipped.segments == {1: segments[1]}
+
+
+def test_a_topic_whose_records_are_deleted_is_scanned_from_where_it_begins() -> None:
+    """What was passed before is not read again."""
+    ledger = LEDGER.forget_deleted("t.quarantine", {0: 2, 1: 0, 2: 9}, "f" * 32)
+    assert ledger.scan_from == {"t.quarantine": {0: 4, 1: 0, 2: 9}}
+    assert (ledger.epoch, ledger.slots) == (4, 2)
+    assert (ledger.instance, ledger.adopted) == ("f" * 8, "f" * 32)
+
+
+def test_the_digest_of_dropped_positions_stays_until_there_is_a_newer_one() -> None:
+    first, silent, last = (
+        PublishedBatch({0: 10 + n}, {0: 11 + n}, {}, BatchTotals(), "s@1.0.0", 1, dropped_digest=digest)
+        for n, digest in enumerate(("aa", "", "bb"))
+    )
+    published = LEDGER.publish(first)
+    assert published.dropped_digest == "aa"
+    assert published.publish(silent).dropped_digest == "aa"
+    assert published.publish(silent).publish(last).dropped_digest == "bb"
+
+
+def test_what_segments_do_not_count_was_before_them() -> None:
+    totals = BatchTotals(written=3, quarantined=4, dropped=5, superseded=6, deleted=7, absent=1, unproven=2)
+    segments = {0: (Segment(8, 10, 1, 1, 0),)}
+    prefix, _ = LEDGER.model_copy(
+        update={"totals": totals, "segments": segments, "begin": {1: 5}}
+    ).closed_ranges()
+    assert (prefix.begin, prefix.end) == ({0: 0, 1: 5}, {0: 8, 1: 5})
+    assert (prefix.counts, prefix.given_up) == (FateCounts(15, 3, 5), 2)
+    counted = BatchTotals(written=1, quarantined=1)
+    prefix, _ = LEDGER.model_copy(update={"totals": counted, "segments": segments}).closed_ranges()
+    assert prefix.counts == FateCounts()
+
+
+def test_a_new_partition_that_begins_at_its_second_record_leaves_a_gap() -> None:
+    with pytest.raises(StreamStopped, match="starts at 1, not at 0"):
+        require_contiguous(LEDGER.end, {2: 1})
+
+
+def test_a_refusal_covers_its_batch_and_no_record_after_it() -> None:
+    refusal = BatchRefusal({0: 5}, ())
+    assert refusal.covers(0, 4)
+    assert not refusal.covers(0, 5)
+    assert not refusal.covers(1, 0)
+
+
+def test_settled_records_at_the_very_beginning() -> None:
+    """A partition that a vector does not name stands at 0."""
+    first = Settled({(0, 0): Settlement("q", 0, 100)})
+    assert len(first) == 1
+    assert set(first.within({}, {0: 1})) == {(0, 0)}
+    assert first.within({}, {1: 1}) == {}
+    assert first.after({}).entries == first.entries
+
+
+def test_a_refusal_is_told_once_for_all_of_its_records() -> None:
+    one, other = BatchRefusal({0: 5}, ()), BatchRefusal({0: 9}, ())
+    of = [None, one, one, other, None]
+    entries = {(0, n): Settlement("q", 0, n, refusal=refusal) for n, refusal in enumerate(of)}
+    assert Settled(entries).refusals() == (one, other)

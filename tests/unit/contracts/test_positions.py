@@ -49,6 +49,7 @@ print(all_there.holds, all_there.written, nothing_there.lost, nothing_there.unac
 _MOST_BYTES = 64 << 20
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
 def test_50_million_records_are_reconciled_in_64_mebibytes_whether_they_are_there_or_all_lost() -> None:
     told = subprocess.run(

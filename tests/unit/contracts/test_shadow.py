@@ -40,8 +40,3 @@ def test_counts_are_added_and_the_newest_places_are_kept() -> None:
     assert both.accepted_by == (rule("c", 1),)
     assert [each.offset for each in both.samples] == [100, *range(MOST_SAMPLES - 1)]
     assert both.failure == "once"
-
-
-def test_a_result_that_changes_nothing_says_so() -> None:
-    assert ShadowResult(version="2.0.0", compared=10).changes_nothing
-    assert not ShadowResult(version="2.0.0", compared=10, would_accept=1).changes_nothing

@@ -80,7 +80,7 @@ def _told(schema: dict[str, Any]) -> object:
     values = [b'{"id": "x", "tagged": 1, "a": {"a": {"a": 1}}, "last": 2}', b"[]", b"{", None]
     explainer = Explainer.of(plan)
     return [
-        explainer.tell(value, verdict.violations) for value in values for verdict in (plan.explain(value),)
+        explainer.explain(value, verdict.violations) for value in values for verdict in (plan.explain(value),)
     ]
 
 

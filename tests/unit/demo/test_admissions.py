@@ -14,7 +14,12 @@ from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.stream.evidence import EventPointer
 from tidegate.contracts.verdict import Disposition, Severity
-from tidegate.gateway.embedded.demo.admissions import ADMISSIONS, CORRUPTIONS, admissions_stream
+from tidegate.gateway.embedded.demo.admissions import (
+    ADMISSIONS,
+    CONTRACT_FILE,
+    CORRUPTIONS,
+    admissions_stream,
+)
 from tidegate.gateway.embedded.demo.stream import DemoStream
 
 PLANTED = {
@@ -105,7 +110,7 @@ def test_a_record_lies_where_the_stream_says(admissions: DemoStream) -> None:
 
 
 def test_the_judge_refuses_exactly_what_was_planted(admissions: DemoStream) -> None:
-    plan = compile_plan(lint(admissions.contract_file).contract)
+    plan = compile_plan(lint(CONTRACT_FILE).contract)
     values = admissions.records["value"].combine_chunks()
     disposition = plan.judge(values).field("disposition")
     refused = pc.indices_nonzero(pc.equal(disposition, int(Disposition.QUARANTINED))).to_pylist()

@@ -18,7 +18,7 @@ from tidegate.contracts.stream.evidence import Evidence
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Disposition, Severity
-from tidegate.gateway.embedded.demo.admissions import admissions_stream
+from tidegate.gateway.embedded.demo.admissions import CONTRACT_FILE, admissions_stream
 from tidegate.gateway.embedded.demo.figures import DemoReport, settle
 from tidegate.gateway.embedded.demo.outcome import Outcome, RefusedRecord
 from tidegate.gateway.embedded.demo.stream import DemoStream
@@ -37,7 +37,7 @@ def stream() -> DemoStream:
 @pytest.fixture(scope="module")
 def outcome(stream: DemoStream) -> Outcome:
     """Return what a job without fault makes of the stream."""
-    plan = compile_plan(lint(stream.contract_file).contract)
+    plan = compile_plan(lint(CONTRACT_FILE).contract)
     accepted, refused = [], []
     for index, record in enumerate(stream.records.to_pylist()):
         verdict = plan.explain(record["value"])

@@ -12,7 +12,7 @@ import pytest
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.verdict import Disposition, Severity
-from tidegate.gateway.embedded.demo.flights import FLIGHTS, findings, flights_stream
+from tidegate.gateway.embedded.demo.flights import CONTRACT_FILE, findings, flights_stream
 from tidegate.gateway.embedded.demo.stream import DemoStream
 
 FINDINGS = {
@@ -24,6 +24,8 @@ FINDINGS = {
     "speed-is-possible": 4,
     "leaves-new-york": 1,
 }
+FLIGHTS = 336_776
+"""How many the package holds."""
 FLEET_NUMBERS = 22_754
 LEFT_TOO_EARLY = 3
 
@@ -72,7 +74,7 @@ def test_the_first_flights_are_the_same_whatever_the_limit(flights: DemoStream) 
 
 
 def test_the_judge_refuses_exactly_what_the_second_reading_finds(flights: DemoStream) -> None:
-    plan = compile_plan(lint(flights.contract_file).contract)
+    plan = compile_plan(lint(CONTRACT_FILE).contract)
     verdicts = plan.judge(flights.records["value"].combine_chunks())
     disposition = verdicts.field("disposition")
     refused = pc.indices_nonzero(pc.equal(disposition, int(Disposition.QUARANTINED))).to_pylist()

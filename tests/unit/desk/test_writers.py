@@ -60,7 +60,7 @@ def test_each_record_is_shown_as_its_writer_wrote_it(factory: Factory) -> None:
         if shown is not None:
             lines = "".join(piece.text for line in view.lines for piece in line.pieces)
             assert json.loads(lines) == shown
-            assert view.reasons[0].told.sentence == "age is 63, a placeholder value"
+            assert view.reasons[0].explanation.sentence == "age is 63, a placeholder value"
 
 
 def test_without_the_registrys_database_nothing_is_guessed(factory: Factory) -> None:

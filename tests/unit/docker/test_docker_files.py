@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import jsonschema_rs
 import pytest
@@ -58,3 +59,32 @@ def test_the_broker_image_is_the_version_that_the_tests_run() -> None:
     revision = re.search(r'name="kafka_2\.13"\s+rev="([^"]+)"', ivy)
     assert revision is not None
     assert COMPOSE["services"]["broker"]["image"] == f"apache/kafka:{revision.group(1)}"
+
+
+@pytest.mark.parametrize("service", COMPOSE["services"])
+def test_a_container_has_no_capabilities_and_gains_none(service: str) -> None:
+    found = COMPOSE["services"][service]
+    assert found["cap_drop"] == ["ALL"]
+    assert found["security_opt"] == ["no-new-privileges:true"]
+
+
+@pytest.mark.parametrize("service", ["gateway", "job"])
+def test_the_root_of_our_containers_is_read_only_beside_state_and_tmp(service: str) -> None:
+    found = COMPOSE["services"][service]
+    assert found["read_only"] is True
+    assert found["tmpfs"] == ["/tmp:exec"]  # noqa: S108 - a mount in the container
+    assert [volume.partition(":")[2] for volume in found["volumes"]] == ["/var/lib/tidegate"]
+
+
+def test_the_gateway_answers_to_the_name_by_which_the_job_asks_for_it() -> None:
+    name = urlsplit(COMPOSE["services"]["job"]["environment"]["TIDEGATE_REGISTRY_URL"]).hostname
+    assert name == COMPOSE["services"]["gateway"]["environment"]["TIDEGATE_ALLOWED_HOSTS"]
+
+
+@pytest.mark.parametrize(
+    "workflow", sorted((ROOT / ".github/workflows").iterdir()), ids=lambda path: path.name
+)
+def test_actions_are_pinned_by_commit(workflow: Path) -> None:
+    used = re.findall(r"uses: (\S+)", workflow.read_text())
+    assert used
+    assert [one for one in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", one)] == []

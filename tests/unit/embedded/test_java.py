@@ -74,5 +74,5 @@ def test_a_java_home_without_java_is_named(tmp_path: Path) -> None:
 def test_a_launcher_that_fails_is_no_java(tmp_path: Path) -> None:
     launcher = install(tmp_path, "The operation could not be completed. Unable to locate a Java Runtime.")
     launcher.write_text(launcher.read_text() + "exit 1\n")
-    with pytest.raises(SettingsError, match="does not run: it is no Java"):
+    with pytest.raises(SettingsError, match="does not run: it is not a working Java"):
         find_java({"PATH": str(launcher.parent)})

@@ -182,3 +182,26 @@ def test_a_foreign_process_under_a_recorded_pid_is_not_touched(run: RunDirectory
         assert foreign.poll() is None
         foreign.communicate(b"\n")
     assert foreign.returncode == 0
+
+
+INTERRUPTED = """
+import sys, threading
+from pathlib import Path
+from tidegate.gateway.embedded.processes import Command, RunDirectory
+
+start = threading.Thread.start
+
+def interrupted(thread):
+    start(thread)
+    raise KeyboardInterrupt
+
+threading.Thread.start = interrupted
+folder = Path(sys.argv[1])
+RunDirectory(folder / "run", folder / "logs").start(Command("child", [sys.executable, "-c", ""]))
+"""
+
+
+def test_an_interrupted_start_of_a_child_leaves_no_thread_to_wait_for(tmp_path: Path) -> None:
+    """A thread that an executor has started, and was interrupted before it took note of it, never ends."""
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED, str(tmp_path)], timeout=60, check=False)
+    assert ended.returncode == 0

@@ -107,3 +107,21 @@ def test_the_page_of_the_stream_shows_who_adopted_what(
     assert "anonymous" in page
     assert '<td class="right num refused">1\u2009234</td>' in page
     assert '<td class="right num">0</td>' in page
+
+
+def test_a_rewind_is_kept_and_shown_beside_the_adoptions(
+    client: Any, factory: Factory, make_report: Callable[..., BatchReport]
+) -> None:
+    factory.report_book().record(STREAM, make_report())
+    wanted = adoption(kind="rewind", generation=2, rewound_from={"0": 5000}, deleted=7400, rejudged=200)
+    assert client.post(PATH, orjson.dumps(wanted.model_dump(mode="json"))).status_code == 201
+    (kept,) = client.get(PATH).json()["adoptions"]
+    assert (kept["adoption"]["kind"], kept["adoption"]["rewound_from"]) == ("rewind", {"0": 5000})
+    page = client.get(PAGE).text
+    assert "Rewound: 7\u2009400 rows deleted, 200 refusals judged again, generation 2" in page
+    assert factory.adoptions().all(STREAM)[0].adoption == wanted
+
+
+def test_an_adoption_is_told_as_registries_of_before_know_it() -> None:
+    told = adoption().model_dump(mode="json")
+    assert told.keys() & {"kind", "generation", "rewound_from", "deleted", "rejudged"} == set()

@@ -289,3 +289,26 @@ def test_without_postgresql_its_tests_are_left_out_but_not_in_ci(
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="as root: apt-get install postgresql"):
         newest_binaries(tmp_path)
+
+
+def test_only_the_owner_reads_a_new_database_and_its_folder(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "registry.db"
+    database = Database(f"sqlite:///{file}")
+    database.migrate()
+    with database.reading():  # the log files exist while a connection is open
+        modes = {each.name: each.stat().st_mode & 0o777 for each in (file.parent, *file.parent.iterdir())}
+    database.close()
+    assert modes.pop("new") == 0o700
+    assert "registry.db-wal" in modes
+    assert set(modes.values()) == {0o600}
+
+
+@pytest.mark.parametrize(("before", "after"), [(0o644, 0o600), (0o640, 0o640)])
+def test_a_database_that_everybody_reads_is_closed_and_a_chosen_mode_stays(
+    tmp_path: Path, before: int, after: int
+) -> None:
+    file = tmp_path / "registry.db"
+    file.touch()
+    file.chmod(before)
+    Database(f"sqlite:///{file}").close()
+    assert file.stat().st_mode & 0o777 == after

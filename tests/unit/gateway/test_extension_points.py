@@ -1,4 +1,4 @@
-"""The table "to add X, touch Y" of docs/contributor.md: a toy of each is added from outside."""
+"""The section "Extension points" of docs/contributor.md: a toy of each is added from outside."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_a_stream_that_was_ended_or_paused_is_not_silent(factory: Factory) -> No
     beat(factory, LATER)
     later = LATER + timedelta(hours=1)
     event = {"id": uuid4(), "stream": STREAM, "kind": "ended", "at": LATER + timedelta(seconds=1)}
-    factory.stream_controls().tell(STREAM, StreamEvent.model_validate(event))
+    factory.stream_controls().record_event(STREAM, StreamEvent.model_validate(event))
     assert state(factory, later) == "Ended"
     factory.stream_controls().pause(STREAM, None)
     assert state(factory, later) == "Paused"

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 
 from tidegate.contracts.stream.control import StreamEvent
 from tidegate.contracts.stream.reconciliation import ReconciliationResult
-from tidegate.contracts.stream.report import BatchReport, TableSize
+from tidegate.contracts.stream.report import BatchReport, TableMaintenance, TableSize
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.native.reconciliations import RESULT
 from tidegate.gateway.streams import metrics as stream_metrics
@@ -64,6 +64,15 @@ def told(factory: Factory, make_report: MakeReport) -> None:
             end={0: 1150, 1: 50},
             lag_records=7,
             table=TableSize(snapshots=510, metadata_bytes=700_000, data_files=90),
+            maintenance=TableMaintenance(
+                files_compacted=400,
+                bytes_compacted=8_000_000,
+                manifests_rewritten=12,
+                orphans_removed=3,
+                orphan_bytes=60_000,
+                failures=1,
+                seconds=2.5,
+            ),
         ),
     )
 
@@ -93,6 +102,13 @@ def test_the_metrics_are_those_of_the_reports(
         ("tidegate_table_snapshots", STREAM): 510,
         ("tidegate_table_metadata_bytes", STREAM): 700_000,
         ("tidegate_table_data_files", STREAM): 90,
+        ("tidegate_table_compacted_files_total", STREAM): 400,
+        ("tidegate_table_compacted_bytes_total", STREAM): 8_000_000,
+        ("tidegate_table_rewritten_manifests_total", STREAM): 12,
+        ("tidegate_table_orphans_removed_total", STREAM): 3,
+        ("tidegate_table_orphan_bytes_removed_total", STREAM): 60_000,
+        ("tidegate_table_maintenance_failures_total", STREAM): 1,
+        ("tidegate_table_maintenance_seconds", STREAM): 2.5,
         ("tidegate_ledger_epoch", STREAM): 3,
         ("tidegate_ledger_batch", STREAM): 2,
         ("tidegate_last_batch_seconds", "judge", STREAM): 0.1,
@@ -132,7 +148,7 @@ def test_a_stream_that_is_paused_or_stopped_says_so_before_its_first_batch_too(
     event = StreamEvent.model_validate(
         {"id": uuid4(), "stream": STREAM, "kind": "stopped", "at": NOON + timedelta(hours=1)}
     )
-    factory.stream_controls().tell(STREAM, event)
+    factory.stream_controls().record_event(STREAM, event)
     expected = {("tidegate_stream_paused", STREAM): 1, ("tidegate_stream_stopped", STREAM): 1}
     assert samples(client.get("/metrics").text) == expected
     factory.report_book().record(STREAM, make_report(1, committed_at=NOON))

@@ -357,7 +357,7 @@ def test_a_report_is_kept_once_and_shown(client: Any, make_contract: MakeContrac
         ({"warned": 971}, ""),
         ({"n": 2**63}, "/n"),
         ({"started_at": "2026-07-01T12:00:00"}, "/started_at"),
-        ({"payload": "x"}, "/payload"),
+        ({"records": "many"}, "/records"),
         ({"rules": REPORT["rules"] * 2}, ""),
         ({"end": {"0": -1}}, "/end/0"),
     ],
@@ -370,6 +370,14 @@ def test_a_report_that_cannot_be_answers_422_with_the_place(
     assert answer.status_code == 422
     assert [one["pointer"] for one in problem(answer)["errors"]] == [pointer]
     assert client.get("/api/v1/streams").json() == {"streams": []}
+
+
+@only_sqlite
+@pytest.mark.usefixtures("published")
+def test_a_field_of_a_newer_job_is_ignored_and_not_kept(client: Any) -> None:
+    assert client.post(BATCHES, orjson.dumps(REPORT | {"payload": "x"})).is_success
+    kept = client.get(BATCHES, params={"since": "2026-07-01T12:00:00Z"}).json()
+    assert kept == {"batches": [REPORT]}
 
 
 @pytest.mark.parametrize(

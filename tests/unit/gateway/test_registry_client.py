@@ -59,10 +59,10 @@ def answer(request: pytest.FixtureRequest) -> Iterator[str]:
         (
             (401, b"{}"),
             SettingsError,
-            r"^the registry at \S+ does not know who asks: set TIDEGATE_REGISTRY_TOKEN",
+            r"^the registry at \S+ requires authentication: set TIDEGATE_REGISTRY_TOKEN",
         ),
         ((403, b'{"detail": "not you"}'), SettingsError, r"^the registry at \S+ refuses: not you$"),
-        ((429, b'{"detail": "later"}'), Unavailable, r"wants to be asked less often: later$"),
+        ((429, b'{"detail": "later"}'), Unavailable, r"refuses further requests for now: later$"),
     ],
     indirect=["answer"],
 )
@@ -75,7 +75,7 @@ def test_answers_become_errors_that_say_what_to_do(
 
 @pytest.mark.parametrize("url", ["registry", "ftp://registry", "http://x:port"])
 def test_an_address_that_is_none_is_a_wrong_setting(url: str, loaded: LoadedContract) -> None:
-    with pytest.raises(SettingsError, match="is no address of a registry"), RegistryClient(url) as client:
+    with pytest.raises(SettingsError, match="is not the URL of a registry"), RegistryClient(url) as client:
         client.publish(loaded)
 
 

@@ -193,7 +193,7 @@ def test_sentences_hold_no_value_of_a_classified_field(
     name: str, contract: dict[str, Any], value: bytes
 ) -> None:
     plan = plan_of(contract)
-    told = Explainer.of(plan).tell(value, plan.explain(value, typed=True).violations)
+    told = Explainer.of(plan).explain(value, plan.explain(value, typed=True).violations)
     assert told
     for each in told:
         if "dependentRequired" not in name:
@@ -244,7 +244,7 @@ def test_avro_that_cannot_be_read_leaves_no_trace() -> None:
         verdict = plan.explain(value, typed=True)
         assert verdict.violations
         assert_clean(repr(quarantine_headers(EventPointer("s", 0, 1), "l", "s@1.0.0", verdict)))
-        assert_clean(repr([each.sentence for each in Explainer.of(plan).tell(value, verdict.violations)]))
+        assert_clean(repr([each.sentence for each in Explainer.of(plan).explain(value, verdict.violations)]))
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])

@@ -79,7 +79,9 @@ def test_the_list_and_the_page_show_a_pause_with_its_reason(
 
 
 def test_the_list_and_the_page_show_what_stopped_a_stream(client: Any, factory: Factory, stream: str) -> None:
-    factory.stream_controls().tell(STREAM, event_of(EventKind.STOPPED, NOON + HOUR, "the topic is gone"))
+    factory.stream_controls().record_event(
+        STREAM, event_of(EventKind.STOPPED, NOON + HOUR, "the topic is gone")
+    )
     assert client.get(stream).json()["condition"] == {
         "condition": "stopped",
         "reason": "the topic is gone",
@@ -94,10 +96,10 @@ def test_an_instance_that_was_overtaken_leaves_the_stream_as_it_is(
 ) -> None:
     """It reports its end after the new instance has reported its start."""
     controls = factory.stream_controls()
-    assert controls.tell(STREAM, event_of(EventKind.STARTED, NOON + HOUR))
-    assert controls.tell(
+    assert controls.record_event(STREAM, event_of(EventKind.STARTED, NOON + HOUR))
+    assert controls.record_event(
         STREAM, event_of(EventKind.OVERTAKEN, NOON + HOUR, "another instance has taken over")
     )
     assert client.get(stream).json()["condition"]["condition"] == "running"
-    assert controls.tell(STREAM, event_of(EventKind.ENDED, NOON + HOUR))
+    assert controls.record_event(STREAM, event_of(EventKind.ENDED, NOON + HOUR))
     assert client.get(stream).json()["condition"]["condition"] == "ended"

@@ -149,19 +149,19 @@ def test_a_stream_without_a_contract_is_none(controls: StreamControls) -> None:
         lambda: controls.pause("x", None),
         lambda: controls.resume("x", accept_batch=False),
         lambda: controls.trip("x", trip_of(stream="x")),
-        lambda: controls.tell("x", event_of(stream="x")),
+        lambda: controls.record_event("x", event_of(stream="x")),
     ):
         with pytest.raises(NotFoundError, match=r"^no contract is published under the id x$"):
             ask()
     with pytest.raises(ConflictError, match=r"post it there, not to x$"):
-        controls.tell("x", event_of())
+        controls.record_event("x", event_of())
 
 
 def test_the_last_event_of_each_stream_is_found_and_told_once(
     factory: Factory, controls: StreamControls, told: list[StreamEvent | Trip]
 ) -> None:
     events = [event_of(kind) for kind in ("started", "stopped", "started", "failed")]
-    assert [controls.tell(STREAM, event) for event in [*events, events[0]]] == [True] * 4 + [False]
+    assert [controls.record_event(STREAM, event) for event in [*events, events[0]]] == [True] * 4 + [False]
     controls.trip(STREAM, trip_of())
     assert told[:4] == events
     last = factory.database.read(lambda stores: stores.controls.last_events())
@@ -175,8 +175,8 @@ def test_old_events_give_way(
     monkeypatch.setattr(storage, "_KEPT", 3)
     events = [event_of("started") for _ in range(6)]
     for event in events:
-        controls.tell(STREAM, event)
-    known = factory.database.read(lambda stores: [stores.controls.is_told(event.id) for event in events])
+        controls.record_event(STREAM, event)
+    known = factory.database.read(lambda stores: [stores.controls.is_known(event.id) for event in events])
     assert known == [False, False, False, True, True, True]
 
 

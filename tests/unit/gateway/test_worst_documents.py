@@ -37,7 +37,7 @@ def asked(client: Client, method: str, path: str, body: Any, most: int = MOST) -
 
 @pytest.mark.parametrize("keyword", KEYWORDS)
 @pytest.mark.parametrize("path", ["/api/v1/contracts", "/api/v1/contracts/check"])
-def test_the_native_face_names_the_mistake(client: Client, path: str, keyword: str) -> None:
+def test_the_native_api_names_the_mistake(client: Client, path: str, keyword: str) -> None:
     document = CONTRACT | {"schema": {"type": "json-schema", "definition": worst(keyword)}, "rules": []}
     answer = asked(client, "POST", path, document)
     assert answer.status_code == 422
@@ -50,7 +50,7 @@ def test_the_native_face_names_the_mistake(client: Client, path: str, keyword: s
 @pytest.mark.parametrize(
     "path", ["/subjects/a-value/versions", "/subjects/a-value", "/compatibility/subjects/a-value/versions"]
 )
-def test_the_confluent_face_names_the_mistake(client: Client, path: str, keyword: str) -> None:
+def test_the_confluent_api_names_the_mistake(client: Client, path: str, keyword: str) -> None:
     known = {"schemaType": "JSON", "schema": json.dumps({"type": "object"})}
     assert asked(client, "POST", "/subjects/a-value/versions", known).status_code == 200
     wanted = {"schemaType": "JSON", "schema": json.dumps(worst(keyword))}
@@ -71,7 +71,7 @@ NUMBERS = {"1e999999999": "than a double holds", "9" * 4_301: "has 4,301 digits"
 
 @pytest.mark.parametrize("path", ["/subjects/a-value/versions", "/compatibility/subjects/a-value/versions"])
 @pytest.mark.parametrize("schema_type", DEEP)
-def test_the_confluent_face_names_the_depth(client: Client, path: str, schema_type: str) -> None:
+def test_the_confluent_api_names_the_depth(client: Client, path: str, schema_type: str) -> None:
     known = {"schemaType": schema_type, "schema": '{"type": "string"}'}
     assert asked(client, "POST", "/subjects/a-value/versions", known).status_code == 200
     for schema in (*DEEP[schema_type], '{"a":' * 100_000):
@@ -80,7 +80,7 @@ def test_the_confluent_face_names_the_depth(client: Client, path: str, schema_ty
         assert "nested deeper than 256 levels" in answer.json()["message"]
 
 
-def test_the_confluent_face_keeps_what_is_as_deep_as_may_be(client: Client) -> None:
+def test_the_confluent_api_keeps_what_is_as_deep_as_may_be(client: Client) -> None:
     deepest = '{"type":"array","items":' * 255 + '"string"' + "}" * 255
     assert asked(client, "POST", "/subjects/a-value/versions", {"schema": deepest}).status_code == 200
     assert client.get("/subjects/a-value/versions/1/schema").status_code == 200
@@ -102,7 +102,7 @@ def test_the_confluent_face_keeps_what_is_as_deep_as_may_be(client: Client) -> N
 
 @pytest.mark.parametrize("number", NUMBERS, ids=["exponent", "digits", "many digits"])
 @pytest.mark.parametrize("keyword", ["minimum", "multipleOf", "minLength", "const", "default", "x-y"])
-def test_the_confluent_face_names_the_number(client: Client, keyword: str, number: str) -> None:
+def test_the_confluent_api_names_the_number(client: Client, keyword: str, number: str) -> None:
     body = {"schemaType": "JSON", "schema": f'{{"properties":{{"a":{{"{keyword}":{number}}}}}}}'}
     answer = asked(client, "POST", "/subjects/a-value/versions", body)
     assert answer.status_code == 422

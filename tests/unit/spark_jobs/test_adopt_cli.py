@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
+from typing import cast
+
 import pytest
+import typer
 
 from tests.ledgers import LEDGER
 from tidegate.contracts.errors import ConflictError, SettingsError
@@ -10,7 +14,7 @@ from tidegate.contracts.stream.adoption import Found, SourceRange, bounds, propo
 from tidegate.contracts.stream.ledger import Position
 from tidegate.contracts.stream.positions import Positions, Sightings
 from tidegate.spark_jobs.adopt.adopt import Look, Skip
-from tidegate.spark_jobs.adopt.cli import _Asked, adopt
+from tidegate.spark_jobs.adopt.cli import _Asked, _value, adopt, erase
 
 
 def look(written: list[Position], quarantined: list[Position], records: list[Position]) -> Look:
@@ -45,7 +49,7 @@ def test_what_is_there_and_what_cannot_be_proven_is_shown(capsys: pytest.Capture
 
 @pytest.mark.parametrize("holes", [None, 0, 2])
 def test_a_script_names_the_exact_number_of_holes(holes: int | None) -> None:
-    with pytest.raises(ConflictError, match="--holes 1 says that you know"):
+    with pytest.raises(ConflictError, match="--holes 1 confirms it"):
         _Asked(is_loss_accepted=True, holes=holes, is_sure=True).confirm_look(HOLES)
 
 
@@ -91,3 +95,17 @@ def test_a_skip_says_what_is_given_up(
 def test_options_that_do_not_go_together_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(SettingsError):
         adopt("a.b", **options)  # type: ignore[arg-type] # as the command line gives them
+
+
+def test_an_erasure_takes_its_value_from_a_file_and_asks_for_one_way_to_name_the_person() -> None:
+    def given(text: str) -> typer.FileText:
+        return cast("typer.FileText", io.StringIO(text))
+
+    assert _value(given("p-4711\r\n")) == "p-4711"
+    for wrong in ("", "\n", "a\nb", "x" * 1_001):
+        with pytest.raises(SettingsError, match="1 to 999 characters"):
+            _value(given(wrong))
+    with pytest.raises(SettingsError, match="--subject FIELD or --key"):
+        erase("a.b")
+    with pytest.raises(SettingsError, match="--subject FIELD or --key"):
+        erase("a.b", subject="id", key=True)

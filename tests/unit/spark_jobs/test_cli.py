@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +35,24 @@ def test_a_setting_that_cannot_work_is_named() -> None:
         SettingsError, match="sink: Input should be 'iceberg', 'delta', 'postgresql' or 'kafka'"
     ):
         enforce(["s"], bootstrap_servers="b:1", registry="http://r", sink="paper")
+
+
+NEEDED: dict[str, Any] = {"bootstrap_servers": "b:1", "registry": "http://r", "warehouse": Path("w")}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "name the contracts to enforce, or choose them with --all, --prefix or --domain"),
+        ({"contracts": ["s"], "every": True}, "name the contracts to enforce, or choose them"),
+        ({"contracts": ["s"], "prefix": ["s"]}, "name the contracts to enforce, or choose them"),
+        ({"every": True, "domain": ["d"]}, "--all leaves no contract out"),
+        ({"prefix": [""]}, "an empty --prefix or --domain chooses nothing"),
+    ],
+)
+def test_contracts_are_named_or_chosen(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        enforce(**given, **NEEDED)
 
 
 def test_each_answer_of_reconcile_ends_with_a_code_of_its_own() -> None:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
+from tidegate.contracts.errors import NotFoundError, SettingsError, StreamStopped, Unavailable
 from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.spark_jobs.contract_source import RegistryContract, RegistryGone, registry_auth
 from tidegate.spark_jobs.settings import JobSettings
@@ -35,13 +35,17 @@ class FakeRegistry(httpx.MockTransport):
         super().__init__(self._answer)
         self.version = "1.0.0"
         self.status = httpx.codes.OK
+        self.problem: dict[str, str] = {}
+        self.of_2 = httpx.codes.NOT_FOUND
         self.asked: list[tuple[str, str | None]] = []
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         known = request.headers.get("If-None-Match")
         self.asked.append((request.url.path, known))
+        if request.url.path.endswith("/versions/2.0.0"):
+            return httpx.Response(self.of_2, json={"type": "urn:tidegate:problem:not-found"})
         if self.status != httpx.codes.OK:
-            return httpx.Response(self.status)
+            return httpx.Response(self.status, json=self.problem)
         etag = f'"{self.version}"'
         if known == etag:
             return httpx.Response(httpx.codes.NOT_MODIFIED)
@@ -68,6 +72,38 @@ def test_an_unchanged_contract_is_compiled_once(registry: FakeRegistry) -> None:
     assert source.current() is first
     path = "/api/v1/contracts/s/versions/latest"
     assert registry.asked == [(path, None), (path, '"1.0.0"')]
+
+
+def test_a_registry_that_lost_the_version_of_the_ledger_stops_the_stream(registry: FakeRegistry) -> None:
+    source = contract_from(registry, 60)
+    source.current()
+    with pytest.raises(
+        StreamStopped, match=r"has no s@2.0.0, by which the last batch .* publish 2.0.0 again"
+    ):
+        source.require_published("s@2.0.0")
+    registry.version = "2.0.0"
+    source.current()
+    source.require_published("s@2.0.0")
+
+
+@pytest.mark.parametrize("judged_by", [None, "s@0.9.0", "s@1.0.0", "", "s@", "s@later"])
+def test_a_version_that_is_not_ahead_of_the_enforced_one_is_not_asked_for(
+    registry: FakeRegistry, judged_by: str | None
+) -> None:
+    source = contract_from(registry, 60)
+    source.current()
+    source.require_published(judged_by)
+    assert len(registry.asked) == 1
+
+
+@pytest.mark.parametrize("status", [httpx.codes.OK, httpx.codes.SERVICE_UNAVAILABLE])
+def test_a_version_that_was_retired_or_is_not_answered_for_stops_nothing(
+    registry: FakeRegistry, status: httpx.codes
+) -> None:
+    source = contract_from(registry, 60)
+    source.current()
+    registry.of_2 = status
+    source.require_published("s@2.0.0")
 
 
 def test_a_new_version_is_taken_up(registry: FakeRegistry) -> None:
@@ -132,8 +168,22 @@ def test_a_contract_that_is_not_there_is_no_outage(registry: FakeRegistry) -> No
     source = contract_from(registry, 60)
     source.current()
     registry.status = httpx.codes.NOT_FOUND
+    registry.problem = {"type": "urn:tidegate:problem:not-found"}
     with pytest.raises(NotFoundError, match="no active version of contract s; publish one"):
         source.current()
+
+
+def test_a_proxy_that_answers_404_for_a_registry_that_is_away_is_an_outage(registry: FakeRegistry) -> None:
+    """Of a stream that has a contract; at the start a wrong address is named at once."""
+    registry.status = httpx.codes.NOT_FOUND
+    with pytest.raises(NotFoundError, match="no active version of contract s; publish one"):
+        contract_from(registry, 60).current()
+    registry.status = httpx.codes.OK
+    source = contract_from(registry, 60)
+    first = source.current()
+    registry.status = httpx.codes.NOT_FOUND
+    assert source.current() is first
+    assert source.is_away
 
 
 @pytest.mark.parametrize("status", [401, 403])

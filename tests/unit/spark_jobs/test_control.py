@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.unit.spark_jobs.registry_line import CuttableLine
 from tidegate.contracts.document.model import ErrorBudget
 from tidegate.contracts.errors import StreamStopped, Unavailable
 from tidegate.contracts.stream.control import EventKind, Heartbeat, Trip
@@ -26,31 +27,6 @@ MakeContract = Callable[..., bytes]
 MakeReport = Callable[..., BatchReport]
 STREAM = "hospital.admissions"
 TRIP = Trip.model_validate(_TRIP)
-
-
-class CuttableLine(httpx.MockTransport):
-    """Takes requests to the application in this process, unless it is cut; remembers the answers' statuses."""
-
-    def __init__(self, client: Any) -> None:
-        super().__init__(self._carry)
-        self._client = client
-        self.is_cut = False
-        self.answers_with: int | None = None
-        self.statuses: list[int] = []
-
-    def _carry(self, request: httpx.Request) -> httpx.Response:
-        if self.is_cut:
-            raise httpx.ConnectError("cut")
-        if self.answers_with is not None:
-            return httpx.Response(self.answers_with)
-        headers = {k: v for k, v in request.headers.items() if k in {"content-type", "if-none-match"}}
-        answer = self._client.request(
-            request.method, str(request.url.raw_path, "ascii"), content=request.read(), headers=headers
-        )
-        self.statuses.append(answer.status_code)
-        return httpx.Response(
-            answer.status_code, content=answer.content, headers={"ETag": answer.headers.get("ETag", "")}
-        )
 
 
 class ImpatientStop(Event):
@@ -190,14 +166,14 @@ def test_a_trip_that_the_gateway_cannot_hear_is_told_when_it_is_back(
 def test_a_trip_that_the_gateway_refuses_stops_the_stream(line: CuttableLine) -> None:
     control = control_over(line)
     line.answers_with = 403
-    with pytest.raises(StreamStopped, match=r"takes no note of it \(403\)"):
+    with pytest.raises(StreamStopped, match=r"refused the report \(403\)"):
         control.trip(TRIP)
 
 
 def test_an_end_is_told_again_until_the_gateway_has_heard_it(line: CuttableLine, factory: Factory) -> None:
     line.is_cut = True
     control = control_over(line, ImpatientStop(lambda: setattr(line, "is_cut", False)))
-    control.tell(EventKind.STOPPED, "x" * 3000)
+    control.report_event(EventKind.STOPPED, "x" * 3000)
     told = factory.database.read(lambda stores: stores.controls.last_events())[STREAM]
     assert (told.kind, told.message) == (EventKind.STOPPED, "x" * 2000)
 
@@ -238,3 +214,29 @@ def test_a_window_reaches_not_past_a_batch_that_was_refused_as_a_whole(
     control = control_over(line)
     control.fill_window(ErrorBudget(ratio=0.1, window_records=10_000))
     assert control.window.context(is_accepted=False).earlier == (Counted(100, 3),)
+
+
+@pytest.mark.parametrize(
+    ("required", "named"), [(["drain"], "drain"), (["a\nb"], "unknown"), ("x", "unknown")]
+)
+def test_a_decision_that_this_job_cannot_obey_stops_the_stream(
+    line: CuttableLine, required: object, named: str
+) -> None:
+    control = control_over(line)
+    control.current()
+    line.says = {"stream": STREAM, "state": "of a later release", "requires": required}
+    with pytest.raises(StreamStopped, match=rf"cannot do \({named}\): upgrade the job"):
+        control.current()
+
+
+def test_a_gateway_that_forgot_decisions_stops_the_stream(line: CuttableLine, factory: Factory) -> None:
+    control = control_over(line)
+    factory.stream_controls().pause(STREAM, None)
+    factory.stream_controls().resume(STREAM, accept_batch=False)
+    assert control.current().revision == 2
+    line.says = {"stream": STREAM, "revision": 1}
+    with pytest.raises(
+        StreamStopped, match=r"knows 1 decisions about hospital.admissions, and told this job of 2"
+    ):
+        control.current()
+    assert control_over(line).current().revision == 1

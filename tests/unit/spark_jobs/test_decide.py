@@ -18,11 +18,12 @@ from tidegate.contracts.stream.decide import (
     BudgetWindow,
     Counted,
     FailedRecord,
+    Spent,
     Tally,
     count_evidence,
     decide,
 )
-from tidegate.contracts.stream.ledger import Settlement
+from tidegate.contracts.stream.ledger import FateCounts, Settlement
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 
 RULES = [
@@ -217,3 +218,40 @@ def test_an_accepted_batch_begins_the_window_anew() -> None:
     assert window.context(is_accepted=True).earlier == (Counted(10, 2), Counted(10, 1))
     window.published(Counted(10, 9), begins_anew=True)
     assert window.context(is_accepted=False).earlier == ()
+
+
+def test_every_partition_counts_what_became_of_its_records() -> None:
+    """The settled ones too: those that tasks have written, and those that are quarantined."""
+    plan = plan_of()
+    tallies = [
+        Tally(Disposition.ACCEPTED, None, 90, partition=0),
+        Tally(Disposition.WARNED, bits(plan, "small"), 4, partition=1),
+        Tally(Disposition.DROPPED, bits(plan, "known"), 2, partition=1),
+        Tally(Disposition.QUARANTINED, bits(plan, "known"), 1, partition=0),
+    ]
+    settled = {
+        (0, 7): Settlement("q", 0, 1),
+        (1, 8): Settlement("a", 0, 2, is_accepted=True),
+        (1, 9): Settlement("a", 0, 3, is_accepted=True),
+    }
+    decision = decide(plan, tallies, none_failed, settled)
+    assert (decision.written, decision.quarantined, decision.dropped) == (96, 2, 2)
+    assert decision.by_partition == {0: FateCounts(90, 2, 0), 1: FateCounts(6, 0, 2)}
+
+
+def test_a_trip_of_a_budget_that_fails_says_so() -> None:
+    plan = plan_of(error_budget={"ratio": 0.2})
+    budget = plan.contract.error_budget
+    assert budget is not None
+    assert budget.action == "fail"
+    assert Spent(budget, Counted(10, 9), ()).trip(plan.contract, {}, {0: 1}, 3).action == "fail"
+
+
+def test_batches_of_an_earlier_process_stand_behind_those_of_this_one_as_far_as_there_is_room() -> None:
+    window = BudgetWindow()
+    window.published(Counted(1, 1), begins_anew=False)
+    window.fill(Counted(10, n) for n in range(20_000))
+    earlier = window.context(is_accepted=False).earlier
+    assert earlier[:3] == (Counted(1, 1), Counted(10, 0), Counted(10, 1))
+    assert len(earlier) == 10_000
+    assert earlier[-1] == Counted(10, 9_998)

@@ -27,7 +27,7 @@ from tidegate.spark_jobs.worker.request import (
     PartialsCollector,
     WorkerRequest,
     as_stream,
-    read_noted,
+    read_partials,
     read_rows,
 )
 
@@ -83,7 +83,7 @@ class Batch:
     def rows(self) -> pa.Table:
         return pa.table({"stay": self.stays, "ward": ["icu"] * len(self.stays)}, self.plan.columns)
 
-    def noted(self) -> Partials:
+    def partials(self) -> Partials:
         expectations = self.plan.expectations
         return expectations.merge(expectations.observe(each) for each in self.rows().to_batches())
 
@@ -234,7 +234,7 @@ def test_what_tasks_note_of_written_rows_adds_up() -> None:
         assert noted is not None
         tasks.append((noted, streams))
 
-    (finding,) = plan.expectations.find(read_noted(plan, [noted for noted, _ in tasks]))
+    (finding,) = plan.expectations.find(read_partials(plan, [noted for noted, _ in tasks]))
     assert finding is not None
     assert (finding.considered, finding.is_met) == (5, False)
     rows = read_rows(

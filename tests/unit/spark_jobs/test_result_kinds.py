@@ -116,4 +116,4 @@ def test_the_results_of_all_tasks_are_put_together() -> None:
     assert results.bytes_read() == {0: 15}
     assert list(results.dropped()) == [(0, 1), (0, 2)]
     assert results.parts() == ["a", "b"]
-    assert results.compared() is None
+    assert results.shadow_result() is None

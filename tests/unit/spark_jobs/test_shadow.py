@@ -117,12 +117,12 @@ def test_places_say_the_keyword_and_no_undeclared_name_and_are_few() -> None:
 
 def test_the_same_version_changes_nothing() -> None:
     found = compared(plan_of(), Shadow.of(plan_of("2.0.0")), batch_of(good(), good(999), 3, None))
-    assert (found.compared, found.changes_nothing, found.failure) == (4, True, None)
+    assert (found.compared, found.would_refuse, found.would_accept, found.failure) == (4, 0, 0, None)
 
 
 def test_a_shadow_that_cannot_be_made_in_a_worker_is_reported_and_raises_nothing() -> None:
     found = compared(plan_of(), Shadow("2.0.0", b"no pickle"), batch_of(good(), good(999)))
-    assert (found.compared, found.changes_nothing) == (0, True)
+    assert (found.compared, found.would_refuse, found.would_accept) == (0, 0, 0)
     assert found.failure == "records were left out, for a worker could not judge them by it: UnpicklingError"
 
 
@@ -204,7 +204,7 @@ def test_while_the_registry_is_away_it_is_asked_again(
 @pytest.mark.parametrize(
     ("broken", "told"),
     [
-        (404, "the registry answers 404 to who asks for version 2.0.0"),
+        (404, "the registry answers 404 to the request for version 2.0.0"),
         ({"kind": "nothing"}, "registry:a.b@2.0.0"),
     ],
 )

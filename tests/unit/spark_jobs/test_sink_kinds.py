@@ -13,6 +13,7 @@ import pytest
 import tidegate.spark_jobs
 from tests.documents import plan_with
 from tests.unit.spark_jobs import toy_sink
+from tidegate.contracts.document.model import Retention
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.stream.decide import Decision
 from tidegate.contracts.stream.ledger import BatchTotals
@@ -49,7 +50,7 @@ def test_a_toy_sink_is_opened_by_the_settings_and_its_positions_are_read() -> No
     chosen = settings("toy", spark_jars="j")
     kind = kind_of(chosen)
     nothing: Any = None  # the toy asks neither Spark nor the broker
-    sink = kind.open(SinkContext(nothing, chosen, nothing, STREAM, SOURCE))
+    sink = kind.open(SinkContext(nothing, chosen, nothing, STREAM, SOURCE, Retention()))
     watch = Stopwatch(STREAM, ignore_steps)
     claimed = sink.start(StreamStart(PLAN, SOURCE, {0: 0, 1: 4}, watch))
     judged = sink.judge(MicroBatch(nothing, {0: 0, 1: 4}, {0: 2, 1: 5}, PLAN, {}, watch))

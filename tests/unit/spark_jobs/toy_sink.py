@@ -9,9 +9,9 @@ from typing import Final
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.adoption import Ahead
 from tidegate.contracts.stream.decide import Decision
-from tidegate.contracts.stream.ledger import Ledger, Position, Settled
+from tidegate.contracts.stream.ledger import Ledger, Position, Settled, Vector
 from tidegate.contracts.stream.positions import Sightings
-from tidegate.contracts.stream.report import TableSize
+from tidegate.contracts.stream.report import TableMaintenance, TableSize
 from tidegate.spark_jobs.settings import JobSettings, SinkSettings
 from tidegate.spark_jobs.sinks.kind import SinkContext, SinkKind
 from tidegate.spark_jobs.sinks.outputs import FindPlan, Outputs
@@ -40,6 +40,7 @@ class ToySink:
 
     settled = Settled()
     table_size: TableSize | None = None
+    maintenance: TableMaintenance | None = None
 
     def __init__(self, context: SinkContext) -> None:
         self._stream = context.contract_id
@@ -97,6 +98,19 @@ class AdoptableToy:
         """Return whether a position is there."""
         return bool(WRITTEN.get(self._stream))
 
+    def ledger_if_there(self) -> Ledger | None:
+        """Read the ledger."""
+        return self.read()
+
+    def archive(self, name: str) -> str | None:
+        """Put the positions away."""
+        WRITTEN[name] = WRITTEN.pop(self._stream, [])
+        return name
+
+    def new_ledger(self, mark: str) -> str:  # noqa: ARG002 - as the protocol has it
+        """Return the only name."""
+        return self.own_ledger
+
     def prepare(self) -> None:
         """Nothing is to be made."""
 
@@ -117,6 +131,22 @@ class AdoptableToy:
 
     def write(self, held: Ledger | None, new: Ledger, *, is_rebuilt: bool = False) -> None:  # noqa: ARG002 - as the protocol has it
         """Put the ledger there."""
+        LEDGERS[self._stream] = new
+
+    def require_rewindable(self) -> None:
+        """Positions can be deleted."""
+
+    def position_at(self, snapshot: int, held: Ledger) -> Vector:  # noqa: ARG002 - as the protocol has it
+        """Return where the ledger is: no snapshot is kept."""
+        return held.end
+
+    def retract(self, since: Vector, held: Ledger, new: Ledger) -> None:  # noqa: ARG002 - as the protocol has it
+        """Delete the positions and put the ledger there."""
+        WRITTEN[self._stream] = [
+            (partition, offset)
+            for partition, offset in WRITTEN.get(self._stream, [])
+            if partition not in since or offset < since[partition]
+        ]
         LEDGERS[self._stream] = new
 
 

@@ -1,4 +1,4 @@
-"""What a job says with its heartbeat: the records that wait, and how long the batch in hand has taken."""
+"""Heartbeats: the lag in records, and how long the current batch has taken."""
 
 from __future__ import annotations
 

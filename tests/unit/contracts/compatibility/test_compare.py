@@ -61,6 +61,44 @@ def test_a_narrower_schema_breaks_backward_with_its_place(make_contract: Any) ->
     assert finding.counterexample is not None
 
 
+@pytest.mark.parametrize("is_said", [True, False])
+def test_a_property_that_is_added_to_an_open_object_comes_with_what_to_do(
+    make_contract: Any, is_said: bool
+) -> None:
+    def opened(schema: Any) -> None:
+        schema.pop("additionalProperties", None)
+        schema.update({"additionalProperties": True} if is_said else {})
+
+    def added(schema: Any) -> None:
+        opened(schema)
+        schema["properties"].update(note={"type": "string"})
+
+    base, candidate = with_schema(make_contract, opened), with_schema(make_contract, added)
+    found = compare(base, candidate).findings
+    (finding,) = (each for each in found if each.severity is FindingSeverity.BREAKING)
+    assert (finding.field, finding.outcome) == ("/note", Outcome.REFUTED)
+    assert finding.counterexample is not None
+    for way in ("raise the major version", "additionalProperties: false", "compatibilityPolicy LENIENT"):
+        assert way in finding.sentence
+    allowed = compare(base, candidate, level=Compatibility.NONE).findings
+    assert not any("LENIENT" in each.sentence for each in allowed)
+
+
+@pytest.mark.parametrize("default", [True, False])
+def test_a_default_makes_no_property_that_is_required_compatible_and_the_finding_says_why(
+    make_contract: Any, default: bool
+) -> None:
+    def required(schema: Any) -> None:
+        schema["properties"]["note"] = {"type": "string", **({"default": "x"} if default else {})}
+        schema["required"] = [*schema.get("required", ()), "note"]
+
+    base = with_schema(make_contract, lambda schema: schema["properties"].update(note={"type": "string"}))
+    found = compare(base, with_schema(make_contract, required)).findings
+    (finding,) = (each for each in found if each.code == "schema.required-added")
+    assert finding.severity is FindingSeverity.BREAKING
+    assert ("fills nothing in" in finding.sentence) is default
+
+
 def test_a_wider_schema_breaks_forward_and_is_a_minor_version_backward(make_contract: Any) -> None:
     candidate = with_schema(
         make_contract, lambda schema: schema["properties"].update(note={"type": "string"})
@@ -142,6 +180,7 @@ DECLARATIONS = [
     ({"on_violation": "alert"}, {}, "contract.on-violation-changed", {"BACKWARD"}),
     ({}, {"on_violation": "drop"}, "contract.on-violation-changed", set()),
     ({}, {"error_budget": {"ratio": 0.1}}, "contract.error-budget-changed", set()),
+    ({}, {"retention": {"quarantine_days": 30}}, "contract.retention-changed", set()),
     ({}, {"classification": {"/id": "pii"}}, "contract.classification-changed", set()),
     ({"compatibility": "FULL"}, {}, "contract.compatibility-lowered", set()),
     ({"compatibility": "BACKWARD_TRANSITIVE"}, {}, "contract.compatibility-lowered", set()),

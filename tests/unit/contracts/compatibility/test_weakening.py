@@ -16,6 +16,7 @@ from tidegate.contracts.document.model import (
     Expectation,
     JsonSchema,
     ReferenceSet,
+    Retention,
     Team,
 )
 from tidegate.contracts.document.rule_model import Condition, Rule
@@ -382,6 +383,7 @@ TEXT: dict[type[BaseModel], set[str]] = {
         "status",  # the caller knows which version is enforced
         "description",
         "domain",
+        "retention",  # how long refused records are kept changes no verdict
         "team",
         "consumers",  # who reads is asked by acknowledgements
     },
@@ -390,6 +392,7 @@ TEXT: dict[type[BaseModel], set[str]] = {
     AvroSchema: {"file"},
     ReferenceSet: {"description", "file"},
     Expectation: {"description"},
+    Retention: {"quarantine_days", "accepted_days"},
 }
 """Fields that change nothing about what passes."""
 KINDS = {kind.model_fields["kind"].annotation.__args__[0]: kind for kind in get_args(get_args(Rule)[0])}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -94,10 +95,33 @@ def test_a_batch_of_too_few_records_is_not_judged() -> None:
     (kept,) = results_of(plan, [Judged(plan.expectations.compiled[0], None)])
 
     assert kept.outcome is ExpectationOutcome.SKIPPED
+    assert (kept.considered, kept.unexpected) == (0, None)
+
+
+@pytest.mark.parametrize(("is_own", "expected"), [(True, "tidegate"), (False, "great_expectations")])
+def test_what_is_kept_says_who_has_judged(is_own: bool, expected: str) -> None:
+    plan = plan_of({"type": "expect_column_values_to_be_between"})
+    compiled = plan.expectations.compiled[0]
+    judged = Judged(
+        compiled if is_own else replace(compiled, check=None),
+        Finding(is_met=False, considered=10, unexpected=3),
+    )
+    (kept,) = results_of(plan, [judged])
+
+    assert (kept.judged_by, kept.considered, kept.unexpected) == (expected, 10, 3)
+
+
+def test_a_refusal_by_an_expectation_of_no_column_names_none() -> None:
+    plan = plan_of({"type": "expect_table_row_count_to_be_between", "kwargs": {"max_value": 30}})
+    kept = result(plan, [31] * 40)
+
+    (violation,) = refusals([kept], ExpectationOutcome.QUARANTINED)
+    assert violation.message.endswith("not as expected: expect_table_row_count_to_be_between")
 
 
 def test_a_refused_batch_gives_its_records_a_violation_without_a_value() -> None:
-    results = [result(plan_of({}), [31] * 10), result(plan_of({"severity": "warning"}), [31] * 10)]
+    warned = result(plan_of({"severity": "warning", "id": "another"}), [31] * 10)
+    results = [result(plan_of({}), [31] * 10), warned]
 
     assert refusals(results, ExpectationOutcome.QUARANTINED) == (
         Violation(

@@ -241,6 +241,21 @@ OUTSIDE = "leads out of the document, and none is ever fetched; put what it name
             'not a JSON Schema: "(" is not a "regex"',
         ),
         ({"minimum": "x"}, "/minimum", 'not a JSON Schema: "x" is not of type "number"'),
+        (
+            {"type": "int"},
+            "/type",
+            "not a JSON Schema: \"int\" is not valid under any of the schemas listed in the 'anyOf' keyword; did you mean `integer`?",
+        ),
+        (
+            {"type": ["null", "Float"]},
+            "/type",
+            'not a JSON Schema: ["null","Float"] is not valid under any of the schemas listed in the \'anyOf\' keyword; did you mean `number`?',
+        ),
+        (
+            {"type": "date"},
+            "/type",
+            "not a JSON Schema: \"date\" is not valid under any of the schemas listed in the 'anyOf' keyword; use one of array, boolean, integer, null, number, object, string",
+        ),
     ],
 )
 def test_json_schema(make_plan: Any, schema: Any, place: str, message: str) -> None:

@@ -37,7 +37,7 @@ def said(plan: EnforcementPlan, value: bytes) -> str:
     (judged,) = plan.judge(pa.array([value], pa.binary())).to_pylist()
     verdict = plan.explain(value)
     assert judged["disposition"] == verdict.disposition
-    told = Explainer.of(plan).tell(value, verdict.violations)
+    told = Explainer.of(plan).explain(value, verdict.violations)
     assert len(told) == len(verdict.violations)
     return verdict.violations[0].code if verdict.violations else "accepted"
 

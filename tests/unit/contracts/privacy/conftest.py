@@ -32,4 +32,6 @@ def plan(definition: Any, **more: Any) -> EnforcementPlan:
 def told(compiled: EnforcementPlan, record: Any, *revealed: str) -> list[Explanation]:
     """What a reader is told of a record, given as bytes or as what JSON makes of it."""
     value = record if isinstance(record, bytes) else json.dumps(record).encode()
-    return list(Explainer.of(compiled, revealed).tell(value, compiled.explain(value, typed=True).violations))
+    return list(
+        Explainer.of(compiled, revealed).explain(value, compiled.explain(value, typed=True).violations)
+    )

@@ -301,7 +301,7 @@ def test_violations_of_another_contract_keep_their_own_words() -> None:
         Violation(Stage.DECODE, "new.code", "", Severity.ERROR, "is something new"),
     ]
     for value in (b'{"x": 5}', b"not json", None):
-        assert [each.sentence for each in Explainer.of(plan(True)).tell(value, violations)] == [
+        assert [each.sentence for each in Explainer.of(plan(True)).explain(value, violations)] == [
             "x holds a value that the contract forbids",
             "x must be at least 3",
             "column gone of type int cannot hold this value",

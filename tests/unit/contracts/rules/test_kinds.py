@@ -156,7 +156,7 @@ def test_a_new_kind_is_explained() -> None:
     contract, value = contract_of(EVEN), b'{"n": 3}'
     plan = compile_plan(contract)
     violations = plan.explain(value).violations
-    (told,) = Explainer.of(plan).tell(value, violations)
+    (told,) = Explainer.of(plan).explain(value, violations)
     assert (told.sentence, told.passes) == ("n 3 is odd", "an even number in /n")
     assert pointers_of(contract, violations[0]) == ("/n",)
     clause = clause_of(contract, violations[0])

@@ -44,5 +44,5 @@ def test_it_breaks_a_rule_about_order(rule: dict[str, Any], sentence: str, fastp
     assert judged["disposition"] == Disposition.QUARANTINED
     verdict = plan.explain(RECORD)
     assert [violation.code for violation in verdict.violations] == ["r"]
-    (told,) = Explainer.of(plan).tell(RECORD, verdict.violations)
+    (told,) = Explainer.of(plan).explain(RECORD, verdict.violations)
     assert told.sentence == sentence

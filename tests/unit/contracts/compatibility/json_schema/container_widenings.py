@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.contracts.compatibility.json_schema.schemas import I, N, S, d7, obj
+from tests.unit.contracts.compatibility.json_schema.schemas import I, N, S, addons, d7, obj
 from tests.unit.contracts.compatibility.json_schema.widenings import Widening
 
 CONTAINER_WIDENINGS = (
@@ -224,6 +224,24 @@ CONTAINER_WIDENINGS = (
         "a property more under unevaluatedProperties",
         {"allOf": [{"properties": {"a": S}}], "unevaluatedProperties": False},
         {"allOf": [{"properties": {"a": S, "b": S}}], "unevaluatedProperties": False},
+        "schema.property-removed",
+    ),
+    Widening(
+        "a wider contains beside unevaluatedItems",
+        {"contains": I, "unevaluatedItems": False},
+        {"contains": N, "unevaluatedItems": False},
+        "schema.contains-changed",
+    ),
+    Widening(
+        "a contains in a branch beside unevaluatedItems",
+        {"type": "array", "contains": I, "unevaluatedItems": S},
+        {"type": "array", "anyOf": [{"contains": I}, {"maxItems": 0}], "unevaluatedItems": S},
+        "schema.contains-added",
+    ),
+    Widening(
+        "a property more of a dynamic anchor under unevaluatedProperties",
+        addons(bar=S),
+        addons(bar=S, baz=S),
         "schema.property-removed",
     ),
     Widening(

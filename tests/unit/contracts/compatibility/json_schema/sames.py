@@ -11,6 +11,7 @@ from tests.unit.contracts.compatibility.json_schema.schemas import (
     N,
     S,
     Schema,
+    addons,
     d4,
     d7,
     obj,
@@ -114,6 +115,38 @@ SAMES = (
         "1 and 1.0 as bounds of integers",
         {"type": "integer", "maximum": 1},
         {"type": "integer", "maximum": 1.0},
+    ),
+    Same(
+        "contains beside unevaluatedItems",
+        {"type": "array", "contains": I, "unevaluatedItems": S},
+        {"type": "array", "contains": I, "items": {"type": ["integer", "string"]}},
+    ),
+    Same(
+        "contains of two branches beside unevaluatedItems",
+        {"type": "array", "anyOf": [{"contains": I}, {"contains": S}], "unevaluatedItems": False},
+        {"type": "array", "anyOf": [{"contains": S}, {"contains": I}], "unevaluatedItems": False},
+    ),
+    Same(
+        "a dynamic reference and the anchor that it always leads to",
+        addons(bar=S),
+        obj(closed=True, foo=S, bar=S),
+    ),
+    Same("0 and 0.0", {"minimum": 0}, {"minimum": 0.0}),
+    Same("10 and 10.0", {"type": "number", "maximum": 10}, {"type": "number", "maximum": 10.0}),
+    Same("exclusive 0 and 0.0", {"exclusiveMinimum": 0}, {"exclusiveMinimum": 0.0}),
+    Same(
+        "exclusive bounds of draft 4",
+        d4(minimum=0, exclusiveMinimum=True),
+        d4(minimum=0.0, exclusiveMinimum=True),
+    ),
+    Same("steps of 2 and 2.0", {"multipleOf": 2}, {"multipleOf": 2.0}),
+    Same(
+        "steps of 2 below 3 and below 2",
+        {"type": "integer", "multipleOf": 2, "maximum": 3},
+        {"type": "integer", "multipleOf": 2, "maximum": 2},
+    ),
+    Same(
+        "bounds behind a reference", {"$ref": "#/$defs/n", "$defs": {"n": {"maximum": 10.0}}}, {"maximum": 10}
     ),
     Same("multiple of 1", I, {"type": "integer", "multipleOf": 1}),
     Same("two steps", {"multipleOf": 6}, {"allOf": [{"multipleOf": 2}, {"multipleOf": 3}]}),

@@ -39,3 +39,22 @@ def d19(**keywords: Any) -> dict[str, Any]:
 def tree(value: Schema, name: str = "tree") -> dict[str, Any]:
     node = {"type": "object", "properties": {"next": {"$ref": f"#/$defs/{name}"}, "value": value}}
     return {"$ref": f"#/$defs/{name}", "$defs": {name: node}}
+
+
+def addons(**properties: Schema) -> dict[str, Any]:
+    """Write a closed object with the property `foo` to which a dynamic anchor at the root adds others."""
+    base = {
+        "$id": "./base",
+        "type": "object",
+        "properties": {"foo": S},
+        "unevaluatedProperties": False,
+        "$dynamicRef": "#addons",
+        "$defs": {"none": {"$dynamicAnchor": "addons"}},
+    }
+    own = {"$dynamicAnchor": "addons", "properties": properties}
+    return {
+        "$schema": D2020,
+        "$id": "https://example.com/derived",
+        "$ref": "./base",
+        "$defs": {"own": own, "base": base},
+    }

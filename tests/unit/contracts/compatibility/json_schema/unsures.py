@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.unit.contracts.compatibility.json_schema.schemas import D4, I, N, S, Schema, d7, obj
+from tests.unit.contracts.compatibility.json_schema.schemas import D4, I, S, Schema, d7, d19, obj
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ UNSURES = (
     Unsure("a pattern against a format", {"pattern": "^127\\.0\\.0\\.1$"}, {"format": "ipv4"}, "format"),
     Unsure("one format within another", {"format": "hostname"}, {"format": "idn-hostname"}, "format"),
     Unsure(
-        "unevaluatedItems beside contains",
-        {"contains": I, "unevaluatedItems": False},
-        {"contains": N, "unevaluatedItems": False},
+        "unevaluatedItems beside contains in 2019-09",
+        d19(contains=I, unevaluatedItems=False),
+        d19(contains={"type": "number"}, unevaluatedItems=False),
         "unevaluatedItems",
     ),
     Unsure(

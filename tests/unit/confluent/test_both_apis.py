@@ -1,4 +1,4 @@
-"""One store: what goes in by one face comes out of the other, and registering a schema never switches rules off."""
+"""One store: versions stored through one API are visible in the other, and registering a schema never disables rules."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ class TestLifecycle:
         assert client.post(NATIVE, make_contract(**{**changes, "version": "2.0.0"})).status_code == 201
         assert published
 
-    def test_what_is_deleted_stays_deleted_on_both_faces_until_it_is_brought_back(
+    def test_what_is_deleted_stays_deleted_on_both_apis_until_it_is_brought_back(
         self, client: Any, ask: Ask, make_contract: MakeContract, published: Any
     ) -> None:
         assert client.request("DELETE", f"{VERSIONS}/1.2.0").status_code == 200
@@ -318,7 +318,7 @@ class TestLifecycle:
         named = client.get(f"{VERSIONS}/1.2.0", params={"asOf": datetime.now(UTC).isoformat()})
         assert named.status_code == 422
 
-    def test_reads_as_of_an_instant_follow_promotions_and_deletes_of_both_faces(
+    def test_reads_as_of_an_instant_follow_promotions_and_deletes_of_both_apis(
         self, client: Any, ask: Ask, make_contract: MakeContract, published: Any
     ) -> None:
         assert published

@@ -1,13 +1,17 @@
-"""The Confluent face: what one may not see answers, in every operation, like what does not exist."""
+"""The Confluent API: what one may not see answers, in every operation, like what does not exist."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
 
 from tidegate.gateway.access.rules import Reach
 from tidegate.gateway.http.confluent.operations import OPERATIONS, Operation
+from tidegate.gateway.registry.schemas.names import DEFAULT_CONTEXT
+from tidegate.gateway.storage.tables import NextIdRow
 
 from .conftest import AVRO, Hire, Person, same_but_for
 
@@ -328,3 +332,49 @@ def test_an_alias_opens_nothing_that_its_subject_does_not(hire: Hire, admin: Per
     assert approver.ask("POST", "/subjects/a.alias/versions", {"schema": AVRO}).status_code == 403
     assert approver.json("/subjects/a.mine/versions") == [1]
     assert admin.json("/subjects/a.alias/versions") == [1, 2]
+
+
+class TestImportedIds:
+    """Ids are shared by every subject of a context, so that they belong to no prefix."""
+
+    def importing(self, person: Person, number: int) -> Any:
+        return person.ask("POST", "/subjects/a.new-value/versions", {"schema": AVRO, "id": number})
+
+    def test_an_admin_of_a_prefix_imports_no_id(self, hire: Hire, admin: Person) -> None:
+        owner = hire("admin:a.")
+        assert owner.ask("PUT", "/mode/a.new-value", {"mode": "IMPORT"}).status_code == 200
+        answer = self.importing(owner, 7)
+        assert (answer.status_code, answer.json()["error_code"]) == (403, 40301)
+        assert answer.json()["message"] == (
+            "this needs the role admin of every subject, because ids are shared by all subjects; "
+            f"{owner.name} has admin:a."
+        )
+        assert self.importing(admin, 7).json()["id"] == 7
+
+    @pytest.mark.parametrize("number", [2**30 + 1, 2**31 - 1])
+    def test_an_id_near_the_end_of_the_sequence_is_not_imported(self, admin: Person, number: int) -> None:
+        assert admin.ask("PUT", "/mode/a.new-value", {"mode": "IMPORT"}).status_code == 200
+        answer = self.importing(admin, number)
+        assert (answer.status_code, answer.json()["error_code"]) == (422, 42205)
+        assert answer.json()["message"] == (
+            f"Id {number} is above 1073741824, the highest that can be imported; import the schema under a lower id"
+        )
+        following = admin.ask("POST", "/subjects/b.x-value/versions", {"schema": AVRO})
+        assert following.json()["id"] == 1
+
+    def test_after_the_last_id_that_fits_a_frame_none_is_given(
+        self, admin: Person, database_url: str
+    ) -> None:
+        engine = create_engine(database_url)
+        with Session(engine) as session, session.begin():
+            session.add(NextIdRow(context=DEFAULT_CONTEXT, id=2**31 - 1))
+        engine.dispose()
+        last, beyond = (
+            admin.ask(
+                "POST", f"/subjects/a.{name}-value/versions", {"schema": AVRO.replace('"U"', f'"{name}"')}
+            )
+            for name in ("Last", "Beyond")
+        )
+        assert last.json()["id"] == 2**31 - 1
+        assert (beyond.status_code, beyond.json()["error_code"]) == (422, 422)
+        assert "has given its last schema id (2147483647)" in beyond.json()["message"]

@@ -1,10 +1,11 @@
-"""The face as an ASGI layer: its paths go to its operations, every other path goes on.
+"""The Confluent API as an ASGI layer: it handles its own paths and passes on all others.
 
-It stands before the routes of the framework, because a subject may hold slashes: a path is cut as it was sent.
+It is before the routes of the framework, because a subject may hold slashes: a path is cut as it was sent.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -34,6 +35,7 @@ from tidegate.gateway.http.confluent.calls import (
 from tidegate.gateway.http.confluent.operations import ROOTS, Match, Operation, find_operation
 from tidegate.gateway.http.confluent.schema_handlers import get_root
 from tidegate.gateway.http.confluent.shown import differs_by_client, weaker_contract
+from tidegate.gateway.http.confluent.subject_handlers import get_version
 from tidegate.gateway.http.dependencies import read_body
 from tidegate.gateway.http.gate import SubjectHidden, permit_rule, principal_of
 from tidegate.gateway.registry.approvals import NotApproved
@@ -46,15 +48,28 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 _BY_ID = b"/schemas/ids/"
+_SUBJECTS = b"/subjects/"
+_VERSIONS = b"/versions/"
 _KEPT_ANSWERS = 4096
+_KEPT_BYTES = 64 * 2**20
+_PYTHON = b"python/"
 KEPT_SECONDS = 5.0
 """How long a process gives an answer by id without asking the database: another may have deleted the schema for good."""
+KEY_REGISTRY = "dek-registry"
+_ROOTS = ROOTS | {KEY_REGISTRY}
+_NO_KEYS = (
+    "this registry keeps no encryption keys, so clients cannot run rules of the types ENCRYPT and ENCRYPT_PAYLOAD with "
+    "it; docs/reference/confluent.md says what that means"
+)
 _BODY_METHODS = frozenset({"POST", "PUT"})
 
 
 @dataclass(frozen=True, slots=True)
 class _KeptAnswer:
-    """An answer that never changes, ready to be sent, and the subjects; one of them must be visible."""
+    """An answer, ready to be sent, and the subjects; one of them must be visible.
+
+    One about a schema never changes; one about a version holds as long as the database has `mark`.
+    """
 
     start: dict[str, Any]
     body: dict[str, Any]
@@ -62,48 +77,67 @@ class _KeptAnswer:
     etag: bytes
     subjects: tuple[str, ...]
     kept_until: float
+    mark: int | None
+
+
+Key = tuple[bytes, ...]
 
 
 class AnswerCache:
-    """The answers about schemas by id that were given last. They are forgotten when something is deleted for good."""
+    """The answers about schemas and versions that were given last. They are forgotten when something is deleted for good."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._answers: OrderedDict[tuple[bytes, bytes], _KeptAnswer] = OrderedDict()
+        self._answers: OrderedDict[Key, _KeptAnswer] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.RLock()
 
-    def find(self, key: tuple[bytes, bytes]) -> _KeptAnswer | None:
+    def find(self, key: Key, mark: int | None = None) -> _KeptAnswer | None:
         """Return a kept answer; another process may have deleted its schema for good, so it is kept for seconds only."""
         found = self._answers.get(key)
-        if found is not None and found.kept_until < self._clock():
-            del self._answers[key]
-            return None
-        return found
+        if found is None or (found.kept_until >= self._clock() and found.mark == mark):
+            return found
+        self._forget(key)
+        return None
 
-    def keep(self, key: tuple[bytes, bytes], answer: Answer, subjects: tuple[str, ...]) -> None:
-        """Keep an answer."""
+    def keep(self, key: Key, answer: Answer, subjects: tuple[str, ...], mark: int | None = None) -> None:
+        """Store an answer; one about a version with the mark that the database had before it was made."""
         headers = [
             (name.lower().encode(), value.encode())
             for name, value in {**answer.headers, "Content-Type": MEDIA_TYPE}.items()
         ]
         body = answer.body()
         length = (b"content-length", str(len(body)).encode())
-        self._answers[key] = _KeptAnswer(
+        kept = _KeptAnswer(
             {"type": "http.response.start", "status": 200, "headers": [*headers, length]},
             {"type": "http.response.body", "body": body},
             {"type": "http.response.start", "status": 304, "headers": headers},
             answer.headers["ETag"].encode(),
             subjects,
             self._clock() + KEPT_SECONDS,
+            mark,
         )
-        while len(self._answers) > _KEPT_ANSWERS:
-            self._answers.popitem(last=False)
+        with self._lock:
+            self._forget(key)
+            self._answers[key] = kept
+            self._bytes += len(body)
+            while len(self._answers) > _KEPT_ANSWERS or self._bytes > _KEPT_BYTES:
+                self._forget(next(iter(self._answers)))
 
     def clear(self) -> None:
-        """Forget every answer."""
-        self._answers.clear()
+        """Delete all answers."""
+        with self._lock:
+            self._answers.clear()
+            self._bytes = 0
+
+    def _forget(self, key: Key) -> None:
+        with self._lock:
+            found = self._answers.pop(key, None)
+            if found is not None:
+                self._bytes -= len(found.body["body"])
 
 
-class ConfluentFace:
+class ConfluentMiddleware:
     """Serves the paths of a schema registry over the factory of this process."""
 
     def __init__(self, app: ASGIApp, factory: Factory) -> None:
@@ -117,12 +151,11 @@ class ConfluentFace:
             await self._app(scope, receive, send)
             return
         raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
-        if raw_path.startswith(_BY_ID) and scope["method"] == "GET":
-            kept = self._kept.find((raw_path, scope["query_string"]))
-            if kept is not None and _may_see(scope["state"]["principal"], kept.subjects):
-                await _send_kept(kept, scope, send)
-                return
-        if raw_path.split(b"/", 2)[1].decode("latin-1") not in ROOTS and not _asks_for_root(scope, raw_path):
+        kept = self._find_kept(scope, raw_path)
+        if kept is not None:
+            await _send_kept(kept, scope, send)
+            return
+        if raw_path.split(b"/", 2)[1].decode("latin-1") not in _ROOTS and not _asks_for_root(scope, raw_path):
             await self._app(scope, receive, send)
             return
         request = Request(scope, receive)
@@ -142,10 +175,21 @@ class ConfluentFace:
             scope, receive, send
         )
 
+    def _find_kept(self, scope: Scope, raw_path: bytes) -> _KeptAnswer | None:
+        if scope["method"] != "GET":
+            return None
+        if raw_path.startswith(_BY_ID):
+            kept = self._kept.find((raw_path, scope["query_string"]))
+        elif raw_path.startswith(_SUBJECTS) and _VERSIONS in raw_path:
+            kept = self._kept.find(_version_key(scope, raw_path), self._factory.database.change_mark())
+        else:
+            return None
+        return kept if kept is not None and _may_see(scope["state"]["principal"], kept.subjects) else None
+
     async def _answer(self, request: Request, raw_path: bytes) -> Answer:
-        if raw_path == b"/":
-            return get_root(None)
         segments = read_segments(raw_path)
+        if segments[0] in {"", KEY_REGISTRY}:
+            return _plain_error(501, _NO_KEYS) if segments[0] else get_root(None)
         context = DEFAULT_CONTEXT
         if segments[0] == "contexts" and len(segments) > 2:
             context, segments = segments[1], segments[2:]
@@ -161,18 +205,25 @@ class ConfluentFace:
         except SubjectHidden as error:
             raise match.operation.hidden(asked.path.get("subject", error.subject)) from error
         if request.method in _BODY_METHODS:
-            media_type = request.headers.get("content-type", MEDIA_TYPE).partition(";")[0].strip().lower()
-            if media_type not in READABLE:
-                return _plain_error(415, f"the content type is {media_type}; send Content-Type: {MEDIA_TYPE}")
-            call = replace(
-                call, content=await read_body(request, 2 * self._factory.settings.max_document_bytes)
-            )
-        answer = await self._run(match.operation, call)
+            call = replace(call, content=await self._content(request))
+        answer = await self._run(match.operation, call, raw_path if call is asked else None)
         if match.operation.permanent is not None or match.operation.path == "/config/{subject}":
             self._kept.clear()  # of a subject's settings, the alias may be another
         if raw_path.startswith(_BY_ID) and "ETag" in answer.headers and call is asked:
             await run_in_threadpool(self._keep, call, raw_path, answer)
         return _revalidated(request, answer)
+
+    async def _content(self, request: Request) -> bytes:
+        """Read a body of JSON. A missing type is not JSON: a page of another site may send a body without one."""
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        content = b""
+        if not media_type or media_type in READABLE:
+            content = await read_body(request, 2 * self._factory.settings.max_document_bytes)
+        if media_type in READABLE or (not media_type and not content):
+            return content
+        raise Refused(
+            415, 415, f"the content type is {media_type or 'missing'}; send Content-Type: {MEDIA_TYPE}"
+        )
 
     def _refusal(self, request: Request, error: TidegateError) -> Response:
         shown = weaker_contract(error) if isinstance(error, NotApproved) else error
@@ -195,7 +246,7 @@ class ConfluentFace:
         return Call(request, path, query, headers, b"", principal_of(request), self._factory)
 
     async def _without_alias(self, call: Call, operation: Operation, context: str) -> Call:
-        """Put the subject that is meant in the place of its alias; one that may not be seen stands for nothing."""
+        """Replace an alias by its subject; an alias of a hidden subject has no subject."""
         is_by_id = operation.path.startswith("/schemas/ids") and call.text("subject") != ""
         if not (operation.follows_aliases or is_by_id):
             return call
@@ -210,11 +261,19 @@ class ConfluentFace:
             return replace(call, query={**call.query, "subject": (meant,)})
         return replace(call, path={**call.path, "subject": meant})
 
-    async def _run(self, operation: Operation, call: Call) -> Answer:
-        """Run an operation; one that reads a schema from its body waits for a turn."""
+    async def _run(self, operation: Operation, call: Call, raw_path: bytes | None) -> Answer:
+        """Run an operation; one that reads a schema from its body waits for a turn.
+
+        A version that is fetched by `raw_path` is kept; None stands for a path with an alias.
+        """
         if call.request.method in _BODY_METHODS:
             return await self._factory.check_turns.run(operation.run, call)
-        return await run_in_threadpool(operation.run, call)
+        # A commit while the answer is made changes the mark, and the answer is not given again.
+        mark = self._factory.database.change_mark() if operation.run is get_version else None
+        answer = await run_in_threadpool(operation.run, call)
+        if mark is not None and raw_path is not None:
+            self._kept.keep(_version_key(call.request.scope, raw_path), answer, (call.subject,), mark)
+        return answer
 
     def _keep(self, call: Call, raw_path: bytes, answer: Answer) -> None:
         reader = self._factory.subjects()
@@ -240,6 +299,12 @@ def _asks_for_root(scope: Scope, raw_path: bytes) -> bool:
 
 def _may_see(principal: Principal, subjects: tuple[str, ...]) -> bool:
     return principal.prefixes is None or any(principal.sees(subject) for subject in subjects)
+
+
+def _version_key(scope: Scope, raw_path: bytes) -> Key:
+    """Return what an answer about a version depends on beside the database: the Python client is shown tags elsewhere."""
+    named = next((value for name, value in scope["headers"] if name == b"confluent-client-version"), b"")
+    return raw_path, scope["query_string"], _PYTHON if named.startswith(_PYTHON) else b""
 
 
 async def _send_kept(kept: _KeptAnswer, scope: Scope, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""The native face: roles, lists, and contracts that do not exist for whoever may not see them."""
+"""The native API: roles, lists, and contracts that do not exist for whoever may not see them."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_publishing_for_a_topic_of_others_is_refused_alike_whether_it_exists(
 def test_an_id_of_other_prefixes_is_refused_alike_whether_it_exists(
     hire: Hire, make_contract: MakeContract
 ) -> None:
-    """Streams, tables and contracts of the Confluent face have the name that a contract's id takes away from others."""
+    """Streams, tables and contracts of the Confluent API have the name that a contract's id takes away from others."""
     producer = hire("producer:hospital.")
     for name in (HIDDEN, UNKNOWN, "hospital", "Hospital.x", "hospital_x"):
         for path in (CONTRACTS, f"{CONTRACTS}/check"):

@@ -1,0 +1,220 @@
+"""Measure whether commits after a long history take as long as those of the first hour, for each sink with a table.
+
+A table is committed to for an hour's worth of batches, one file each, while the sink maintains it in the background. Then a
+history of 130,000 batches is simulated, about a week of one batch every five seconds, and as many commits are timed
+again. The ratio compares the medians: 1.5 is the limit. The Kafka sink has no table, and its ledger is one record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+from uuid import uuid4
+
+import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
+from psycopg import sql
+from pydantic import SecretStr
+
+from benchmarks.admissions_data import contract
+from benchmarks.figures import Figure, benchmark_parser, report_figures
+from benchmarks.spark_session import benchmark_session, benchmark_settings
+from benchmarks.table_growth import GrowingTable
+from tests.postgresql import Postgresql, for_psycopg
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.stream.ledger import BatchTotals, Ledger
+from tidegate.spark_jobs.settings import JobSettings
+from tidegate.spark_jobs.sinks.delta.table import DeltaTable, table_location
+from tidegate.spark_jobs.sinks.postgresql.rows import Staged
+from tidegate.spark_jobs.sinks.postgresql.table import PostgresqlTable
+from tidegate.spark_jobs.sinks.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tidegate.spark_jobs.sinks.store import LedgerStore
+
+HISTORY: Final = 130_000
+COMMITS: Final = 720
+_KEPT: Final = 500
+_MOST_LINKS: Final = 30_000
+"""A file system has a limit: 65,000 links to a file on ext4."""
+
+
+class History(Protocol):
+    """A table of one sink, committed to as the sink does it."""
+
+    @property
+    def table(self) -> LedgerStore:
+        """The table as the sink has it."""
+        ...
+
+    def commit(self) -> float:
+        """Stage and publish one row; return the seconds that it took."""
+        ...
+
+    def inflate(self, count: int) -> int:
+        """Add a history of so many batches; return a size of it in bytes."""
+        ...
+
+
+class DeltaHistory:
+    """A Delta table; a batch of its history is a version of the log, with a file."""
+
+    def __init__(self, spark: SparkSession, warehouse: Path) -> None:
+        plan = compile_plan(contract().model_copy(update={"id": "bench.history"}))
+        location = table_location(warehouse, plan.contract.id)
+        self.table = DeltaTable(spark, location)
+        self.table.ensure(plan)
+        self._folder = Path(location.removeprefix("file://"))
+        self._ledger = _claimed(self.table, plan.contract.id)
+        target = self.table.target(plan, f"{plan.contract.id}@1.0.0", "history")
+        self._file = self._folder / "one.parquet"
+        pq.write_table(pa.Table.from_pylist([{}], schema=target.schema), self._file)
+
+    def commit(self) -> float:
+        """Stage and publish a file of one row."""
+        file = self._file.with_name(f"{uuid4().hex}.parquet")
+        shutil.copyfile(self._file, file)
+        elapsed, self._ledger = _published(self.table, [f"file://{file}"], self._ledger)
+        return elapsed
+
+    def inflate(self, count: int) -> int:
+        """Repeat the newest commit of the log so many times, and have Delta write a checkpoint."""
+        log = self._folder / "_delta_log"
+        newest = int(self.table._snapshot().version())  # noqa: SLF001 - a history has no API
+        original = log / f"{newest:020d}.json"
+        for index in range(1, count + 1):
+            version = log / f"{newest + index:020d}.json"
+            if index % _MOST_LINKS:
+                version.hardlink_to(original)
+            else:
+                original = Path(shutil.copyfile(original, version))
+        self.table._snapshot()  # noqa: SLF001 - the same
+        self.table._log().checkpoint()  # noqa: SLF001 - the same
+        return sum(each.stat().st_size for each in log.iterdir())
+
+
+class PostgresqlHistory:
+    """A table in PostgreSQL; a batch of its history is an update of the ledger, and a row."""
+
+    def __init__(self, settings: JobSettings) -> None:
+        plan = compile_plan(contract().model_copy(update={"id": "bench.history"}))
+        self.table = PostgresqlTable(settings, plan.contract.id)
+        self.table.ensure(plan)
+        self._url = settings.postgresql_address
+        self._ledger = _claimed(self.table, plan.contract.id)
+
+    def commit(self) -> float:
+        """Stage and publish a row."""
+        name = f"{self.table.uuid[:8]}-tidegate-1-{uuid4().hex[:8]}-0"
+        with psycopg.connect(self._url) as connection:
+            connection.execute(f'CREATE UNLOGGED TABLE tidegate."{name}" (LIKE bench.history)')
+            connection.execute(f'INSERT INTO tidegate."{name}" DEFAULT VALUES')
+        elapsed, self._ledger = _published(self.table, [str(Staged(1, name))], self._ledger)
+        return elapsed
+
+    def inflate(self, count: int) -> int:
+        """Update the ledger so many times, each in a transaction of its own, and insert as many rows."""
+        statement = sql.SQL(
+            "DO $$ BEGIN FOR n IN 1..{} LOOP UPDATE tidegate.ledger SET ledger = ledger; "
+            "INSERT INTO bench.history DEFAULT VALUES; COMMIT; END LOOP; END $$"
+        ).format(sql.Literal(count))
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            connection.execute("SET synchronous_commit = off")
+            connection.execute(statement)
+            row = connection.execute("SELECT pg_total_relation_size('tidegate.ledger')").fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def _claimed(table: LedgerStore, stream: str) -> Ledger:
+    first = Ledger(
+        name="history", stream=stream, topic="history", topic_id="", epoch=0, n=0,
+        begin={0: 0}, end={0: 0}, scan_from={}, slots=1,
+    )  # fmt: skip
+    claimed = first.claim(1, "history")
+    assert table.publish(table.stage([], claimed), None, claimed)
+    return claimed
+
+
+def _published(table: LedgerStore, files: list[str], held: Ledger) -> tuple[float, Ledger]:
+    """Publish a batch; return the seconds that it took, and its ledger."""
+    totals = BatchTotals(written=held.totals.written + 1)
+    new = held.model_copy(update={"n": held.n + 1, "end": {0: held.end[0] + 1}, "totals": totals})
+    begun = time.perf_counter()
+    while (published := table.publish(table.stage(files, new), held, new)) is None:
+        pass  # a compaction has moved the table: the sink stages again too
+    return time.perf_counter() - begun, published
+
+
+def measure(history: History, batches: int, commits: int) -> tuple[float, float, int]:
+    """Return the median seconds of a commit of the first hour and of one after the history, and the history's bytes."""
+    upkeep = Upkeep(history.table, seconds=5.0)
+    for _ in range(3):  # the first commits of a process load classes
+        history.commit()
+    with _kept_up(upkeep):
+        first = statistics.median([history.commit() for _ in range(commits)])
+    size = history.inflate(batches)
+    later = Upkeep(history.table, seconds=5.0)
+    later.run()  # as the job does it before it claims a table with a backlog
+    assert later.error is None, later.error
+    with _kept_up(later):
+        last = statistics.median([history.commit() for _ in range(commits)])
+    return first, last, size
+
+
+@contextmanager
+def _kept_up(upkeep: Upkeep) -> Iterator[None]:
+    upkeep.start()
+    try:
+        yield
+    finally:
+        upkeep.close()
+
+
+def main() -> None:
+    """Measure each sink, and write the figures."""
+    parser = benchmark_parser(__doc__)
+    parser.add_argument("--batches", type=int)
+    parser.add_argument("--commits", type=int)
+    arguments = parser.parse_args()
+    figures: list[Figure] = []
+    with ExitStack() as stack:
+        settings = benchmark_settings(spark_driver_memory="2g")
+        stack.callback(shutil.rmtree, settings.warehouse.parent, ignore_errors=True)
+        server = stack.enter_context(Postgresql.running())
+        url = SecretStr(for_psycopg(stack.enter_context(server.database(template="template0"))))
+        # The session of this sink has what Iceberg and Delta need.
+        spark = benchmark_session(settings.model_copy(update={"sink": "delta"}))
+        stack.callback(spark.stop)
+        in_database = settings.model_copy(update={"sink": "postgresql", "postgresql_url": url})
+        makers: dict[str, Callable[[], History]] = {
+            "iceberg": lambda: GrowingTable(spark, _KEPT),
+            "delta": lambda: DeltaHistory(spark, settings.warehouse),
+            "postgresql": lambda: PostgresqlHistory(in_database),
+        }
+        for sink, make in makers.items():
+            figures += _figures(sink, make(), arguments)
+    report_figures(figures, arguments.out)
+
+
+def _figures(sink: str, history: History, arguments: argparse.Namespace) -> list[Figure]:
+    batches = arguments.batches or (200 if arguments.smoke else HISTORY)
+    commits = arguments.commits or (10 if arguments.smoke else COMMITS)
+    first, last, size = measure(history, batches, commits)
+    print(json.dumps({"sink": sink, "batches": batches, "bytes": size}))
+    name = f"commit_after_history_over_first_hour_{sink}"
+    return [Figure.of(name, last * 1000, "ms", first * 1000)]
+
+
+if __name__ == "__main__":
+    main()

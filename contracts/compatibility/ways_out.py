@@ -1,0 +1,49 @@
+"""What an author can do about a difference of two JSON Schemas, or why it is one, where that surprises people."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tidegate.contracts.document.fields import tokens, value_at
+from tidegate.contracts.inclusion.answer import Difference, Outcome
+
+_OPEN: Final = (
+    "the object is open, so earlier records may have anything there: raise the major version (one that closes the "
+    "object with `additionalProperties: false` makes later properties compatible), or let the change pass with the "
+    "compatibilityPolicy LENIENT of the subject"
+)
+_DEFAULT: Final = (
+    "its `default` fills nothing in: a record without it is refused, although Confluent Schema Registry calls this change "
+    "compatible"
+)
+
+
+def way_out(difference: Difference, new: Any) -> str | None:
+    """Return the advice about a difference from the schema `new`, which is to accept earlier records; None for no advice."""
+    if difference.outcome is Outcome.PROVEN:
+        return None
+    if _is_declared_now(difference):
+        return _OPEN
+    if difference.code == "schema.required-added" and _has_default(difference, new):
+        return _DEFAULT
+    return None
+
+
+def _is_declared_now(difference: Difference) -> bool:
+    """Return whether a property is declared that an open object had as an undeclared one."""
+    if difference.keyword == "properties":
+        return difference.code == "schema.property-constrained"
+    was_undeclared = difference.old_pointer.endswith("/additionalProperties")
+    return was_undeclared and "/properties/" in difference.new_pointer
+
+
+def _has_default(difference: Difference, new: Any) -> bool:
+    """Return whether the property that is required now has a default beside."""
+    schema = value_at(new, tokens(difference.new_pointer)[:-1])
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict):
+        return False
+    return any(
+        isinstance(part, dict) and "default" in part and f"the property `{name}` of" in difference.sentence
+        for name, part in properties.items()
+    )

@@ -1,0 +1,104 @@
+"""A ledger after records of one person were erased. Pure values and arithmetic; no I/O.
+
+An erased record counts as dropped: its position stays known, and no output holds it. A reconciliation therefore accounts
+for it as for a record that the contract drops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidegate.contracts.errors import ConflictError
+from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Segment, Vector
+from tidegate.contracts.stream.positions import Positions
+
+MOST_ROWS = 50_000
+"""Most rows of one erasure: a value that more records share does not name a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """What an erasure takes out of a ledger's outputs, by source position.
+
+    `rows` are in the table, `refused` are refusals that count in the ledger. `quarantined` counts the records that leave
+    the quarantine topic: also refusals that a rewind has overruled.
+    """
+
+    held: Ledger
+    rows: Positions = field(default_factory=Positions)
+    refused: Positions = field(default_factory=Positions)
+    quarantined: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.quarantined)
+
+    @property
+    def dropped(self) -> Positions:
+        """The positions that count as dropped from now on."""
+        return self.rows | self.refused
+
+    def ledger(
+        self, claimed: Ledger, erasure: str, dropped_digest: str, scan_from: Mapping[str, Vector]
+    ) -> Ledger:
+        """Return the ledger after the erasure of that id, which follows `claimed`.
+
+        `scan_from` maps output topics to the offsets from which the next start looks at them; others stay as they are.
+        """
+        rows, refused = len(self.rows), len(self.refused)
+        totals = claimed.totals.model_dump()
+        totals["written"] -= rows
+        totals["quarantined"] -= refused
+        totals["dropped"] += rows + refused
+        changes: dict[str, object] = {
+            "epoch": claimed.epoch + 1,
+            "totals": BatchTotals.model_validate(totals),
+            "segments": {p: self._changed(each, p) for p, each in claimed.segments.items()},
+            "dropped_digest": dropped_digest or claimed.dropped_digest,
+            "adopted": erasure,
+            "instance": erasure[:8],
+            "scan_from": {**claimed.scan_from, **scan_from},
+        }
+        return claimed.model_copy(update=changes)
+
+    def _changed(self, segments: tuple[Segment, ...], partition: int) -> tuple[Segment, ...]:
+        changed = []
+        for each in segments:
+            start, end = {partition: each.begin}, {partition: each.end}
+            rows, refused = len(self.rows.within(start, end)), len(self.refused.within(start, end))
+            changed.append(
+                each._replace(
+                    accepted=each.accepted - rows,
+                    quarantined=each.quarantined - refused,
+                    dropped=each.dropped + rows + refused,
+                )
+            )
+        return tuple(changed)
+
+
+def erase_from(
+    held: Ledger, rows: Positions, refused: Positions, quarantined: int, dropped: Positions
+) -> Erasure:
+    """Return the erasure of rows and refusals. `dropped` are the positions that count as dropped already.
+
+    An erasure that was cut off after its commit has left refusals in the topic which count as dropped. Raises
+    ConflictError for too many rows, for refusals ahead of the ledger, and where the ledger counts fewer records.
+    """
+    if len(rows) > MOST_ROWS:
+        raise ConflictError(
+            f"{len(rows):,} rows have this value, more than the {MOST_ROWS:,} of one erasure; nothing was changed. Does the "
+            "field name a person?"
+        )
+    ahead = refused - refused.within({}, held.end)
+    if ahead:
+        raise ConflictError(
+            f"{len(ahead):,} refused records belong to a batch that was not published; nothing was changed. Start the job, "
+            "stop it after its next batch, and run tidegate erase again"
+        )
+    found = Erasure(held, rows - dropped, refused - rows - dropped, quarantined)
+    if len(found.rows) > held.totals.written or len(found.refused) > held.totals.quarantined:
+        raise ConflictError(
+            "the ledger counts fewer records than the outputs hold; nothing was changed. Look at what differs: tidegate "
+            f"reconcile {held.stream}"
+        )
+    return found

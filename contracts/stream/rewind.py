@@ -1,0 +1,233 @@
+"""A ledger taken back to earlier offsets, from where all records are judged again. Pure values and arithmetic; no I/O.
+
+What the outputs hold from the point on is subtracted from the ledger's counts. So a fault below the point stays visible to a
+reconciliation, and one at or after the point is gone with the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidegate.contracts.errors import ConflictError
+from tidegate.contracts.stream.generations import pruned, rewound
+from tidegate.contracts.stream.ledger import (
+    BatchTotals,
+    FateCounts,
+    Ledger,
+    Position,
+    Segment,
+    Vector,
+    span,
+)
+from tidegate.contracts.stream.positions import Positions
+
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the source and the outputs of a stream hold.
+
+    `source` are records from the points on, below the ledger's end. `quarantined` are the refusals that count in the
+    ledger, and `needed` the rewinds that some refusal needs, as `pruned` takes them. `dropped` are all known positions.
+    """
+
+    earliest: Vector
+    source: Positions
+    written: Positions
+    quarantined: Positions
+    dropped: Positions
+    needed: frozenset[tuple[int, int]] = frozenset()
+    is_quarantine_whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Fates:
+    """Positions that are to be judged again, by what they were counted as. `absent` is a number of offsets."""
+
+    accepted: Positions = field(default_factory=Positions)
+    quarantined: Positions = field(default_factory=Positions)
+    dropped: Positions = field(default_factory=Positions)
+    unproven: Positions = field(default_factory=Positions)
+    absent: int = 0
+
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """What the ledger's totals lose."""
+        return {
+            "written": len(self.accepted),
+            "quarantined": len(self.quarantined),
+            "dropped": len(self.dropped),
+            "unproven": len(self.unproven),
+            "absent": self.absent,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """A rewind of `held` to `points`: what goes, and what is known of dropped records before the points.
+
+    `rows` counts the rows that are deleted; `settled` the refusals ahead of the ledger that are judged again too.
+    """
+
+    held: Ledger
+    points: Vector
+    fates: Fates
+    rows: int
+    settled: int
+    dropped: Positions
+    needed: frozenset[tuple[int, int]]
+
+    @property
+    def rejudged(self) -> int:
+        """Number of refusals that no longer count."""
+        return len(self.fates.quarantined) + self.settled
+
+    def ledger(self, claimed: Ledger, rewind: str, dropped_digest: str) -> Ledger:
+        """Return the ledger after the rewind of that id, which follows `claimed`. Raises ConflictError for too many."""
+        generation = claimed.generation + 1
+        totals = claimed.totals.model_dump()
+        for name, count in self.fates.totals.items():
+            totals[name] = totals.get(name, 0) - count
+        segments = {
+            p: _cut(each, p, self.points[p], self.fates) if p in self.points else each
+            for p, each in claimed.segments.items()
+        }
+        return claimed.model_copy(
+            update={
+                "epoch": claimed.epoch + 1,
+                "end": {**claimed.end, **self.points},
+                "totals": BatchTotals.model_validate(totals),
+                "segments": {p: each for p, each in segments.items() if each},
+                "generation": generation,
+                "rewinds": pruned(rewound(claimed.rewinds, self.points, generation), self.needed),
+                "dropped_digest": dropped_digest,
+                "adopted": rewind,
+                "instance": rewind[:8],
+            }
+        )
+
+
+def points_of(held: Ledger, wanted: Vector, *, is_exact: bool) -> Vector:
+    """Return the points of a rewind: `wanted`, not beyond the ledger's end.
+
+    `is_exact` refuses points outside of what the ledger covers. Raises ConflictError then, and when nothing is to be judged again.
+    """
+    for partition, offset in sorted(wanted.items()):
+        begin, end = held.begin.get(partition, 0), held.end.get(partition)
+        if is_exact and (end is None or not begin <= offset <= end):
+            covered = "does not know it" if end is None else f"covers {begin} to {end - 1}"
+            raise ConflictError(
+                f"partition {partition} cannot be rewound to {offset}: the ledger {covered}; nothing was changed"
+            )
+    points = {
+        partition: min(max(offset, held.begin.get(partition, 0)), held.end[partition])
+        for partition, offset in sorted(wanted.items())
+        if partition in held.end
+    }
+    if all(offset == held.end[partition] for partition, offset in points.items()):
+        raise ConflictError("nothing is to be judged again: the ledger ends there; nothing was changed")
+    return points
+
+
+def rewind_to(points: Vector, held: Ledger, found: Held) -> Rewind:
+    """Return the rewind of a ledger to points. Raises ConflictError when the source no longer holds what would go."""
+    _require_retained(points, held, found)
+    end = {p: held.end[p] for p in points}
+    rows = found.written.since(points).within({}, dict.fromkeys(points, 1 << 62))
+    source = found.source.within(points, end)
+    accepted = rows.within(points, end)
+    quarantined = found.quarantined.within(points, end) - accepted
+    dropped = found.dropped.within(points, end) - accepted - quarantined
+    if gone := (accepted | quarantined | dropped) - source:
+        raise ConflictError(
+            f"{held.topic} no longer holds {len(gone):,} records that would be judged again, which were compacted or "
+            f"deleted: {_named(gone)}; nothing was changed. Rewind to a point after them, or leave them as they are"
+        )
+    seen = Fates(accepted, quarantined, dropped, absent=span(points, end) - len(source))
+    settled = found.quarantined.since(end).within({}, dict.fromkeys(points, 1 << 62))
+    kept = found.dropped.within({}, {**held.end, **points})
+    needed = frozenset(found.needed)
+    fates = _explained(seen, source - accepted - quarantined - dropped, held, found)
+    return Rewind(held, points, _fitting(fates, held), len(rows), len(settled), kept, needed)
+
+
+def _require_retained(points: Vector, held: Ledger, found: Held) -> None:
+    for partition, offset in points.items():
+        first = found.earliest.get(partition, 0)
+        if offset < min(first, held.end[partition]):
+            raise ConflictError(
+                f"{held.topic} no longer holds offset {offset} of partition {partition}: it begins at {first}. Records "
+                f"before cannot be judged again; nothing was changed. Rewind to {partition}:{first} or later"
+            )
+
+
+def _explained(seen: Fates, missing: Positions, held: Ledger, found: Held) -> Fates:
+    """Return the fates with the records that are in no output, as what the ledger must have counted them.
+
+    Raises ConflictError where that could be several things.
+    """
+    if not missing:
+        return seen
+    unknown_drops = held.totals.dropped - len(found.dropped)
+    kinds = [
+        kind
+        for kind, is_possible in (
+            ("quarantined", not found.is_quarantine_whole),
+            ("dropped", unknown_drops >= len(missing)),
+            ("unproven", held.totals.unproven >= len(missing)),
+        )
+        if is_possible
+    ]
+    if len(kinds) > 1:
+        raise ConflictError(
+            f"{len(missing):,} records that would be judged again are in no output, and the ledger does not say whether each "
+            f"was {' or '.join(kinds)}: {_named(missing)}; nothing was changed. Rewind to a point after them"
+        )
+    # Nothing but a lost row is left: it was counted as written, and comes back when it is judged again.
+    kind = kinds[0] if kinds else "accepted"
+    more = {name: getattr(seen, name) for name in ("accepted", "quarantined", "dropped", "unproven")}
+    more[kind] = more[kind] | missing
+    return Fates(**more, absent=seen.absent)
+
+
+def _fitting(fates: Fates, held: Ledger) -> Fates:
+    short = [name for name, count in fates.totals.items() if getattr(held.totals, name) < count]
+    if short:
+        raise ConflictError(
+            f"the ledger counts fewer records as {', '.join(short)} than the outputs hold from there on; nothing was changed. "
+            f"Look at what differs: tidegate reconcile {held.stream}. Then: tidegate adopt {held.stream} --replace"
+        )
+    return fates
+
+
+def _cut(segments: tuple[Segment, ...], partition: int, point: int, fates: Fates) -> tuple[Segment, ...]:
+    """Return the segments below a point; of one that reaches beyond it, without the records from there on."""
+    kept: list[Segment] = []
+    for each in segments:
+        if each.begin >= point:
+            break
+        if each.end > point:
+            start, end = {partition: point}, {partition: each.end}
+            lost = FateCounts(
+                len(fates.accepted.within(start, end)),
+                len(fates.quarantined.within(start, end)),
+                len(fates.dropped.within(start, end)),
+            )
+            left = (
+                each.accepted - lost.accepted,
+                each.quarantined - lost.quarantined,
+                each.dropped - lost.dropped,
+            )
+            if min(left) < 0:
+                return ()  # counts that do not fit say nothing: the partition's segments begin again
+            each = Segment(each.begin, point, *left)  # noqa: PLW2901 - what is left of it
+        kept.append(each)
+    return tuple(kept)
+
+
+def _named(positions: Positions) -> str:
+    first: list[Position] = positions.first(_NAMED)
+    more = ", ..." if len(positions) > _NAMED else ""
+    return ", ".join(f"{p}/{offset}" for p, offset in first) + more

@@ -1,0 +1,348 @@
+"""Erase the records of one person from a table and its quarantine topic.
+
+What would be done is shown first, and nothing is changed. After the confirmation the registry notes it, without the value.
+Then producers are fenced and the ledger is claimed. One commit deletes the rows and moves the ledger, in which the erased
+records count as dropped. Last, the quarantine topic is rewritten: what stays is appended again, and all before is deleted.
+An erasure that was cut off is finished by running it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from itertools import islice
+from threading import Event
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from confluent_kafka import Message
+
+from tidegate.contracts.document.fields import join, value_at
+from tidegate.contracts.document.model import Mask
+from tidegate.contracts.errors import ConflictError, NotFoundError, StreamStopped
+from tidegate.contracts.formats.framing import schema_header
+from tidegate.contracts.privacy.tokens import MaskKey
+from tidegate.contracts.stream.adoption import Adoption
+from tidegate.contracts.stream.erasure import Erasure, erase_from
+from tidegate.contracts.stream.evidence import headers_of, read_provenance
+from tidegate.contracts.stream.ledger import Ledger, Vector
+from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.verdict import Violation
+from tidegate.spark_jobs.adopt.log import AdoptionLog, adoption_of
+from tidegate.spark_jobs.contract_source import RegistryContract, registry_http
+from tidegate.spark_jobs.kafka.dropped import DroppedTopic, read_dropped
+from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
+from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer, read_committed
+from tidegate.spark_jobs.kafka.source_topic import find_source, recreated
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.sinks.adoption import MOST_SLOTS
+from tidegate.spark_jobs.sinks.kind import kind_of
+from tidegate.spark_jobs.sinks.outputs import provenances
+from tidegate.spark_jobs.sinks.recovery_scan import require_own
+
+if TYPE_CHECKING:
+    from tidegate.contracts.columns.typed import TypedColumn
+    from tidegate.contracts.judge.plan import EnforcementPlan
+    from tidegate.spark_jobs.settings import JobSettings
+
+_REGISTRY_SECONDS: Final = 30.0
+_AT_A_TIME: Final = 10_000
+"""Records in one transaction of the copy."""
+_OWN_SLOT: Final = MOST_SLOTS
+"""Slot of the producer of an erasure. No job has it, so that a job which starts meanwhile does not end the copy."""
+
+
+class EraseStep(StrEnum):
+    """What an erasure has finished; tests cut it off after each."""
+
+    NOTE = "note"
+    FENCE = "fence"
+    CLAIM = "claim"
+    LOOK = "look"
+    DROPPED = "dropped"
+    COMMIT = "commit"
+    COPY = "copy"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Whose records are erased: those with a Kafka key, or with a value in a field of the contract.
+
+    `field` is None for the key. `value` is text; a number or a Boolean is compared as JSON writes it.
+    """
+
+    value: str
+    field: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Subject(field={self.field!r})"  # a log must not name the person
+
+
+@dataclass(frozen=True, slots=True)
+class EraseLook:
+    """What an erasure would do. `unread` of the refused records cannot be decoded, and hold the value as text.
+
+    `left` says what is not erased, with the way to do it; empty when nothing is.
+    """
+
+    sink: str
+    erasure: Erasure
+    unread: int
+    left: str
+
+
+@contextmanager
+def eraser(
+    settings: JobSettings, stream: str, on_step: Callable[[EraseStep], None] = lambda _: None
+) -> Iterator[Eraser]:
+    """Open what an erasure needs: the registry with the contract, and Spark for tables that it writes.
+
+    Raises NotFoundError for a stream without a contract, SettingsError, Unavailable.
+    """
+    secret = settings.mask_key
+    mask_key = None if secret is None else MaskKey.of(secret.get_secret_value())
+    with registry_http(settings, settings.registry_url, _REGISTRY_SECONDS) as client:
+        plan = RegistryContract(client, stream, 0.0, Event(), mask_key).current()
+        yield Eraser(settings, plan, AdoptionLog(client, stream), on_step)
+
+
+class Eraser:
+    """Erases records of one stream. `log` is the registry, which records the actions; `on_step` is called with each step."""
+
+    def __init__(
+        self,
+        settings: JobSettings,
+        plan: EnforcementPlan,
+        log: AdoptionLog,
+        on_step: Callable[[EraseStep], None],
+    ) -> None:
+        self._kafka = settings.kafka
+        self._plan = plan
+        self._log = log
+        self._on_step = on_step
+        self._stream = plan.contract.id
+        self._topics = Topics(settings.kafka)
+        self._source = find_source(self._topics, plan)
+        self._quarantine = quarantine_topic(self._source.name)
+        self._sink = kind_of(settings).adoptable(settings, plan)
+
+    def look(self, subject: Subject) -> EraseLook:
+        """Return what an erasure would do; nothing is changed.
+
+        Raises NotFoundError for a stream without a ledger and for an unknown field; ConflictError when the table does not
+        hold the field's values; StreamStopped when the topic was created again.
+        """
+        return self._look(subject, self._held())
+
+    def erase(self, subject: Subject, confirm: Callable[[EraseLook], None]) -> Ledger:
+        """Erase the records. `confirm` shows what would be done, and raises when it is not wanted.
+
+        Raises what `look` raises, and Fenced or StreamStopped when something is written meanwhile.
+        """
+        held = self._held()
+        shown = self._look(subject, held)
+        confirm(shown)
+        identity = uuid4().hex
+        claimed = held.claim(held.slots, identity[:8])
+        self._log.keep(self._adoption(shown, shown.erasure.ledger(claimed, identity, "", {})))
+        self._on_step(EraseStep.NOTE)
+        self._sink.fence(held.name, held.slots)
+        self._on_step(EraseStep.FENCE)
+        self._sink.write(held, claimed)
+        self._on_step(EraseStep.CLAIM)
+        end = self._topics.latest(self._quarantine) if self._has_quarantine() else {}
+        found = self._look(subject, claimed).erasure
+        if (found.rows, found.refused) != (shown.erasure.rows, shown.erasure.refused):
+            raise StreamStopped(
+                f"{self._stream}: the outputs changed before you confirmed; nothing was erased. Stop every job of this "
+                "stream, and run tidegate erase again"
+            )
+        self._on_step(EraseStep.LOOK)
+        digest = self._write_dropped(claimed, found.dropped)
+        self._on_step(EraseStep.DROPPED)
+        new = self._commit(claimed, found, identity, digest, end)
+        self._on_step(EraseStep.COMMIT)
+        if found.quarantined:
+            self._rewrite_quarantine(subject, new, end)
+        return new
+
+    def _held(self) -> Ledger:
+        held = self._sink.ledger_if_there()
+        if held is None:
+            raise NotFoundError(
+                f"{self._sink.name} has no ledger of {self._stream}: it holds no records of the stream"
+            )
+        require_own(held, self._stream, self._sink.name)
+        if held.topic_id != self._source.topic_id:
+            raise StreamStopped(recreated(self._source.name, self._stream))
+        return held
+
+    def _has_quarantine(self) -> bool:
+        return self._topics.identity(self._quarantine) is not None
+
+    def _look(self, subject: Subject, held: Ledger) -> EraseLook:
+        matches = Matches(self._plan, subject)
+        refused, quarantined = Positions(), 0
+        for found, message in provenances(self._kafka, self._quarantine, self._source.name):
+            if found.ledger == held.name and matches(message):
+                quarantined += 1
+                if held.counts(found.source.partition, found.source.offset, found.generation):
+                    refused.add(found.source.partition, found.source.offset)
+        rows, left = self._rows(subject, held, matches.column)
+        erasure = erase_from(held, rows, refused, quarantined, read_dropped(self._kafka, held))
+        return EraseLook(self._sink.name, erasure, matches.unread, left)
+
+    def _rows(self, subject: Subject, held: Ledger, column: TypedColumn | None) -> tuple[Positions, str]:
+        """Return the positions of the person's rows, and what is left to do."""
+        if not self._sink.is_appended:
+            return Positions(), (
+                f"{self._sink.name} is not erased: write a tombstone with the person's key to {self._source.name}, which "
+                "deletes the row of an upserted table, and the record of a compacted topic"
+            )
+        if column is None:
+            end = {
+                p: min(last, held.end.get(p, 0)) for p, last in self._topics.latest(self._source.name).items()
+            }
+            of_key = Positions()
+            for message in read_committed(self._kafka, self._source.name, held.begin, end):
+                if message.key() == subject.value.encode():
+                    of_key.add(message.partition() or 0, message.offset() or 0)
+            return of_key & self._sink.written().seen, (
+                f"rows whose records {self._source.name} no longer holds are not found by a key: run it with --subject too"
+            )
+        return self._sink.written_with(column.name, texts_in_table(self._plan, subject.value, column)), ""
+
+    def _write_dropped(self, claimed: Ledger, dropped: Positions) -> str:
+        """Add the positions to the chain of dropped ones; return the digest that names it, empty when there are none."""
+        if not dropped:
+            return ""
+        topic = DroppedTopic(self._topics, self._source)
+        topic.ensure()
+        records, digest = topic.records(claimed, dropped)
+        self._producer(claimed).write(records)
+        return digest
+
+    def _producer(self, ledger: Ledger) -> TransactionalProducer:
+        producer = TransactionalProducer(self._kafka, transactional_id(ledger.name, _OWN_SLOT))
+        producer.fence()
+        return producer
+
+    def _commit(self, claimed: Ledger, found: Erasure, identity: str, digest: str, end: Vector) -> Ledger:
+        """Delete the rows and move the ledger, so that the next start does not read what is rewritten."""
+        looks = self._quarantine in claimed.scan_from
+        new = found.ledger(claimed, identity, digest, {self._quarantine: end} if looks else {})
+        if found.rows:
+            self._sink.retract(found.rows, claimed, new)
+        else:
+            self._sink.write(claimed, new)
+        return new
+
+    def _rewrite_quarantine(self, subject: Subject, ledger: Ledger, end: Vector) -> None:
+        """Append what stays of the partitions before `end` again, without the person's records; then delete all before.
+
+        An erasure that was cut off has left copies beside the originals: each refusal is kept once.
+        """
+        matches = Matches(self._plan, subject)
+        producer = self._producer(ledger)
+        kept = self._kept(matches, ledger, end)
+        while records := list(islice(kept, _AT_A_TIME)):
+            producer.write(records)
+        self._on_step(EraseStep.COPY)
+        self._topics.delete_before(self._quarantine, {p: offset for p, offset in end.items() if offset})
+        self._on_step(EraseStep.DELETE)
+
+    def _kept(self, matches: Matches, ledger: Ledger, end: Vector) -> Iterator[OutputRecord]:
+        seen: dict[tuple[str, str, int], Positions] = {}
+        for message in read_committed(self._kafka, self._quarantine, {}, end):
+            headers = headers_of(message)
+            found = read_provenance(headers)
+            if found is not None:
+                if found.ledger == ledger.name and matches(message):
+                    continue
+                of_ledger = seen.setdefault((found.ledger, found.source.topic, found.generation), Positions())
+                if not of_ledger.add(found.source.partition, found.source.offset):
+                    continue
+            yield (
+                self._quarantine,
+                message.value(),
+                message.key(),
+                message.partition() or 0,
+                message.timestamp()[1],
+                list(headers),
+            )
+
+    def _adoption(self, look: EraseLook, new: Ledger) -> Adoption:
+        return adoption_of(
+            new,
+            self._stream,
+            look.sink,
+            kind="erasure",
+            deleted=len(look.erasure.rows),
+            erased=look.erasure.quarantined,
+        )
+
+
+class Matches:
+    """Tells whether a refused record is the person's. A record that cannot be decoded is, if it holds the value as text."""
+
+    def __init__(self, plan: EnforcementPlan, subject: Subject) -> None:
+        self._plan = plan
+        self._value = subject.value
+        self._bytes = subject.value.encode()
+        self.column = None if subject.field is None else _column(plan, subject.field)
+        self.unread = 0
+
+    def __call__(self, message: Message) -> bool:
+        """Return whether it is; counts those that cannot be decoded in `unread`."""
+        if self.column is None:
+            return message.key() == self._bytes
+        value = message.value()
+        header = schema_header(headers_of(message))
+        record = self._plan.record_of(value, header)
+        if isinstance(record, Violation):
+            is_theirs = self._bytes in (value or b"")
+            self.unread += is_theirs
+            return is_theirs
+        return _text(value_at(record, self.column.path)) == self._value
+
+
+def _column(plan: EnforcementPlan, field: str) -> TypedColumn:
+    columns = {name: each for each in plan.typed_columns for name in (each.name, join(each.path))}
+    if field not in columns:
+        known = ", ".join(sorted(each.name for each in plan.typed_columns))
+        raise NotFoundError(f"{plan.contract.id} has no column of that name; it has {known}")
+    return columns[field]
+
+
+def _text(value: Any) -> str | None:
+    """Return a value as JSON writes it, without quotes; None for objects, arrays and null."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            return value
+        case int() | float() | Decimal():
+            return str(value)
+    return None
+
+
+def texts_in_table(plan: EnforcementPlan, value: str, column: TypedColumn) -> tuple[str, ...]:
+    """Return the texts that a column has for a value: a mask replaces it. Raises ConflictError if its values are not there."""
+    over = plan.masks.over(column.path)
+    if over is None:
+        return (value,)
+    mask, depth = over
+    if mask is not Mask.HASH or depth != len(column.path):
+        raise ConflictError(
+            f"the table does not hold the values of {column.name}, which are masked ({mask.value}); nothing was changed. "
+            "Name another field, or erase by --key"
+        )
+    values: list[Any] = [value]
+    if value.lstrip("-").isdecimal():
+        values.append(int(value))
+    return tuple(plan.masks.token(each) for each in values)

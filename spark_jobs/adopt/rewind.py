@@ -1,0 +1,248 @@
+"""Rewind a stream: rows from a point on go, and all records from there on are judged again by the contract of now.
+
+What would be done is shown first, and nothing is changed. After the confirmation the registry notes it. Then the order of a
+start: claim the ledger, fence the producers. From there on no instance of before can publish or commit. What the outputs
+hold is counted again, and one commit deletes the rows and moves the ledger. A rewind that was cut off can be run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from threading import Event
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from tidegate.contracts.errors import ConflictError, NotFoundError, SettingsError, StreamStopped
+from tidegate.contracts.privacy.tokens import MaskKey
+from tidegate.contracts.stream.adoption import Adoption
+from tidegate.contracts.stream.generations import overruling, rewound
+from tidegate.contracts.stream.ledger import Ledger, Vector
+from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.rewind import Held, Rewind, points_of, rewind_to
+from tidegate.spark_jobs.adopt.log import AdoptionLog, adoption_of
+from tidegate.spark_jobs.contract_source import RegistryContract, registry_http
+from tidegate.spark_jobs.kafka.dropped import DroppedTopic, read_dropped
+from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
+from tidegate.spark_jobs.kafka.outputs import TransactionalProducer, read_committed
+from tidegate.spark_jobs.kafka.source_topic import find_source, recreated
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.sinks.kind import kind_of
+from tidegate.spark_jobs.sinks.outputs import provenances
+from tidegate.spark_jobs.sinks.recovery_scan import require_own
+
+if TYPE_CHECKING:
+    from tidegate.contracts.judge.plan import EnforcementPlan
+    from tidegate.spark_jobs.settings import JobSettings
+
+_REGISTRY_SECONDS: Final = 30.0
+
+
+class RewindStep(StrEnum):
+    """What a rewind has finished; tests cut it off after each."""
+
+    NOTE = "note"
+    CLAIM = "claim"
+    FENCE = "fence"
+    LOOK = "look"
+    DROPPED = "dropped"
+    COMMIT = "commit"
+
+
+@dataclass(frozen=True, slots=True)
+class RewindTo:
+    """Where a rewind goes: offsets by partition, a time, or a snapshot of the table. One of them is set."""
+
+    offsets: Vector | None = None
+    time: datetime | None = None
+    snapshot: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> RewindTo:
+        """Read `0:1200,1:1188`, `2026-07-01T12:00:00Z` or the number of a snapshot. Raises SettingsError for others."""
+        if text.isascii() and text.isdigit():
+            return cls(snapshot=int(text))
+        try:
+            if "-" in text:
+                time = datetime.fromisoformat(text)
+            else:
+                places = (place.split(":") for place in text.split(","))
+                offsets = {int(partition): int(offset) for partition, offset in places}
+                return cls(offsets=offsets)
+        except ValueError as error:
+            raise SettingsError(
+                f"--to {text}: give offsets by partition (0:1200,1:1188), a time (2026-07-01T12:00:00Z), or the id of a "
+                "snapshot"
+            ) from error
+        if time.tzinfo is None:
+            raise SettingsError(f"--to {text}: a time needs its zone, such as {text}Z or {text}+02:00")
+        return cls(time=time)
+
+
+@dataclass(frozen=True, slots=True)
+class RewindLook:
+    """What a rewind would do to a sink. `contract` judges the records again, as `id@version`."""
+
+    sink: str
+    rewind: Rewind
+    contract: str
+
+
+@contextmanager
+def rewinder(
+    settings: JobSettings, stream: str, on_step: Callable[[RewindStep], None] = lambda _: None
+) -> Iterator[Rewinder]:
+    """Open what a rewind needs: the registry with the contract, and Spark for tables that it writes.
+
+    Raises NotFoundError for a stream without a contract, SettingsError, Unavailable.
+    """
+    secret = settings.mask_key
+    mask_key = None if secret is None else MaskKey.of(secret.get_secret_value())
+    with registry_http(settings, settings.registry_url, _REGISTRY_SECONDS) as client:
+        plan = RegistryContract(client, stream, 0.0, Event(), mask_key).current()
+        yield Rewinder(settings, plan, AdoptionLog(client, stream), on_step)
+
+
+class Rewinder:
+    """Rewinds one stream. `log` is the registry, which records the actions; `on_step` is called with each step."""
+
+    def __init__(
+        self,
+        settings: JobSettings,
+        plan: EnforcementPlan,
+        log: AdoptionLog,
+        on_step: Callable[[RewindStep], None],
+    ) -> None:
+        self._kafka = settings.kafka
+        self._plan = plan
+        self._log = log
+        self._on_step = on_step
+        self._stream = plan.contract.id
+        self._topics = Topics(settings.kafka)
+        self._source = find_source(self._topics, plan)
+        self._quarantine = quarantine_topic(self._source.name)
+        self._sink = kind_of(settings).adoptable(settings, plan)
+
+    def look(self, to: RewindTo) -> RewindLook:
+        """Return what a rewind would do; nothing is changed.
+
+        Raises NotFoundError when the stream has no ledger; ConflictError, with the way out, when it cannot be rewound to
+        that point; StreamStopped when the topic was created again.
+        """
+        self._sink.require_rewindable()
+        held = self._held()
+        rewind = rewind_to(points := self._points(held, to), held, self._found(held, points))
+        rewind.ledger(held, "", "")  # whether there are too many rewinds
+        return RewindLook(self._sink.name, rewind, f"{self._stream}@{self._plan.contract.version}")
+
+    def rewind(self, to: RewindTo, confirm: Callable[[RewindLook], None]) -> Ledger:
+        """Take the stream back. `confirm` shows what would be done, and raises when it is not wanted.
+
+        Raises what `look` raises, and Fenced or StreamStopped when something is written meanwhile.
+        """
+        look = self.look(to)
+        confirm(look)
+        shown, identity = look.rewind, uuid4().hex
+        held = shown.held
+        claimed = held.claim(held.slots, identity[:8])
+        self._log.keep(self._adoption(look, shown.ledger(claimed, identity, "")))
+        self._on_step(RewindStep.NOTE)
+        self._sink.write(held, claimed)
+        self._on_step(RewindStep.CLAIM)
+        self._sink.fence(held.name, held.slots)
+        self._on_step(RewindStep.FENCE)
+        found = rewind_to(shown.points, claimed, self._found(claimed, shown.points))
+        if (found.fates, found.rows) != (shown.fates, shown.rows):
+            raise StreamStopped(
+                f"{self._stream}: the outputs changed before you confirmed; no row was deleted. Stop every job of this "
+                "stream, and run tidegate rewind again"
+            )
+        self._on_step(RewindStep.LOOK)
+        digest = self._write_dropped(claimed, found)
+        self._on_step(RewindStep.DROPPED)
+        new = found.ledger(claimed, identity, digest)
+        self._sink.retract(shown.points, claimed, new)
+        self._on_step(RewindStep.COMMIT)
+        return new
+
+    def _held(self) -> Ledger:
+        held = self._sink.ledger_if_there()
+        if held is None:
+            raise NotFoundError(
+                f"{self._sink.name} has no ledger of {self._stream}: there is nothing to rewind. If its ledger was lost: "
+                f"tidegate adopt {self._stream}"
+            )
+        require_own(held, self._stream, self._sink.name)
+        if held.topic_id != self._source.topic_id:
+            raise StreamStopped(recreated(self._source.name, self._stream))
+        if held.totals.superseded or held.totals.deleted:
+            raise ConflictError(
+                f"{self._sink.name} was upserted into: rows have replaced others, which no rewind brings back; nothing was "
+                f"changed. Begin again with a new table: tidegate archive {self._stream}"
+            )
+        return held
+
+    def _points(self, held: Ledger, to: RewindTo) -> Vector:
+        if to.offsets is not None:
+            return points_of(held, to.offsets, is_exact=True)
+        if to.snapshot is not None:
+            at = self._sink.position_at(to.snapshot, held)
+            return points_of(held, {p: at.get(p, held.begin.get(p, 0)) for p in held.end}, is_exact=False)
+        assert to.time is not None  # noqa: S101 - one of them is set
+        found = self._topics.at_time(self._source.name, int(to.time.timestamp() * 1000))
+        return points_of(held, {p: found.get(p, end) for p, end in held.end.items()}, is_exact=False)
+
+    def _found(self, held: Ledger, points: Vector) -> Held:
+        """Read source and outputs."""
+        source, quarantined, needed = Positions(), Positions(), set[tuple[int, int]]()
+        after = rewound(held.rewinds, points, held.generation + 1)
+        for found, _ in provenances(self._kafka, self._quarantine, self._source.name):
+            if found.ledger != held.name:
+                continue
+            partition, offset = found.source.partition, found.source.offset
+            if held.counts(partition, offset, found.generation):
+                quarantined.add(partition, offset)
+            if overruled := overruling(after, partition, offset, found.generation):
+                needed.add(overruled)
+        end = {partition: held.end[partition] for partition in points}
+        for message in read_committed(self._kafka, self._source.name, points, end):
+            source.add(message.partition() or 0, message.offset() or 0)
+        is_there = self._topics.identity(self._quarantine) is not None
+        return Held(
+            earliest=self._topics.earliest(self._source.name),
+            source=source,
+            written=self._sink.written().seen,
+            quarantined=quarantined,
+            dropped=read_dropped(self._kafka, held),
+            needed=frozenset(needed),
+            is_quarantine_whole=is_there and not any(self._topics.earliest(self._quarantine).values()),
+        )
+
+    def _write_dropped(self, claimed: Ledger, rewind: Rewind) -> str:
+        """Write the dropped positions that still count as a chain of their own; return the digest that names it."""
+        if not rewind.fates.dropped:
+            return claimed.dropped_digest
+        topic = DroppedTopic(self._topics, self._source)
+        records, digest = topic.records(claimed.model_copy(update={"dropped_digest": ""}), rewind.dropped)
+        if records:
+            producer = TransactionalProducer(self._kafka, transactional_id(claimed.name, 0))
+            producer.fence()
+            producer.write(records)
+        return digest
+
+    def _adoption(self, look: RewindLook, new: Ledger) -> Adoption:
+        rewind = look.rewind
+        return adoption_of(
+            new,
+            self._stream,
+            look.sink,
+            kind="rewind",
+            generation=new.generation,
+            rewound_from={p: rewind.held.end[p] for p in rewind.points},
+            deleted=rewind.rows,
+            rejudged=rewind.rejudged,
+        )

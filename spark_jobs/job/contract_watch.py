@@ -1,0 +1,314 @@
+"""Streams that come and go with the contracts that the registry lists."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
+
+import httpx
+import structlog
+
+from tidegate.contracts.errors import Fenced, SettingsError, Unavailable
+from tidegate.contracts.registry_client import requests
+from tidegate.contracts.registry_client.messages import Answer, Request, send
+from tidegate.contracts.registry_client.requests import ListedContract
+from tidegate.spark_jobs.contract_source import RegistryGone
+from tidegate.spark_jobs.settings import JobSettings, Selection
+
+log = structlog.get_logger()
+
+_STARTED_AT_ONCE = 10
+"""Streams that one step starts: each asks broker, registry and catalog for much in its first second."""
+_FIRST_RETRY_SECONDS = 10.0
+_LONGEST_RETRY_SECONDS = 300.0
+_FIRST_LIST_SECONDS = 300.0
+"""How long a job without a list of contracts waits for the registry, unless the settings say otherwise."""
+_WARN_AGAIN_SECONDS = 300.0
+_NAMED = 10
+"""Contracts that one log event names."""
+
+
+class Stream(Protocol):
+    """One start of one stream, in a thread of its own."""
+
+    @property
+    def contract_id(self) -> str:
+        """Id of its contract."""
+        ...
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why it has ended; None while it runs, and when it ended in good order."""
+        ...
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it runs, or has failed and starts again by itself."""
+        ...
+
+    @property
+    def ends_job(self) -> bool:
+        """Whether no stream of this process can run any more."""
+        ...
+
+    def start(self) -> None:
+        """Begin."""
+        ...
+
+    def stop(self) -> None:
+        """Have it end between two batches."""
+        ...
+
+    def is_alive(self) -> bool:
+        """Return whether its thread runs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A stream that ended on an error, and the version that its contract had then.
+
+    `retry_at` is None for one that this job does not start again.
+    """
+
+    times: int
+    retry_at: float | None
+    fingerprint: str | None
+    failure: BaseException | None
+
+
+S = TypeVar("S", bound=Stream)
+
+
+@dataclass(frozen=True, slots=True)
+class _Running(Generic[S]):
+    stream: S
+    started_at: float
+
+
+class ContractWatch(Generic[S]):
+    """Keeps the streams of a job in step with the contracts that the registry lists.
+
+    A stream starts when its contract is listed as enforced and selected. It is ended when the registry itself says that
+    the contract is not enforced any more; a list that cannot be had, or that lacks it, ends no stream. A stream that
+    ends by itself is started again: after a pause that doubles, or when its contract has a new version. One that
+    another job has taken over is left to that job for as long as its heartbeats come: to start it would only fence
+    that one.
+
+    With `available_now` the first list is what is done, each stream once.
+    """
+
+    def __init__(
+        self,
+        registry: httpx.Client,
+        selection: Selection,
+        make: Callable[[str], S],
+        settings: JobSettings,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._registry = registry
+        self._selection = selection
+        self._make = make
+        self._settings = settings
+        self._now = now
+        self._wanted: dict[str, ListedContract] | None = None
+        self._running: dict[str, _Running[S]] = {}
+        self._leaving: set[str] = set()
+        self._ended: dict[str, _Ended] = {}
+        self._left_out: tuple[str, ...] = ()
+        self._began = self._heard_at = self._look_at = now()
+        self._warned_at: float | None = None
+
+    @property
+    def streams(self) -> tuple[S, ...]:
+        """The streams that run or are about to end. Read by other threads too."""
+        return tuple(each.stream for each in list(self._running.values()))
+
+    @property
+    def failures(self) -> tuple[BaseException, ...]:
+        """Why streams have ended that do not run again now."""
+        return tuple(each.failure for each in self._ended.values() if each.failure is not None)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a list was had, and every stream that may run has got as far as it can for now."""
+        return (
+            self._wanted is not None
+            and not self._startable()[0]
+            and all(each.stream.is_under_way or not each.stream.is_alive() for each in self._running.values())
+        )
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything that was there is processed; only ever with `available_now`."""
+        if not self._settings.available_now or self._wanted is None or self._running:
+            return False
+        return self._wanted.keys() <= self._ended.keys()
+
+    def step(self) -> None:
+        """Look at the list when it is time, and start and end what it asks for.
+
+        Raises RegistryGone or SettingsError when no list was ever had, and the failure of a stream that ends the job.
+        """
+        self._note_ends()
+        if self._now() >= self._look_at and not (self._settings.available_now and self._wanted is not None):
+            self._look()
+            self._look_at = self._now() + self._settings.watch_seconds
+        self._start()
+
+    def stop(self) -> None:
+        """Have every stream end between two batches."""
+        for each in self.streams:
+            each.stop()
+
+    def _look(self) -> None:
+        try:
+            listed = requests.list_contracts(self._ask)
+        except (httpx.HTTPError, Unavailable, ValueError) as error:
+            self._note_outage(error)
+            return
+        if self._warned_at is not None:
+            log.info("contracts_listed_again")
+        self._heard_at, self._warned_at = self._now(), None
+        self._wanted = {
+            each.id: each
+            for each in listed
+            if each.is_enforced and self._selection.matches(each.id, each.domain)
+        }
+        self._ended = {name: each for name, each in self._ended.items() if name in self._wanted}
+        for name in self._running.keys() - self._wanted.keys() - self._leaving:
+            self._leave(name)
+        for name, each in list(self._ended.items()):
+            if (
+                isinstance(each.failure, Fenced)
+                and each.retry_at is not None
+                and self._now() >= each.retry_at
+            ):
+                self._take_back(name, each)
+
+    def _take_back(self, name: str, ended: _Ended) -> None:
+        """Let a stream that was taken over start again, if the registry says that no job enforces its contract."""
+        try:
+            answer = send(self._registry, requests.contract_detail(name))
+        except httpx.HTTPError:
+            return
+        enforcement = answer.document.get("enforcement") if answer.is_ok else None
+        if isinstance(enforcement, dict) and enforcement.get("is_enforced") is False:
+            del self._ended[name]
+        else:
+            self._ended[name] = replace(ended, retry_at=self._now() + _LONGEST_RETRY_SECONDS)
+
+    def _ask(self, request: Request) -> Answer:
+        answer = send(self._registry, request)
+        if answer.status in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN} and self._wanted is None:
+            raise SettingsError(
+                f"the registry at {self._registry.base_url} answers {answer.status} to this job: set "
+                "TIDEGATE_REGISTRY_TOKEN (or TIDEGATE_REGISTRY_USER and TIDEGATE_REGISTRY_PASSWORD) to a key that may "
+                "list contracts"
+            )
+        if not answer.is_ok:
+            raise Unavailable(f"the registry answered {answer.status}")
+        return answer
+
+    def _note_outage(self, error: Exception) -> None:
+        now = self._now()
+        if self._wanted is None:
+            bound = self._settings.registry_grace_seconds
+            if now - self._began > (_FIRST_LIST_SECONDS if bound is None else bound):
+                raise RegistryGone(
+                    f"the registry at {self._registry.base_url} has not listed its contracts for "
+                    f"{now - self._began:.0f} s ({error}); start it, or give the job more time with "
+                    "--registry-grace-seconds"
+                ) from error
+        if self._warned_at is None or now - self._warned_at > _WARN_AGAIN_SECONDS:
+            self._warned_at = now
+            log.warning(
+                "contracts_not_listed",
+                error=str(error)[:500],
+                seconds=round(now - self._heard_at),
+                streams=len(self._running),
+            )
+
+    def _leave(self, name: str) -> None:
+        """End a stream that the list lacks, if the registry says of its contract too that it is not for this job."""
+        try:
+            answer = send(self._registry, requests.contract_version(name, "latest"))
+        except httpx.HTTPError:
+            return
+        if answer.status in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN}:
+            log.warning("contract_forbidden", stream=name, status=answer.status)
+        is_other = answer.is_ok and not self._selection.matches(name, answer.document.get("domain"))
+        if answer.is_unknown or is_other:
+            self._leaving.add(name)
+            log.info("stream_leaving", stream=name, reason="not selected" if is_other else "not enforced")
+            self._running[name].stream.stop()
+
+    def _note_ends(self) -> None:
+        for name, each in list(self._running.items()):
+            if each.stream.is_alive():
+                continue
+            if each.stream.ends_job and each.stream.failure is not None:
+                raise each.stream.failure
+            del self._running[name]
+            if name in self._leaving:
+                self._leaving.discard(name)
+            else:
+                self._note_end(name, each)
+
+    def _note_end(self, name: str, run: _Running[S]) -> None:
+        failure, now = run.stream.failure, self._now()
+        if self._settings.available_now:
+            self._ended[name] = _Ended(0, None, None, failure)
+            return
+        if isinstance(failure, Fenced):
+            self._ended[name] = _Ended(0, now + _LONGEST_RETRY_SECONDS, None, failure)
+            return
+        before = self._ended.get(name)
+        is_well = now - run.started_at >= self._settings.restart_reset_seconds
+        times = 1 if before is None or is_well else before.times + 1
+        seconds = min(_LONGEST_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2 ** min(times - 1, 10))
+        listed = (self._wanted or {}).get(name)
+        fingerprint = None if listed is None else listed.fingerprint
+        self._ended[name] = _Ended(times, now + seconds, fingerprint, failure)
+        if failure is not None:
+            log.warning("stream_retried_later", stream=name, seconds=round(seconds), times=times)
+
+    def _startable(self) -> tuple[list[ListedContract], list[ListedContract]]:
+        """Return the contracts whose streams may start now, by id, and those for which there is no room."""
+        waiting = [
+            each
+            for name, each in sorted((self._wanted or {}).items())
+            if name not in self._running and self._may_start(each)
+        ]
+        room = max(0, self._settings.max_streams - len(self._running))
+        return waiting[:room], waiting[room:]
+
+    def _may_start(self, contract: ListedContract) -> bool:
+        ended = self._ended.get(contract.id)
+        if ended is None:
+            return True
+        if ended.retry_at is None or isinstance(ended.failure, Fenced):
+            return False
+        return self._now() >= ended.retry_at or contract.fingerprint != ended.fingerprint
+
+    def _start(self) -> None:
+        startable, left_out = self._startable()
+        for each in startable[:_STARTED_AT_ONCE]:
+            stream = self._make(each.id)
+            self._running[each.id] = _Running(stream, self._now())
+            log.info("stream_selected", stream=each.id, topic=each.topic)
+            stream.start()
+        self._note_left_out(tuple(each.id for each in left_out))
+
+    def _note_left_out(self, names: tuple[str, ...]) -> None:
+        if names and names != self._left_out and not self._settings.available_now:
+            log.error(
+                "streams_left_out",
+                count=len(names),
+                contracts=list(names[:_NAMED]),
+                most=self._settings.max_streams,
+                advice="raise TIDEGATE_MAX_STREAMS, or start another job with --prefix",
+            )
+        self._left_out = names

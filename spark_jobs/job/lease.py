@@ -1,0 +1,317 @@
+"""A lease on a stream: which of several instances runs it. It decides liveness only; the ledger's claim keeps data safe.
+
+The instance that runs the stream writes its name and a counter to a consumer group without members. Others read both,
+and take over when the counter has not changed for the length of the lease by their own clock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from hashlib import sha256
+from threading import Event, Thread
+from typing import Final, NamedTuple, Protocol
+from uuid import uuid4
+
+import structlog
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from psycopg.conninfo import conninfo_to_dict
+
+from tidegate.contracts.errors import Unavailable
+from tidegate.spark_jobs.kafka.consumer_group import group_of
+from tidegate.spark_jobs.settings import JobSettings
+
+log = structlog.get_logger()
+
+_TIMEOUT_SECONDS = 5.0
+_LOOKS = 10
+"""Looks of a standby at the lease during its length."""
+_RENEWALS = 4
+_SETTLE_SECONDS = 0.3
+"""How long another instance may take from its look at a free lease to writing its name."""
+_NEVER: Final = (
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
+"""Errors that do not pass by waiting. The stream runs without a lease, and says itself what it lacks."""
+_COORDINATOR_STARTS: Final = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
+_RETRY_SECONDS = 0.1
+_PARTITION = 0
+_FREE = ""
+
+
+class Stop(Protocol):
+    """What tells a stream to end between two batches."""
+
+    def is_set(self) -> bool:
+        """Return whether it should."""
+        ...
+
+
+class _Entry(NamedTuple):
+    """What the group holds: the instance that runs the stream, and how often it has said so."""
+
+    owner: str
+    beat: int
+
+
+class Lease:
+    """The lease of one stream, as one instance of the job holds it or waits for it."""
+
+    def __init__(self, settings: JobSettings, stream: str) -> None:
+        self._seconds = 0.0 if settings.available_now else settings.lease_seconds
+        self._kafka = settings.kafka
+        self._stream = stream
+        self._group = lease_group(settings, stream)
+        self._owner = f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
+        self._topic = ""
+        self._beat = 0
+        self._admin: AdminClient | None = None
+        self._consumer: Consumer | None = None
+        self._renewal: Thread | None = None
+        self._ending = Event()
+        self._lost = Event()
+        self.is_waiting = False
+        """Whether another instance runs the stream."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether another instance has taken the lease since this one had it."""
+        return self._lost.is_set()
+
+    def acquire(self, topic: str, stopping: Event, waiting: Event) -> bool:
+        """Wait until no other instance runs the stream; return False if `stopping` was set first.
+
+        Sets `waiting` when another one does. Returns at once while this instance holds the lease. Raises Unavailable
+        if the broker does not answer the first look.
+        """
+        if not self._seconds or (self._renewal is not None and not self.is_lost):
+            return True
+        self._end_renewal()
+        self._topic = topic
+        try:
+            has_it = self._await_free(stopping, waiting)
+        except KafkaException as error:
+            if _code(error) not in _NEVER:
+                raise Unavailable(f"{self._stream}: the lease in group {self._group}: {error}") from error
+            log.warning("lease_unavailable", stream=self._stream, group=self._group, error=str(error))
+            self.is_waiting = False
+            self._lost.clear()
+            return True
+        if has_it:
+            self.is_waiting = False
+            self._begin_renewal()
+        return has_it
+
+    def is_elsewhere(self) -> bool:
+        """Return whether another instance has the lease, so that this one waits instead of ending."""
+        if not self._seconds or self._renewal is None:
+            return False
+        try:
+            entry = self._read()
+        except KafkaException:
+            return self.is_lost
+        if entry is not None and entry.owner not in {self._owner, _FREE}:
+            self._lost.set()
+        return self.is_lost
+
+    def release(self) -> None:
+        """Let another instance take over at once."""
+        is_held = self._renewal is not None and not self.is_lost
+        self._end_renewal()
+        if is_held:
+            try:
+                entry = self._read()
+                if entry is not None and entry.owner == self._owner:
+                    self._write(_FREE)
+            except KafkaException as error:
+                log.warning("lease_not_released", stream=self._stream, error=str(error))
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _await_free(self, stopping: Event, waiting: Event) -> bool:
+        seen, since = self._read(), time.monotonic()
+        while not stopping.is_set():
+            try:
+                if self._is_free(seen) or time.monotonic() - since >= self._seconds:
+                    self._write(self._owner)
+                    stopping.wait(_SETTLE_SECONDS)
+                else:
+                    self._note_waiting(seen, waiting)
+                    stopping.wait(self._seconds / _LOOKS)
+                entry = self._read()
+            except KafkaException as error:
+                if not self.is_waiting or _code(error) in _NEVER:
+                    raise
+                # An instance that cannot reach the broker cannot renew its lease either: its time begins again.
+                since = time.monotonic()
+                stopping.wait(self._seconds / _LOOKS)
+                continue
+            if entry is not None and entry.owner == self._owner:
+                return not stopping.is_set() or self._give_back()
+            if entry != seen:
+                seen, since = entry, time.monotonic()
+        return False
+
+    def _note_waiting(self, seen: _Entry | None, waiting: Event) -> None:
+        if not self.is_waiting:
+            self.is_waiting = True
+            log.info("stream_standing_by", stream=self._stream, owner=seen.owner if seen else None)
+            waiting.set()
+
+    def _give_back(self) -> bool:
+        self._write(_FREE)
+        return False
+
+    def _is_free(self, entry: _Entry | None) -> bool:
+        return entry is None or entry.owner in {self._owner, _FREE} or _has_died(entry.owner)
+
+    def _begin_renewal(self) -> None:
+        self._lost.clear()
+        self._ending = Event()
+        self._renewal = Thread(target=self._renew, name=f"lease-{self._stream}", daemon=True)
+        self._renewal.start()
+        log.info("lease_held", stream=self._stream, group=self._group)
+
+    def _end_renewal(self) -> None:
+        self._ending.set()
+        if self._renewal is not None:
+            self._renewal.join()
+            self._renewal = None
+
+    def _renew(self) -> None:
+        has_failed = False
+        while not self._ending.wait(self._seconds / _RENEWALS):
+            try:
+                began = time.monotonic()
+                entry = self._read()
+                if entry is not None and entry.owner not in {self._owner, _FREE}:
+                    log.warning("lease_lost", stream=self._stream, owner=entry.owner)
+                    self._lost.set()
+                    return
+                if (
+                    time.monotonic() - began < self._seconds / _RENEWALS
+                ):  # or the process was stopped meanwhile
+                    self._write(self._owner)
+                has_failed = False
+            except KafkaException as error:
+                if not has_failed:
+                    log.warning("lease_not_renewed", stream=self._stream, error=str(error))
+                has_failed = True
+
+    def _client(self) -> AdminClient:
+        if self._admin is None:
+            self._admin = AdminClient({**self._kafka.for_librdkafka(), "log_level": 2})
+        return self._admin
+
+    def _reader(self) -> Consumer:
+        """Return a consumer that joins no group and reads no record: it has no subscription.
+
+        `AdminClient.list_consumer_group_offsets` ends the process if the broker has just created `__consumer_offsets`:
+        on NOT_COORDINATOR, librdkafka 2.x asks the consumer group of a client that has none.
+        """
+        if self._consumer is None:
+            properties = {**self._kafka.for_librdkafka(), "log_level": 2}
+            self._consumer = Consumer({**properties, "group.id": self._group, "enable.auto.commit": "false"})
+        return self._consumer
+
+    def _read(self) -> _Entry | None:
+        found = self._committed()
+        if found.error is not None:
+            raise KafkaException(found.error)
+        if not found.metadata:
+            return None
+        owner, _, beat = found.metadata.rpartition(" ")
+        return _Entry(owner, int(beat)) if beat.isdecimal() else None
+
+    def _committed(self) -> TopicPartition:
+        """Return the place of the entry with its metadata. Waits for a coordinator that is still starting."""
+        places = [TopicPartition(self._topic, _PARTITION)]
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        while True:
+            try:
+                return self._reader().committed(places, timeout=_TIMEOUT_SECONDS)[0]
+            except KafkaException as error:
+                if _code(error) not in _COORDINATOR_STARTS or time.monotonic() > deadline:
+                    raise
+            time.sleep(_RETRY_SECONDS)
+
+    def _write(self, owner: str) -> None:
+        """Write the entry. Its offset is the end of the partition, so that lag tools show no lag of this group."""
+        place = TopicPartition(self._topic, _PARTITION)
+        spec: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # it has no types
+        ends = self._client().list_offsets({place: spec}, request_timeout=_TIMEOUT_SECONDS)
+        end = ends[place].result().offset
+        self._beat += 1
+        entry_offset = TopicPartition(self._topic, _PARTITION, end, f"{owner} {self._beat}")
+        request = [ConsumerGroupTopicPartitions(self._group, [entry_offset])]
+        answers = self._client().alter_consumer_group_offsets(request, request_timeout=_TIMEOUT_SECONDS)
+        for each in answers[self._group].result().topic_partitions or ():
+            if each.error is not None:
+                raise KafkaException(each.error)
+
+
+class StopOrLoss:
+    """Tells an attempt to end: when the stream is stopped, and when another instance has its lease."""
+
+    def __init__(self, stopping: Event, lease: Lease) -> None:
+        self._stopping = stopping
+        self._lease = lease
+
+    def is_set(self) -> bool:
+        """Return whether the attempt should end."""
+        return self._stopping.is_set() or self._lease.is_lost
+
+
+def lease_group(settings: JobSettings, stream: str) -> str:
+    """Return the name of the group that holds the lease: one for each stream and place where its rows go."""
+    place: dict[str, object] = {"sink": settings.sink}
+    if settings.postgresql_url is not None and settings.rules.required == "postgresql_url":
+        database = conninfo_to_dict(settings.postgresql_address)
+        place |= {name: database.get(name) for name in ("host", "hostaddr", "port", "dbname")}
+    elif settings.rules.needs_warehouse(settings):
+        place["warehouse"] = str(settings.warehouse.absolute())
+    elif settings.rules.is_table:
+        properties = settings.catalog_properties
+        place["uri"] = properties.get("uri", "").partition("?")[0].rpartition("@")[2]
+        place["warehouse"] = properties.get("warehouse", "")
+    digest = sha256(json.dumps(place, sort_keys=True).encode()).hexdigest()
+    return f"{group_of(stream)}.lease-{settings.sink}-{digest[:8]}"
+
+
+def _has_died(owner: str) -> bool:
+    """Return whether a process of this machine, or of this container before its restart, had the lease and is gone."""
+    host, _, rest = owner.partition("/")
+    pid = rest.partition("/")[0]
+    if host != socket.gethostname() or not pid.isdecimal():
+        return False
+    if int(pid) == os.getpid():
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
+def _code(error: KafkaException) -> int | None:
+    cause = error.args[0]
+    return cause.code() if isinstance(cause, KafkaError) else None

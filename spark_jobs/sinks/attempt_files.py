@@ -1,0 +1,71 @@
+"""Names of the data files that an attempt writes: they tell the table and the epoch, so that orphans are known by them.
+
+A worker writes its files before anything names them. Where the job is killed, they stay behind: the attempt that
+follows writes others.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Final
+from uuid import uuid4
+
+import pyarrow as pa
+import structlog
+from pyarrow.fs import FileSelector, FileType
+from pyiceberg.io import load_file_io
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+log = structlog.get_logger()
+
+_NAME: Final = re.compile(r"([0-9a-f]{8})-tidegate-(\d{1,18})-[0-9a-f]{8}-\d+-\d+\.parquet")
+_IDENTITY_LENGTH: Final = 8
+_LISTED: Final = pa.schema(
+    [("file_path", pa.string()), ("last_modified", pa.timestamp("us", "UTC")), ("size", pa.int64())]
+)
+
+
+def attempt_prefix(identity: str, name: str) -> str:
+    """Return what the names of an attempt's files begin with; `identity` is the table's, `name` tells the epoch."""
+    return f"{identity[:_IDENTITY_LENGTH]}-{name}-{uuid4().hex[:8]}"
+
+
+def attempt_epoch(file_name: str, identity: str) -> int | None:
+    """Return the epoch of the attempt that wrote a file; None for a file of others, or of another table."""
+    found = _NAME.fullmatch(file_name)
+    return int(found[2]) if found is not None and found[1] == identity[:_IDENTITY_LENGTH] else None
+
+
+def files_of_earlier_epochs(
+    folder: str,
+    properties: dict[str, str],
+    identity: str,
+    epoch: int,
+    age_seconds: float,
+    *,
+    recursive: bool = True,
+) -> pa.Table:
+    """List the files of attempts below an epoch in a folder, if they are at least `age_seconds` old.
+
+    Columns: file_path, last_modified (UTC), size in bytes. Most of them are published: the caller has to look. Empty for
+    a store that PyArrow cannot list. Raises OSError.
+    """
+    io = load_file_io(properties, folder)
+    if not isinstance(io, PyArrowFileIO):
+        log.warning("orphans_not_looked_for", table=folder, hint="PyArrow cannot list this store")
+        return _LISTED.empty_table()
+    scheme, authority, path = io.parse_location(folder)
+    selector = FileSelector(path, recursive=recursive, allow_not_found=True)
+    latest = time.time() - age_seconds
+    found = [
+        (f"{folder}{each.path.removeprefix(path)}", each.mtime, each.size)
+        for each in io.fs_by_scheme(scheme, authority).get_file_info(selector)
+        if each.type == FileType.File
+        and (of := attempt_epoch(each.base_name, identity)) is not None
+        and of < epoch
+        and each.mtime.timestamp() <= latest
+    ]
+    columns = list(zip(*found, strict=True)) or [(), (), ()]
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, _LISTED, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=_LISTED)

@@ -1,0 +1,171 @@
+"""Maintenance of a Delta table: small files through OPTIMIZE, replaced files through VACUUM LITE, orphans by their names.
+
+OPTIMIZE plans on one version, and its commit is tried again as long as no other has removed a file of the plan. It
+changes no data in Delta's sense, so that appends and merges conflict with it only where both replace the same file.
+VACUUM LITE deletes what the log says was removed, after `delta.deletedFileRetentionDuration`; it never lists the folder,
+so that files of others stay.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import structlog
+from pyiceberg.io import load_file_io
+from pyspark.sql import DataFrame
+
+from tidegate.contracts.errors import Unavailable
+from tidegate.spark_jobs.sinks.attempt_files import files_of_earlier_epochs
+from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line, java_class
+from tidegate.spark_jobs.sinks.maintenance import Compacted, Level, MaintenanceRules, Orphans, own_pool
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = structlog.get_logger()
+
+_OPTIMIZE: Final = "spark.databricks.delta.optimize"
+_DELETED_RATIO: Final = 0.3
+_BATCH_TARGETS: Final = (8, 1)
+"""Files of full size of which OPTIMIZE makes one commit; after a conflict it tries smaller ones."""
+
+
+class DeltaMaintenance:
+    """Maintains the table at a location. `snapshot` reads its newest version."""
+
+    def __init__(
+        self, spark: SparkSession, location: str, rules: MaintenanceRules, snapshot: Callable[[], Any]
+    ) -> None:
+        self._spark = spark
+        self._location = location
+        self._name = location.removeprefix("file://")
+        self._rules = rules
+        self._snapshot = snapshot
+
+    def compact(self) -> Compacted:
+        """Merge small files when there are enough of them. Raises Unavailable."""
+        begun = time.perf_counter()
+        try:
+            with own_pool(self._spark):
+                level = self._level(self._snapshot())
+                found = self._optimize(level) if level is not None else Compacted()
+        except JAVA_ERRORS as error:
+            raise Unavailable(
+                f"{self._name}: its files could not be compacted: {first_line(error)}"
+            ) from error
+        if found.files:
+            seconds = round(time.perf_counter() - begun, 1)
+            log.info(
+                "table_compacted",
+                table=self._name,
+                files=found.files,
+                bytes=found.bytes,
+                manifests=0,
+                seconds=seconds,
+            )
+        return found
+
+    def remove_orphans(self, identity: str, epoch: int) -> Orphans:
+        """Delete the files of attempts below `epoch` that the table's state does not name, and those long replaced.
+
+        The state names removed files as long as `delta.deletedFileRetentionDuration` says. Raises Unavailable.
+        """
+        try:
+            with own_pool(self._spark):
+                self._vacuum()
+            age = self._rules.orphan_age_seconds
+            found = files_of_earlier_epochs(self._location, {}, identity, epoch, age, recursive=False)
+            orphans = self._unnamed(found) if found.num_rows else found
+        except (*JAVA_ERRORS, OSError) as error:
+            raise Unavailable(
+                f"{self._name}: its orphan files could not be removed: {first_line(error)}"
+            ) from error
+        removed = Orphans(*self._delete(orphans))
+        if removed.files:
+            log.info("orphans_removed", table=self._name, files=removed.files, bytes=removed.bytes)
+        return removed
+
+    def _level(self, snapshot: Any) -> Level | None:
+        if snapshot.version() < 0 or snapshot.numOfFiles() < self._rules.min_files:
+            return None
+        files = DataFrame(snapshot.allFiles().toDF(), self._spark)
+        levels = self._rules.levels
+        counts = [f"count_if(size < {level.full})" for level in levels]
+        *small, changed = files.selectExpr(*counts, "count(deletionVector)").collect()[0]
+        for level, count in zip(levels, small, strict=True):
+            if count >= self._rules.min_files:
+                return level
+        return levels[-1] if changed >= self._rules.min_files else None
+
+    def _optimize(self, level: Level) -> Compacted:
+        """Run OPTIMIZE; in smaller commits when others have replaced files of it meanwhile, and not at all after that."""
+        session = self._spark.newSession()  # OPTIMIZE takes its limits from the session
+        is_last = level == self._rules.levels[-1]
+        settings = {
+            "minFileSize": level.full,
+            "maxFileSize": level.target,
+            "maxDeletedRowsRatio": _DELETED_RATIO if is_last else 1.0,
+            # One file, one task: it takes one core at a time.
+            "maxThreads": 1,
+        }
+        for key, value in settings.items():
+            session.conf.set(f"{_OPTIMIZE}.{key}", str(value))
+        for targets in _BATCH_TARGETS:
+            session.conf.set(f"{_OPTIMIZE}.batchSize", str(targets * level.target))
+            try:
+                (row,) = session.sql(f"OPTIMIZE delta.`{self._location}`").collect()
+            except JAVA_ERRORS as error:
+                if "Concurrent" not in java_class(error) and "Concurrent" not in str(error):
+                    raise
+                log.info("compaction_conflicted", table=self._name, files=targets)
+            else:
+                metrics = row["metrics"]
+                return Compacted(metrics["numFilesRemoved"], metrics["filesRemoved"]["totalSize"] or 0)
+        return Compacted()
+
+    def _vacuum(self) -> None:
+        """Delete the files that compactions and merges have replaced, as soon as the table's retention allows it."""
+        metadata = self._snapshot().metadata()
+        logs = self._spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]  # noqa: SLF001 - no Python API
+        created = metadata.createdTime()
+        if (
+            created.isDefined()
+            and created.get() + logs.tombstoneRetentionMillis(metadata) > time.time() * 1000
+        ):
+            return  # nothing is old enough, and to look takes Spark jobs
+        try:
+            self._spark.sql(f"VACUUM delta.`{self._location}` LITE").collect()
+        except JAVA_ERRORS as error:
+            log.warning(
+                "table_not_vacuumed",
+                table=self._name,
+                error=first_line(error),
+                hint="run VACUUM once; replaced files stay until then",
+            )
+
+    def _unnamed(self, found: pa.Table) -> pa.Table:
+        """Return the files that neither the newest version nor a removal of the retention period names."""
+        snapshot = self._snapshot()
+        named = DataFrame(snapshot.allFiles().toDF(), self._spark).select("path")
+        removed = DataFrame(snapshot.tombstones().toDF(), self._spark).select("path")
+        names = named.union(removed).selectExpr("substring_index(path, '/', -1) AS name")
+        listed = self._spark.createDataFrame(found.select(["file_path"]))
+        listed = listed.selectExpr("file_path", "substring_index(file_path, '/', -1) AS name")
+        left = listed.join(names, "name", "left_anti").select("file_path").toArrow()
+        return found.filter(pc.is_in(found["file_path"], left["file_path"].combine_chunks()))
+
+    def _delete(self, orphans: pa.Table) -> tuple[int, int]:
+        io = load_file_io({}, self._location)
+        files = size = 0
+        for each in orphans.to_pylist():
+            try:
+                io.delete(each["file_path"])
+            except OSError as error:
+                log.warning("data_file_left", file=each["file_path"], error=str(error))
+            else:
+                files, size = files + 1, size + each["size"]
+        return files, size

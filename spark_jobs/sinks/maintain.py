@@ -1,0 +1,58 @@
+"""Maintenance of a table that somebody asks for (`tidegate maintain`), by the rules of the background."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
+from tidegate.contracts.stream.report import TableMaintenance, TableSize
+from tidegate.spark_jobs.settings import JobSettings
+from tidegate.spark_jobs.sinks.kind import kind_of
+from tidegate.spark_jobs.sinks.upkeep import Upkeep
+
+
+class Maintained(NamedTuple):
+    """What was done to a table, its size after that, and what has failed last."""
+
+    table: str
+    done: TableMaintenance
+    size: TableSize | None
+    error: Unavailable | None
+
+
+def maintain_table(settings: JobSettings, stream: str) -> Maintained:
+    """Run rounds of maintenance until one has nothing to compact, or a part of it fails.
+
+    Raises NotFoundError when the stream has no table yet, SettingsError for a sink without tables.
+    """
+    open_store = kind_of(settings).open_store
+    if open_store is None:
+        raise SettingsError(f"sink {settings.sink} has no table to maintain")
+    store = open_store(settings, stream)
+    name = f"{store.kind}:{store.name}"
+    if not store.exists() or store.read() is None:
+        raise NotFoundError(f"{name} is no table of a stream: enforce the contract first")
+    upkeep = Upkeep(store, settings.maintenance_seconds, settings.orphan_age_seconds)
+    done = upkeep.run()
+    seconds, compacted = done.seconds, 0
+    while upkeep.error is None and done.files_compacted > compacted:
+        compacted = done.files_compacted
+        done = upkeep.run()
+        seconds += done.seconds
+    return Maintained(name, done.model_copy(update={"seconds": round(seconds, 3)}), upkeep.size, upkeep.error)
+
+
+def maintained_text(found: Maintained) -> str:
+    """Return what was done, as lines for people."""
+    done = found.done
+    lines = [
+        f"{found.table}: maintained in {done.seconds:.1f} s",
+        f"  files compacted: {done.files_compacted:,} ({done.bytes_compacted:,} bytes)",
+        f"  manifests merged: {done.manifests_rewritten:,}",
+        f"  orphans removed: {done.orphans_removed:,} ({done.orphan_bytes:,} bytes)",
+    ]
+    if found.size is not None:
+        lines.append(f"  snapshots left: {found.size.snapshots:,}")
+        if found.size.data_files is not None:
+            lines.append(f"  data files left: {found.size.data_files:,}")
+    return "\n".join(lines)

@@ -1,0 +1,245 @@
+"""What is done to a line at random: to its jobs, to its broker, to its topic, to its contract and to its table."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Event
+
+import httpx
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
+from pyiceberg.table.snapshots import ancestors_of
+
+from tests.integration.enforce.job import RunningJob
+from tests.integration.enforce.line import KNOWN, Line, Sent, row
+from tidegate.gateway.exits import ExitCode
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table
+
+PARTITIONS = 4
+MOST_PARTITIONS = 8
+RECORDS_PER_SECOND = 100
+KEYS = 500
+"""So many keys of a partition take turns where the newest of each is kept."""
+LONGEST_SECONDS = 45.0
+"""A job takes 10 to 20 of them to start on a small machine, and then has some for batches."""
+AWAY_SECONDS = 10.0
+"""How long the broker is away at most."""
+MOST_SLOTS = 3
+EVENTS = ("table_compacted", "compaction_conflicted", "orphans_removed", "table_not_maintained")
+"""What jobs log of their maintenance, and is counted."""
+OPTIONS = ("--max-offsets", "500", "--trigger-seconds", "0.1")
+
+Fault = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class World:
+    """What is around a line: how its contract is changed, and what stops and starts its broker."""
+
+    environment: dict[str, str]
+    changes: Mapping[str, object]
+    """What each version of the contract has beside its rules."""
+    stop_broker: Fault
+    start_broker: Fault
+
+
+class Chaos:
+    """A line, its jobs, and what is done to them. Everything is chosen by the seed."""
+
+    def __init__(self, line: Line, world: World, seed: int) -> None:
+        self._line, self._world = line, world
+        self._random = random.Random(seed)  # noqa: S311 - chooses faults, guards nothing
+        self._numbers = random.Random(seed + 1)  # noqa: S311 - the same
+        self._environment = dict(world.environment)
+        self._partitions = PARTITIONS
+        self._produced: dict[int, int] = defaultdict(int)
+        self._turn = 0
+        self._version = 0
+        self.faults: Counter[str] = Counter()
+        self.events: Counter[str] = Counter()
+
+    def menu(self) -> dict[str, Fault]:
+        """Return the faults that this sink can have, by name."""
+        faults: list[Fault] = [
+            self.kill,
+            self.overtake,
+            self.crowd,
+            self.restart_broker,
+            self.add_partition,
+            self.publish_version,
+            self.change_slots,
+        ]
+        settings = self._line.settings
+        if settings.sink == "iceberg" and settings.write_mode == "append":
+            faults.append(self.roll_back)
+        return {fault.__name__: fault for fault in faults}
+
+    def run(self, seconds: float, only: Sequence[str] = ()) -> None:
+        """Do one fault after the other until the time is over: half of them kill a job."""
+        begun = time.monotonic()
+        menu = self.menu()
+        names = only or [*menu, *["kill"] * (len(menu) - 2)]
+        while time.monotonic() < begun + seconds:
+            name = self._random.choice(names)
+            print(f"{time.monotonic() - begun:6.0f} s  {name}", flush=True)
+            self.faults[name] += 1
+            menu[name]()
+
+    def produce(self, stopping: Event) -> None:
+        """Produce records until it is told to stop; one in eight is refused, and one in twenty a tombstone for upserts."""
+        while not stopping.wait(0.2):
+            self._line.produce(*(self._record() for _ in range(RECORDS_PER_SECOND // 5)))
+
+    def _record(self) -> Sent:
+        """Return the next record. One key is always in one partition, and ends in its number."""
+        is_upsert = self._line.settings.write_mode == "upsert"
+        self._turn += 1
+        partition = self._turn % self._partitions
+        count = self._produced[partition]
+        self._produced[partition] += 1
+        number = (count % KEYS if is_upsert else count) * MOST_PARTITIONS + partition
+        if is_upsert and self._numbers.random() < 1 / 20:
+            return Sent(None, f"r{number}".encode(), partition)
+        amount = 999 if self._numbers.random() < 1 / 8 else self._numbers.randrange(900)
+        sent = row(number, amount)
+        return Sent(sent.value, sent.key, partition)
+
+    def finish(self) -> None:
+        """Let one job catch up with all there is."""
+        job = self._start("--available-now")
+        code = job.process.wait()
+        self._end(job)
+        assert code == 0, "".join(job.lines[-20:])
+
+    def _start(self, *options: str) -> RunningJob:
+        return RunningJob([self._line.contract_id, *OPTIONS, *options], self._environment)
+
+    def _end(self, job: RunningJob) -> None:
+        job.end()
+        self.events.update(each["event"] for each in job.events if each["event"] in EVENTS)
+
+    def _wait(self, longest: float = LONGEST_SECONDS) -> None:
+        time.sleep(self._random.uniform(0, longest))
+
+    def _beside_a_job(self, disturb: Fault) -> None:
+        """Disturb while a job runs, and kill it some time later."""
+        job = self._start()
+        self._wait()
+        disturb()
+        self._wait()
+        self._end(job)
+
+    # Of the jobs.
+
+    def kill(self) -> None:
+        """Kill a job, at any step."""
+        job = self._start()
+        self._wait()
+        self._end(job)
+
+    def overtake(self) -> None:
+        """Stop a job, let another take over, and let the first go on as a zombie."""
+        zombie = self._start()
+        self._wait()
+        zombie.process.send_signal(signal.SIGSTOP)
+        heir = self._start()
+        self._wait()
+        zombie.process.send_signal(signal.SIGCONT)
+        self._wait()
+        self._end(zombie)
+        self._end(heir)
+
+    def crowd(self) -> None:
+        """Start two at once."""
+        jobs = [self._start(), self._start()]
+        self._wait()
+        for job in jobs:
+            self._end(job)
+
+    # Of what is around them.
+
+    def restart_broker(self) -> None:
+        """Take the broker away from a job for a while."""
+
+        def restart() -> None:
+            self._world.stop_broker()
+            self._wait(AWAY_SECONDS)
+            self._world.start_broker()
+
+        self._beside_a_job(restart)
+
+    def add_partition(self) -> None:
+        """Add a partition to the source; records come to it at once."""
+
+        def add() -> None:
+            line, more = self._line, self._partitions + 1
+            if more > MOST_PARTITIONS:
+                return
+            client = AdminClient({"bootstrap.servers": line.settings.bootstrap_servers})
+            client.create_partitions([NewPartitions(line.topic, more)])[line.topic].result(30)
+            while len(Topics(line.settings.kafka).latest(line.topic)) < more:  # until the broker knows it
+                time.sleep(0.1)
+            self._partitions = more
+
+        self._beside_a_job(add)
+
+    def publish_version(self) -> None:
+        """Publish a major version of the contract, which may refuse more records than the one before."""
+
+        def publish() -> None:
+            self._version += 1
+            refused = [999, *(self._random.randrange(900) for _ in range(self._version % 3 * 50))]
+            rules = [{**KNOWN, "values": refused}]
+            document = self._line.document(
+                version=f"{1 + self._version}.0.0", rules=rules, **self._world.changes
+            )
+            url = f"{self._environment['TIDEGATE_REGISTRY_URL']}/api/v1/contracts"
+            answer = httpx.post(url, json=document, timeout=60)
+            assert answer.is_success, answer.text
+
+        self._beside_a_job(publish)
+
+    def change_slots(self) -> None:
+        """Give the jobs from now on another number of producers."""
+        slots = str(self._random.randint(1, MOST_SLOTS))
+        self._environment["TIDEGATE_QUARANTINE_SLOTS"] = slots
+        if self._line.settings.accepted_slots > 1:  # the tasks of the Kafka sink write
+            self._environment["TIDEGATE_ACCEPTED_SLOTS"] = str(self._random.randint(2, MOST_SLOTS))
+        self.kill()
+
+    def roll_back(self) -> None:
+        """Roll the table back. The next job stops and names the remedy, which rebuilds the ledger from the rows."""
+        line = self._line
+        job = self._start()
+        job.await_event("batch_published")
+        self._end(job)
+        table = open_table(line.settings, line.contract_id)
+        head = table.current_snapshot()
+        _, *earlier = ancestors_of(head, table.metadata) if head else [None]
+        if not earlier:  # expired
+            return
+        to = self._random.choice(earlier)
+        table.manage_snapshots().rollback_to_snapshot(to.snapshot_id).commit()
+        job = self._start()
+        code, told = job.exit_code(), "".join(job.lines[-20:])
+        self._end(job)
+        assert code == ExitCode.STOPPED, told
+        assert f"tidegate adopt {line.contract_id} --replace" in told, told
+        adopt = ["adopt", line.contract_id, "--replace", "--yes"]
+        adopted = subprocess.run(
+            [sys.executable, "-m", "tidegate.gateway.cli.main", *adopt],
+            env={**os.environ, **self._environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert adopted.returncode == 0, adopted.stdout + adopted.stderr

@@ -1,0 +1,310 @@
+"""Replays a schedule of the models with the real sinks: each instance is a real attempt that waits where it is told to.
+
+The observer of an attempt holds it after a step. Gates hold it at the places that no observer is told of: they call what
+they stand for and wait, and change nothing. An instance that waits for ever has crashed there: its transaction stays open and
+its files stay staged. When it is let go at last, it is a zombie.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Condition, Event, Thread, current_thread
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import pytest
+
+from tests.integration.enforce.checker import account, require_exactly_once
+from tests.integration.enforce.line import KNOWN, Line, row
+from tests.model.schedules import READ, REPLACE, Move, moves
+from tests.model.staged import ACCEPT, Bounds
+from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
+from tidegate.contracts.stream.ledger import Ledger, Vector
+from tidegate.spark_jobs.job.batch_limits import BatchLimits
+from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
+from tidegate.spark_jobs.sinks import staged
+from tidegate.spark_jobs.sinks.delta.table import DeltaTable
+from tidegate.spark_jobs.sinks.iceberg.table import IcebergTable
+from tidegate.spark_jobs.sinks.postgresql.table import PostgresqlTable
+from tidegate.spark_jobs.steps import Step
+
+PATIENCE_SECONDS = 300.0
+LOOK_SECONDS = 0.2
+TRANSACTION_SECONDS = 600
+"""No transaction ends by itself while its instance waits."""
+STORES = (IcebergTable, DeltaTable, PostgresqlTable)
+
+Place = tuple[float, float, float, float]
+"""How far an instance has come: batch (0 is the start), step, slot, and whether the slot's transaction is committed."""
+
+EVERYWHERE: Place = (math.inf, 0, 0, 0)
+WHOLE = math.inf
+"""A step with all its slots."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """The steps of a protocol in their order, and in which one a transaction is written: at the start and in a batch."""
+
+    start: tuple[str, ...]
+    batch: tuple[str, ...]
+    writes: tuple[str, str]
+
+    def place(self, batch: int, step: str, slot: float = WHOLE, *, is_open: bool = False) -> Place:
+        """Return the place at which a step is over."""
+        if step == Step.SLOT:
+            step = self.writes[min(batch, 1)]
+        steps = self.batch if batch else self.start
+        return batch, steps.index(step), slot, not is_open
+
+
+STAGED = Order(
+    (READ, Step.CLAIM, Step.FENCE, Step.VERIFY, Step.SCAN),
+    (Step.JUDGE, Step.QUARANTINE, Step.PUBLISH),
+    (Step.CLAIM, Step.QUARANTINE),
+)
+IN_ONE_TRANSACTION = Order(
+    (Step.FENCE, Step.VERIFY, Step.CLAIM), (Step.JUDGE, Step.PUBLISH), (Step.CLAIM, Step.PUBLISH)
+)
+TOLD = {step: step for step in (Step.CLAIM, Step.FENCE, Step.VERIFY, Step.SCAN, Step.QUARANTINE)} | {
+    Step.DECIDE: Step.JUDGE
+}
+"""What is told of, as the models name it: to them a batch is judged when it is decided. The rest goes on without waiting."""
+
+
+class Instance(Thread, BatchLimits):
+    """An attempt of its own, which goes on no further than it may, and takes the batches that it is told to."""
+
+    def __init__(self, line: Line, order: Order, name: str, slots: int) -> None:
+        Thread.__init__(self, daemon=True, name=name)
+        BatchLimits.__init__(self, line.settings.max_batch_bytes)
+        self._line, self._order = line, order
+        self._changed = Condition()
+        self._at: Place = (0, -1, 0, 0)
+        self._may: Place = self._at
+        self._has_ended = False
+        self._judged = self._published = 0
+        self._ends: list[Vector] = []
+        self._fenced_slots = 0
+        self.asks_twice = False
+        self.failure: BaseException | None = None
+        self._attempt = line.attempt(
+            self._observe,
+            limits=self,
+            quarantine_slots=slots,
+            transaction_timeout_seconds=TRANSACTION_SECONDS,
+            # As on a machine of its own: no other instance deletes what it has spooled.
+            checkpoints=line.settings.checkpoints / name,
+        )
+
+    def run(self) -> None:
+        try:
+            self._attempt.run(Event(), Event())
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            self.failure = error
+        finally:
+            with self._changed:
+                self._has_ended = True
+                self._changed.notify_all()
+
+    def take(self, move: Move) -> None:
+        """Go on until the instance has done what a line of the schedule says, or more, or has ended."""
+        if move.end is not None:
+            self._ends.append(dict(enumerate(move.end)))
+        batch = len(self._ends)
+        slot = WHOLE if move.slot is None else move.slot
+        self._go(self._order.place(batch, move.step, slot, is_open=move.is_open))
+
+    def _go(self, place: Place) -> None:
+        with self._changed:
+            self._may = place
+            self._changed.notify_all()
+            if not self.is_alive() and not self._has_ended:
+                self.start()
+            found = self._changed.wait_for(lambda: self._at >= place or self._has_ended, PATIENCE_SECONDS)
+        assert found, f"{self.name} was to come to {place}, and is at {self._at}"
+
+    def finish(self) -> None:
+        """Let it go on, and wait until it has ended."""
+        self._go(EVERYWHERE)
+        self.join(PATIENCE_SECONDS)
+        assert not self.is_alive(), f"{self.name} does not end"
+
+    # In the threads of the attempt.
+
+    def end_of_batch(self, start: Vector, end: Vector) -> Vector:
+        """Wait until the batch may be judged; it ends where the schedule says, and with all there is after that."""
+        with self._changed:
+            before = (self._judged + 1, -1, 0, 0)
+            # Whoever stops a query waits for the batch that it is in: one that has failed is told to go on.
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while not (self._may > before or self._attempt._closing):
+                assert time.monotonic() < deadline
+                self._changed.wait(LOOK_SECONDS)
+            self._judged += 1
+            if self._judged > len(self._ends):
+                return end
+            wanted = self._ends[self._judged - 1]
+            return {p: min(last, max(wanted[p], start.get(p, 0))) for p, last in end.items()}
+
+    def wait_at(self, step: str, slot: float = WHOLE, *, is_open: bool = False) -> None:
+        """Tell that this is done, and wait until the instance may go on."""
+        with self._changed:
+            batch = 0 if step in self._order.start or not self._judged else self._published + 1
+            self._at = self._order.place(batch, step, slot, is_open=is_open)
+            self._changed.notify_all()
+            assert self._changed.wait_for(lambda: self._may > self._at, PATIENCE_SECONDS)
+
+    def fenced(self) -> None:
+        """Wait after one slot is fenced."""
+        self._fenced_slots += 1
+        self.wait_at(Step.FENCE, self._fenced_slots - 1)
+
+    def published(self, *, is_counted: bool = True) -> None:
+        """Wait after a commit of a batch, which may be counted by another one."""
+        self.wait_at(Step.PUBLISH)
+        self._published += is_counted
+
+    def _observe(self, _stream: str, step: Step) -> None:
+        if step in TOLD:
+            self.wait_at(TOLD[step])
+        if step is Step.PUBLISH and self._order is not STAGED:  # a table may ask for the same batch again
+            self.published()
+
+
+class Gates:
+    """What holds instances where the observer is told nothing. Everything goes on with the real thing."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._of: WeakKeyDictionary[object, tuple[Instance, int]] = WeakKeyDictionary()
+        monkeypatch.setattr(staged, "move_ledger", self._between_read_and_claim(staged.move_ledger))
+        producer = TransactionalProducer
+        monkeypatch.setattr(producer, "fence", self._after_fence(producer.fence))
+        monkeypatch.setattr(
+            producer, "_await_delivered", self._waiting(producer._await_delivered, is_open=True)
+        )
+        monkeypatch.setattr(producer, "write", self._waiting(producer.write, is_open=False))
+        for store in STORES:
+            monkeypatch.setattr(store, "publish", self._after_commit(store.publish))
+
+    def _between_read_and_claim(self, move_ledger: Callable[..., None]) -> Callable[..., None]:
+        def gated(table: object, *claim: Any) -> None:
+            if isinstance(me := current_thread(), Instance):
+                self._of[table] = me, 0
+                me.wait_at(READ)
+            move_ledger(table, *claim)
+
+        return gated
+
+    def _after_fence(self, fence: Callable[[TransactionalProducer], None]) -> Callable[..., None]:
+        def gated(producer: TransactionalProducer) -> None:
+            fence(producer)
+            if isinstance(me := current_thread(), Instance):
+                self._of[producer] = me, me._fenced_slots
+                me.fenced()
+
+        return gated
+
+    def _waiting(self, work: Callable[..., Any], *, is_open: bool) -> Callable[..., Any]:
+        def gated(producer: TransactionalProducer, *records: Any) -> Any:
+            done = work(producer, *records)
+            if producer in self._of:
+                me, slot = self._of[producer]
+                me.wait_at(Step.SLOT, slot, is_open=is_open)
+            return done
+
+        return gated
+
+    def _after_commit(self, publish: Callable[..., Ledger | None]) -> Callable[..., Ledger | None]:
+        """Hold an instance after a commit that has landed. A claim is held by the observer."""
+
+        def gated(
+            table: object, mark: str, held: Ledger | None, new: Ledger, **options: Any
+        ) -> Ledger | None:
+            published = publish(table, mark, held, new, **options)
+            me, _ = self._of.get(table, (None, 0))
+            if me is None or published is None or held is None or held.epoch != new.epoch:
+                return published
+            if me.asks_twice:
+                me.asks_twice = False
+                with suppress(Fenced, StreamStopped, Unavailable):  # the answer to the first is what it gets
+                    publish(table, mark, held, new, **options)
+            me.published(is_counted=new.n > held.n)
+            return published
+
+        return gated
+
+
+class Replay:
+    """A line in which the records of a model are, and the instances that a schedule moves."""
+
+    def __init__(self, line: Line, bounds: Bounds, order: Order) -> None:
+        self._line, self._bounds, self._order = line, bounds, order
+        self._instances: dict[str, Instance] = {}
+        self.harm = ""
+        """What the checker has found."""
+        self._replace_contract(0)
+        # As in the models, a ledger is there before the first instance.
+        line.enforce(quarantine_slots=bounds.slots[0])
+        line.produce(*(row_of(pointer) for pointer in bounds.verdicts))
+
+    def run(self, schedule: Iterable[str]) -> None:
+        """Take every move; then let another instance do the rest, and wake those that wait. Look at everything twice."""
+        for move in moves(schedule):
+            if move.step == REPLACE:
+                self._replace_contract(1)
+                continue
+            instance = self._instance(move.who)
+            instance.asks_twice = (move.untold or "").endswith("twice")
+            instance.take(move)
+        self._line.enforce()
+        self._check()
+        for instance in self._instances.values():
+            instance.finish()
+            assert instance.failure is None or isinstance(instance.failure, Fenced | Unavailable)
+        self._check()
+
+    def close(self) -> None:
+        """End what still waits, whatever it ends with, and let go of its producers."""
+        while self._instances:
+            self._instances.popitem()[1].finish()
+
+    def _check(self) -> None:
+        try:
+            require_exactly_once(self._line)
+        except AssertionError as error:
+            found, totals = account(self._line), self._line.ledger().totals
+            harm = {name: positions for name, positions in vars(found).items() if positions}
+            self.harm = (
+                f"{harm or 'miscounted'}, {totals.written} written and {totals.quarantined} quarantined"
+            )
+            raise AssertionError(self.harm) from error
+
+    def _instance(self, who: str) -> Instance:
+        if who not in self._instances:
+            slots = self._bounds.slots["ABCD".index(who)]
+            self._instances[who] = Instance(self._line, self._order, who, slots)
+        return self._instances[who]
+
+    def _replace_contract(self, version: int) -> None:
+        """Let a contract be in force that refuses what the model's does. What the model drops is refused here."""
+        verdicts = self._bounds.verdicts
+        refused = [amount_of(pointer) for pointer in verdicts if verdicts[pointer][version] != ACCEPT]
+        rules = [{**KNOWN, "values": refused}]
+        self._line.contracts.plan = self._line.plan(version=f"1.0.{version}", rules=rules)
+
+
+def amount_of(pointer: tuple[int, int]) -> int:
+    """Return the amount of a record, by which contracts tell it from others."""
+    partition, offset = pointer
+    return 100 * (partition + 1) + offset
+
+
+def row_of(pointer: tuple[int, int]) -> Any:
+    """Return the record of a pointer; its number's parity is its partition."""
+    partition, offset = pointer
+    return row(2 * offset + partition, amount_of(pointer))

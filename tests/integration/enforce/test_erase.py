@@ -1,0 +1,214 @@
+"""`tidegate erase`: the records of one person leave the table and the quarantine topic, and nobody else's do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.integration.enforce.job import Publish
+from tests.integration.enforce.line import Line, Sent, row
+from tests.integration.enforce.registry import Registry
+from tests.integration.enforce.test_source_changes import PowerCutError, cut_after_quarantine
+from tests.marks import full
+from tidegate.contracts.errors import ConflictError
+from tidegate.contracts.stream.evidence import SOURCE_HEADER
+from tidegate.contracts.stream.ledger import BatchTotals, Ledger
+from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.spark_jobs.adopt.erase import EraseLook, EraseStep, Subject, eraser
+from tidegate.spark_jobs.kafka.topics import Topics
+
+PERSON = "p-4711"
+OTHER = "p-47110"
+"""Holds the person's value as a part."""
+
+
+def of(person: str, number: int, amount: int = 1) -> Sent:
+    value = json.dumps({"id": person, "amount": amount}).encode()
+    return Sent(value, key=person.encode(), partition=number % 2)
+
+
+class Erasing:
+    """Erases records of lines with a real registry; keeps what was shown before the last confirmation."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.url = registry.url
+        self.shown: list[EraseLook] = []
+
+    def erase(
+        self, line: Line, subject: Subject, told: Callable[[EraseStep], None] = lambda _: None
+    ) -> Ledger:
+        settings = line.settings.model_copy(update={"registry_url": self.url})
+        with eraser(settings, line.contract_id, told) as found:
+            return found.erase(subject, self.shown.append)
+
+    def kept(self, line: Line) -> str:
+        answer = httpx.get(f"{self.url}/api/v1/streams/{line.contract_id}/adoptions")
+        answer.raise_for_status()
+        return answer.text
+
+
+@pytest.fixture
+def erasing(registry: Registry) -> Erasing:
+    return Erasing(registry)
+
+
+@pytest.fixture
+def published_line(make_line: Callable[..., Line], publish: Publish) -> Callable[..., Line]:
+    """Return a function that makes a line whose contract the registry has."""
+
+    def make(sink: str, **settings: Any) -> Line:
+        line = make_line(sink=sink, **settings)
+        publish(line.document())
+        return line
+
+    return make
+
+
+def with_a_person(line: Line) -> None:
+    """Write two rows of the person and three refused records, one of which is no JSON, among those of others."""
+    line.produce(*(row(n, 999 if n % 4 == 3 else 1) for n in range(8)))
+    line.produce(of(PERSON, 0), of(PERSON, 1, 999), of(OTHER, 0), of(OTHER, 1, 999), of(PERSON, 0, 999))
+    line.enforce()
+    line.produce(of(PERSON, 1), Sent(b'{"id": "p-4711", ', key=b"x"), row(8, 999), row(9))
+    line.enforce()
+    assert line.ledger().totals == BatchTotals(written=10, quarantined=7)
+
+
+def values(line: Line) -> list[bytes]:
+    return [each.value or b"" for each in line.quarantined()]
+
+
+def require_erased(line: Line, *, rows: int, quarantined: int) -> None:
+    """Require that nothing of the person is left, everything of others is there once, and `reconcile` agrees."""
+    assert [each["id"] for each in line.rows() if each["id"] == PERSON] == []
+    assert len(line.rows()) == rows
+    found = values(line)
+    assert [each for each in found if b'"p-4711"' in each] == []
+    assert len(found) == len(set(found)) == quarantined
+    assert any(OTHER.encode() in each for each in found)
+    totals = line.ledger().totals
+    assert (totals.written, totals.quarantined, totals.dropped) == (rows, quarantined, 5)
+    answer = line.reconcile()
+    assert answer.holds, answer
+
+
+@pytest.mark.parametrize("sink", ["iceberg", *full("delta", "postgresql")])
+def test_a_person_is_erased_and_the_stream_goes_on(
+    published_line: Callable[..., Line], erasing: Erasing, sink: str
+) -> None:
+    line = published_line(sink)
+    with_a_person(line)
+    before = {dict(each.headers)[SOURCE_HEADER]: each for each in line.quarantined()}
+    ledger = erasing.erase(line, Subject(PERSON, "id"))
+    (shown,) = erasing.shown
+    assert (len(shown.erasure.rows), shown.erasure.quarantined, shown.unread, shown.left) == (2, 3, 1, "")
+    assert line.ledger() == ledger
+    require_erased(line, rows=8, quarantined=4)
+    kept = {dict(each.headers)[SOURCE_HEADER]: each for each in line.quarantined()}
+    assert kept == {
+        source: each for source, each in before.items() if source in kept
+    }  # also headers, keys and times
+    earliest = Topics(line.settings.kafka).earliest(quarantine_topic(line.topic))
+    assert sum(earliest.values()) >= 7
+    line.produce(row(10, 999), row(11))
+    line.enforce()
+    assert line.ledger().totals == BatchTotals(written=9, quarantined=5, dropped=5)
+    assert line.reconcile().holds
+    told = erasing.kept(line)
+    assert (
+        json.loads(told)["adoptions"][0]["adoption"].items()
+        >= {"kind": "erasure", "deleted": 2, "erased": 3}.items()
+    )
+    assert PERSON not in told
+
+
+@pytest.mark.parametrize(
+    ("sink", "step"),
+    [
+        ("iceberg", EraseStep.COPY),
+        *(pytest.param("iceberg", step, marks=pytest.mark.full) for step in EraseStep if step != "copy"),
+        *(
+            pytest.param(sink, step, marks=pytest.mark.full)
+            for sink in ("delta", "postgresql")
+            for step in EraseStep
+        ),
+    ],
+)
+def test_an_erasure_that_was_cut_off_is_run_again(
+    published_line: Callable[..., Line], erasing: Erasing, sink: str, step: EraseStep
+) -> None:
+    """The stream goes on between the two, whatever the first has left."""
+    line = published_line(sink)
+    with_a_person(line)
+
+    def cut(finished: EraseStep) -> None:
+        if finished is step:
+            raise PowerCutError
+
+    with pytest.raises(PowerCutError):
+        erasing.erase(line, Subject(PERSON, "id"), cut)
+    line.produce(row(10, 999), row(11))
+    line.enforce()
+    erasing.erase(line, Subject(PERSON, "id"))
+    require_erased(line, rows=9, quarantined=5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "left"),
+    [
+        ({"sink": "kafka"}, "is not erased: write a tombstone"),
+        pytest.param(
+            {"sink": "iceberg", "write_mode": "upsert"},
+            "is not erased: write a tombstone",
+            marks=pytest.mark.full,
+        ),
+    ],
+)
+def test_where_rows_cannot_be_taken_back_the_quarantine_is_erased(
+    make_line: Callable[..., Line], publish: Publish, erasing: Erasing, settings: dict[str, str], left: str
+) -> None:
+    line = make_line(**settings)
+    document = line.document(primary_key=["id"])
+    publish(document)
+    line.contracts.plan = line.plan(primary_key=["id"])
+    line.produce(of(PERSON, 0), of(PERSON, 1, 999), of(OTHER, 1, 999))
+    line.enforce()
+    erasing.erase(line, Subject(PERSON, "id"))
+    assert left in erasing.shown[0].left
+    assert [each for each in values(line) if b'"p-4711"' in each] == []
+    assert line.ledger().totals == BatchTotals(written=1, quarantined=1, dropped=1)
+    assert line.reconcile().holds
+
+
+def test_a_key_names_the_person(published_line: Callable[..., Line], erasing: Erasing) -> None:
+    """Rows are found by the records that the source still holds."""
+    line = published_line("iceberg")
+    with_a_person(line)
+    erasing.erase(line, Subject(PERSON))
+    assert (len(erasing.shown[0].erasure.rows), erasing.shown[0].erasure.quarantined) == (2, 2)
+    assert "run it with --subject too" in erasing.shown[0].left
+    assert line.reconcile().holds
+    erasing.erase(line, Subject(PERSON, "id"))
+    require_erased(line, rows=8, quarantined=4)
+
+
+def test_an_unpublished_batch_is_published_first(
+    published_line: Callable[..., Line], erasing: Erasing
+) -> None:
+    line = published_line("iceberg")
+    with_a_person(line)
+    line.produce(of(PERSON, 0, 999))
+    with pytest.raises(PowerCutError):
+        line.enforce(cut_after_quarantine)
+    before = line.ledger()
+    with pytest.raises(ConflictError, match="belong to a batch that was not published; nothing was changed"):
+        erasing.erase(line, Subject(PERSON, "id"))
+    assert line.ledger() == before
+    line.enforce()
+    erasing.erase(line, Subject(PERSON, "id"))
+    assert line.reconcile().holds
+    assert [each for each in values(line) if b'"p-4711"' in each] == []

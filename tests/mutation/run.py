@@ -1,0 +1,233 @@
+"""Change one place of a module at a time, run the tests that cover it, and print the changes that no test has noticed.
+
+Pure modules are tested in forks of this process, all their mutants in minutes. Modules that need Java are tested by a
+process for each mutant, as many as the time allows, in an order that the printed seed gives. Ends with status 0 only if
+every survivor is explained in `survivors.md`, and every explanation there still names a survivor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from tests.mutation.mutants import ROOT, Mutant, install, mutants
+
+SURVIVORS = Path(__file__).with_name("survivors.md")
+MOST_CPU_SECONDS = 30
+"""A mutant that never ends is noticed by that, however busy the machine is."""
+LONGEST_JVM_SECONDS = 900
+OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "--no-header", "--noconftest", "--tb=no")
+JVM_OPTIONS = (
+    "-x",
+    "-q",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "tests.mutation.plugin",
+    "-m",
+    "not full",
+    "--tb=no",
+)
+PRELOADED = ("tidegate.contracts.document.load", "tidegate.contracts.judge.plan")
+"""What tests import and no mutant is of: a fork need not read it again."""
+
+UNIT, ENFORCE = "tests/unit", "tests/integration/enforce"
+_STREAM = "tidegate.contracts.stream"
+_SINKS = "tidegate.spark_jobs.sinks"
+PURE: dict[str, tuple[str, ...]] = {
+    f"{_STREAM}.ledger": (
+        f"{UNIT}/contracts/test_ledger.py",
+        f"{UNIT}/contracts/test_adoption.py",
+        f"{UNIT}/contracts/test_reconcile.py",
+    ),
+    f"{_STREAM}.decide": (
+        f"{UNIT}/spark_jobs/test_decide.py",
+        f"{UNIT}/contracts/expectations/test_refusal.py",
+        f"{UNIT}/contracts/expectations/test_outcome.py",
+    ),
+    "tidegate.spark_jobs.job.batch_limits": (f"{UNIT}/spark_jobs/test_batch_limits.py",),
+}
+"""Modules that need no Java, with the tests that cover them."""
+NEEDS_JVM: dict[str, tuple[str, ...]] = {
+    f"{_SINKS}.staged": (
+        f"{ENFORCE}/test_schedules.py",
+        f"{ENFORCE}/test_protocol_order.py",
+        f"{ENFORCE}/test_iceberg_sink.py",
+        f"{ENFORCE}/test_missing_ledger.py",
+        f"{ENFORCE}/test_slots.py",
+        f"{ENFORCE}/test_dropped.py",
+        f"{ENFORCE}/test_faults.py",
+    ),
+    f"{_SINKS}.recovery_scan": (
+        f"{ENFORCE}/test_schedules.py",
+        f"{ENFORCE}/test_missing_ledger.py",
+        f"{ENFORCE}/test_source_changes.py",
+        f"{ENFORCE}/test_task_slots.py",
+    ),
+    f"{_SINKS}.store": (f"{ENFORCE}/test_schedules.py", f"{ENFORCE}/test_iceberg_sink.py"),
+    f"{_SINKS}.kafka.sink": (
+        f"{ENFORCE}/test_schedules.py",
+        f"{ENFORCE}/test_kafka_sink.py",
+        f"{ENFORCE}/test_task_slots.py",
+        f"{ENFORCE}/test_faults.py",
+        f"{ENFORCE}/test_missing_ledger.py",
+    ),
+    "tidegate.spark_jobs.kafka.outputs": (
+        f"{ENFORCE}/test_schedules.py",
+        f"{ENFORCE}/test_slots.py",
+        f"{ENFORCE}/test_expired_transactions.py",
+        f"{ENFORCE}/test_kafka_sink.py",
+    ),
+    "tidegate.spark_jobs.kafka.kafka_ledger": (
+        f"{ENFORCE}/test_schedules.py",
+        f"{ENFORCE}/test_kafka_sink.py",
+    ),
+}
+"""Modules of the protocol that are tested with the real thing alone."""
+
+
+@dataclass
+class Outcome:
+    """What has become of the mutants of a module."""
+
+    module: str
+    mutants: int
+    tried: int = 0
+    survivors: tuple[Mutant, ...] = ()
+
+    def __str__(self) -> str:
+        killed = self.tried - len(self.survivors)
+        return f"{self.module}: {self.mutants} mutants, {self.tried} tried, {killed} noticed"
+
+
+def run_pure(module: str, only: str = "") -> Outcome:
+    """Try every mutant of a module that needs no Java. Its tests pass without one, or else nothing is told."""
+    tests = PURE[module]
+    if module in sys.modules:
+        sys.exit(f"{module} was imported before its mutants: take it out of PRELOADED")
+    if not _passes_in_fork(None, tests):
+        sys.exit(f"{module}: its tests fail without a mutant")
+    found = [each for each in mutants(module) if only in each.key]
+    outcome = Outcome(module, len(found))
+    for mutant in found:
+        outcome.tried += 1
+        if _passes_in_fork(mutant, tests):
+            outcome.survivors += (mutant,)
+        if outcome.tried % 20 == 0:
+            print(f"  {module}: {outcome.tried} of {len(found)}", flush=True)
+    return outcome
+
+
+def _passes_in_fork(mutant: Mutant | None, tests: Iterable[str]) -> bool:
+    """Run file after file in a fork: most mutants are noticed by the first, and the others are not even read then."""
+    child = os.fork()
+    if child == 0:
+        resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_SECONDS, MOST_CPU_SECONDS))
+        os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, 1)
+        os.dup2(nothing, 2)
+        try:
+            if mutant is not None:
+                install(mutant)
+            os._exit(next((code for each in tests if (code := pytest.main([*OPTIONS, each]))), 0))
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    return status == 0
+
+
+def run_with_jvm(module: str, deadline: float, chance: random.Random) -> Outcome:
+    """Try mutants of a module that needs Java, in a random order, until the time is over."""
+    found = mutants(module)
+    outcome = Outcome(module, len(found))
+    for number in chance.sample(range(len(found)), len(found)):
+        if time.monotonic() >= deadline:
+            break
+        command = [sys.executable, "-m", "pytest", *JVM_OPTIONS, *NEEDS_JVM[module]]
+        survives = _passes_in_time(command, {**os.environ, "MUTANT": f"{module}:{number}"})
+        outcome.tried += 1
+        print(f"  {'survives' if survives else 'noticed'}: {found[number].key}", flush=True)
+        if survives:
+            outcome.survivors += (found[number],)
+    return outcome
+
+
+def _passes_in_time(command: list[str], environment: dict[str, str]) -> bool:
+    """Run tests in a session of their own, which ends with all that they have started."""
+    with subprocess.Popen(
+        command, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as process:  # fmt: skip
+        try:
+            return process.wait(LONGEST_JVM_SECONDS) == 0
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return False
+
+
+def explained(module: str) -> set[str]:
+    """Return the keys of the survivors of a module that `survivors.md` explains: its headings are modules, its items keys."""
+    found: set[str] = set()
+    heading = ""
+    for line in SURVIVORS.read_text().splitlines():
+        if line.startswith("## "):
+            heading = line.removeprefix("## ")
+        elif line.startswith("* ") and heading == module:
+            found.add(line.removeprefix("* ").partition(" | ")[0])
+    return found
+
+
+def report(outcome: Outcome) -> int:
+    """Print what has become of a module's mutants; returns how many survivors and explanations are wrong."""
+    known, survived = explained(outcome.module), {each.key for each in outcome.survivors}
+    print(f"{outcome}, {len(known & survived)} survive as explained", flush=True)
+    unexplained = [each for each in outcome.survivors if each.key not in known]
+    for each in unexplained:
+        print(f"  survives, line {each.line}: {each.key}")
+    stale = sorted(known - survived) if outcome.tried == outcome.mutants else []
+    for key in stale:
+        print(f"  explained, and does not survive: {key}")
+    return len(unexplained) + len(stale)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "modules", nargs="*", choices=[[], *PURE, *NEEDS_JVM], default=[], help="all pure ones if none"
+    )
+    parser.add_argument("--only", default="", help="mutants of pure modules whose key contains this")
+    parser.add_argument(
+        "--jvm-seconds", type=float, default=0, help="time for the modules that need Java, together"
+    )
+    parser.add_argument("--seed", type=int, default=random.randrange(2**32))  # noqa: S311 - chooses mutants, guards nothing
+    asked = parser.parse_args()
+    for name in PRELOADED:
+        import_module(name)
+    modules = asked.modules or [*PURE, *NEEDS_JVM]
+    wrong = 0
+    for module in (each for each in modules if each in PURE):
+        wrong += report(run_pure(module, asked.only))
+    with_jvm = [each for each in modules if each in NEEDS_JVM] if asked.jvm_seconds else []
+    if with_jvm:
+        print(f"seed {asked.seed}", flush=True)
+    chance, begun = random.Random(asked.seed), time.monotonic()  # noqa: S311 - as above
+    for number, module in enumerate(with_jvm, start=1):
+        deadline = begun + asked.jvm_seconds * number / len(with_jvm)
+        wrong += report(run_with_jvm(module, deadline, chance))
+    return min(wrong, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""A ledger taken back: what its counts lose, which refusals go on counting, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ledgers import LEDGER
+from tidegate.contracts.errors import ConflictError
+from tidegate.contracts.stream.evidence import (
+    GENERATION_HEADER,
+    EventPointer,
+    generation_header,
+    provenance_headers,
+    quarantine_headers,
+    read_evidence,
+    read_provenance,
+)
+from tidegate.contracts.stream.generations import (
+    MOST_REWINDS,
+    Rewound,
+    overruling,
+    pruned,
+    rewound,
+)
+from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Position, Segment
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.rewind import Held, Rewind, points_of, rewind_to
+from tidegate.contracts.verdict import Disposition, Verdict
+from tidegate.spark_jobs.adopt.rewind import RewindTo
+
+HELD = LEDGER.model_copy(
+    update={
+        "begin": {0: 0, 1: 0},
+        "end": {0: 10, 1: 4},
+        "totals": BatchTotals(written=9, quarantined=3, absent=2),
+        "segments": {
+            0: (Segment(0, 4, 3, 1, 0), Segment(4, 10, 4, 1, 0)),
+            1: (Segment(0, 4, 2, 1, 0),),
+        },
+    }
+)
+WRITTEN = [(0, 0), (0, 1), (0, 2), (0, 4), (0, 5), (0, 6), (0, 7), (1, 0), (1, 1)]
+REFUSED = [(0, 3), (0, 8), (1, 3)]
+
+
+def found(written: list[Position] = WRITTEN, refused: list[Position] = REFUSED, **changes: object) -> Held:
+    source = Positions([*WRITTEN, *REFUSED])
+    outputs = {"written": Positions(written), "quarantined": Positions(refused), "dropped": Positions()}
+    return Held(**{"earliest": {}, "source": source, **outputs, **changes})  # type: ignore[arg-type] # by name
+
+
+def rewind(point: int, held: Ledger = HELD, **changes: object) -> Rewind:
+    return rewind_to({0: point}, held, found(**changes))  # type: ignore[arg-type] # by name
+
+
+def test_counts_lose_what_is_from_the_point_on() -> None:
+    """The point is within a segment, which is cut there."""
+    taken = rewind(6)
+    assert (taken.rows, taken.rejudged) == (2, 1)
+    new = taken.ledger(HELD.claim(1), "ab" * 16, "")
+    assert new.end == {0: 6, 1: 4}
+    assert new.totals == BatchTotals(written=7, quarantined=2, absent=1)
+    assert new.totals.offsets == 10
+    assert new.segments == {0: (Segment(0, 4, 3, 1, 0), Segment(4, 6, 2, 0, 0)), 1: HELD.segments[1]}
+    assert (new.epoch, new.n, new.generation, new.adopted) == (HELD.epoch + 2, HELD.n, 1, "ab" * 16)
+
+
+def test_a_partition_that_is_rewound_to_its_begin_has_no_segment() -> None:
+    new = rewind(0).ledger(HELD, "ab" * 16, "")
+    assert new.segments == {1: HELD.segments[1]}
+    assert new.totals == BatchTotals(written=2, quarantined=1, absent=1)
+
+
+def test_rows_beyond_the_ledger_and_refusals_ahead_of_it_go_too() -> None:
+    taken = rewind(6, written=[*WRITTEN, (0, 11)], refused=[*REFUSED, (0, 12), (1, 7)])
+    assert (taken.rows, taken.settled, taken.rejudged) == (3, 1, 2)
+    assert taken.fates.totals["written"] == 2
+
+
+def test_a_row_that_was_lost_from_the_point_on_was_counted_as_written() -> None:
+    taken = rewind(6, written=[each for each in WRITTEN if each != (0, 7)])
+    assert (taken.rows, taken.fates.totals["written"]) == (1, 2)
+
+
+def test_a_refusal_that_was_forgotten_was_counted_as_quarantined() -> None:
+    taken = rewind(6, refused=[(0, 3), (1, 3)], is_quarantine_whole=False)
+    assert taken.fates.totals["quarantined"] == 1
+
+
+def test_what_a_missing_record_was_must_be_clear() -> None:
+    held = HELD.model_copy(update={"totals": BatchTotals(written=9, quarantined=3, absent=1, unproven=1)})
+    with pytest.raises(ConflictError, match="quarantined or unproven: 0/8"):
+        rewind(6, held, refused=[(0, 3), (1, 3)], is_quarantine_whole=False)
+    assert rewind(6, held, refused=[(0, 3), (1, 3)]).fates.totals["unproven"] == 1
+
+
+def test_what_the_source_no_longer_holds_is_not_rewound() -> None:
+    with pytest.raises(ConflictError, match=r"begins at 7.*Rewind to 0:7 or later"):
+        rewind(6, earliest={0: 7})
+    source = Positions(each for each in [*WRITTEN, *REFUSED] if each != (0, 7))
+    with pytest.raises(ConflictError, match=r"no longer holds 1 records.*0/7"):
+        rewind(6, source=source)
+
+
+def test_counts_that_do_not_fit_are_refused() -> None:
+    held = HELD.model_copy(update={"totals": BatchTotals(written=1, quarantined=3, absent=10)})
+    with pytest.raises(ConflictError, match=r"fewer records as written.*tidegate reconcile"):
+        rewind(6, held)
+
+
+def test_points_are_within_the_ledger() -> None:
+    for wanted, reason in (
+        ({0: 11}, "covers 0 to 9"),
+        ({2: 0}, "does not know it"),
+        ({0: 10, 1: 4}, "nothing is to be judged again"),
+    ):
+        with pytest.raises(ConflictError, match=reason):
+            points_of(HELD, wanted, is_exact=True)
+    assert points_of(HELD, {0: 6, 1: 9, 2: 3}, is_exact=False) == {0: 6, 1: 4}
+
+
+def test_a_later_rewind_keeps_earlier_ones_and_an_earlier_one_swallows_them() -> None:
+    once = rewound({}, {0: 4, 1: 2}, 1)
+    twice = rewound(once, {0: 6}, 2)
+    assert twice == {0: (Rewound(4, 1), Rewound(6, 2)), 1: (Rewound(2, 1),)}
+    assert rewound(twice, {0: 4}, 3) == {0: (Rewound(4, 3),), 1: (Rewound(2, 1),)}
+
+
+@pytest.mark.parametrize(
+    ("offset", "counting"), [(3, {0, 1, 2}), (4, {1, 2}), (5, {1, 2}), (6, {2}), (99, {2})]
+)
+def test_refusals_count_by_the_rewinds_below_them(offset: int, counting: set[int]) -> None:
+    rewinds = {0: (Rewound(4, 1), Rewound(6, 2))}
+    held = HELD.model_copy(update={"generation": 2, "rewinds": rewinds})
+    assert {g for g in range(4) if held.counts(0, offset, g)} == counting
+    assert {g for g in range(3) if overruling(rewinds, 0, offset, g) is None} == counting
+
+
+def test_rewinds_that_no_refusal_needs_are_forgotten() -> None:
+    rewinds = {0: (Rewound(4, 1), Rewound(6, 2)), 1: (Rewound(1, 2),)}
+    assert pruned(rewinds, [(0, 6)]) == {0: (Rewound(6, 2),)}
+    many = {0: tuple(Rewound(10 * n, n) for n in range(1, MOST_REWINDS + 2))}
+    with pytest.raises(ConflictError, match=f"offset {10 * MOST_REWINDS} or before"):
+        pruned(many, [(0, each.first) for each in many[0]])
+
+
+def test_a_ledger_that_was_never_rewound_has_the_text_of_before() -> None:
+    assert "generation" not in HELD.text
+    assert "rewinds" not in HELD.text
+    new = rewind(6, needed=frozenset({(0, 6)})).ledger(HELD, "ab" * 16, "")
+    assert '"generation":1,"rewinds":{"0":[[6,1]]}' in new.text
+    assert Ledger.parse(new.text) == new
+
+
+def test_a_generation_counts_only_behind_our_own_source() -> None:
+    """A producer sends such a header, or a refused record is replayed with all that it bears."""
+    source = EventPointer("rows", 0, 7)
+    verdict = Verdict(Disposition.QUARANTINED, ())
+    forged = [(GENERATION_HEADER, b"9")]
+    for generation in (0, 3):
+        ours = [*quarantine_headers(source, "l", "c@1.0.0", verdict), *generation_header(generation)]
+        for headers in (ours, [*forged, *ours], [*ours, *ours]):
+            evidence = read_evidence(headers)
+            assert evidence is not None
+            assert evidence.generation == generation
+    replayed = [
+        *provenance_headers(source, "l", "c@1.0.0"),
+        *generation_header(3),
+        *quarantine_headers(source, "l", "c@1.0.0", verdict),
+    ]
+    provenance = read_provenance(replayed)
+    assert provenance is not None
+    assert provenance.generation == 0
+
+
+def test_where_to_is_read() -> None:
+    assert RewindTo.parse("0:1200,1:1188").offsets == {0: 1200, 1: 1188}
+    assert RewindTo.parse("6418326490412341376").snapshot == 6418326490412341376
+    time = RewindTo.parse("2026-07-01T12:00:00+02:00").time
+    assert time is not None
+    assert time.isoformat() == "2026-07-01T12:00:00+02:00"

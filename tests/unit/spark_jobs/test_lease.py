@@ -1,0 +1,63 @@
+"""Which instances share a lease: those that write one stream to one place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from tidegate.spark_jobs.job.lease import lease_group
+from tidegate.spark_jobs.settings import JobSettings
+
+REST = "http://catalog:8181"
+
+
+def group(stream: str = "a.b", **changes: object) -> str:
+    settings = JobSettings(
+        bootstrap_servers="kafka:9092",
+        registry_url="http://registry:8081",
+        warehouse=Path("/lake"),
+        checkpoints=Path("/checkpoints"),
+    )
+    return lease_group(settings.model_copy(update=changes), stream)
+
+
+def postgresql(password: str = "p", database: str = "d") -> dict[str, object]:  # noqa: S107 - no real password
+    return {
+        "sink": "postgresql",
+        "postgresql_url": SecretStr(f"postgresql://u:{password}@host/{database}"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({}, {"checkpoints": Path("/elsewhere"), "registry_url": "http://other"}),
+        ({"sink": "kafka"}, {"sink": "kafka", "warehouse": Path("/elsewhere")}),
+        (postgresql("old"), postgresql("new")),
+        (
+            {"catalog_properties": {"uri": REST, "warehouse": "w", "credential": "old"}},
+            {"catalog_properties": {"uri": REST, "warehouse": "w", "credential": "new"}},
+        ),
+    ],
+)
+def test_one_place_has_one_lease(one: dict[str, object], other: dict[str, object]) -> None:
+    """Secrets, which rotate, and what differs from one machine to the next are no part of it."""
+    assert group(**one) == group(**other)
+
+
+def test_two_places_have_two_leases() -> None:
+    groups = {
+        group(),
+        group("a.c"),
+        group(warehouse=Path("/other")),
+        group(sink="delta"),
+        group(sink="kafka"),
+        group(**postgresql()),
+        group(**postgresql(database="e")),
+        group(catalog_properties={"uri": REST, "warehouse": "w"}),
+        group(catalog_properties={"uri": REST, "warehouse": "v"}),
+    }
+    assert len(groups) == 9
+    assert all(each.startswith(("tidegate.a.b.lease-", "tidegate.a.c.lease-")) for each in groups)

@@ -1,0 +1,44 @@
+"""Where a stream goes on in its topic, and when it cannot."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.stream.ledger import Ledger
+from tidegate.spark_jobs.kafka.source_topic import resume
+from tidegate.spark_jobs.kafka.topics import Topic
+
+LEDGER = Ledger(
+    name="h.a@iceberg:1",
+    stream="h.a",
+    topic="t",
+    topic_id="id-1",
+    epoch=1,
+    n=1,
+    begin={0: 0, 1: 0},
+    end={0: 10, 1: 5},
+    scan_from={},
+    slots=1,
+)
+SOURCE = Topic("t", "id-1", 2, 1_000_000)
+
+
+def test_each_partition_goes_on_where_the_ledger_ends() -> None:
+    assert resume(LEDGER, SOURCE, {0: 3, 1: 0, 2: 0}, {0: 20, 1: 5, 2: 7}) == {0: 10, 1: 5, 2: 0}
+
+
+@pytest.mark.parametrize(
+    ("source", "earliest", "latest", "message"),
+    [
+        (Topic("t", "id-2", 2, 1), {0: 0, 1: 0}, {0: 10, 1: 5}, "topic t was deleted and created again"),
+        (SOURCE, {0: 11, 1: 0}, {0: 20, 1: 5}, "partition 0 begins at 11, the ledger ends at 10"),
+        (SOURCE, {0: 0, 1: 0}, {0: 9, 1: 5}, "the broker has lost records that were judged"),
+        (SOURCE, {0: 0, 1: 0, 2: 3}, {0: 10, 1: 5, 2: 4}, "partition 2 was added since the ledger was written"),
+    ],
+)  # fmt: skip
+def test_a_topic_that_has_lost_something_stops_the_stream_with_a_way_out(
+    source: Topic, earliest: dict[int, int], latest: dict[int, int], message: str
+) -> None:
+    with pytest.raises(StreamStopped, match=f"{message}.*tidegate (adopt|archive) h.a"):
+        resume(LEDGER, source, earliest, latest)
