@@ -25,7 +25,7 @@ docs: $(ENVIRONMENT) ## The documentation as a site, into build/site
 	@echo "open build/site/index.html, or with search: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site"
 
 test: setup ## All tests but the long ones
-	$(BIN)/pytest -m "not full" $(IN_TWO)
+	TIDEGATE_TESTS=short $(BIN)/pytest -m "not full" $(IN_TWO)
 
 test-full: setup ## All tests
 	$(BIN)/pytest $(IN_TWO)

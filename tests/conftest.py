@@ -45,6 +45,18 @@ def pytest_configure(config: pytest.Config) -> None:
 LONGEST_ID = 60
 SHARED_FIXTURES = {"broker", "spark"}
 FAULTS = "test_faults.py"
+# Tests of what the two databases could do differently. All others run on PostgreSQL in the long run only.
+DATABASE_TESTS = {
+    "test_audit_store.py",
+    "test_database.py",
+    "test_keys.py",
+    "test_registration.py",
+    "test_registry_process.py",
+    "test_registry_service.py",
+    "test_report_retention.py",
+    "test_streams.py",
+    "test_access_process.py",
+}
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -56,7 +68,15 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Keep the tests of the shared session and broker together. Later, pytest-xdist has read the marks already."""
+    """Mark the tests that belong together or to the long run. Later, pytest-xdist has read the marks already."""
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    is_chosen = any("database_url" in mark.args[0] for mark in item.iter_markers("parametrize"))
+    if (
+        parameters.get("database_url") == "postgresql"
+        and item.path.name not in DATABASE_TESTS
+        and not is_chosen
+    ):
+        item.add_marker(pytest.mark.full)
     if SHARED_FIXTURES.intersection(getattr(item, "fixturenames", ())):
         is_apart = item.path.name == FAULTS and item.get_closest_marker("full") is not None
         item.add_marker(pytest.mark.xdist_group("faults" if is_apart else "shared"))
@@ -158,7 +178,7 @@ def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of a migrated database of its own, once on SQLite and once on PostgreSQL.
+    """The URL of a migrated database of its own, once on SQLite and once on PostgreSQL (see `DATABASE_TESTS`).
 
     Where only one of them makes sense: `@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)`.
     """

@@ -17,6 +17,7 @@ from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.gateway.topics.plan import ActualTopic, AddPartitions, Change, ChangeSetting, CreateTopic
 
 _TIMEOUT_SECONDS: Final = 30.0
+_REACH_SECONDS: Final = 10.0  # the first request: a person waits for the answer that no broker is there
 _CLUSTERS_OWN: Final = -1
 _REFUSALS: Final = {
     KafkaError.INVALID_CONFIG,
@@ -41,13 +42,13 @@ class Cluster:
     def names(self) -> tuple[str, ...]:
         """Return the names of all topics, sorted."""
         with self._errors("list topics"):
-            return tuple(sorted(self._admin.list_topics(timeout=_TIMEOUT_SECONDS).topics))
+            return tuple(sorted(self._admin.list_topics(timeout=_REACH_SECONDS).topics))
 
     def topics(self, names: Iterable[str]) -> dict[str, ActualTopic]:
         """Describe those of some topics that are there."""
         wanted = list(names)
         with self._errors("describe topics"):
-            known = self._admin.list_topics(timeout=_TIMEOUT_SECONDS).topics
+            known = self._admin.list_topics(timeout=_REACH_SECONDS).topics
             found = [name for name in wanted if name in known]
             if not found:
                 return {}

@@ -52,6 +52,7 @@ def answer(gateway: Traffic, stream: str, /, **findings: Any) -> None:
     httpx.post(path, json=result).raise_for_status()
 
 
+@pytest.mark.full
 def test_one_asks_and_the_answer_appears_without_a_reload(gateway: Traffic, stream: str, page: Page) -> None:
     page.goto(f"{gateway.url}/desk/streams/{stream}?range=1h")
     section = page.locator("#reconciliation")

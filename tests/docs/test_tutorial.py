@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.docs.console import Command, Terminal, steps
 from tests.integration.test_up import DEADLINE_SECONDS, Up
@@ -31,6 +32,7 @@ def test_the_first_check_in_ci(tmp_path: Path) -> None:
         terminal.do(step)
 
 
+@pytest.mark.full
 def test_the_first_quarantine(tmp_path: Path, jars: Jars) -> None:
     assert jars.broker_dir.is_dir()
     lesson = list(steps(LESSONS / "first-quarantine.md"))

@@ -50,8 +50,7 @@ def test_every_benchmark_is_tried() -> None:
     assert set(QUESTIONS) == set(PROMISED)
 
 
-# One with Spark and one without; the others take up to a minute each and are `full`.
-QUICK = {"judge_in_spark", "compatibility"}
+QUICK = {"compatibility"}  # the others take up to a minute each
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,7 @@ def test_of_two_documents_under_one_version_one_wins(server: Server) -> None:
     assert latest.headers["etag"] == f'"{winner["fingerprint"]}"'
 
 
+@pytest.mark.full
 @on_both(quickly="postgresql")
 def test_32_clients_of_two_processes_leave_one_id_each_and_a_whole_audit_chain(
     serve_on_both: Callable[[], Server], database_url: str
@@ -237,6 +238,7 @@ def test_kill_9_loses_no_schema_that_was_acknowledged_and_gives_no_id_again(
     assert register(survivor, 10_000).json()["id"] == max(kept) + 1
 
 
+@pytest.mark.full
 @on_both(quickly="postgresql")
 def test_what_one_process_deletes_stays_deleted_in_every_other_and_no_id_is_given_twice(
     serve_on_both: Callable[[], Server],

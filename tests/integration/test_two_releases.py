@@ -145,7 +145,13 @@ def test_each_process_runs_its_own_wheel(releases: dict[str, Release], of: str) 
     assert Path(place).is_relative_to(releases[of].place)
 
 
-@pytest.mark.parametrize(("job", "gateway"), [("this", "next"), ("next", "this"), ("next", "next")])
+@pytest.mark.parametrize(
+    ("job", "gateway"),
+    [
+        ("this", "next"),
+        *(pytest.param(*pair, marks=pytest.mark.full) for pair in (("next", "this"), ("next", "next"))),
+    ],
+)
 def test_a_job_and_a_gateway_of_neighbouring_releases_work_together(
     releases: dict[str, Release], tmp_path: Path, job: str, gateway: str
 ) -> None:

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests import documents
+from tests.marks import examples
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.fastpath.patterns import FORMATS, searched
 from tidegate.contracts.judge.plan import EnforcementPlan
@@ -182,7 +183,7 @@ def records_of(draw: st.DrawFn, schema: Any) -> Any:  # noqa: PLR0911 - one for 
 
 
 @settings(
-    max_examples=500,
+    max_examples=examples(500),
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
@@ -277,7 +278,7 @@ def rules_about_dates(draw: st.DrawFn) -> dict[str, Any]:  # noqa: PLR0911 - one
     return {"kind": "required_when", "field": "/e", "when": {"field": "/d", "equals": limit}}
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.data())
 def test_dates_are_judged_as_their_texts_are(data: st.DataObject) -> None:
     """The decoder reads as dates what rules compare as dates, and leaves texts to every other rule."""
@@ -344,7 +345,7 @@ def test_it_does_accept_good_records_of_an_ordinary_schema() -> None:
     assert block.broken == [(3, 2)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.integers(250, 258),
     st.lists(st.text('[]{}"\\\\:,a\x00', max_size=6), max_size=4),
@@ -369,7 +370,7 @@ def test_depth_is_counted_outside_strings(
     assert len(block.others) == (depth > 254)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 @given(
     st.one_of(
         PATTERNS,
@@ -389,7 +390,7 @@ def test_a_pattern_is_found_where_its_expression_matches_the_whole(pattern: str,
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(1000), deadline=None)
 @given(data=st.data())
 def test_a_string_of_a_formats_expression_has_the_format(name: str, data: st.DataObject) -> None:
     text = data.draw(st.one_of(st.from_regex(FORMATS[name], fullmatch=True), STRINGS, st.dates().map(str)))

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.marks import examples
 from tidegate.contracts.formats.avro_types import (
     Array,
     AvroType,
@@ -261,7 +262,7 @@ def is_valid(*both: Schema) -> bool:
     return True
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=examples(700), deadline=None)
 @given(pairs(), st.data())
 def test_all_data_of_a_proven_pair_can_be_read(pair: tuple[Schema, Schema], draw: st.DataObject) -> None:
     writer, reader = pair
@@ -278,7 +279,7 @@ def test_all_data_of_a_proven_pair_can_be_read(pair: tuple[Schema, Schema], draw
     fastavro.schemaless_writer(again, plain_reader, value)  # what was read is a value of the reader's schema
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(pairs())
 def test_every_counterexample_is_written_by_the_writer_and_lost_on_the_reader(
     pair: tuple[Schema, Schema],
@@ -306,14 +307,14 @@ def test_every_counterexample_is_written_by_the_writer_and_lost_on_the_reader(
         assert written is not ...
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.builds(Names).flatmap(records))
 def test_a_schema_includes_itself(schema: Schema) -> None:
     if is_valid(schema):
         assert includes(schema, copy.deepcopy(schema)).outcome is Outcome.PROVEN
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.sampled_from(LEAVES), st.sampled_from(LEAVES), st.data())
 def test_a_value_of_a_proven_pair_of_leaves_keeps_its_meaning(
     one: Schema, other: Schema, draw: st.DataObject
@@ -327,7 +328,7 @@ def test_a_value_of_a_proven_pair_of_leaves_keeps_its_meaning(
     assert meaning(value, logical_of(writer)) == meaning(value, logical_of(reader))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.builds(Names).flatmap(records), st.data())
 def test_the_encodings_are_those_that_fastavro_reads(schema: Schema, draw: st.DataObject) -> None:
     if not is_valid(schema) or "self" in json.dumps(schema):

@@ -15,6 +15,7 @@ from avro.schema import parse as parse_apache
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
+from tests.marks import examples
 from tests.property.avro_worlds import data, encoded, evolved, schemas
 from tidegate.contracts.document.model import AvroSchema
 from tidegate.contracts.fastpath.avro_reader import DOUBTS, compile_quick_reader
@@ -26,7 +27,9 @@ from tidegate.contracts.formats.framing import Framed
 from tidegate.contracts.verdict import Stage, Violation
 
 BOUNDED = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(120),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
 

@@ -13,6 +13,7 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from tests import documents
+from tests.marks import examples
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
 from tidegate.contracts.judge.plan import EnforcementPlan
@@ -175,7 +176,7 @@ def plan_of(found: list[dict[str, Any]], kind: str) -> EnforcementPlan:
     return plan.with_writers(WriterSchemas((writer,), is_current=True))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(rules, st.lists(records, min_size=1, max_size=4), st.sampled_from(["own", "other"]), st.data())
 def test_quickly_and_one_by_one_a_record_gets_one_verdict(
     found: list[dict[str, Any]], some: list[dict[str, Any]], kind: str, choose: st.DataObject

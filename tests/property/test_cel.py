@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import documents
+from tests.marks import examples
 from tidegate.contracts.document.fields import join
 from tidegate.contracts.fastpath.cel_lowered import NotLoweredError
 from tidegate.contracts.fastpath.cel_lowering import lower
@@ -25,7 +26,7 @@ from tidegate.contracts.rules.cel_syntax import syntax_of
 from tidegate.contracts.rules.places import located, places
 from tidegate.contracts.verdict import Stage
 
-EXAMPLES = int(os.environ.get("TIDEGATE_CEL_EXAMPLES", "400"))
+EXAMPLES = int(os.environ.get("TIDEGATE_CEL_EXAMPLES", examples(400)))
 
 NUMBERS: dict[str, Any] = {
     "n": {"type": "number"},

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from tests.marks import examples
 from tests.property.boundary_documents import Boundary
 from tests.property.json_schema_rewrites import pair
 from tests.property.json_schema_worlds import seeded, value
@@ -45,7 +46,7 @@ def undrafted(random: Random) -> tuple[ParsedSchema, ParsedSchema]:
 
 
 @given(st.integers(0, 2**63))
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 def test_no_document_contradicts_compatible_in_any_reading(seed: int) -> None:
     random = seeded(seed)
     old, new = undrafted(random)

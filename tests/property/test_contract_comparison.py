@@ -10,6 +10,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.marks import examples
 from tidegate.contracts.compatibility.compare import compare
 from tidegate.contracts.compatibility.finding import Comparison, Direction, FindingSeverity
 from tidegate.contracts.document.model import Compatibility, DataContract
@@ -120,7 +121,7 @@ def breaking(comparison: Comparison) -> set[tuple[str, str, str, str]]:
     }
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(contracts(), st.lists(records, min_size=20, max_size=40))
 def test_no_record_contradicts_a_comparison_without_breaking_findings(
     made: list[DataContract], batch: list[dict[str, Any]]
@@ -136,7 +137,7 @@ def test_no_record_contradicts_a_comparison_without_breaking_findings(
             assert lost == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(contracts())
 def test_full_is_backward_and_forward_exactly(made: list[DataContract]) -> None:
     if compiled(*made) is None:
@@ -155,7 +156,7 @@ def test_full_is_backward_and_forward_exactly(made: list[DataContract]) -> None:
     assert full == compare(*made, level=Compatibility.FULL)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(contracts())
 def test_every_counterexample_is_judged_so_by_both_plans(made: list[DataContract]) -> None:
     plans = compiled(*made)
@@ -175,7 +176,7 @@ def test_every_counterexample_is_judged_so_by_both_plans(made: list[DataContract
             assert [written(plan, [value]) for plan in (old, new)] == [[True], [False]]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(contracts(count=1))
 def test_an_identical_contract_gives_no_finding(made: list[DataContract]) -> None:
     again = DataContract.model_validate(made[0].model_dump(by_alias=True, exclude_unset=True))

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.marks import examples
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.privacy.classes import Path, classes_of
@@ -83,7 +84,7 @@ def shown(value: bytes) -> str:
     return "".join(bytes(one.body).decode() for one in pages)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(RECORDS, st.integers(0, 400), st.sampled_from([b"", b"x", b"}", b'"']))
 def test_pages_hide_classified_values(record: Any, cut: int, junk: bytes) -> None:
     whole = json.dumps(planted(record)).encode()

@@ -307,8 +307,8 @@ class TwoTeams(RuleBasedStateMachine):
 
 TestTwoTeams = pytest.mark.full(TwoTeams.TestCase)
 TestTwoTeams.settings = settings(
-    max_examples=60,
-    stateful_step_count=100,
+    max_examples=20,
+    stateful_step_count=60,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),

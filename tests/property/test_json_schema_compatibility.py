@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from tests.marks import examples
 from tests.property.boundary_documents import Boundary
 from tests.property.json_schema_containment import contained
 from tests.property.json_schema_rewrites import pair
@@ -37,7 +38,9 @@ from tidegate.contracts.verdict import Violation
 
 # A seed is the example: what it makes is too large to be shrunk by hypothesis in a few seconds.
 SEEDS = st.integers(0, 2**63)
-RUNS = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+RUNS = settings(
+    max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.filter_too_much]
+)
 
 
 def judge(schema: Any, *, formats_asserted: bool = True) -> JsonSchemaFormat:
@@ -159,7 +162,7 @@ def test_what_allows_more_by_construction_is_proven(seed: int) -> None:
 
 
 @given(SEEDS)
-@settings(RUNS, max_examples=60)
+@settings(RUNS, max_examples=examples(60))
 def test_both_directions_of_a_pair_answer_as_each_does_alone(seed: int) -> None:
     old, new, accepts, judges = compiled_pair(seeded(seed))
     both = Pair(old, new, formats_asserted=(True, True))
@@ -234,7 +237,7 @@ TEXTS = st.text("abc0-. \n\r\u2028\u00e9\u0661\ufeffZ", max_size=6)
 
 
 @given(PIECES, st.lists(TEXTS, max_size=8))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_an_automaton_accepts_what_the_judge_finds_the_pattern_in(pattern: str, texts: list[str]) -> None:
     automaton = automaton_of(pattern)
     assume(automaton is not None)
@@ -261,7 +264,7 @@ ASSERTED = st.lists(
 
 
 @given(ASSERTED, st.lists(TEXTS, max_size=12))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_a_pattern_without_its_assertions_matches_at_least_as_much(pattern: str, texts: list[str]) -> None:
     plain = without_assertions(pattern)
     assume(plain is not None)
@@ -272,7 +275,7 @@ def test_a_pattern_without_its_assertions_matches_at_least_as_much(pattern: str,
 
 
 @given(PIECES, PIECES, st.integers(0, 3), st.none() | st.integers(0, 5), st.lists(TEXTS, max_size=8))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_a_search_finds_a_string_or_there_is_none(
     inside: str, outside: str, least: int, most: int | None, texts: list[str]
 ) -> None:
@@ -314,7 +317,7 @@ def test_the_formats_of_the_tables_are_tried() -> None:
 
 @pytest.mark.parametrize("name", FORMATTED)
 @given(seed=SEEDS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_what_the_tables_say_of_formats_is_what_the_judge_does(name: str, seed: int) -> None:
     random = seeded(seed)
     for _ in range(50):

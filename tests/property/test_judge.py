@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import documents
+from tests.marks import examples
 from tidegate.contracts.document.model import JsonSchema
 from tidegate.contracts.fastpath.json_values import decode_values
 from tidegate.contracts.fastpath.rules import FastRules
@@ -108,7 +109,7 @@ def stages_and_rules(plan: EnforcementPlan, failed: bytes | None) -> set[str]:
     return {slot.code for slot in plan.failed_slots(failed)}
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(st.lists(values, max_size=6))
 def test_judge_and_explain_agree(batch: list[bytes | None]) -> None:
     array = pa.array(batch, pa.binary())
@@ -132,7 +133,7 @@ def test_judge_and_explain_agree(batch: list[bytes | None]) -> None:
                 assert (verdict["columns"] is not None) == explained.disposition.is_written
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(st.lists(values, min_size=1, max_size=6))
 def test_all_rules_at_once_say_what_each_says_alone(batch: list[bytes | None]) -> None:
     """Of records that break the schema too, and of what is no object."""
@@ -155,14 +156,14 @@ def breaks(check: FieldCheck, record: Any, *, fits: bool) -> bool:
     return any(check.breaks(*found, *last) for _, found in places(record, check.paths))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(values)
 def test_no_evidence_holds_a_value(value: bytes | None) -> None:
     for violation in PLAN.explain(value, typed=True).violations:
         assert set(violation.pointer.split("/")) <= {"", "*", *"nsdeol", *map(str, range(10))}
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=examples(800), deadline=None)
 @given(record_texts)
 def test_what_the_fast_path_takes_is_what_the_exact_path_takes(text: str) -> None:
     value = text.encode()
@@ -246,7 +247,7 @@ schemas = st.recursive(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(schemas, st.lists(json_values, min_size=1, max_size=5), st.booleans())
 def test_the_schema_means_what_python_jsonschema_says(
     schema: dict[str, Any],
@@ -308,14 +309,14 @@ def encoded(record: Any) -> bytes:
     return file.getvalue()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(avro_records)
 def test_what_fastavro_writes_is_read_back(record: Any) -> None:
     (decoded,) = AVRO_PLAN.payload_format.decode(Framed(pa.array([encoded(record)])))
     assert decoded == record
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(avro_records, st.randoms(use_true_random=False))
 def test_no_avro_bytes_raise(record: Any, chance: random.Random) -> None:
     value = bytearray(encoded(record))

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import documents
+from tests.marks import examples
 from tidegate.contracts.fastpath.json_values import _INEXACT
 from tidegate.contracts.fastpath.number_scan import suspect_rows
 from tidegate.contracts.fastpath.rules import FastRules
@@ -113,7 +114,7 @@ def rule_sets(bodies: list[tuple[dict[str, Any], str]]) -> tuple[FastRules, Rule
     return FastRules(strict, plan.payload_format.fields), strict
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(RULES, st.lists(RECORDS, min_size=1, max_size=20))
 def test_a_record_that_the_quick_test_passes_breaks_no_rule(
     bodies: list[tuple[dict[str, Any], str]], records: list[Any]
@@ -162,7 +163,7 @@ FRAGMENTS = st.sampled_from(
 VALUES = st.one_of(st.none(), st.lists(FRAGMENTS, max_size=8).map(b"".join))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(
     st.lists(VALUES, max_size=12),
     st.integers(0, 3),

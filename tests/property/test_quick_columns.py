@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests import documents
+from tests.marks import examples
 from tidegate.contracts.fastpath.columns import texts_as_days, texts_as_instants, texts_as_local_times
 from tidegate.contracts.formats.column_values import day, instant, local_time
 from tidegate.contracts.judge.plan import EnforcementPlan
@@ -114,7 +115,7 @@ VALUES = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(VALUES)
 def test_columns_are_those_of_the_exact_way(values: list[bytes | None]) -> None:
     array = pa.array(values, pa.binary())
@@ -169,7 +170,7 @@ def test_columns_of_records_without_any_string() -> None:
     assert plan.judge_typed(values.slice(0, 0)).to_pylist() == []
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(1000), deadline=None)
 @given(
     st.lists(
         st.one_of(DAYS, INSTANTS, LOCAL, st.text("0123-T:.Z+ ", max_size=25), st.dates().map(str)), max_size=3

@@ -10,6 +10,7 @@ import pyarrow as pa
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.marks import examples
 from tidegate.contracts.compatibility.compare import compare
 from tidegate.contracts.compatibility.finding import Comparison, Direction, FindingSeverity
 from tidegate.contracts.compatibility.rule_schemas import schema_of_rule
@@ -158,7 +159,7 @@ near = st.lists(rules, max_size=3).flatmap(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(near, st.lists(records, min_size=30, max_size=60))
 def test_no_record_contradicts_a_comparison(
     pair: tuple[list[dict[str, Any]], list[dict[str, Any]]], batch: list[dict[str, Any]]
@@ -174,7 +175,7 @@ def test_no_record_contradicts_a_comparison(
             assert breaks(comparison, Direction.FORWARD), record
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(near)
 def test_every_counterexample_is_judged_so_by_both_plans(
     pair: tuple[list[dict[str, Any]], list[dict[str, Any]]],
@@ -193,7 +194,7 @@ def test_every_counterexample_is_judged_so_by_both_plans(
             assert judged == [[True], [False]]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(rules, max_size=4))
 def test_the_same_rules_give_no_finding(parts: list[dict[str, Any]]) -> None:
     contract = contract_of(*parts)
@@ -201,7 +202,7 @@ def test_the_same_rules_give_no_finding(parts: list[dict[str, Any]]) -> None:
     assert compare(contract, contract_of(*parts), level=Compatibility.FULL).findings == ()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(rules.filter(lambda rule: rule["kind"] not in {"ordered", "required_when", "cel"}), records)
 def test_a_rule_written_as_a_schema_is_kept_by_the_same_records(
     rule: dict[str, Any], record: dict[str, Any]

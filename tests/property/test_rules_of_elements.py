@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import documents
+from tests.marks import examples
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.verdict import Disposition
@@ -113,7 +114,7 @@ def broken(plan: EnforcementPlan, value: bytes) -> set[str]:
     return codes
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(records)
 def test_a_rule_about_each_element_is_broken_where_one_about_an_element_is(record: Any) -> None:
     value = json.dumps(record).encode()

@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests import documents
+from tests.marks import examples
 from tidegate.contracts.document.times import instant_key, instant_text
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.judge.plan import EnforcementPlan
@@ -66,7 +67,7 @@ def bound_of(text: str, now: int) -> Any:
     return instant_key(text) if offset is None else now + offset
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(rules, st.lists(st.one_of(texts, st.none(), st.just(5)), min_size=1, max_size=5), st.booleans())
 def test_a_range_of_moments_is_what_their_order_says(rule: Any, found: list[Any], is_stamped: bool) -> None:
     try:
@@ -99,7 +100,7 @@ def test_a_range_of_moments_is_what_their_order_says(rule: Any, found: list[Any]
         assert together[index].violations == by_slots[index].violations == explained
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(texts)
 def test_a_moment_is_written_as_the_same_moment(text: str) -> None:
     moment, written = instant_key(text), instant_text(text)

@@ -16,7 +16,8 @@ from tidegate.contracts.stream.ledger import BatchTotals
     [
         ("iceberg", {"max_offsets": 3}),
         pytest.param("kafka", {"max_offsets": 3}, marks=pytest.mark.full),
-        ("iceberg", {"max_batch_bytes": 1}),  # a batch for each offset, some of them without a record
+        # A batch for each offset, some of them without a record.
+        pytest.param("iceberg", {"max_batch_bytes": 1}, marks=pytest.mark.full),
     ],
 )
 def test_markers_and_aborted_records_are_counted_as_absent_and_read_by_nobody(

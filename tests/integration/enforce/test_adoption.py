@@ -43,7 +43,7 @@ from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.sinks.postgresql.table import qualified_name
 from tidegate.spark_jobs.steps import Step
 
-SINKS = ("iceberg", "kafka", *full("delta", "postgresql"))
+SINKS = ("iceberg", *full("kafka", "delta", "postgresql"))
 
 
 class Adopting:
@@ -132,6 +132,7 @@ def test_an_adopted_stream_goes_on_with_every_record_once(any_line: Line, adopti
         adopting.rebuild(line)
 
 
+@pytest.mark.full
 def test_records_that_tasks_wrote_ahead_of_a_lost_ledger_are_left_out(
     published_line: Callable[..., Line], adopting: Adopting
 ) -> None:
@@ -155,6 +156,7 @@ def test_records_that_tasks_wrote_ahead_of_a_lost_ledger_are_left_out(
     require_exactly_once(line)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("accepted_slots", [1, *full(2)])
 def test_a_ledger_topic_that_was_restored_from_an_older_moment_stops_the_stream(
     published_line: Callable[..., Line], adopting: Adopting, accepted_slots: int
@@ -179,6 +181,7 @@ def test_a_ledger_topic_that_was_restored_from_an_older_moment_stops_the_stream(
     assert line.ledger().totals.offsets == 20
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sink", ["iceberg", *full("delta", "postgresql", "kafka")])
 def test_an_instance_that_still_runs_is_fenced_by_an_adoption(
     published_line: Callable[..., Line], adopting: Adopting, sink: str
@@ -485,6 +488,7 @@ def test_a_stream_that_has_written_nothing_has_nothing_to_adopt(
         adopting.rebuild(published_line("kafka"))
 
 
+@pytest.mark.full
 def test_the_command_asks_and_says_what_it_did(
     published_line: Callable[..., Line], adopting: Adopting
 ) -> None:

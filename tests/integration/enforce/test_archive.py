@@ -138,6 +138,7 @@ def test_a_table_that_was_appended_to_is_put_away_and_upserted_into(
     assert line.reconcile().holds
 
 
+@pytest.mark.full
 def test_an_archive_that_was_cut_off_is_finished_by_the_next(
     make_line: Callable[..., Line],
     publish: Publish,

@@ -10,6 +10,7 @@ from psycopg import sql
 
 from tests.integration.enforce.line import KNOWN, Line, row
 from tests.integration.enforce.test_source_changes import forget
+from tests.marks import full
 from tidegate.contracts.errors import StreamStopped, Unavailable
 from tidegate.contracts.stream.ledger import Position
 from tidegate.contracts.stream.output_topics import dropped_topic
@@ -95,7 +96,7 @@ def test_positions_that_were_deleted_from_their_topic_cannot_be_proven(upserted:
     assert (found.answer, found.lost) == (Answer.UNPROVEN, 0)
 
 
-@pytest.mark.parametrize("sink", ["postgresql", "kafka"])
+@pytest.mark.parametrize("sink", ["postgresql", *full("kafka")])
 def test_what_an_unpublished_attempt_has_dropped_does_not_count(
     make_line: Callable[..., Line], sink: str
 ) -> None:

@@ -126,18 +126,9 @@ def test_a_person_is_erased_and_the_stream_goes_on(
     assert PERSON not in told
 
 
-@pytest.mark.parametrize(
-    ("sink", "step"),
-    [
-        ("iceberg", EraseStep.COPY),
-        *(pytest.param("iceberg", step, marks=pytest.mark.full) for step in EraseStep if step != "copy"),
-        *(
-            pytest.param(sink, step, marks=pytest.mark.full)
-            for sink in ("delta", "postgresql")
-            for step in EraseStep
-        ),
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("step", EraseStep)
+@pytest.mark.parametrize("sink", ["iceberg", "delta", "postgresql"])
 def test_an_erasure_that_was_cut_off_is_run_again(
     published_line: Callable[..., Line], erasing: Erasing, sink: str, step: EraseStep
 ) -> None:
@@ -184,6 +175,7 @@ def test_where_rows_cannot_be_taken_back_the_quarantine_is_erased(
     assert line.reconcile().holds
 
 
+@pytest.mark.full
 def test_a_key_names_the_person(published_line: Callable[..., Line], erasing: Erasing) -> None:
     """Rows are found by the records that the source still holds."""
     line = published_line("iceberg")
@@ -196,6 +188,7 @@ def test_a_key_names_the_person(published_line: Callable[..., Line], erasing: Er
     require_erased(line, rows=8, quarantined=4)
 
 
+@pytest.mark.full
 def test_an_unpublished_batch_is_published_first(
     published_line: Callable[..., Line], erasing: Erasing
 ) -> None:

@@ -91,7 +91,7 @@ def test_a_batch_as_expected_is_written_and_both_judges_say_so(
     assert (few.outcome, few.judged_by, few.agrees) == ("warned", "tidegate", True)
 
 
-@pytest.mark.parametrize("sink", ["iceberg", "kafka"])
+@pytest.mark.parametrize("sink", ["iceberg", *full("kafka")])
 def test_a_batch_that_is_not_as_expected_is_quarantined_byte_for_byte(
     make_line: Callable[..., Line], sink: str
 ) -> None:

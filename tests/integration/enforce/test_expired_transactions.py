@@ -56,6 +56,7 @@ def test_a_fence_without_a_claim_is_an_outage(make_line: Callable[..., Line], si
     require_exactly_once(line)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sink", SINKS)
 def test_a_stream_goes_on_after_it(
     make_line: Callable[..., Line], sink: str, spark: SparkSession, registry: Registry, publish: Publish

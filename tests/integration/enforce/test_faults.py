@@ -146,10 +146,10 @@ def test_a_zombie_wakes_up_to_another_epoch(
     ("sink", "step"),
     [
         ("iceberg", Step.STAGE),
-        ("delta", Step.STAGE),
-        ("postgresql", Step.STAGE),
         ("kafka", Step.DECIDE),
-        ("kafka-tasks", Step.SLOT),
+        pytest.param("delta", Step.STAGE, marks=pytest.mark.full),
+        pytest.param("postgresql", Step.STAGE, marks=pytest.mark.full),
+        pytest.param("kafka-tasks", Step.SLOT, marks=pytest.mark.full),
         *(
             pytest.param(sink, Step.JUDGE, marks=pytest.mark.full)
             for sink in ("iceberg", "delta", "postgresql")

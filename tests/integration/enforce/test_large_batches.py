@@ -49,7 +49,11 @@ SINKS = [
         {"spark_master": ELSEWHERE, "quarantine_slots": 2}, id="iceberg-cluster", marks=pytest.mark.full
     ),
     pytest.param({"sink": "kafka", "spark_master": ELSEWHERE}, id="kafka-cluster", marks=pytest.mark.full),
-    pytest.param({"sink": "kafka", "accepted_slots": 2, "spark_master": ELSEWHERE}, id="kafka-tasks-cluster"),
+    pytest.param(
+        {"sink": "kafka", "accepted_slots": 2, "spark_master": ELSEWHERE},
+        id="kafka-tasks-cluster",
+        marks=pytest.mark.full,
+    ),
 ]
 
 

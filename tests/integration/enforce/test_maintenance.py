@@ -80,7 +80,7 @@ def newest_version(line: Line) -> int:
     return snapshots(line)[-1]
 
 
-@pytest.mark.parametrize("sink", ["iceberg", "delta"])
+@pytest.mark.parametrize("sink", ["iceberg", *full("delta")])
 def test_small_files_become_few_and_no_row_changes(make_line: Callable[..., Line], sink: str) -> None:
     """Every value stays as it was, `_source` too; a reader of an older version still finds its files."""
     line = make_line(sink=sink)
@@ -121,6 +121,7 @@ def test_a_round_takes_a_bounded_number_of_files(line: Line) -> None:
     assert data_files(line) == before - 2
 
 
+@pytest.mark.full
 def test_snapshots_of_a_compaction_are_expired_as_those_of_batches(line: Line) -> None:
     fill(line, 6)
     open_table(line).compact()
@@ -136,6 +137,7 @@ def test_snapshots_of_a_compaction_are_expired_as_those_of_batches(line: Line) -
     assert line.reconcile().holds
 
 
+@pytest.mark.full
 def test_compaction_and_expiry_round_after_round_keep_the_proof(line: Line) -> None:
     """Nothing is published meanwhile; somebody else appends, so that each round has something to do."""
     fill(line, 3)
@@ -190,6 +192,7 @@ def upserting(make_line: Callable[..., Line], sink: str, mode: MergeMode) -> Lin
     return line
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", ["copy-on-write", *full("merge-on-read")])
 def test_a_merge_that_replaces_files_of_a_compaction_makes_it_smaller(
     make_line: Callable[..., Line], mode: MergeMode
@@ -223,6 +226,7 @@ def test_a_merge_that_replaces_files_of_a_compaction_makes_it_smaller(
     assert line.reconcile().holds
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sink", ["iceberg", *full("delta")])
 @pytest.mark.parametrize("mode", ["merge-on-read", *full("copy-on-write")])
 def test_rows_that_were_deleted_stay_deleted(

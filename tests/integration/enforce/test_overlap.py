@@ -70,6 +70,7 @@ def test_a_batch_that_stops_the_stream_lets_the_one_before_it_be_written(
     assert len(line.rows()) == A_BATCH
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "settings", [{"sink": "kafka", "accepted_slots": 2}, {"sink": "iceberg", "write_mode": "upsert"}]
 )

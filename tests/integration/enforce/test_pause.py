@@ -71,6 +71,7 @@ def test_a_paused_stream_writes_nothing_goes_on_by_itself_and_leaves_the_others_
         assert (len(line.rows()), len(line.quarantined())) == (2, 1)
 
 
+@pytest.mark.full
 def test_a_spent_budget_pauses_until_its_batch_is_accepted_also_after_a_restart(
     make_line: Callable[..., Line],
     spark: SparkSession,

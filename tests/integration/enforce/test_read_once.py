@@ -138,7 +138,7 @@ def test_the_measure_notices_a_second_read(
     assert rows_read(run) == 2 * RECORDS
 
 
-@pytest.mark.parametrize("sink", ["iceberg", "kafka"])
+@pytest.mark.parametrize("sink", ["iceberg", *full("kafka")])
 def test_each_record_is_read_and_judged_once(
     make_line: Callable[..., Line], rows_read: Callable[..., int], tmp_path: Path, sink: str
 ) -> None:

@@ -72,16 +72,17 @@ def records_coming(line: Line) -> Iterator[None]:
         producing.join()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "settings",
     [
         {"sink": "iceberg"},
-        pytest.param({"sink": "kafka"}, marks=pytest.mark.full),
-        pytest.param({"sink": "iceberg", "write_mode": "upsert"}, marks=pytest.mark.full),
-        pytest.param({"sink": "delta"}, marks=pytest.mark.full),
-        pytest.param({"sink": "delta", "write_mode": "upsert"}, marks=pytest.mark.full),
-        pytest.param({"sink": "postgresql"}, marks=pytest.mark.full),
-        pytest.param({"sink": "postgresql", "write_mode": "upsert"}, marks=pytest.mark.full),
+        {"sink": "kafka"},
+        {"sink": "iceberg", "write_mode": "upsert"},
+        {"sink": "delta"},
+        {"sink": "delta", "write_mode": "upsert"},
+        {"sink": "postgresql"},
+        {"sink": "postgresql", "write_mode": "upsert"},
     ],
     ids=lambda settings: "-".join(settings.values()),
 )

@@ -163,15 +163,9 @@ def test_a_bad_contract_is_undone(
     assert kept["id"] == line.ledger().adopted
 
 
-@pytest.mark.parametrize(
-    ("sink", "step"),
-    [
-        ("iceberg", RewindStep.FENCE),
-        *(pytest.param("iceberg", step, marks=pytest.mark.full) for step in RewindStep if step != "fence"),
-        *(pytest.param("delta", step, marks=pytest.mark.full) for step in RewindStep),
-        *(pytest.param("postgresql", step, marks=pytest.mark.full) for step in RewindStep),
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("step", RewindStep)
+@pytest.mark.parametrize("sink", ["iceberg", "delta", "postgresql"])
 def test_a_rewind_that_was_cut_off_is_run_again(
     published_line: Callable[..., Line], rewinding: Rewinding, sink: str, step: RewindStep
 ) -> None:

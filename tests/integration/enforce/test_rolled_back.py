@@ -97,6 +97,7 @@ def test_a_table_that_is_rolled_back_while_the_stream_runs_stops_it(line: Line) 
     assert len(line.rows()) == 5
 
 
+@pytest.mark.full
 def test_rows_of_others_on_top_of_a_rollback_do_not_hide_it(line: Line) -> None:
     roll_back(line, with_two_batches(line))
     insert_by_hand(line, "by hand")

@@ -30,7 +30,7 @@ from tidegate.contracts.errors import StreamStopped
 
 StartReplay = Callable[[str, Bounds, Order], Replay]
 TABLES = ("iceberg", "delta", "postgresql")
-QUICK = {("iceberg", Part.VERIFY), ("iceberg", Part.SCAN_FROM_SETTLED)}
+QUICK = {("iceberg", Part.VERIFY)}
 
 
 def chosen(quick: set[tuple[str, Part]], *places: tuple[str, Part]) -> list[object]:

@@ -84,7 +84,7 @@ def test_a_new_version_adds_a_column_and_widens_others_between_two_batches(
 
 
 @pytest.mark.parametrize("sink", ["iceberg", *full("delta", "postgresql")])
-@pytest.mark.parametrize("types", [{"charge": "double"}, {"count": "double"}, {"charge": "decimal(6,3)"}, {"ratio": "float"}])  # fmt: skip
+@pytest.mark.parametrize("types", [{"charge": "double"}, *full({"count": "double"}, {"charge": "decimal(6,3)"}, {"ratio": "float"})])  # fmt: skip
 def test_a_type_that_does_not_hold_what_is_there_stops_the_stream(
     make_line: Callable[..., Line], sink: str, types: dict[str, str]
 ) -> None:

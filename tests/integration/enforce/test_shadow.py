@@ -12,13 +12,14 @@ from tests.integration.enforce.job import DEADLINE_SECONDS, Publish
 from tests.integration.enforce.line import KNOWN, Line, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.running import eventually, running
+from tests.marks import full
 from tidegate.contracts.stream.shadow import Change
 
 STRICTER = {**KNOWN, "id": "amount-is-small", "kind": "range", "maximum": 5}
 STRICTER.pop("values")
 
 
-@pytest.mark.parametrize("sink", ["iceberg", "kafka"])
+@pytest.mark.parametrize("sink", ["iceberg", *full("kafka")])
 def test_a_shadow_begins_at_a_batch_boundary_counts_and_becomes_the_contract_by_promotion(
     make_line: Callable[..., Line], spark: SparkSession, registry: Registry, publish: Publish, sink: str
 ) -> None:
@@ -51,7 +52,7 @@ def test_a_shadow_begins_at_a_batch_boundary_counts_and_becomes_the_contract_by_
     assert line.reconcile().holds
 
 
-@pytest.mark.parametrize("sink", ["iceberg", "kafka"])
+@pytest.mark.parametrize("sink", ["kafka", *full("iceberg")])
 def test_a_shadow_that_would_fail_or_cannot_be_judged_by_leaves_every_verdict_alone(
     make_line: Callable[..., Line],
     spark: SparkSession,

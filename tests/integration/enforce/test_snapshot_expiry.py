@@ -156,6 +156,7 @@ def test_a_branch_that_somebody_drops_is_staged_again(line: Line) -> None:
     assert table.publish(table.stage([]), held, held.claim(1)) == held.claim(1)
 
 
+@pytest.mark.full
 def test_a_stream_maintains_its_table_and_reports_its_size(line: Line) -> None:
     """A backlog of one attempt is expired in the background of the next."""
     fill(line, 5)

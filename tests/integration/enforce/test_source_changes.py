@@ -153,6 +153,7 @@ def test_quarantined_records_that_a_restart_must_know_and_cannot_stop_the_stream
     assert outputs(line) == (0, 0)
 
 
+@pytest.mark.full
 def test_retention_of_the_quarantine_does_not_stop_a_stream_that_settled_all_it_refused(line: Line) -> None:
     """Another ledger of the same topic adds refused records, and so do attempts that are aborted: the mark passes them."""
     line.produce(row(0), row(2, 999))
@@ -171,6 +172,7 @@ def test_retention_of_the_quarantine_does_not_stop_a_stream_that_settled_all_it_
     assert line.ledger().totals == BatchTotals(written=3, quarantined=1)
 
 
+@pytest.mark.full
 def test_an_idle_stream_starts_although_retention_has_passed_its_mark(line: Line) -> None:
     """The source holds nothing ahead of the ledger, so no attempt can have refused anything ahead of it."""
     line.produce(row(0), row(2, 999))

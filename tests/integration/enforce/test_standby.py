@@ -31,6 +31,7 @@ def start_two(start: Start, url: str, line: Line) -> tuple[RunningJob, RunningJo
     return first, second
 
 
+@pytest.mark.full
 def test_a_standby_takes_over_from_a_job_that_was_killed(
     line: Line, registry: Registry, publish: Publish, start: Start
 ) -> None:

@@ -52,6 +52,7 @@ def test_a_contract_that_nobody_has_published_is_named_with_what_to_do(
     )
 
 
+@pytest.mark.full
 def test_a_registry_that_goes_away_and_comes_back(
     line: Line, spark: SparkSession, make_registry: Callable[..., Registry]
 ) -> None:
@@ -194,6 +195,7 @@ def test_without_its_jvm_the_job_ends_and_a_new_one_goes_on(
     assert (len(line.rows()), len(line.quarantined())) == (2, 1)
 
 
+@pytest.mark.full
 def test_one_contract_is_written_to_two_sinks_of_one_checkpoints_folder(
     make_line: Callable[..., Line], spark: SparkSession, registry: Registry, publish: Publish
 ) -> None:

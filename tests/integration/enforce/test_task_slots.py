@@ -107,7 +107,8 @@ def test_a_batch_of_which_one_task_has_written_is_completed(tasks_line: Line, sl
     assert line.ledger().slots == (1 if slots_after == 1 else 1 + slots_after)
 
 
-@pytest.mark.parametrize("slots_after", [1, pytest.param(2, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("slots_after", [1, 2])
 def test_what_all_tasks_have_written_is_not_written_again(tasks_line: Line, slots_after: int) -> None:
     line = tasks_line
     line.produce(*(row(n, 999 if n == 3 else 1) for n in range(10)))

@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 )
 from pydantic import SecretStr
 
+from tests.marks import examples
 from tests.postgresql import Postgresql
 from tests.unit.confluent.conftest import respond
 from tests.unit.conftest import Client
@@ -369,6 +370,9 @@ def test_the_api_answers_as_the_model_says(databases: Databases) -> None:
     run_state_machine_as_test(
         machine_on(databases),
         settings=settings(
-            max_examples=12, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=examples(12),
+            stateful_step_count=50,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
         ),
     )

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 from schemathesis import Case, GenerationMode
 
+from tests.marks import examples
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.app import create_app
 from tidegate.gateway.settings import GatewaySettings
 
-EXAMPLES = 600
+EXAMPLES = examples(600)
 
 
 @schemathesis.serializer("application/x-ndjson")

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.marks import examples
 from tidegate.contracts.errors import ConflictError, ContractError, NotFoundError
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.factory import Factory
@@ -164,7 +165,9 @@ def test_the_list_shows_the_current_version_of_each_contract(
     assert listed(VersionFilter(status="active", domain="north")) == (["a 1.0.0"], 1)
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(order=st.lists(st.integers(0, 3), min_size=1, max_size=12))
 def test_however_often_versions_are_published_each_is_kept_once(
     factory: Factory, make_contract: MakeContract, order: list[int]

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
+from tests.marks import examples
 from tests.unit.conftest import know
 from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.contracts.stream.counts import RuleCount
@@ -227,7 +228,7 @@ REPORTS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(found=REPORTS, data=st.data())
 def test_the_sums_are_those_of_the_batches_in_whatever_order_and_however_often_they_arrive(
     tmp_path_factory: pytest.TempPathFactory, found: list[tuple[int, int, int, int]], data: st.DataObject
