@@ -36,7 +36,16 @@ from tidegate.contracts.rules.rule_kind import (
     Unmatched,
 )
 from tidegate.contracts.rules.rule_kind import OfField as FieldForm
-from tidegate.contracts.rules.values import DATES, Order, exact, number_of, order_of_durations, order_of_times
+from tidegate.contracts.rules.values import (
+    DATES,
+    DATES_OR_INSTANTS,
+    Order,
+    exact,
+    number_of,
+    order_of_durations,
+    order_of_moments,
+    order_of_times,
+)
 
 MAX_SEARCHES: Final = 200
 """Maximum searches of one comparison."""
@@ -242,7 +251,8 @@ def predicate_of(rule: BaseRule, fields: SchemaFields) -> Predicate | None:
     form = kind_of(rule).refused(rule)
     match form:
         case None | OutOfOrder():
-            return form
+            is_unordered = form is not None and any(_may_be_either(fields.find(name)) for name in form.fields)
+            return None if is_unordered else form
         case BrokenExpression(cel):
             return Expression(_plain(cel.expr), cel.nulls == "violate", (cel.field, cel.strict))
         case AbsentWhen(field, other, values):
@@ -253,9 +263,15 @@ def predicate_of(rule: BaseRule, fields: SchemaFields) -> Predicate | None:
             return WhenNeeded(field, other, None if values is None else _listed(values, domain), domain)
         case Listed() | Others() | Outside() | Unmatched():
             found = fields.find(form.field)
-            return None if found is None else _of_field(form, found)
+            is_unordered = isinstance(form, Outside) and _may_be_either(found)
+            return None if found is None or is_unordered else _of_field(form, found)
         case _:
             assert_never(form)
+
+
+def _may_be_either(found: FieldType | None) -> bool:
+    """Return whether a field holds dates and date-times, whose order is not transitive: nothing follows from it."""
+    return found is not None and order_of_moments(found) is DATES_OR_INSTANTS
 
 
 def _of_field(form: FieldForm, found: FieldType) -> OfField | NearNow | None:

@@ -228,31 +228,42 @@ class OneOf(BaseRule):
     model_config = _VALUES_OR_SET
 
 
-class Condition(Part):
-    """When a `required_when` rule applies: the field equals a value, is one of several, or is present and not null.
+_TESTS = ("equals", "one_of", "not_equals", "present")
 
-    Exactly one of `equals`, `one_of` and `present` is given. `equals: null` requires a field that is null.
+
+class Condition(Part):
+    """When a `required_when` rule applies: the field equals a value, is one of several, has another value, or any.
+
+    Exactly one of `equals`, `one_of`, `not_equals` and `present` is given. An absent or null field has no value. `equals: null` requires a field that is null.
     `model_fields_set`, not the value, shows whether `equals` was given.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={"oneOf": [{"required": [name]} for name in ("equals", "one_of", "present")]}
-    )
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [name]} for name in _TESTS]})
 
     field: Pointer
     equals: Scalar = Field(default=None, description="The rule applies when the field has this value.")
     one_of: tuple[Scalar, ...] | None = Field(
         default=None, min_length=1, description="The rule applies when the field has one of these values."
     )
+    not_equals: Scalar = Field(
+        default=None, description="The rule applies when the field has a value, and not this one."
+    )
     present: Literal[True] | None = Field(
         default=None, description="The rule applies when the field is present and not null."
     )
 
     @property
+    def is_negated(self) -> bool:
+        """Whether the rule applies to all other values than those listed."""
+        return "not_equals" in self.model_fields_set
+
+    @property
     def values(self) -> tuple[Scalar, ...] | None:
-        """The values of the field under which the rule applies; None for any value but null."""
+        """The values of the field that are listed; None for any value but null."""
         if self.present:
             return None
+        if self.is_negated:
+            return (self.not_equals,)
         return (self.equals,) if self.one_of is None else self.one_of
 
     @model_serializer(mode="wrap")
@@ -273,7 +284,7 @@ class RequiredWhen(BaseRule):
         """Yield a condition without a test, or with several."""
         yield from super().contradictions()
         if len(self.when.model_fields_set - {"field"}) != 1:
-            yield "/when", "give exactly one of `equals`, `one_of` and `present`"
+            yield "/when", "give exactly one of `equals`, `one_of`, `not_equals` and `present`"
 
 
 class Cel(BaseRule):

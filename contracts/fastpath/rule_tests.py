@@ -182,7 +182,7 @@ class _Source:
         found = [order for each in rule.fields if (field := fields.find(each)) and (order := order_of(field))]
         orders, comparison = set(found), " < " if rule.strict else " <= "
         kinds: list[str] = []
-        if rule.compare_as is not None:
+        if rule.compare_as is not None or len(found) < len(rule.fields):
             return None
         if all(order.scale is not None for order in found):
             variables = [_count(*each) for each in zip(variables, found, strict=True)]

@@ -189,6 +189,54 @@ DURATIONS: Final = Order(
 _BYTE_DURATIONS: Final = replace(DURATIONS, key=duration_bytes_key)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class DateOrInstant:
+    """A date, or a date-time with the date that it is written with.
+
+    Two date-times compare by their instants. A date compares by its day with all others: it has no time and no zone.
+    """
+
+    day: str
+    instant: int | Fraction | None = None
+
+    def __lt__(self, other: DateOrInstant) -> bool:
+        one, two = self._comparable(other)
+        return bool(one < two)
+
+    def __le__(self, other: DateOrInstant) -> bool:
+        one, two = self._comparable(other)
+        return bool(one <= two)
+
+    def __gt__(self, other: DateOrInstant) -> bool:
+        return other < self
+
+    def __ge__(self, other: DateOrInstant) -> bool:
+        return other <= self
+
+    def _comparable(self, other: DateOrInstant) -> tuple[Any, Any]:
+        if self.instant is None or other.instant is None:
+            return self.day, other.day
+        return self.instant, other.instant
+
+
+def date_or_instant_key(value: Any) -> DateOrInstant | None:
+    """Read a string that is a date or a date-time."""
+    if (day := date_string_key(value)) is not None:
+        return DateOrInstant(day)
+    instant = instant_string_key(value)
+    return None if instant is None else DateOrInstant(value[:DATE_LENGTH], instant)
+
+
+DATES_OR_INSTANTS: Final = Order(
+    "dates or date-times",
+    date_or_instant_key,
+    date_or_instant_key,
+    "a date or a date-time with its offset, such as 1900-01-01 or 1900-01-01T00:00:00Z",
+    lambda moment: DateOrInstant(date_of(moment), moment),
+    lambda key: _midnight(key.day) if key.instant is None else key.instant,
+)
+
+
 _UNITS: Final = {"millis": 10**6, "micros": 10**3, "nanos": 1}
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 
@@ -197,6 +245,15 @@ def order_of_times(field: FieldType) -> Order | None:
     """Return the order of a field of dates or of timestamps; None when it is neither, or may be both."""
     found = _order_of_format(field)
     return None if found is not None and found.name == DURATIONS.name else found
+
+
+def order_of_moments(field: FieldType) -> Order | None:
+    """Return the order of a field of dates, of timestamps or of either; None when it is neither.
+
+    That of either is not transitive, so that comparisons of contracts do not reason with it.
+    """
+    is_either = "string" in field.types and field.times == {"date", "date-time"}
+    return DATES_OR_INSTANTS if is_either else order_of_times(field)
 
 
 def order_of_durations(field: FieldType) -> Order | None:

@@ -8,7 +8,7 @@ from tidegate.contracts.document.fields import SchemaFields
 from tidegate.contracts.document.rule_model import Freshness
 from tidegate.contracts.rules.clock import span_of
 from tidegate.contracts.rules.compiled import FieldCheck
-from tidegate.contracts.rules.kinds.range import order_of_moments, outside_times
+from tidegate.contracts.rules.kinds.range import outside_times, require_moments
 from tidegate.contracts.rules.rule_kind import FieldRuleKind, Outside, Scope, Values, check_of_field
 from tidegate.contracts.words import shown, time_of
 
@@ -25,7 +25,7 @@ class FreshnessKind(FieldRuleKind[Freshness]):
         unread = {name: span for name, span in spans.items() if span_of(span) is None}
         for name, span in unread.items():
             scope.refuse(f"/{name}", f"`{span}` is no span of time; write {_SPAN}")
-        order = None if found is None else order_of_moments(found, scope)
+        order = None if found is None else require_moments(found, scope)
         if order is None or unread:
             return None
         absent = rule.nulls == "violate"

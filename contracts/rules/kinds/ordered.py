@@ -18,6 +18,7 @@ from tidegate.contracts.rules.compiled import FieldCheck, when_missing
 from tidegate.contracts.rules.rule_kind import OutOfOrder, RuleKind, Scope, Values
 from tidegate.contracts.rules.values import (
     DATES,
+    DATES_OR_INSTANTS,
     INSTANTS,
     LOCAL_TIMES,
     NUMBERS,
@@ -26,6 +27,7 @@ from tidegate.contracts.rules.values import (
     exact,
     is_nan,
     order_of,
+    order_of_moments,
 )
 from tidegate.contracts.words import counted, length_of, name_of, shown, time_of
 
@@ -166,12 +168,16 @@ def _disorder(rule: Ordered, *, is_of_numbers: bool) -> str:
 
 def _orders(rule: Ordered, scope: Scope) -> list[Order]:
     orders: list[Order] = []
+    is_either = any(
+        (found := scope.fields.find(pointer)) is not None and order_of_moments(found) is DATES_OR_INSTANTS
+        for pointer in rule.fields
+    )
     for index, pointer in enumerate(rule.fields):
         place = f"/fields/{index}"
         found = scope.field_type(pointer, place)
         if found is None:
             continue
-        order = order_of(found)
+        order = order_of_moments(found) or order_of(found)
         if order is None:
             held = " or ".join(sorted(found.types)) or "nothing"
             what = (
@@ -186,6 +192,8 @@ def _orders(rule: Ordered, scope: Scope) -> list[Order]:
                 )
                 continue
             order = _coerced(order, rule.compare_as)
+        if is_either and order in {DATES, INSTANTS}:
+            order = DATES_OR_INSTANTS
         if orders and order.name != orders[0].name:
             first = f"`{rule.fields[0]}` {orders[0].name}"
             how = _HOW if order.moment is not None and orders[0].moment is not None else ""

@@ -21,7 +21,7 @@ from tidegate.contracts.rules.values import (
     number_of,
     order_of,
     order_of_durations,
-    order_of_times,
+    order_of_moments,
 )
 from tidegate.contracts.words import shown, time_of
 
@@ -91,9 +91,9 @@ def outside_times(
     return _from_now(bounds, order, scope.now(now), others, absent=absent)
 
 
-def order_of_moments(found: FieldType, scope: Scope) -> Order | None:
+def require_moments(found: FieldType, scope: Scope) -> Order | None:
     """Return the order of a field of moments; None, and a problem, for any other."""
-    order = order_of_times(found)
+    order = order_of_moments(found)
     if order is None:
         takes = "; durations take minimum and maximum" if order_of_durations(found) is not None else ""
         scope.refuse("/field", _NOT_TIMES + takes)
@@ -168,7 +168,7 @@ class RangeKind(FieldRuleKind[Range]):
         if amounts := {name: limit for name, limit in limits.items() if name in AMOUNT_BOUNDS}:
             breaks = _outside_amounts(amounts, found, scope, absent=absent)
         else:
-            order = order_of_moments(found, scope)
+            order = require_moments(found, scope)
             breaks = None if order is None else outside_times(limits, order, rule.now, scope, absent=absent)
         if breaks is None:
             return None
@@ -255,7 +255,7 @@ def _outside_numbers(
 
 def _keys(value: Any, limit: Any, found: FieldType | None) -> tuple[Any, Any] | None:
     """Return a value and a bound as they compare; None for a bound that counts from now, or what does not compare."""
-    order = None if found is None else order_of(found)
+    order = None if found is None else order_of_moments(found) or order_of(found)
     if order is None:
         return None
     if order.name == NUMBERS.name:

@@ -39,8 +39,10 @@ class RequiredWhenKind(RuleKind[RequiredWhen]):
         """Return the field of the condition: the other one is missing."""
         return (rule.when.field,)
 
-    def refused(self, rule: RequiredWhen) -> AbsentWhen:
-        """Return the refused set: records that lack the field."""
+    def refused(self, rule: RequiredWhen) -> AbsentWhen | None:
+        """Return the refused set: records that lack the field; None where all values but one call for it."""
+        if rule.when.is_negated:
+            return None
         return AbsentWhen(rule.field, rule.when.field, rule.when.values)
 
     def sentence(self, rule: RequiredWhen, values: Values) -> str:
@@ -52,6 +54,8 @@ class RequiredWhenKind(RuleKind[RequiredWhen]):
         """Write both ways out: the field, or another value of the condition."""
         other = name_of(rule.when.field)
         values = rule.when.values
+        if rule.when.is_negated:
+            return f"a value in {name_of(rule.field)}, or {listed(values or ())} in {other}"
         without = f"no {other}" if values is None else f"{other} other than {listed(values)}"
         return f"a value in {name_of(rule.field)}, or {without}"
 
@@ -62,6 +66,9 @@ def _condition(when: Condition, scope: Scope) -> Callable[[Any], bool] | None:
         return None
     if when.present:
         return lambda value: value is not None
+    if when.is_negated:
+        member = member_of({"/when/not_equals": when.not_equals}, found, scope)
+        return lambda value: value is not None and member(value) is not True
     values = {"/when/equals": when.equals} if when.one_of is None else placed("/when/one_of", when.one_of)
     member = member_of(values, found, scope)
     return lambda value: member(value) is True

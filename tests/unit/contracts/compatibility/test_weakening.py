@@ -366,6 +366,13 @@ CASES: dict[type[BaseModel], dict[str, list[Case]]] = {
         "field": [changed("required_when", when={"field": "/age", "one_of": [1]})],
         "equals": [changed("required_when", when={"field": "/ward", "equals": "icu"})],
         "one_of": [changed("required_when", when={"field": "/ward", "one_of": ["icu"]})],
+        "not_equals": [
+            (
+                rule("required_when", when={"field": "/ward", "not_equals": "icu"}),
+                rule("required_when", when={"field": "/ward", "not_equals": "surgery"}),
+                "rule.loosened",
+            )
+        ],
         "present": [
             (
                 rule("required_when", when={"field": "/ward", "present": True}),

@@ -358,3 +358,88 @@ def test_rules_are_compared(old: Any, new: Any, *, compatible: bool) -> None:
         level=Compatibility.BACKWARD,
     )
     assert compatible == comparison.is_compatible, comparison.findings
+
+
+EITHER: dict[str, Any] = {"anyOf": [{"type": "string", "format": name} for name in ("date", "date-time")]}
+PERIOD: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "start": EITHER,
+        "end": EITHER,
+        "seen": {"type": "string", "format": "date-time"},
+        "born": {"type": "string", "format": "date"},
+    },
+}
+
+
+class TestDateOrDateTime:
+    """A field that holds dates or date-times, as in FHIR: a date compares by the day that the other is written with."""
+
+    @pytest.mark.parametrize(
+        ("start", "end", "in_order", "in_strict_order"),
+        [
+            ("2024-03-10", "2024-03-11", True, True),
+            ("2024-03-10", "2024-03-10", True, False),
+            ("2024-03-11", "2024-03-10", False, False),
+            ("2024-03-10T10:00:00Z", "2024-03-10T11:00:00+02:00", False, False),
+            ("2024-03-10T11:00:00+02:00", "2024-03-10T10:00:00Z", True, True),
+            ("2024-03-10T10:00:00Z", "2024-03-10", True, False),
+            ("2024-03-10", "2024-03-10T10:00:00Z", True, False),
+            ("2024-03-10", "2024-03-10T00:30:00+02:00", True, False),  # on the day before in UTC
+            ("2024-03-10T10:00:00Z", "2024-03-09", False, False),
+            ("2024-03-10", "2024-03-11T00:00:00Z", True, True),
+        ],
+    )
+    def test_ordered(self, start: str, end: str, in_order: bool, in_strict_order: bool) -> None:
+        rule = {"kind": "ordered", "fields": ["/start", "/end"]}
+        record = {"start": start, "end": end}
+        assert holds(plan_of(rule, schema=PERIOD), record) is in_order
+        assert holds(plan_of({**rule, "strict": True}, schema=PERIOD), record) is in_strict_order
+
+    def test_with_a_field_that_holds_one_of_them(self) -> None:
+        plan = plan_of(
+            {"kind": "ordered", "fields": ["/start", "/seen"]},
+            {"kind": "ordered", "fields": ["/born", "/start"]},
+            schema=PERIOD,
+        )
+        assert holds(plan, {"start": "2024-03-10", "seen": "2024-03-10T00:00:00Z", "born": "2024-03-10"})
+        assert not holds(plan, {"start": "2024-03-11", "seen": "2024-03-10T23:59:59Z"})
+        assert not holds(plan, {"start": "2024-03-10T00:00:00Z", "born": "2024-03-11"})
+
+    @pytest.mark.parametrize(
+        ("bounds", "value", "inside"),
+        [
+            ({"after": "1900-01-01"}, "1900-01-01", False),
+            ({"after": "1900-01-01"}, "1900-01-01T00:00:00Z", False),
+            ({"after": "1900-01-01"}, "1900-01-02T00:00:00Z", True),
+            ({"not_after": "2024-03-10"}, "2024-03-10T23:59:59-05:00", True),
+            ({"not_after": "2024-03-10"}, "2024-03-11", False),
+            ({"not_before": "2024-03-10T12:00:00Z"}, "2024-03-10", True),
+            ({"not_before": "2024-03-10T12:00:00Z"}, "2024-03-10T11:59:59Z", False),
+            ({"not_after": "now + 5 minutes"}, "2024-03-10", True),
+            ({"not_after": "now + 5 minutes"}, "2024-03-10T12:05:01Z", False),
+            ({"not_after": "now + 5 minutes"}, "2024-03-11", False),
+        ],
+    )
+    def test_range(self, bounds: dict[str, str], value: str, inside: bool) -> None:
+        plan = plan_of({"kind": "range", "field": "/start", **bounds}, schema=PERIOD)
+        assert holds(plan, {"start": value}, Moments(batch=NOON)) is inside
+
+    def test_freshness(self) -> None:
+        plan = plan_of({"kind": "freshness", "field": "/start", "max_age": "P1D"}, schema=PERIOD)
+        moments = Moments(batch=NOON)
+        assert holds(plan, {"start": "2024-03-09"}, moments)
+        assert not holds(plan, {"start": "2024-03-08"}, moments)
+        assert not holds(plan, {"start": "2024-03-09T11:59:59Z"}, moments)
+
+    def test_nothing_follows_from_such_an_order(self) -> None:
+        """Three fields may be in order one by one, and the first and the last of them not."""
+        schema = {"type": "object", "properties": dict.fromkeys(("a", "b", "c"), EITHER)}
+        record = {"a": "2024-03-10T10:00:00Z", "b": "2024-03-10", "c": "2024-03-10T09:00:00Z"}
+        three = {"kind": "ordered", "fields": ["/a", "/b", "/c"]}
+        outer = {"kind": "ordered", "fields": ["/a", "/c"]}
+        assert holds(plan_of(three, schema=schema), record)
+        assert not holds(plan_of(outer, schema=schema), record)
+        old, new = (contract_of(rule, schema=schema) for rule in (three, outer))
+        assert not compare(old, new, level=Compatibility.BACKWARD).is_compatible
+        assert compare(old, old, level=Compatibility.FULL).is_compatible
