@@ -42,6 +42,7 @@ CODES: Final = {
     "contract.mask-changed": "sinks get something else instead of a field or a key",
     "contract.compatibility-lowered": "later versions may change what this one must not",
     "contract.compatibility-raised": "later versions may change less",
+    "contract.undeclared-changed": "properties that the schema does not declare are assumed to be absent, or no longer",
     "column.added": "a column is new",
     "column.removed": "a column is gone",
     "column.type-changed": "a column is of another type",
@@ -83,6 +84,7 @@ def compare_declarations(base: DataContract, candidate: DataContract) -> Iterato
         ("contract.mask-changed", "key_mask", _NEITHER, True),
         ("contract.retention-changed", "retention", _NEITHER, True),
         (level, "compatibility", _NEITHER, not keeps),
+        ("contract.undeclared-changed", "undeclared", _NEITHER, candidate.undeclared == "ignore"),
     )
     for code, key, breaks, warns in declared:
         if getattr(base, key) != getattr(candidate, key):

@@ -37,8 +37,9 @@ class Finding:
     what a line and a column are found by. `field` is the JSON Pointer of the place in a record, "" when the finding is
     about no field. `outcome` is REFUTED for what certainly breaks, with a counterexample where a record can show it
     (a changed topic needs none); UNDETERMINED when the proof did not get there; PROVEN for a change that is known to
-    be harmless. `direction` is None for what breaks neither. `consumers` are the ids of
-    the registered consumers that the finding touches, sorted.
+    be harmless; ASSUMED for one that is harmless under `undeclared: ignore`, with a record that shows what is assumed.
+    `direction` is None for what breaks neither. `consumers` are the ids of the registered consumers that the finding
+    touches, sorted.
     """
 
     severity: FindingSeverity

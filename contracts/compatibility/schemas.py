@@ -11,7 +11,7 @@ from tidegate.contracts.compatibility.finding import BOTH, Change, Direction, Fi
 from tidegate.contracts.compatibility.judging import Judge
 from tidegate.contracts.compatibility.rule_schemas import dialect_of, kept_rules, with_schemas
 from tidegate.contracts.compatibility.separation import MISSING, values_at
-from tidegate.contracts.compatibility.ways_out import way_out
+from tidegate.contracts.compatibility.ways_out import ASSUMED, is_declared_now, way_out
 from tidegate.contracts.document.fields import tokens
 from tidegate.contracts.document.model import AvroSchema, DataContract, JsonSchema
 from tidegate.contracts.document.rule_model import Rule
@@ -131,7 +131,10 @@ def compare_schemas(base: Judge, candidate: Judge) -> Iterator[Change]:
             asserted = before.formats == "assert", after.formats == "assert"
             pair = json_schema.Pair(*definitions, formats_asserted=asserted)
             for change, difference in _one_way(base, definitions[0], pair.forth, Direction.BACKWARD):
-                yield replace(change, advice=way_out(difference, definitions[1]))
+                if change.breaks and base.contract.undeclared == "ignore" and is_declared_now(difference):
+                    yield _assumed(change)
+                else:
+                    yield replace(change, advice=way_out(difference, definitions[1]))
             yield from (
                 change for change, _ in _one_way(candidate, definitions[1], pair.back, Direction.FORWARD)
             )
@@ -141,6 +144,17 @@ def compare_schemas(base: Judge, candidate: Judge) -> Iterator[Change]:
             sentence = f"the schema was {before.type} and is {after.type}"
             places = ("/schema/type", "/schema/type")
             yield Change("schema.type-changed", sentence, *places, Outcome.REFUTED, ("",), BOTH)
+
+
+def _assumed(change: Change) -> Change:
+    """Return a change that breaks nothing if no record has the property; its counterexample is one that has it."""
+    return replace(
+        change,
+        sentence=f"{change.sentence}; {ASSUMED}",
+        outcome=Outcome.ASSUMED,
+        breaks=frozenset(),
+        severity=FindingSeverity.WARNING,
+    )
 
 
 def altered_fields(changes: list[Change]) -> frozenset[str]:

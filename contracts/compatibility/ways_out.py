@@ -1,4 +1,4 @@
-"""What an author can do about a difference of two JSON Schemas, or why it is one, where that surprises people."""
+"""What an author can do about a difference of two JSON Schemas, why it is one, and what a contract assumes about it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from tidegate.contracts.inclusion.answer import Difference, Outcome
 _OPEN: Final = (
     "the object is open, so earlier records may have anything there: raise the major version (one that closes the "
     "object with `additionalProperties: false` makes later properties compatible), or let the change pass with the "
-    "compatibilityPolicy LENIENT of the subject"
+    "compatibilityPolicy LENIENT of the subject, or set `undeclared: ignore` in a version before"
+)
+ASSUMED: Final = (
+    "the contract assumes with `undeclared: ignore` that records have no such property: a producer that already sends it "
+    "may be refused"
 )
 _DEFAULT: Final = (
     "its `default` fills nothing in: a record without it is refused, although Confluent Schema Registry calls this change "
@@ -22,14 +26,14 @@ def way_out(difference: Difference, new: Any) -> str | None:
     """Return the advice about a difference from the schema `new`, which is to accept earlier records; None for no advice."""
     if difference.outcome is Outcome.PROVEN:
         return None
-    if _is_declared_now(difference):
+    if is_declared_now(difference):
         return _OPEN
     if difference.code == "schema.required-added" and _has_default(difference, new):
         return _DEFAULT
     return None
 
 
-def _is_declared_now(difference: Difference) -> bool:
+def is_declared_now(difference: Difference) -> bool:
     """Return whether a property is declared that an open object had as an undeclared one."""
     if difference.keyword == "properties":
         return difference.code == "schema.property-constrained"

@@ -65,6 +65,7 @@ CODES: Final = {
     "contract.classification-lowered": "a field has no class any more, or another one",
     "contract.mask-lowered": "sinks get more of a field or of the key",
     "contract.compatibility-lowered": "later versions may change what this one must not",
+    "contract.undeclared-ignored": "later versions may declare properties that records already have",
     "rule.consequence-lowered": "breaking a rule has a lesser consequence",
     "expectation.consequence-lowered": "not meeting an expectation has a lesser consequence",
 }
@@ -104,6 +105,8 @@ def _declared(base: DataContract, candidate: DataContract) -> Iterator[Weakening
     if not keeps_level(base.compatibility, candidate.compatibility):
         levels = base.compatibility.value, candidate.compatibility.value
         yield _changed("contract.compatibility-lowered", "compatibility", *levels)
+    if base.undeclared != "ignore" == candidate.undeclared:
+        yield _changed("contract.undeclared-ignored", "undeclared", base.undeclared, candidate.undeclared)
     if base.error_budget is not None and _raises(base.error_budget, candidate.error_budget):
         budgets = (_shown(each) for each in (base.error_budget, candidate.error_budget))
         yield _changed("contract.error-budget-raised", "error_budget", *budgets)

@@ -263,6 +263,10 @@ class DataContract(Part):
         default=Compatibility.BACKWARD,
         description="Which changes a new version may make to its predecessor.",
     )
+    undeclared: Literal["compare", "ignore"] = Field(
+        default="compare",
+        description="Whether a later version is compared with properties that this JSON Schema leaves open, or they are assumed to be absent.",
+    )
 
     @property
     def drops_records(self) -> bool:

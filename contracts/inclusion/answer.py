@@ -17,6 +17,8 @@ class Outcome(StrEnum):
     PROVEN = "proven"
     REFUTED = "refuted"
     UNDETERMINED = "undetermined"
+    ASSUMED = "assumed"
+    """Of a finding only: what refutes it is assumed not to occur."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,6 +168,8 @@ def shown_example(finding: CheckFinding) -> tuple[str, str] | None:
     text = finding.counterexample.text
     if len(text) > _LONGEST_EXAMPLE:
         text = f"{text[:_LONGEST_EXAMPLE]}... ({len(text):,} characters; --format json has them all)"
+    if finding.outcome is Outcome.ASSUMED:
+        return "assumed not to occur", text
     if finding.direction is Direction.FORWARD:
         return "accepted now, refused before", text
     return "accepted before, refused now", text

@@ -11,6 +11,8 @@ from tidegate.contracts.compatibility.compare import compare, suggested_version
 from tidegate.contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
 from tidegate.contracts.document.model import Compatibility, DataContract
 from tidegate.contracts.inclusion.answer import Outcome
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.verdict import Disposition
 
 RANGE = {"id": "r", "kind": "range", "field": "/age", "maximum": 120}
 AVRO = {
@@ -82,6 +84,61 @@ def test_a_property_that_is_added_to_an_open_object_comes_with_what_to_do(
         assert way in finding.sentence
     allowed = compare(base, candidate, level=Compatibility.NONE).findings
     assert not any("LENIENT" in each.sentence for each in allowed)
+
+
+@pytest.mark.parametrize("place", ["", "visit"])
+def test_a_contract_may_assume_that_undeclared_properties_are_absent(make_contract: Any, place: str) -> None:
+    """`undeclared: ignore` of the earlier version counts; a record that has the property is shown."""
+
+    def within(schema: Any) -> Any:
+        schema.pop("additionalProperties", None)
+        visit = schema["properties"].setdefault(
+            "visit", {"type": "object", "properties": {"ward": {"type": "string"}}}
+        )
+        return visit if place else schema
+
+    def add(schema: Any) -> None:
+        within(schema)["properties"].update(note={"type": "string"})
+
+    closed = with_schema(make_contract, within)
+    base, candidate = closed.model_copy(update={"undeclared": "ignore"}), with_schema(make_contract, add)
+    comparison = compare(base, candidate, level=Compatibility.FULL)
+    assert comparison.is_compatible
+    (finding,) = (each for each in comparison.findings if each.outcome is Outcome.ASSUMED)
+    assert (finding.severity, finding.field) == (FindingSeverity.WARNING, f"/{place}/note".replace("//", "/"))
+    assert "may be refused" in finding.sentence
+    assert finding.counterexample is not None
+    record = finding.counterexample.text.encode()
+    verdicts = [compile_plan(each).explain(record, typed=False).disposition for each in (base, candidate)]
+    assert verdicts == [Disposition.ACCEPTED, Disposition.QUARANTINED]
+    # A version that says so of itself alone does not pass.
+    assert not compare(closed, candidate.model_copy(update={"undeclared": "ignore"})).is_compatible
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"properties": {"note": {"type": "string"}, "age": {"minimum": 18}}},
+        {"properties": {"note": {"type": "string"}}, "required": ["note"]},
+        {"properties": {"note": {"type": "string"}}, "additionalProperties": False},
+        {"properties": {"note": {"type": "string"}}, "patternProperties": {"^x-": {"type": "string"}}},
+    ],
+)
+def test_nothing_else_is_assumed(make_contract: Any, change: dict[str, Any]) -> None:
+    def opened(schema: Any) -> None:
+        schema.pop("additionalProperties", None)
+
+    def changed(schema: Any) -> None:
+        opened(schema)
+        for name, value in change.items():
+            known = schema.get(name)
+            if isinstance(value, dict):
+                schema[name] = {**(known or {}), **value}
+            else:
+                schema[name] = [*(known or ()), *value] if isinstance(value, list) else value
+
+    base = with_schema(make_contract, opened).model_copy(update={"undeclared": "ignore"})
+    assert not compare(base, with_schema(make_contract, changed)).is_compatible
 
 
 @pytest.mark.parametrize("default", [True, False])

@@ -252,6 +252,7 @@ CASES: dict[type[BaseModel], dict[str, list[Case]]] = {
             ({"key_mask": "hash"}, {}, "contract.mask-lowered"),
         ],
         "compatibility": [({}, {"compatibility": "NONE"}, "contract.compatibility-lowered")],
+        "undeclared": [({}, {"undeclared": "ignore"}, "contract.undeclared-ignored")],
     },
     JsonSchema: {
         "type": [({}, {"kind": "avro", "schema": {"type": "record", "name": "R", "fields": []}}, "")],
@@ -468,6 +469,7 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"on_violation": "fail"}),
     ({"tombstones": "delete"}, {"tombstones": "refuse"}),
     ({}, {"compatibility": "FULL_TRANSITIVE"}),
+    ({"undeclared": "ignore"}, {}),
     ({}, {"primary_key": ["age"]}),
     ({}, {"description": "x", "domain": "y", "team": {"name": "z"}, "consumers": [{"id": "c"}]}),
     ({}, {"status": "draft", "version": "9.0.0"}),
