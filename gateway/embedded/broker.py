@@ -176,7 +176,12 @@ class Broker:
     def _claim_ports(self) -> None:
         """Claim a port for clients and one for the controller."""
         asked, preferred = self._options.port, self._options.preferred_port
-        first = ports.claim(preferred) if asked is None else ports.claim_asked(asked, option="--broker-port")
+        last = self._directory / "port"
+        if asked is None:
+            first = ports.claim(preferred, last=last)
+            ports.keep(last, first.port)
+        else:
+            first = ports.claim_asked(asked, option="--broker-port")
         self._claims = (first, ports.claim())
 
     def _configure(self) -> Path:

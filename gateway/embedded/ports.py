@@ -53,14 +53,36 @@ class Claim:
         self._lock.close()
 
 
-def claim(preferred: int | None = None) -> Claim:
-    """Claim `preferred` if there is one and it is free, else a random free port."""
+def claim(preferred: int | None = None, *, last: Path | None = None) -> Claim:
+    """Claim the port in the file `last`, else `preferred`, else a random one: the first that is free.
+
+    Clients find the servers of a state folder again at the port of its last start (`keep`).
+    """
     candidates = random.sample(_BELOW_EPHEMERAL, k=len(_BELOW_EPHEMERAL))
-    for port in candidates if preferred is None else (preferred, *candidates):
+    first = [port for port in (_kept(last), preferred) if port is not None]
+    for port in (*first, *candidates):
         claimed = _try(port)
         if claimed is not None:
             return claimed
     raise SettingsError("no TCP port between 20000 and 32000 is free on this machine")
+
+
+def keep(last: Path, port: int) -> None:
+    """Keep a port in a file, for the next start."""
+    last.write_text(f"{port}\n")
+
+
+def _kept(last: Path | None) -> int | None:
+    """Return the port that a file keeps; None without a file, or if it holds no port that anybody may listen on."""
+    try:
+        text = "" if last is None else last.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return (
+        int(text)
+        if text.isascii() and text.isdigit() and len(text) <= 5 and 1024 <= int(text) <= 65_535
+        else None
+    )
 
 
 def claim_asked(port: int, *, option: str) -> Claim:

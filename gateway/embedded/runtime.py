@@ -93,12 +93,14 @@ class Runtime:
         asked = self._options.port
         with ExitStack() as stack:
             self._claim = (
-                ports.claim(ports.GATEWAY_PORT)
+                ports.claim(ports.GATEWAY_PORT, last=self._state.gateway_port)
                 if asked is None
                 else ports.claim_asked(asked, option="--port")
             )
             stack.callback(self._claim.release)
             stack.enter_context(self._state)
+            if asked is None:
+                ports.keep(self._state.gateway_port, self._claim.port)
             for leftover in self._state.ended:
                 self._show("cleanup", f"ended {leftover}, left by an earlier run")
             cache = default_cache()

@@ -17,7 +17,8 @@ _MARKER = "tidegate-state.json"
 _LOCK = "lock"
 _FORMAT = 1
 _OURS = ("broker", "warehouse", "checkpoints", "logs", "run")
-_OUR_FILES = ("registry.db", "registry.db-wal", "registry.db-shm", "registry.db-journal")
+_PORT = "gateway.port"
+_OUR_FILES = (_PORT, "registry.db", "registry.db-wal", "registry.db-shm", "registry.db-journal")
 
 
 class _Marker(BaseModel):
@@ -45,6 +46,11 @@ class StateDirectory:
     def broker(self) -> Path:
         """The broker's folder."""
         return self.path / "broker"
+
+    @property
+    def gateway_port(self) -> Path:
+        """The file that keeps the port of the gateway from start to start."""
+        return self.path / _PORT
 
     @property
     def warehouse(self) -> Path:

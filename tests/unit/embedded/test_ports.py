@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -31,6 +32,29 @@ def test_another_port_is_taken_when_the_preferred_one_is_in_use(taken: int) -> N
     claim.release()
     assert claim.port != taken
     assert ports.is_free(claim.port)
+
+
+def test_the_port_of_the_last_start_is_taken_before_the_preferred_one(taken: int, tmp_path: Path) -> None:
+    last = tmp_path / "port"
+    first = ports.claim(taken, last=last)
+    ports.keep(last, first.port)
+    first.release()
+    free = ports.claim()
+    free.release()
+    again = ports.claim(free.port, last=last)
+    again.release()
+    assert again.port == first.port != free.port
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "80", "70000", "9" * 5000, "\n"])
+def test_a_damaged_file_keeps_no_port(tmp_path: Path, text: str) -> None:
+    last = tmp_path / "port"
+    last.write_text(text)
+    free = ports.claim()
+    free.release()
+    claim = ports.claim(free.port, last=last)
+    claim.release()
+    assert claim.port == free.port
 
 
 def test_a_claimed_port_is_not_given_twice_though_nobody_listens_yet() -> None:
