@@ -155,8 +155,9 @@ Path = tuple[str, ...]
 class Field:
     """A field: its place in a record, and what clients tell a rule about it.
 
-    `types` are the names of the primitive types that it may have beside null, `is_seen_null` whether a client asks a
-    rule about a null too. `rules` are those that its schema carries.
+    `types` are the names of the primitive types that it may have beside null, `has_other_types` whether it may have
+    others, such as a list. `is_seen_null` is whether a client asks a rule about a null too. `rules` are those that its
+    schema carries.
     """
 
     path: Path
@@ -165,6 +166,7 @@ class Field:
     is_seen_null: bool
     tags: frozenset[str]
     rules: tuple[Any, ...] = ()
+    has_other_types: bool = False
 
     @property
     def pointer(self) -> str:
@@ -244,6 +246,7 @@ class _Json:
                 is_seen_null=False,
                 tags=frozenset(tags),
                 rules=_listed(inner, INLINE_RULES),
+                has_other_types=not known or not {*known} <= {*_JSON_TYPES, "null"},
             )
         )
         self.walk(inner, path, name, depth + 1)
@@ -293,6 +296,7 @@ class _Avro:
                 is_seen_null="null" in names,
                 tags=frozenset(_listed(member, TAGS)),
                 rules=_listed(member, INLINE_RULES),
+                has_other_types=any(name not in {*_AVRO_TYPES, "null"} for name in names),
             )
         )
         self.walk(member["type"], path, record.rpartition(".")[0], depth + 1)
