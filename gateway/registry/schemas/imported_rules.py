@@ -190,7 +190,7 @@ class _Importing:
     def _of_fields(self, rule: Rule, changed: list[frozenset[str]]) -> None:
         is_about_any = False
         for each in self.fields.found:
-            if (rule.tags and not each.tags & set(rule.tags)) or not _is_asked(rule, each):
+            if (rule.tags and not each.tags & set(rule.tags)) or not _is_asked(rule, each, each.types):
                 continue
             if all(_touches(_reads_of_field(rule, each), places) for places in changed):
                 self.left_out.append(
@@ -261,7 +261,11 @@ class _Importing:
             ):
                 return _EVERYTHING
             tagged = [each for each in self.fields.found if not rule.tags or each.tags & set(rule.tags)]
-            changed |= {each.pointer for each in tagged if rule.type != "CEL_FIELD" or _is_asked(rule, each)}
+            changed |= {
+                each.pointer
+                for each in tagged
+                if rule.type != "CEL_FIELD" or _is_asked(rule, each, (*each.types, *each.element_types))
+            }
             # These places have fields with other names.
             changed |= {pointer.rstrip("/") for pointer in self.fields.left_out}
         return frozenset(changed)
@@ -272,8 +276,8 @@ class _Importing:
         if found is None:
             return is_boolean(rule.expr or "", {"message": "this"}, is_of_field=False)
         path = tuple(found[1].split(".")[1:])
-        types = [(each.types, each.has_other_types) for each in self.fields.found if each.path == path]
-        return types == [(("BOOLEAN",), False)]
+        types = [(*each.types, *each.element_types) for each in self.fields.found if each.path == path]
+        return types == [("BOOLEAN",)]
 
 
 def _obstacle(rule: Rule) -> str | None:
@@ -310,14 +314,20 @@ def _names(each: Field, type_name: str) -> Mapping[str, str]:
     }
 
 
-def _is_asked(rule: Rule, each: Field) -> bool:
-    """Return whether the guard of a rule about fields may be true for a field."""
-    if not each.types or each.has_other_types:  # an element of a list has its own type
-        known = [{name: text for name, text in _names(each, "").items() if name in {"fullName", "name", "tags"}}]
-    else:
-        types = (*each.types, *(["NULL"] if each.is_seen_null else ()))
-        known = [{key: text for key, text in _names(each, name).items() if key != "message"} for name in types]
-    return any(may_run(rule.expr or "", names) for names in known)
+def _is_asked(rule: Rule, each: Field, types: Iterable[str]) -> bool:
+    """Return whether the guard of a rule about fields may be true for a value of one of some types ("": any)."""
+    known = {"fullName", "name", "tags"}
+    return any(
+        may_run(
+            rule.expr or "",
+            {
+                name: text
+                for name, text in _names(each, type_name).items()
+                if name in known or (name == "typeName" and type_name)
+            },
+        )
+        for type_name in (*types, *(["NULL"] if each.is_seen_null else ()))
+    )
 
 
 def _reads_of_field(rule: Rule, each: Field) -> Iterator[str]:
