@@ -82,7 +82,7 @@ def _is_email(address: str) -> bool:
     if len(address) > _MAX_EMAIL or parseaddr(address)[1] != address:
         return False
     parts = address.split("@")
-    return len(parts) == 2 and len(parts[0]) <= _MAX_LOCAL_PART and _is_hostname(parts[1])  # noqa: PLR2004
+    return len(parts) == 2 and len(parts[0]) <= _MAX_LOCAL_PART and _is_hostname(parts[1])
 
 
 def _is_uri(text: str) -> bool:
@@ -192,7 +192,7 @@ def declarations() -> tuple[Any, ...]:
         cel.FunctionDecl(
             name,
             [
-                cel.Overload(f"{name}_{index}", result, list(parameters), True, _counted(function))  # noqa: FBT003
+                cel.Overload(f"{name}_{index}", result, list(parameters), True, _counted(function))
                 for index, parameters in enumerate(signatures)
             ],
         )

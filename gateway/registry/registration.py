@@ -253,9 +253,7 @@ def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: d
 
 def _known(stores: Stores, version: SubjectVersion, content: SchemaContent) -> Registration:
     """Return the answer for a version that exists already."""
-    contract = (
-        None if version.registry_id is None else stores.contracts.by_registry_id(version.registry_id)
-    )
+    contract = None if version.registry_id is None else stores.contracts.by_registry_id(version.registry_id)
     unjudged = unjudged_rules(contract, rule_set_of(version.schema))
     return Registration(version, is_new=False, differences=content.parsed.differences, unjudged=unjudged)
 

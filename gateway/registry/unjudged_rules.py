@@ -50,9 +50,7 @@ def check_judged(reasons: Sequence[str], rule_set: RuleSet | None, config: Confi
         return
     conditions = {rule.name for rule in rule_set.domain_rules if rule.kind == "CONDITION"}
     found = [
-        reason
-        for reason in reasons
-        if reason.startswith(_IN_SCHEMA) or reason.split(" ", 1)[0] in conditions
+        reason for reason in reasons if reason.startswith(_IN_SCHEMA) or reason.split(" ", 1)[0] in conditions
     ]
     if found:
         more = f", and {len(found) - _MAX_NAMED} more" if len(found) > _MAX_NAMED else ""

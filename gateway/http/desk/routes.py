@@ -31,8 +31,8 @@ from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.problems import InvalidBody, status_of
 from tidegate.gateway.registry.judging import with_writers
 from tidegate.gateway.registry.publication import LATEST, Registry
-from tidegate.gateway.storage.sql import ContractVersion, VersionFilter
 from tidegate.gateway.registry.unjudged_rules import count_of, unjudged_rules
+from tidegate.gateway.storage.sql import ContractVersion, VersionFilter
 from tidegate.gateway.streams.quarantine import MOST_PARTS, ROLE, Origin, QuarantinedRecord
 
 LATEST_RECORDS = 20

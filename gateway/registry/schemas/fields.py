@@ -322,7 +322,9 @@ class _Avro:
                 inner = branch["items" if kind == "array" else "values"]
                 items = inner if isinstance(inner, list) else [inner]
                 names = [each.get("type") if isinstance(each, dict) else each for each in items]
-                yield from (_AVRO_TYPES[name] for name in names if isinstance(name, str) and name in _AVRO_TYPES)
+                yield from (
+                    _AVRO_TYPES[name] for name in names if isinstance(name, str) and name in _AVRO_TYPES
+                )
                 if depth < _MAX_DEPTH:
                     yield from self._elements(items, depth + 1)
                 else:

@@ -17,7 +17,7 @@ from confluent_kafka.schema_registry.rules.cel.cel_executor import CelExecutor
 from confluent_kafka.schema_registry.rules.cel.cel_field_executor import CelFieldExecutor
 from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
 
-_CONTEXT: Final = SerializationContext("t", MessageField.VALUE)
+_CLIENT: Final = SchemaRegistryClient.new_client({"url": "mock://conditions"})
 _PREFIX: Final = 5
 _REGISTRY: Final = RuleRegistry()
 _REGISTRY.register_executor(CelExecutor())
@@ -29,23 +29,24 @@ class Producer:
     """A serializer for records of a schema with rules."""
 
     def __init__(self, schema_type: str, schema: dict[str, Any], rules: Sequence[dict[str, Any]]) -> None:
-        client = SchemaRegistryClient.new_client({"url": f"mock://{next(_numbers)}"})
-        text = json.dumps(schema)
+        topic, text = f"t{next(_numbers)}", json.dumps(schema)
         found = RuleSet(None, [_rule(rule) for rule in rules])
-        client.register_schema("t-value", Schema(text, schema_type, [], None, found))
+        _CLIENT.register_schema(f"{topic}-value", Schema(text, schema_type, [], None, found))
         settings = {"auto.register.schemas": False, "use.latest.version": True}
         self._serialize = (
-            AvroSerializer(client, text, conf=settings, rule_registry=_REGISTRY)
+            AvroSerializer(_CLIENT, text, conf=settings, rule_registry=_REGISTRY)
             if schema_type == "AVRO"
-            else JSONSerializer(text, client, conf=settings, rule_registry=_REGISTRY)
+            else JSONSerializer(text, _CLIENT, conf=settings, rule_registry=_REGISTRY)
         )
+        self._context = SerializationContext(topic, MessageField.VALUE)
 
     def write(self, record: dict[str, Any]) -> bytes | None:
         """Return what the client writes for a record, without the prefix; None if a rule refuses it."""
         try:
-            written = self._serialize(copy.deepcopy(record), _CONTEXT)
+            written = self._serialize(copy.deepcopy(record), self._context)
         except SerializationError as error:
-            assert not isinstance(error.__cause__, SchemaRegistryError), error
+            if isinstance(error.__cause__, SchemaRegistryError):
+                raise
             return None
         assert written is not None
         return bytes(written[_PREFIX:])

@@ -463,7 +463,9 @@ _BEFORE = (
     Condition(
         "name == 'status' ; value == 'OPEN'", "CEL_FIELD", later=(_transform("name == 'id' ; value + 'x'"),)
     ),
-    Condition("typeName == 'INT' ; value >= 0", "CEL_FIELD", later=(_transform("typeName == 'STRING' ; 'x'"),)),
+    Condition(
+        "typeName == 'INT' ; value >= 0", "CEL_FIELD", later=(_transform("typeName == 'STRING' ; 'x'"),)
+    ),
     Condition("message.count > 3", format=AVRO, later=(_transform("name == 'sensor' ; value + '-a'"),)),
     Condition("size(message.labels) > 1", format=AVRO, later=(_transform("name == 'code' ; 'X'"),)),
     # These are not judged: the transformation changes what they read.

@@ -155,4 +155,3 @@ def test_what_no_verdict_can_equal_is_not_judged(expr: str, kind: str, reason: s
     condition = Condition(expr, kind)
     assert imported(condition).rules == ()
     assert any(reason in each for each in reasons(condition))
-

@@ -56,9 +56,7 @@ def test_a_setting_refuses_conditions_that_are_not_judged(ask: Ask) -> None:
 
 
 def test_the_page_of_a_contract_names_them(client: Any) -> None:
-    respond(
-        client, "POST", "/subjects/t-value/versions", {**BODY, "ruleSet": {"domainRules": [MASK, PATH]}}
-    )
+    respond(client, "POST", "/subjects/t-value/versions", {**BODY, "ruleSet": {"domainRules": [MASK, PATH]}})
     page = client.get("/desk/contracts/t").text
     assert "2 rules for clients only" in page
     assert "path is a condition of type JSONATA" in page
@@ -78,7 +76,10 @@ def test_the_native_api_refuses_rules_that_only_the_schema_has(client: Any) -> N
     answer = client.post("/api/v1/contracts", content=json.dumps(document))
     assert answer.status_code == 422
     messages = answer.text
-    assert "the schema carries a rule for clients at /age (confluent.grown.age), which is judged only if" in messages
+    assert (
+        "the schema carries a rule for clients at /age (confluent.grown.age), which is judged only if"
+        in messages
+    )
     assert "one in the schema at /age is without an expression: it is not judged, so remove it" in messages
     del age["confluent:rules"][1]
     grown = {"id": "confluent.grown.age", "kind": "cel", "field": "/age", "expr": "value > 17"}
