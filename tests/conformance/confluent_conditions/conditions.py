@@ -404,7 +404,7 @@ _FIELDS = _of(
 _TAGGED = _of(
     """
     value != '0301234'
-    size(value) > 3
+    size(value) > 10
     value.contains('@') || value.startsWith('+')
     """,
     type="CEL_FIELD",
@@ -498,6 +498,6 @@ STRING_FUNCTIONS: Final = _of(r"""
     message.id.lowerAscii().split('-').filter(w, w != '').join('') == 'ord000123'
     message.email.substring(message.email.indexOf('@') + 1).contains('.')
     message.scores.join() == ''
-    has(message.host) ; message.host.split('.').all(part, part.trim() == part)
+    has(message.host) ; message.host.split('.').all(part, size(part.trim()) > 3)
 """)
 """What the Python client does not have: the recorded verdicts are those of the JavaScript client."""
