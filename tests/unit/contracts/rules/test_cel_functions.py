@@ -31,7 +31,6 @@ def outcome(expression: str, this: Any = None) -> Outcome | None:
         "[].join(',') == ''",
         "'a b'.split(' ').join('').upperAscii() == 'AB'",
         "isUuid('urn:uuid:8c5f5b1e-3b5a-4d0e-9f5c-2f1a9f6f0a11')",
-        "b'\\x00\\x00\\x00\\x01'.isIpv4()",
         "!'example.com-'.isHostname() && 'example.com.'.isHostname() && !'1.2'.isHostname() && !'.'.isHostname()",
         "!'a@b@c.de'.isEmail() && !'Ada <ada@example.com>'.isEmail()",
     ],
@@ -56,7 +55,7 @@ def test_errors(expression: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "expression", ["1.trim() == ''", "'a'.indexOf('a', 0) == 0", "'a'.split('a', 1) == []"]
+    "expression", ["1.trim() == ''", "b'1234'.isIpv4()", "'a'.indexOf('a', 0) == 0", "'a'.split('a', 1) == []"]
 )
 def test_what_is_no_expression(expression: str) -> None:
     assert outcome(expression) is None
@@ -72,9 +71,9 @@ def test_a_text_with_a_null_character_is_read_and_written_completely() -> None:
     [
         f"[{', '.join(['0'] * 120)}].all(x, [{', '.join(['0'] * 100)}].all(y, this.a.trim() == 'a'))",
         "this.big.replace('a', this.big) != ''",
-        "this.a" + ".replace('', 'ab')" * 40 + " != ''",
-        "[0, 1, 2, 3, 4, 5].all(x, this.big.lowerAscii() == this.big)",
-        "[this.big, this.big, this.big, this.big].join(this.big) != ''",
+        "this.a" + ".replace('', 'ab')" * 20 + " != ''",
+        "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all(x, this.big.lowerAscii() == this.big)",
+        "[this.big, this.big, this.big, this.big, this.big].join(this.big) != ''",
     ],
 )
 def test_work_is_bounded(expression: str) -> None:
