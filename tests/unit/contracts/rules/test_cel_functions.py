@@ -55,7 +55,8 @@ def test_errors(expression: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "expression", ["1.trim() == ''", "b'1234'.isIpv4()", "'a'.indexOf('a', 0) == 0", "'a'.split('a', 1) == []"]
+    "expression",
+    ["1.trim() == ''", "b'1234'.isIpv4()", "'a'.indexOf('a', 0) == 0", "'a'.split('a', 1) == []"],
 )
 def test_what_is_no_expression(expression: str) -> None:
     assert outcome(expression) is None
