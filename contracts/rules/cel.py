@@ -21,6 +21,7 @@ from google.protobuf.wrappers_pb2 import BytesValue, StringValue
 from tidegate.contracts.document.fields import join, tokens
 from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.document.times import NANOSECONDS, instant_key
+from tidegate.contracts.rules.cel_functions import EXHAUSTED, MAX_ITERATIONS, begin, declarations
 from tidegate.contracts.rules.cel_syntax import Node, Roots, syntax_of
 from tidegate.contracts.rules.compiled import FieldCheck
 from tidegate.contracts.rules.places import EACH, Path
@@ -35,10 +36,6 @@ _ABSENT: Final = ("NOT_FOUND", "null_type", "Index error")
 """Contained in the library's errors about a missing key, value or item."""
 _SYNTAX: Final = "Syntax error"
 """Contained in the library's messages about text that is not an expression, not in those about unknown names."""
-MAX_ITERATIONS: Final = 10_000
-"""Maximum iterations of all macros in one evaluation: the default of the library, which no version of its API sets."""
-_EXHAUSTED: Final = "Iteration budget exceeded"
-"""Contained in the library's error about more iterations."""
 _MIN_INT, _MAX_UINT = -(2**63), 2**64
 
 
@@ -66,7 +63,7 @@ _WITH_FIELD: Final = ("value", "parent", "this")
 
 @cache
 def _environment(names: tuple[str, ...] = _THIS) -> Any:
-    return cel.NewEnv(variables=dict.fromkeys(names, cel.Type.DYN))
+    return cel.NewEnv(variables=dict.fromkeys(names, cel.Type.DYN), functions=declarations())
 
 
 def build_cel(rule: Cel, scope: Scope) -> FieldCheck | None:
@@ -224,14 +221,17 @@ def evaluate_with(evaluator: Callable[..., Any], variables: dict[str, Any]) -> O
 
 
 def _ask(evaluator: Callable[..., Any], variables: dict[str, Any]) -> tuple[Outcome, str]:
+    begin()
     try:
         result = evaluator(data=whole(variables))
     except RuntimeError as error:
-        return (Outcome.EXHAUSTED if _EXHAUSTED in str(error) else Outcome.ERROR), ""
+        return (Outcome.EXHAUSTED if EXHAUSTED in str(error) else Outcome.ERROR), ""
     value = result.value()
     if value is True or value is False:
         return (Outcome.HOLDS if value else Outcome.BROKEN), ""
     reason = str(value)
+    if EXHAUSTED in reason:
+        return Outcome.EXHAUSTED, ""
     is_absent = any(part in reason for part in _ABSENT)
     return (Outcome.UNKNOWN if is_absent else Outcome.ERROR), reason
 

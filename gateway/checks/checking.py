@@ -18,6 +18,7 @@ from tidegate.gateway.checks.discovery import Candidate
 from tidegate.gateway.checks.history import ENFORCED, BaseVersion, History
 from tidegate.gateway.checks.results import BaseInfo, CheckFinding, ContractCheck, Spot, spot_of
 from tidegate.gateway.checks.shown import printable, shown_path
+from tidegate.gateway.registry.unjudged_rules import carried_problems
 
 _RANK = {severity: rank for rank, severity in enumerate(FindingSeverity)}
 
@@ -77,7 +78,10 @@ def _check_one(candidate: Candidate, baseline: Baseline, level: Compatibility | 
             candidate.shown, contract.id, contract.version, BaseInfo(same.version, same.origin)
         )
     predecessor = history.predecessor(contract.version)
-    warnings = tuple(_unknown_name(loaded, warning) for warning in loaded.warnings)
+    warnings = (
+        *(_unknown_name(loaded, warning) for warning in loaded.warnings),
+        *(_not_judged(loaded, loaded.locate(problem)) for problem in carried_problems(contract)),
+    )
     if predecessor is None:
         findings = (_first(loaded, history), *warnings)
         return ContractCheck(candidate.shown, contract.id, contract.version, findings=findings)
@@ -152,6 +156,13 @@ def _unknown_name(loaded: LoadedContract, warning: Problem) -> CheckFinding:
     spot = spot_of(warning, loaded.document.name)
     return CheckFinding(
         FindingSeverity.WARNING, "contract.unknown-name", warning.message, spot, warning.pointer
+    )
+
+
+def _not_judged(loaded: LoadedContract, problem: Problem) -> CheckFinding:
+    spot = spot_of(problem, loaded.document.name)
+    return CheckFinding(
+        FindingSeverity.WARNING, "contract.rule-not-judged", problem.message, spot, problem.pointer
     )
 
 

@@ -16,7 +16,7 @@ from tidegate.contracts.expectations.vocabulary import VOCABULARY
 from tidegate.contracts.lint.lint import lint as lint_document
 from tidegate.gateway.cli.terminal import err, out, show_error, show_warnings
 from tidegate.gateway.exits import ExitCode
-from tidegate.gateway.registry.schemas.imported_rules import carried_rules
+from tidegate.gateway.registry.schemas.imported_rules import ImportedRules, carried_rules
 
 Files = Annotated[
     list[Path],
@@ -55,8 +55,11 @@ def lint(files: Files, *, strict: Strict = False) -> None:
         contract = loaded.contract
         rules = _count(len(contract.rules), "rule")
         more = f" · {_count(len(contract.expectations), 'expectation')}" if contract.expectations else ""
+        carried = carried_rules(contract)
+        number = len(carried.rules) + len(carried.left_out)
+        more += f" · {_count(number, 'rule')} of the schema not judged" if number else ""
         out.print(f"{escape(str(file))}: [green]ok[/] · {contract.id} {contract.version} · {rules}{more}")
-        for note in _notes(contract):
+        for note in _notes(contract, carried):
             out.print(f"  [yellow]note[/]: {escape(note)}")
     if problems:
         err.print(f"[bold red]{_count(problems, 'problem')}[/] in {_count(len(files), 'file')}")
@@ -66,12 +69,11 @@ def lint(files: Files, *, strict: Strict = False) -> None:
         raise typer.Exit(ExitCode.FINDINGS)
 
 
-def _notes(contract: DataContract) -> Iterator[str]:
+def _notes(contract: DataContract, carried: ImportedRules) -> Iterator[str]:
     """Yield remarks on a valid contract."""
     for each in contract.expectations:
         if not VOCABULARY[each.type].is_exact:
             yield f"Great Expectations judges {each.id}, which costs time in every batch"
-    carried = carried_rules(contract)
     for rule in carried.rules:
         written = json.dumps(rule.model_dump(mode="json", exclude_defaults=True), ensure_ascii=False)
         yield (

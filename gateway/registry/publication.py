@@ -18,6 +18,7 @@ from tidegate.gateway.registry.changes import check_publication
 from tidegate.gateway.registry.lifecycle import check_mode, find_alive
 from tidegate.gateway.registry.subject_contracts import add_subject_version, new_version, next_number
 from tidegate.gateway.registry.subject_scope import ENFORCED, unknown_contract
+from tidegate.gateway.registry.unjudged_rules import carried_problems
 from tidegate.gateway.storage.audit_chain import Change
 from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import ContractVersion, Stores, VersionFilter
@@ -100,7 +101,9 @@ class Registry(Service):
 
 
 def compiled(loaded: LoadedContract) -> LoadedContract:
-    """Return a contract that compiles and names no member that a closed object cannot have, with its warnings.
+    """Return a contract that compiles and whose rules can all be judged, with its warnings.
+
+    No rule names a member that a closed object cannot have, and its schema carries no rules that the contract lacks.
 
     Raises ContractError with the place of each mistake.
     """
@@ -108,7 +111,7 @@ def compiled(loaded: LoadedContract) -> LoadedContract:
     try:
         compile_plan(loaded.contract)
         spelling = check_spelling(loaded.contract)
-        errors = spelling.errors
+        errors = (*spelling.errors, *carried_problems(loaded.contract))
     except ContractError as error:
         errors = error.problems
     if errors:

@@ -54,6 +54,7 @@ from tidegate.gateway.registry.subject_contracts import (
     plan_version,
 )
 from tidegate.gateway.registry.subject_scope import IMPORT, check_writable, config_in_scope
+from tidegate.gateway.registry.unjudged_rules import check_judged, unjudged_rules
 from tidegate.gateway.storage.audit_chain import Change
 from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import Stores
@@ -76,11 +77,16 @@ class RegistrationOptions:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """The answer to a registration: the version, whether it is new, and the keywords that clients read differently."""
+    """The answer to a registration: the version, and whether it is new.
+
+    `differences` are the keywords that clients read differently, `unjudged` the rules that only clients run, with the
+    reasons.
+    """
 
     version: SubjectVersion
     is_new: bool
     differences: tuple[Difference, ...] = ()
+    unjudged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +194,7 @@ def _prepare(stores: Stores, wanted: _Wanted) -> tuple[Registration | None, _Com
         whole = _completed(content, request, config, previous, next_number(stores, subject))
     found = _already(stores, wanted, content, whole, config)
     if found is not None:
-        return Registration(found, is_new=False, differences=content.parsed.differences), None
+        return _known(stores, found, content), None
     if check_writable(stores, subject) == IMPORT or has_id:
         return None, None
     compared = _compare(stores, wanted, whole, config)
@@ -214,7 +220,7 @@ def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: d
     check_rule_set(whole.rule_set)
     found = _already(stores, wanted, content, whole, config)
     if found is not None:
-        return Registration(found, is_new=False, differences=content.parsed.differences)
+        return _known(stores, found, content)
     judgement = Judgement(CompatibilityAnswer())
     if not is_import:
         if compared is None or compared.basis != _basis(stores, subject, whole, config):
@@ -225,7 +231,7 @@ def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: d
     number = _number(stores, subject, request, number, is_import=is_import)
     schema = _schema(stores, subject, request, whole, at)
     line = lineage_of(stores, subject, whole.metadata, config)
-    registry_id = None
+    registry_id = kept = None
     if line is not None:
         planned = plan_version(stores, line, whole, config, breaks=judgement.breaks)
         with held_to_approval(stores, line.contract_id, wanted.options.by, at):
@@ -233,13 +239,23 @@ def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: d
         if kept.status == Status.DRAFT:
             propose_draft(stores, kept, wanted.options.by, at)
         registry_id = kept.registry_id
+    unjudged = unjudged_rules(kept, whole.rule_set)
+    if not is_import:
+        check_judged(unjudged, whole.rule_set, config)
     version = stores.subjects.add_version(
         SubjectVersion(subject, number, schema, registry_id, at, dialect=whole.parsed.dialect)
     )
     before = previous.schema.guid if previous else None
     action = _IMPORTED if is_import else _action(judgement)
     stores.audit.append(Change(at, wanted.options.by.name, action, subject, before, schema.guid))
-    return Registration(version, is_new=True, differences=whole.parsed.differences)
+    return Registration(version, is_new=True, differences=whole.parsed.differences, unjudged=unjudged)
+
+
+def _known(stores: Stores, version: SubjectVersion, content: SchemaContent) -> Registration:
+    """Return the answer for a version that exists already."""
+    contract = None if version.registry_id is None else stores.contracts.by_registry_id(version.registry_id)
+    unjudged = unjudged_rules(contract, rule_set_of(version.schema))
+    return Registration(version, is_new=False, differences=content.parsed.differences, unjudged=unjudged)
 
 
 def _check_id(wanted: _Wanted, *, is_import: bool) -> None:

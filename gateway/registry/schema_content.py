@@ -23,10 +23,10 @@ from tidegate.gateway.registry.schemas.entities import (
     schema_guid,
 )
 from tidegate.gateway.registry.schemas.errors import invalid_rule_set, invalid_schema, no_such_reference
-from tidegate.gateway.registry.schemas.imported_rules import parts_of
 from tidegate.gateway.registry.schemas.json_schema import DRAFT_7, NEWEST
 from tidegate.gateway.registry.schemas.names import canonical, context_of, qualified
 from tidegate.gateway.registry.schemas.parsing import ParsedSchema, normal_text, parse_schema
+from tidegate.gateway.registry.schemas.rule_expressions import parts_of
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.storage.subjects import Deleted, StoredSchema, SubjectVersion
 from tidegate.gateway.storage.tables import SchemaRow

@@ -32,6 +32,7 @@ from tidegate.gateway.registry.schemas.json_schema import NAMES, json_text
 from tidegate.gateway.registry.schemas.names import DEFAULT_CONTEXT, context_of, topic_of
 from tidegate.gateway.registry.schemas.parsing import ParsedSchema
 from tidegate.gateway.registry.subject_scope import DEFAULT_LEVEL, ENFORCED
+from tidegate.gateway.registry.unjudged_rules import noted
 from tidegate.gateway.storage.sql import ContractVersion, Stores
 from tidegate.gateway.storage.subjects import SubjectVersion
 
@@ -295,10 +296,7 @@ def _with_rules(contract: DataContract, imported: ImportedRules) -> tuple[DataCo
     """Add imported rules to the contract's own: as an active version if it compiles, otherwise as a draft."""
     own = tuple(rule for rule in contract.rules if not rule.id.startswith(PREFIX))
     taken, refused = _compiling(contract, imported.rules)
-    notes = [
-        f"the rule {reason}: it is kept for clients and not judged here"
-        for reason in (*imported.left_out, *refused)
-    ]
+    notes = noted((*imported.left_out, *refused))
     contract = contract.model_copy(update={"rules": (*own, *taken), "status": Status.ACTIVE})
     try:
         compile_plan(contract)

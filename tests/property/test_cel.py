@@ -122,6 +122,14 @@ leaves = st.one_of(
     st.builds(
         "{}.{}({})".format, names, st.sampled_from(["startsWith", "endsWith", "contains", "matches"]), strings
     ),
+    st.builds(
+        "{}.{}() == {}".format,
+        names,
+        st.sampled_from(["lowerAscii", "upperAscii", "trim"]),
+        st.one_of(strings, names),
+    ),
+    st.builds("{}.{}()".format, names, st.sampled_from(["isEmail", "isHostname", "isUri", "isUuid"])),
+    st.builds("{}.split({}).join({}) == {}".format, names, strings, strings, names),
     st.sampled_from(["true", "false", "this.b && true", "this.o.b || false"]),
 )
 expressions = st.recursive(

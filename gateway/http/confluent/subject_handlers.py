@@ -17,8 +17,11 @@ from tidegate.gateway.registry.schemas.errors import Refused, invalid_rule_set, 
 from tidegate.gateway.registry.schemas.json_schema import NAMES
 from tidegate.gateway.registry.schemas.names import EVERY_CONTEXT, GLOBAL, context_of
 from tidegate.gateway.registry.subject_reading import ListedSubjects, version_number
+from tidegate.gateway.registry.unjudged_rules import count_of
 
 _log = structlog.get_logger()
+_MAX_HEADER = 1_000
+"""Maximum characters of reasons in a header; clients and proxies limit headers, and the contract's note has all."""
 
 
 def list_subjects(call: Call) -> Answer:
@@ -111,7 +114,7 @@ def _register(call: Call, request: SchemaRequest, *, normalize: bool) -> Answer:
     if done.is_new:
         _log.info("schema_registered", subject=done.version.subject, version=done.version.number)
     shown = show_version(done.version, call, call.factory.subjects())
-    return Answer(shown, headers=_reading(done))
+    return Answer(shown, headers={**_reading(done), **_unjudged(done)})
 
 
 def _reading(done: Registration) -> dict[str, str]:
@@ -122,6 +125,15 @@ def _reading(done: Registration) -> dict[str, str]:
     named = ", ".join(dict.fromkeys(one.keyword for one in done.differences))
     more = f"; read differently by clients: {named}" if named else ""
     return {"Tidegate-Read-As": f"{NAMES[dialect]}{more}"}
+
+
+def _unjudged(done: Registration) -> dict[str, str]:
+    """Return how many rules are not judged, and why, as a header; none if all are."""
+    if not done.unjudged:
+        return {}
+    shown = "; ".join(done.unjudged).encode("ascii", "backslashreplace").decode()
+    cut = f"{shown[:_MAX_HEADER]}..." if len(shown) > _MAX_HEADER else shown
+    return {"Tidegate-Rules-Not-Judged": f"{count_of(done.unjudged)}; {cut}"}
 
 
 def look_up_schema(call: Call) -> Answer:

@@ -31,6 +31,7 @@ from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.problems import InvalidBody, status_of
 from tidegate.gateway.registry.judging import with_writers
 from tidegate.gateway.registry.publication import LATEST, Registry
+from tidegate.gateway.registry.unjudged_rules import count_of, unjudged_rules
 from tidegate.gateway.storage.sql import ContractVersion, VersionFilter
 from tidegate.gateway.streams.quarantine import MOST_PARTS, ROLE, Origin, QuarantinedRecord
 
@@ -225,9 +226,12 @@ def contract(contract_id: str, factory: FactoryDep, version: str | None = None) 
     registry = factory.registry()
     versions = registry.versions(contract_id)
     shown = registry.version(contract_id, version) if version else _current(registry, versions)
+    unjudged = unjudged_rules(shown, None)
     return page(
         "contract.html",
         shown=shown,
+        unjudged=unjudged,
+        unjudged_count=count_of(unjudged),
         versions=versions,
         contract=DataContract.model_validate_json(shown.document),
         lines=lay_out(shown.document, head_lines=MOST_DOCUMENT_LINES),

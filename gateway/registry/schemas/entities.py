@@ -159,6 +159,7 @@ class Config(Entity):
     validate_fields: bool | None = Field(default=None, alias="validateFields")
     validate_names: bool | None = Field(default=None, alias="validateNames")
     validate_rules: bool | None = Field(default=None, alias="validateRules")
+    judge_rules: bool | None = Field(default=None, alias="judgeRules")
     level: str | None = Field(default=None, alias="compatibilityLevel")
     policy: str | None = Field(default=None, alias="compatibilityPolicy")
     group: str | None = Field(default=None, alias="compatibilityGroup")

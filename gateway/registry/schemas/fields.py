@@ -155,8 +155,9 @@ Path = tuple[str, ...]
 class Field:
     """A field: its place in a record, and what clients tell a rule about it.
 
-    `types` are the names of the primitive types that it may have beside null, `is_seen_null` whether a client asks a
-    rule about a null too. `rules` are those that its schema carries.
+    `types` are the names of the primitive types that it may have beside null, and `element_types` those of the elements
+    of its lists, or "" if these are not known. `is_seen_null` is whether a client asks a rule about a null too. `rules`
+    are those that its schema carries.
     """
 
     path: Path
@@ -165,6 +166,7 @@ class Field:
     is_seen_null: bool
     tags: frozenset[str]
     rules: tuple[Any, ...] = ()
+    element_types: tuple[str, ...] = ()
 
     @property
     def pointer(self) -> str:
@@ -244,9 +246,23 @@ class _Json:
                 is_seen_null=False,
                 tags=frozenset(tags),
                 rules=_listed(inner, INLINE_RULES),
+                element_types=tuple(self._elements(inner, known, 0)),
             )
         )
         self.walk(inner, path, name, depth + 1)
+
+    def _elements(self, schema: dict[str, Any], types: Any, depth: int) -> Iterator[str]:
+        """Yield the primitive types of the elements of lists; fields of objects are fields of their own."""
+        if "enum" in schema or "const" in schema:
+            return
+        if not types or (is_list := "array" in types and not isinstance(schema.get("items"), dict)):
+            yield ""
+        if "array" in types and not is_list:
+            items = dereferenced(self._root, schema["items"])
+            inner = items.get("type", ()) if isinstance(items, dict) and depth < _MAX_DEPTH else ()
+            known = [inner] if isinstance(inner, str) else inner
+            yield from (_JSON_TYPES[each] for each in known if each in _JSON_TYPES)
+            yield from self._elements(items if isinstance(items, dict) else {}, known, depth + 1)
 
 
 class _Avro:
@@ -293,6 +309,23 @@ class _Avro:
                 is_seen_null="null" in names,
                 tags=frozenset(_listed(member, TAGS)),
                 rules=_listed(member, INLINE_RULES),
+                element_types=tuple(self._elements(branches, 0)),
             )
         )
         self.walk(member["type"], path, record.rpartition(".")[0], depth + 1)
+
+    def _elements(self, branches: list[Any], depth: int) -> Iterator[str]:
+        """Yield the primitive types of the elements of lists and maps; fields of records are fields of their own."""
+        for branch in branches:
+            kind = branch.get("type") if isinstance(branch, dict) else None
+            if kind in {"array", "map"}:
+                inner = branch["items" if kind == "array" else "values"]
+                items = inner if isinstance(inner, list) else [inner]
+                names = [each.get("type") if isinstance(each, dict) else each for each in items]
+                yield from (
+                    _AVRO_TYPES[name] for name in names if isinstance(name, str) and name in _AVRO_TYPES
+                )
+                if depth < _MAX_DEPTH:
+                    yield from self._elements(items, depth + 1)
+                else:
+                    yield ""

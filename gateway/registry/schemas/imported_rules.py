@@ -24,84 +24,20 @@ from tidegate.contracts.document.model import AvroSchema, DataContract
 from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.document.terms import OnViolation
 from tidegate.contracts.privacy.classes import WHOLE_RECORD, classes_of
-from tidegate.contracts.rules.cel import Outcome, gives, outcome_of
+from tidegate.contracts.rules.cel import Outcome, outcome_of
 from tidegate.contracts.verdict import Severity
 from tidegate.gateway.registry.schemas.entities import AVRO, JSON, Metadata, Rule, RuleSet
 from tidegate.gateway.registry.schemas.fields import Field, Fields, fields_of, with_inline_tags
 from tidegate.gateway.registry.schemas.parsing import ParsedSchema
-
-_LITERAL = re.compile(
-    r"""[rRbB]{0,2}(?:'''.*?'''|\"\"\".*?\"\"\"|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", re.DOTALL
+from tidegate.gateway.registry.schemas.rule_expressions import (
+    assertion,
+    condition,
+    is_boolean,
+    is_split_in_a_text,
+    may_run,
+    parts_of,
+    quoted,
 )
-NAMES = ("value", "parent", "this")
-"""What an expression about a field can name; one about a record has only the last."""
-
-
-def condition(expression: str, names: Mapping[str, str], *, is_of_field: bool) -> str:
-    """Write a condition, with its guard if it has one, as an expression that gives true or false.
-
-    An error in the guard is one of the condition: a client fails then, too.
-    """
-    guard, semicolon, test = _split(expression)
-    known = NAMES if is_of_field else NAMES[-1:]
-    if not semicolon:
-        return _boolean(renamed(guard, names), known)
-    test = _boolean(renamed(test, names), known)
-    return f"({renamed(guard, names)}) ? ({test}) : true" if guard else test
-
-
-def assertion(expression: str, names: Mapping[str, str], *, is_of_field: bool) -> str:
-    """Write an inline rule, which gives true or an empty text for a good value, as one that gives true or false."""
-    written = renamed(expression.strip(), names)
-    match gives(written, NAMES if is_of_field else NAMES[-1:]):
-        case "string":
-            return f"({written}) == ''"
-        case "dyn":
-            return f"({written}) in [true, '']"
-        case _:
-            return written
-
-
-def parts_of(expression: str) -> tuple[str, ...]:
-    """Return the guard and the condition of an expression, or those that exist."""
-    guard, _, test = _split(expression)
-    return tuple(part for part in (guard, test) if part)
-
-
-def renamed(expression: str, names: Mapping[str, str]) -> str:
-    """Write other expressions for some of the names in an expression; literals and members are no names."""
-    pattern = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, names))})\b(?!\s*\()")
-    parts: list[str] = []
-    end = 0
-    for literal in _LITERAL.finditer(expression):
-        parts += [_replaced(pattern, names, expression[end : literal.start()]), literal[0]]
-        end = literal.end()
-    return "".join([*parts, _replaced(pattern, names, expression[end:])])
-
-
-def quoted(text: str) -> str:
-    """Write a string literal."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-    return f"'{escaped}'"
-
-
-def _replaced(pattern: re.Pattern[str], names: Mapping[str, str], text: str) -> str:
-    return pattern.sub(lambda match: names[match[1]], text)
-
-
-def _boolean(expression: str, known: tuple[str, ...]) -> str:
-    """Require a boolean result: a member of a record may be anything, and is a failure then."""
-    return f"({expression}) == true" if gives(expression, known) == "dyn" else expression
-
-
-def _split(expression: str) -> tuple[str, str, str]:
-    """Split `guard ; condition` at a semicolon outside of literals."""
-    blank = _LITERAL.sub(lambda match: " " * len(match[0]), expression)
-    at = blank.find(";")
-    if at < 0:
-        return expression.strip(), "", ""
-    return expression[:at].strip(), ";", expression[at + 1 :].strip()
-
 
 CLASS_PREFIX: Final = "confluent:"
 """Prefix of the classes from metadata; the next registration replaces them."""
@@ -146,7 +82,9 @@ MAX_RULES: Final = 200
 _MESSAGE = re.compile(r"(?<![\w.])message\b((?:\.[A-Za-z_]\w*)*)(\s*\()?")
 _MAX_ID = 80
 _ODD = re.compile(r"[^a-z0-9._-]+")
+_MEMBER = re.compile(r"message((?:\.[A-Za-z_]\w*)+)")
 _EVERYTHING = frozenset({""})
+_NO_BOOLEAN: Final = "may give something else than true or false, which clients read differently"
 _CEL_TYPES = {
     "STRING": "string",
     "BYTES": "bytes",
@@ -243,6 +181,8 @@ class _Importing:
             self._of_fields(rule, changed)
         elif rule.type == "CEL_FIELD" or all(_touches(_reads(rule.expr or ""), places) for places in changed):
             self.left_out.append(f"{rule.name} is about what a later rule of clients changes")
+        elif not self._is_boolean(rule):
+            self.left_out.append(f"{rule.name} {_NO_BOOLEAN}")
         else:
             expression = condition(rule.expr or "", {"message": "this"}, is_of_field=False)
             self._take(_id_of(rule.name, ()), expression, (), rule=rule)
@@ -250,16 +190,20 @@ class _Importing:
     def _of_fields(self, rule: Rule, changed: list[frozenset[str]]) -> None:
         is_about_any = False
         for each in self.fields.found:
-            if rule.tags and not each.tags & set(rule.tags):
+            if (rule.tags and not each.tags & set(rule.tags)) or not _is_asked(rule, each, each.types):
                 continue
-            if all(_touches([each.pointer], places) for places in changed):
+            if all(_touches(_reads_of_field(rule, each), places) for places in changed):
                 self.left_out.append(
                     f"{rule.name} is about {each.pointer}, which a later rule of clients changes"
                 )
                 continue
             for type_name in each.types:
                 is_about_any = True
-                self._of_field(rule, each, type_name)
+                names = _names(each, type_name)
+                if type_name != "BOOLEAN" and not is_boolean(rule.expr or "", names, is_of_field=True):
+                    self.left_out.append(f"{rule.name} at {each.pointer} {_NO_BOOLEAN}")
+                else:
+                    self._of_field(rule, each, type_name)
         for pointer, reason in self.fields.left_out.items():
             self.left_out.append(f"{rule.name} is not asked at {pointer}, which {reason}")
         if not is_about_any:
@@ -312,10 +256,28 @@ class _Importing:
         """Return the places of a record that some transformations may change; "" for any."""
         changed: set[str] = set()
         for rule in transformations:
-            if not rule.tags or rule.type in {"CEL", "JSONATA", "ENCRYPT_PAYLOAD"}:
+            if rule.type != "CEL_FIELD" and (
+                not rule.tags or rule.type in {"CEL", "JSONATA", "ENCRYPT_PAYLOAD"}
+            ):
                 return _EVERYTHING
-            changed |= {each.pointer for each in self.fields.found if each.tags & set(rule.tags)}
+            tagged = [each for each in self.fields.found if not rule.tags or each.tags & set(rule.tags)]
+            changed |= {
+                each.pointer
+                for each in tagged
+                if rule.type != "CEL_FIELD" or _is_asked(rule, each, (*each.types, *each.element_types))
+            }
+            # These places have fields with other names.
+            changed |= {pointer.rstrip("/") for pointer in self.fields.left_out}
         return frozenset(changed)
+
+    def _is_boolean(self, rule: Rule) -> bool:
+        """Return whether a condition over a message gives true or false: by itself, or as a field that is boolean."""
+        found = _MEMBER.fullmatch(parts_of(rule.expr or "")[-1])
+        if found is None:
+            return is_boolean(rule.expr or "", {"message": "this"}, is_of_field=False)
+        path = tuple(found[1].split(".")[1:])
+        types = [(*each.types, *each.element_types) for each in self.fields.found if each.path == path]
+        return types == [("BOOLEAN",)]
 
 
 def _obstacle(rule: Rule) -> str | None:
@@ -327,6 +289,8 @@ def _obstacle(rule: Rule) -> str | None:
         return f"a condition of type {rule.type}"
     if not rule.expr:
         return "without an expression"
+    if is_split_in_a_text(rule.expr):
+        return "split by clients at the semicolon in a text, where no client can read it"
     return None
 
 
@@ -348,6 +312,30 @@ def _names(each: Field, type_name: str) -> Mapping[str, str]:
         "name": quoted(each.name),
         "tags": f"[{tags}]",
     }
+
+
+def _is_asked(rule: Rule, each: Field, types: Iterable[str]) -> bool:
+    """Return whether the guard of a rule about fields may be true for a value of one of some types ("": any)."""
+    known = {"fullName", "name", "tags"}
+    return any(
+        may_run(
+            rule.expr or "",
+            {
+                name: text
+                for name, text in _names(each, type_name).items()
+                if name in known or (name == "typeName" and type_name)
+            },
+        )
+        for type_name in (*types, *(["NULL"] if each.is_seen_null else ()))
+    )
+
+
+def _reads_of_field(rule: Rule, each: Field) -> Iterator[str]:
+    """Yield the places that a rule about a field reads: the field, and members of the object that contains it."""
+    yield each.pointer
+    holder = join(each.path[:-1])
+    for place in _reads(rule.expr or ""):
+        yield holder + place
 
 
 def _holds_of_null(expression: str) -> bool:

@@ -19,9 +19,11 @@ from schema_registry.client import schema as other_schemas
 from schema_registry.client.errors import ClientError
 from schema_registry.serializers import AvroMessageSerializer, JsonMessageSerializer
 
+from tests.conformance.confluent_conditions.conditions import STRING_FUNCTIONS
 from tests.integration.confluent.registry import AVRO, JSON, WIDER, Registry
 
 CLIENTS = Path(__file__).parent / "clients"
+STRING_VERDICTS = Path(__file__).parents[2] / "conformance" / "confluent_conditions" / "string_functions.json"
 SERDES = CLIENTS / "confluent-kafka-python-serdes.tar.gz"
 """`LICENSE` and the two files that test the serializers of Avro and JSON, in their folders, as they are at commit
 8b1c7a613434eee3d0e1287d624d7af04932f410 of github.com/confluentinc/confluent-kafka-python (Apache 2.0)."""
@@ -149,6 +151,17 @@ def test_the_client_of_npm(registry: Registry, tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+def test_the_client_of_npm_gives_the_recorded_verdicts_of_string_functions(tmp_path: Path) -> None:
+    """@confluentinc/schemaregistry asks the conditions that the Python client cannot."""
+    folder = tmp_path / "npm"
+    shutil.copytree(CLIENTS / "npm_rules", folder)
+    run(["npm", "ci", "--silent", "--no-audit", "--no-fund", "--ignore-scripts"], folder)
+    asked = [{"schema": each.schema, "expr": each.expr, "records": each.records} for each in STRING_FUNCTIONS]
+    found = json.loads(run(["node", "verdicts.cjs"], folder, text=json.dumps(asked)))
+    assert found == json.loads(STRING_VERDICTS.read_text())
+
+
+@pytest.mark.full
 def test_the_client_of_go(registry: Registry, tmp_path: Path) -> None:
     """The client of franz-go registers, compares, sets and deletes, and reads the numbers of refusals."""
     folder = tmp_path / "go"
@@ -175,8 +188,8 @@ def test_the_client_of_go(registry: Registry, tmp_path: Path) -> None:
     }
 
 
-def run(command: list[str], folder: Path, **more: Any) -> str:
-    """Run a program, which has to be there; return what it writes."""
+def run(command: list[str], folder: Path, *, text: str | None = None, **more: Any) -> str:
+    """Run a program, which has to be there, with a text as its standard input; return what it writes."""
     program = shutil.which(command[0])
     assert program, (
         f"install {command[0]} (Debian: apt-get install npm golang-go); .ci/run does so for test-full"
@@ -186,6 +199,7 @@ def run(command: list[str], folder: Path, **more: Any) -> str:
         check=False,
         capture_output=True,
         text=True,
+        input=text,
         cwd=folder,
         env={**os.environ, **more},
     )

@@ -43,6 +43,21 @@ class TestFiles:
         assert ran.stdout == b"1 contract against old.json \xc2\xb7 0 breaking, 0 warnings \xc2\xb7 exit 0\n"
         assert ran.returncode == 0
 
+    def test_a_rule_that_nothing_judges_is_a_warning(
+        self, tidegate: Run, change: tuple[Path, Path], write: Write
+    ) -> None:
+        carried = {
+            **PROPERTIES,
+            "n": {"type": "integer", "confluent:rules": [{"name": "r", "expr": "this > 1"}]},
+        }
+        definition = {"type": "object", "properties": carried}
+        new = write("ruled.json", version="2.0.0", schema={"type": "json-schema", "definition": definition})
+        ran = tidegate("check", new, "--against", change[0], "--format", "json")
+        (contract,) = json.loads(ran.stdout)["contracts"]
+        (finding,) = [one for one in contract["findings"] if one["code"] == "contract.rule-not-judged"]
+        assert finding["severity"] == "warning"
+        assert "a rule for clients at /n (confluent.r.n), which is judged only if" in finding["sentence"]
+
     @pytest.mark.parametrize(
         ("level", "breaking"),
         [("NONE", 0), ("BACKWARD", 1), ("forward", 0), ("FULL", 1), ("BACKWARD_TRANSITIVE", 1)],

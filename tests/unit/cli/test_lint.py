@@ -68,7 +68,8 @@ def test_a_rule_that_only_the_schema_carries_is_named_with_the_rule_that_would_j
     )
     contract.write_text(with_rule)
     ran = tidegate("lint", contract)
-    _, note, other = ran.stdout.decode().splitlines()
+    first, note, other = ran.stdout.decode().splitlines()
+    assert first.endswith(" · 2 rules of the schema not judged")
     written = note.partition("contract has it: ")[2]
     assert json.loads(written) == {
         "id": "confluent.grown.age",

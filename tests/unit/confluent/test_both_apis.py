@@ -214,7 +214,7 @@ class TestRuleSets:
         rules = (
             {"name": "field", "kind": "CONDITION", "type": "JSONATA", "expr": "$"},
             {"name": "mask", "kind": "TRANSFORM", "type": "CEL", "expr": "{'a': 1}"},
-            {"name": "odd", "kind": "CONDITION", "type": "CEL", "expr": "message.a.isEmail()"},
+            {"name": "odd", "kind": "CONDITION", "type": "CEL", "expr": "timestamp(message.a) < now"},
             {"name": "off", "kind": "CONDITION", "type": "CEL", "expr": "false", "disabled": True},
         )
         contract, info = self.registered(client, ask, *rules)

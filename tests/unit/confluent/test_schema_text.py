@@ -16,9 +16,10 @@ from tidegate.gateway.registry.schemas.avro_text import avro_text, with_types
 from tidegate.gateway.registry.schemas.entities import Metadata, Reference, RuleSet, schema_guid
 from tidegate.gateway.registry.schemas.errors import Refused
 from tidegate.gateway.registry.schemas.fields import with_inline_tags
-from tidegate.gateway.registry.schemas.imported_rules import condition, import_rules, renamed
+from tidegate.gateway.registry.schemas.imported_rules import import_rules
 from tidegate.gateway.registry.schemas.json_schema import bundled
 from tidegate.gateway.registry.schemas.parsing import parse_schema
+from tidegate.gateway.registry.schemas.rule_expressions import condition, renamed
 
 PERSON_AVRO = (
     '{"type":"record","name":"Person","namespace":"io.confluent.kafka.example","fields":['

@@ -1,0 +1,199 @@
+"""Functions on text that Confluent's clients add to CEL: tests of formats, and the strings extension.
+
+The tests of formats are those of Confluent's Python client, which uses Python's standard library. The strings extension
+is that of the Java and Go clients: a position counts characters, not UTF-16 units. Each call counts as one iteration,
+and as one more for every 1,024 characters that it reads, or that `replace` and `join` write. So an expression has one
+budget for all its work.
+
+Source: confluent-kafka-python 2.16, `schema_registry/rules/cel/extra_func.py`; cel-go, `ext/strings.go`.
+"""
+
+from __future__ import annotations
+
+import string
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from email.utils import parseaddr
+from functools import cache
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any, Final
+from urllib.parse import urlparse
+
+from cel_expr_python import cel
+from google.protobuf.wrappers_pb2 import StringValue
+
+MAX_ITERATIONS: Final = 10_000
+"""Maximum iterations of all macros in one evaluation: the default of the library, which no version of its API sets."""
+EXHAUSTED: Final = "Iteration budget exceeded"
+"""Contained in the errors about more iterations: those of the library, and those of the functions here."""
+_CHARACTERS_PER_ITERATION: Final = 1_024
+_MAX_CHARACTERS: Final = MAX_ITERATIONS * _CHARACTERS_PER_ITERATION
+_MAX_HOSTNAME, _MAX_LABEL, _MAX_EMAIL, _MAX_LOCAL_PART = 253, 63, 254, 64
+_LABEL: Final = frozenset(string.ascii_letters + string.digits + "-")
+_LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+_UPPER: Final = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
+_WHITE_SPACE: Final = (
+    " \t\n\v\f\r\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f"
+    "\u205f\u3000"
+)
+"""White space of Unicode. The default of `str.strip` also removes U+001C to U+001F."""
+# A Python function that declares STRING loses what follows U+0000 of its result; a wrapped text is read completely.
+_TEXT: Final = cel.Type("google.protobuf.StringValue")
+
+
+class _Spent(threading.local):
+    """Characters that the functions have read and written in this evaluation, and 1,024 for each call."""
+
+    characters: int = 0
+
+
+_spent = _Spent()
+
+
+def begin() -> None:
+    """Start an evaluation with a whole budget."""
+    _spent.characters = 0
+
+
+def _spend(characters: int) -> None:
+    """Count a call and its characters. Raises ValueError, which the library turns into an error of the expression."""
+    _spent.characters += _CHARACTERS_PER_ITERATION + characters
+    if _spent.characters > _MAX_CHARACTERS:
+        raise ValueError(f"{EXHAUSTED} by functions on text")
+
+
+def _is_hostname(host: str) -> bool:
+    if not host or len(host) > _MAX_HOSTNAME:
+        return False
+    labels = host.removesuffix(".").split(".")
+    if not all(
+        0 < len(label) <= _MAX_LABEL
+        and label[0] != "-"
+        and label[-1] != "-"
+        and all(character in _LABEL for character in label)
+        for label in labels
+    ):
+        return False
+    return not labels[-1].isdigit()
+
+
+def _is_email(address: str) -> bool:
+    # A longer address is refused whatever it contains; asking for that first bounds the work of the parser.
+    if len(address) > _MAX_EMAIL or parseaddr(address)[1] != address:
+        return False
+    parts = address.split("@")
+    return len(parts) == 2 and len(parts[0]) <= _MAX_LOCAL_PART and _is_hostname(parts[1])
+
+
+def _is_uri(text: str) -> bool:
+    parsed = urlparse(text)
+    return bool(parsed.scheme and parsed.netloc and parsed.path)
+
+
+def _is_uri_reference(text: str) -> bool:
+    parsed = urlparse(text)
+    return bool((parsed.scheme and parsed.path) or not parsed.fragment)
+
+
+def _reads(kind: Callable[[Any], object]) -> Callable[[Any], bool]:
+    """Return the test whether a type of the standard library can be made of a value."""
+
+    def test(value: Any) -> bool:
+        try:
+            kind(value)
+        except ValueError:
+            return False
+        return True
+
+    return test
+
+
+def _index_of(text: str, part: str) -> int:
+    return text.find(part)
+
+
+def _substring(text: str, start: int, end: int | None = None) -> str:
+    last = len(text) if end is None else end
+    if not 0 <= start <= last <= len(text):
+        raise ValueError(f"substring from {start} to {last} of {len(text)} characters")
+    return text[start:last]
+
+
+def _split(text: str, separator: str) -> list[str]:
+    return text.split(separator) if separator else list(text)
+
+
+def _replace(text: str, old: str, new: str) -> str:
+    # Counted before the work: the result may have the new text once for each character.
+    _spend(text.count(old) * len(new))
+    return text.replace(old, new)
+
+
+def _join(parts: Sequence[Any], separator: str = "") -> str:
+    for part in parts:
+        if not isinstance(part, str):
+            raise ValueError("join of a list with a value that is not a text")  # noqa: TRY004 - what the library expects
+    _spend(sum(map(len, parts)) + len(separator) * len(parts))
+    return separator.join(parts)
+
+
+def _counted(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        _spend(sum(len(each) for each in arguments if not isinstance(each, int)))
+        result = function(*arguments)
+        if isinstance(result, list):
+            return [StringValue(value=part) for part in result]
+        return StringValue(value=result) if isinstance(result, str) else result
+
+    return call
+
+
+_TESTS: Final[dict[str, Callable[[Any], bool]]] = {
+    "isEmail": _is_email,
+    "isHostname": _is_hostname,
+    "isIpv4": _reads(IPv4Address),
+    "isIpv6": _reads(IPv6Address),
+    "isUri": _is_uri,
+    "isUriRef": _is_uri_reference,
+    "isUuid": _reads(uuid.UUID),
+}
+_STRING, _INT, _DYN = cel.Type.STRING, cel.Type.INT, cel.Type.DYN
+_MEMBERS: Final[dict[str, tuple[Any, Callable[..., Any], tuple[tuple[Any, ...], ...]]]] = {
+    "lowerAscii": (_TEXT, lambda text: text.translate(_LOWER), ((_STRING,),)),
+    "upperAscii": (_TEXT, lambda text: text.translate(_UPPER), ((_STRING,),)),
+    "trim": (_TEXT, lambda text: text.strip(_WHITE_SPACE), ((_STRING,),)),
+    "indexOf": (_INT, _index_of, ((_STRING, _STRING),)),
+    "substring": (_TEXT, _substring, ((_STRING, _INT), (_STRING, _INT, _INT))),
+    "replace": (_TEXT, _replace, ((_STRING, _STRING, _STRING),)),
+    "split": (cel.Type.List(_TEXT), _split, ((_STRING, _STRING),)),
+    "join": (_TEXT, _join, ((cel.Type.List(_DYN),), (cel.Type.List(_DYN), _STRING))),
+}
+"""By name: the type of the result, the function, and the types of its arguments, the receiver first."""
+FUNCTIONS: Final = frozenset({*_TESTS, *_MEMBERS})
+
+
+@cache
+def declarations() -> tuple[Any, ...]:
+    """Return the functions as the library declares them."""
+    tests = [
+        cel.FunctionDecl(
+            name,
+            [
+                cel.Overload(f"{name}_{is_member}", cel.Type.BOOL, [_STRING], is_member, _counted(test))
+                for is_member in (True, False)
+            ],
+        )
+        for name, test in _TESTS.items()
+    ]
+    members = [
+        cel.FunctionDecl(
+            name,
+            [
+                cel.Overload(f"{name}_{index}", result, list(parameters), True, _counted(function))
+                for index, parameters in enumerate(signatures)
+            ],
+        )
+        for name, (result, function, signatures) in _MEMBERS.items()
+    ]
+    return (*tests, *members)

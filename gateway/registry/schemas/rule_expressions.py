@@ -1,0 +1,112 @@
+"""Expressions of Confluent's rules: their guards, the names that they use, and the same in a contract's rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from tidegate.contracts.rules.cel import Outcome, gives, outcome_of
+
+_LITERAL = re.compile(
+    r"""[rRbB]{0,2}(?:'''.*?'''|\"\"\".*?\"\"\"|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", re.DOTALL
+)
+NAMES: Final = ("value", "parent", "this")
+"""What an expression about a field can name; one about a record has only the last."""
+
+
+def condition(expression: str, names: Mapping[str, str], *, is_of_field: bool) -> str:
+    """Write a condition, with its guard if it has one, as an expression that gives true or false.
+
+    An error in the guard is one of the condition: a client fails then, too.
+    """
+    guard, semicolon, test = _split(expression)
+    known = NAMES if is_of_field else NAMES[-1:]
+    if not semicolon:
+        return _boolean(renamed(guard, names), known)
+    test = _boolean(renamed(test, names), known)
+    return f"({renamed(guard, names)}) ? ({test}) : true" if guard else test
+
+
+def assertion(expression: str, names: Mapping[str, str], *, is_of_field: bool) -> str:
+    """Write an inline rule, which gives true or an empty text for a good value, as one that gives true or false."""
+    written = renamed(expression.strip(), names)
+    match gives(written, NAMES if is_of_field else NAMES[-1:]):
+        case "string":
+            return f"({written}) == ''"
+        case "dyn":
+            return f"({written}) in [true, '']"
+        case _:
+            return written
+
+
+def parts_of(expression: str) -> tuple[str, ...]:
+    """Return the guard and the condition of an expression, or those that exist."""
+    guard, _, test = _split(expression)
+    return tuple(part for part in (guard, test) if part)
+
+
+def renamed(expression: str, names: Mapping[str, str]) -> str:
+    """Write other expressions for some of the names in an expression; literals and members are no names."""
+    pattern = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, names))})\b(?!\s*\()")
+    parts: list[str] = []
+    end = 0
+    for literal in _LITERAL.finditer(expression):
+        parts += [_replaced(pattern, names, expression[end : literal.start()]), literal[0]]
+        end = literal.end()
+    return "".join([*parts, _replaced(pattern, names, expression[end:])])
+
+
+def quoted(text: str) -> str:
+    """Write a string literal."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    return f"'{escaped}'"
+
+
+def _replaced(pattern: re.Pattern[str], names: Mapping[str, str], text: str) -> str:
+    return pattern.sub(lambda match: names[match[1]], text)
+
+
+def _boolean(expression: str, known: tuple[str, ...]) -> str:
+    """Require a boolean result: a member of a record may be anything, and is a failure then."""
+    return f"({expression}) == true" if gives(expression, known) == "dyn" else expression
+
+
+def _split(expression: str) -> tuple[str, str, str]:
+    """Split `guard ; condition` at a semicolon outside of literals."""
+    at = _blank(expression).find(";")
+    if at < 0:
+        return expression.strip(), "", ""
+    return expression[:at].strip(), ";", expression[at + 1 :].strip()
+
+
+def may_run(expression: str, names: Mapping[str, str]) -> bool:
+    """Return whether a rule about a field may run for a field with these names: false if its guard is never true.
+
+    The names that are missing, such as `value`, are not known: what reads them is an error, which `false &&` absorbs.
+    """
+    guard, semicolon, _ = _split(expression)
+    if not guard or not semicolon:
+        return True
+    written = renamed(guard, {**dict.fromkeys(_FIELD_NAMES, _UNKNOWN), **names})
+    return outcome_of(written, {"this": {}}) is not Outcome.BROKEN
+
+
+def is_split_in_a_text(expression: str) -> bool:
+    """Return whether the first semicolon is in a literal: clients end the guard there nevertheless."""
+    return expression.find(";") != _blank(expression).find(";")
+
+
+def is_boolean(expression: str, names: Mapping[str, str], *, is_of_field: bool) -> bool:
+    """Return whether a condition gives true or false for every record, as far as its own types say."""
+    test = parts_of(expression)[-1:]
+    return gives(renamed("".join(test), names), NAMES if is_of_field else NAMES[-1:]) != "dyn"
+
+
+_FIELD_NAMES: Final = ("value", "message", "fullName", "typeName", "name", "tags")
+_UNKNOWN: Final = "dyn(1 / 0)"
+"""An expression whose evaluation is an error."""
+
+
+def _blank(expression: str) -> str:
+    return _LITERAL.sub(lambda match: " " * len(match[0]), expression)
