@@ -186,7 +186,8 @@ def test_two_jobs_started_together(
     publish: Publish,
     start: Callable[..., RunningJob],
 ) -> None:
-    """One of them ends as fenced, the other does all the work."""
+    """Without a lease, one of them ends as fenced, and the other does all the work."""
+    line.settings = line.settings.model_copy(update={"lease_seconds": 0})
     fill(line, publish)
     jobs = [start(registry.url, [line], "--max-offsets", "10") for _ in range(2)]
     loser, winner = _first_to_end(line, jobs)
