@@ -124,7 +124,7 @@ _JUDGE_SETTLED = Source(
 _COUNT_NO_SETTLED = Source(
     stream.StreamAttempt,
     "_process",
-    (("told.first_failed, settled, context)", "told.first_failed, {}, context)"),),
+    (("results.first_failed, settled, context)", "results.first_failed, {}, context)"),),
 )
 
 STAGED_MUTANTS: dict[Part, Apply] = {

@@ -147,6 +147,17 @@ def test_without_a_part_of_one_transaction_its_schedule_does_harm(
     )
 
 
+@pytest.mark.parametrize(
+    "part", [*STAGED_MUTANTS, *KAFKA_MUTANTS], ids=lambda part: f"{type(part).__module__}-{part.name}"
+)
+def test_every_part_is_where_it_is_taken_out(
+    part: Part | one_transaction.Part, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A changed line of the protocol shows at once, and not in the long run only."""
+    mutate = STAGED_MUTANTS[part] if isinstance(part, Part) else KAFKA_MUTANTS[part]
+    mutate(monkeypatch)
+
+
 def require_harm(
     mutate: Apply,
     monkeypatch: pytest.MonkeyPatch,
