@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -89,17 +89,27 @@ class Topic:
     max_message_bytes: int
 
 
+def _noting(refusals: list[str]) -> Callable[[KafkaError], None]:
+    """Return a callback that keeps what a broker says when it refuses the login.
+
+    It must not refer to the object that has the client: such a cycle keeps the client, its threads and its connections
+    until the garbage collector runs, and a process can have about a thousand clients.
+    """
+
+    def note(error: KafkaError) -> None:
+        if error.code() in _NOT_LET_IN:
+            refusals.append(error.str())
+
+    return note
+
+
 class Topics:
     """The broker's topics, through its admin interface. Every method raises Unavailable when it does not answer."""
 
     def __init__(self, kafka: KafkaConnection) -> None:
-        self._refusal: str | None = None
-        callback: Any = self._note  # the client's types have no callbacks
+        self._refusals: list[str] = []
+        callback: Any = _noting(self._refusals)  # the client's types have no callbacks
         self._admin = AdminClient({**kafka.for_admin(), "log_level": 2, "error_cb": callback})
-
-    def _note(self, error: KafkaError) -> None:
-        if error.code() in _NOT_LET_IN:
-            self._refusal = error.str()
 
     @contextmanager
     def _asking(self, doing: str) -> Iterator[None]:
@@ -108,10 +118,10 @@ class Topics:
             with kafka_errors(doing):
                 yield
         except Unavailable as error:
-            self._refusal = None
+            self._refusals.clear()
             self._admin.poll(0)
-            if self._refusal is not None:
-                raise Unavailable(f"{doing}: {self._refusal}; look at --kafka-config") from error
+            if self._refusals:
+                raise Unavailable(f"{doing}: {self._refusals[-1]}; look at --kafka-config") from error
             raise
 
     def describe(self, name: str) -> Topic | None:
