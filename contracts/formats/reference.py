@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from decimal import Decimal
-from typing import Any
+from decimal import Decimal, localcontext
+from typing import Any, Final
 
 import jsonschema
 from referencing.jsonschema import SchemaRegistry
 
 from tidegate.contracts.document.model import JsonSchema
+
+_DIGITS: Final = 1_000
+"""Digits of a quotient of two doubles, which `multipleOf` divides; Python computes with 28 if nothing else is said."""
 
 
 class ReferenceValidator:
@@ -33,7 +36,8 @@ class ReferenceValidator:
     def accepts(self, payload: bytes) -> bool | None:
         """Return whether a record fits the schema; None for one that Python's JSON or decimal numbers cannot hold."""
         try:
-            return bool(self._validator.is_valid(_exact(payload)))
+            with localcontext(prec=_DIGITS):
+                return bool(self._validator.is_valid(_exact(payload)))
         except (ValueError, RecursionError, ArithmeticError):
             return None
 

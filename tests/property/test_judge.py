@@ -11,7 +11,7 @@ from typing import Any
 import fastavro
 import orjson
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests import documents
@@ -249,6 +249,8 @@ schemas = st.recursive(
 
 @settings(max_examples=examples(500), deadline=None)
 @given(schemas, st.lists(json_values, min_size=1, max_size=5), st.booleans())
+@example({"multipleOf": 1}, [1e28, 1.7e308, 5e-324], False)
+@example({"multipleOf": 0.5}, [1e300, 2.25], True)
 def test_the_schema_means_what_python_jsonschema_says(
     schema: dict[str, Any],
     records: list[Any],
