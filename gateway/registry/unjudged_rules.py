@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import Problem
 from tidegate.gateway.registry.schemas.entities import Config, RuleSet
 from tidegate.gateway.registry.schemas.errors import invalid_rule_set
 from tidegate.gateway.registry.schemas.imported_rules import carried_rules
-from tidegate.gateway.storage.sql import ContractVersion
+
+if TYPE_CHECKING:  # the command line checks contracts without the extra [registry], which brings the database
+    from tidegate.gateway.storage.sql import ContractVersion
 
 _BEFORE, _AFTER = "the rule ", ": it is kept for clients and not judged here"
 _IN_SCHEMA: Final = "in the schema"

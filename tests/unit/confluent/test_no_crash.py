@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 from schemathesis import Case, GenerationMode
 
-from tests.marks import examples
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.app import create_app
 from tidegate.gateway.settings import GatewaySettings
 
-EXAMPLES = examples(600)
+EXAMPLES = 600
 
 
 @schemathesis.serializer("application/x-ndjson")
