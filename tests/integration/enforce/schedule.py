@@ -265,6 +265,8 @@ class Replay:
         self._check()
         for instance in self._instances.values():
             instance.finish()
+            if isinstance(instance.failure, StreamStopped) and not isinstance(instance.failure, Fenced):
+                raise instance.failure
             assert instance.failure is None or isinstance(instance.failure, Fenced | Unavailable)
         self._check()
 
