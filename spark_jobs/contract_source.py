@@ -15,12 +15,13 @@ import structlog
 
 from tidegate.contracts.document.semver import precedence
 from tidegate.contracts.errors import NotFoundError, SettingsError, StreamStopped, Unavailable
-from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
-from tidegate.contracts.privacy.masks import require_key
+from tidegate.contracts.formats.writers import WriterSchemas
+from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.registry_client import requests
 from tidegate.contracts.registry_client.messages import Answer, Request, authorization, send
 from tidegate.contracts.registry_client.subject_schemas import SubjectSchemas
+from tidegate.spark_jobs.contract_groups import GroupSource, compile_answer
 from tidegate.spark_jobs.settings import ReconcileSettings, RegistrySettings
 
 log = structlog.get_logger()
@@ -67,13 +68,6 @@ def ask_registry(client: httpx.Client, path: str) -> Any:
     return json.loads(answer.content)
 
 
-def compile_answer(answer: Answer, name: str, mask_key: MaskKey | None) -> EnforcementPlan:
-    """Compile the contract of an answer. Raises ContractError, or SettingsError for masks without a key."""
-    contract = requests.read_contract(answer, name)
-    require_key(contract, mask_key)
-    return compile_plan(contract, mask_key)
-
-
 class ContractSource(Protocol):
     """A source of the enforced contract, compiled."""
 
@@ -89,8 +83,8 @@ class ContractSource(Protocol):
 class RegistryContract:
     """The latest enforced version of one contract in the registry.
 
-    An unchanged contract costs one conditional request (If-None-Match), and two small ones more if its records name
-    the schemas that they were written with. While the registry does not answer, the last contract and the known
+    An unchanged contract costs one conditional request (If-None-Match), two small ones more if its records name
+    the schemas that they were written with, and another one if its subject has compatibility groups. While the registry does not answer, the last contract and the known
     schemas are used: for `grace_seconds`, or without limit if that is None. A stream without a contract waits for the
     same time, or for five minutes. After that `current` raises RegistryGone.
 
@@ -114,6 +108,9 @@ class RegistryContract:
         self._mask_key = mask_key
         self._plan: EnforcementPlan | None = None
         self._writer_schemas: SubjectSchemas | None = None
+        self._groups: GroupSource | None = None
+        self._grouped: EnforcementPlan | None = None
+        self._has_groups = False
         self._etag: str | None = None
         self._last_answer = time.monotonic()
         self._warned_at: float | None = None
@@ -130,10 +127,11 @@ class RegistryContract:
                 return self._prepare(self._fetch_latest())
             except (httpx.HTTPError, Unavailable) as error:
                 self._record_outage(error)
-                if self._plan is not None and self._writer_schemas is not None:
-                    return self._plan.with_writers(self._writer_schemas.known())
-                if self._plan is not None:
-                    return self._plan
+                plan = self._held
+                if plan is not None and self._writer_schemas is not None:
+                    return plan.with_writers(self._writer_schemas.known())
+                if plan is not None:
+                    return plan
                 if self._stopping.wait(_RETRY_SECONDS):
                     raise Unavailable("stopped while waiting for the registry") from error
 
@@ -161,18 +159,37 @@ class RegistryContract:
             )
 
     def _prepare(self, answer: Answer) -> EnforcementPlan:
-        """Return the plan of an answer, with the writer schemas that its records may name."""
+        """Return the plan of an answer, with the writer schemas that its records may name, and the groups of these."""
         plan = self._plan_of(answer)
-        if not plan.needs_writers:
+        self._has_groups = answer.groups_by is not None
+        if not self._has_groups:
+            self._groups = self._grouped = None
+        if not self._has_groups and not plan.needs_writers:
             self._writer_schemas = None
             self._record_answer()
             return plan
+        writers = self._writers(plan)
+        if self._has_groups:
+            # After the schemas: so the groups contain every schema that the list of schemas does.
+            plan = self._grouped = self._grouped_plan(plan)
+        self._record_answer()
+        return plan.with_writers(writers)
+
+    @property
+    def _held(self) -> EnforcementPlan | None:
+        """The plan that serves while the registry does not answer: never the newest version for all groups."""
+        return self._grouped if self._has_groups else self._plan
+
+    def _writers(self, plan: EnforcementPlan) -> WriterSchemas:
         topic = plan.contract.topic
         if self._writer_schemas is None or self._writer_schemas.topic != topic:
             self._writer_schemas = SubjectSchemas(partial(ask_registry, self._client), topic)
-        writers = self._writer_schemas.current()  # may raise: then the registry did not answer
-        self._record_answer()
-        return plan.with_writers(writers)
+        return self._writer_schemas.current()  # may raise: then the registry did not answer
+
+    def _grouped_plan(self, plan: EnforcementPlan) -> EnforcementPlan:
+        if self._groups is None:
+            self._groups = GroupSource(self._client, self._contract_id, self._mask_key)
+        return self._groups.current(plan)
 
     def _record_answer(self) -> None:
         self._last_answer = time.monotonic()

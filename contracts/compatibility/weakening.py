@@ -57,6 +57,7 @@ CODES: Final = {
     "contract.id-changed": "the contract has another id",
     "contract.topic-changed": "the contract governs another topic",
     "contract.framing-widened": "records in other frames pass",
+    "contract.unframed-group-changed": "records that name no schema are judged by another compatibility group",
     "avro.reader-fills-in": "a default or an alias lets records of more writer's schemas be read",
     "contract.tombstones-changed": "null values do something else than being refused",
     "contract.on-violation-lowered": "breaking the contract has a lesser consequence",
@@ -93,6 +94,9 @@ def _declared(base: DataContract, candidate: DataContract) -> Iterator[Weakening
         yield _changed("contract.topic-changed", "topic", base.topic, candidate.topic)
     if accepts_more_framings(base, candidate):
         yield _changed("contract.framing-widened", "framing", base.framing, candidate.framing)
+    if candidate.unframed_group not in {base.unframed_group, None}:
+        groups = base.unframed_group, candidate.unframed_group
+        yield _changed("contract.unframed-group-changed", "unframed_group", *groups)
     yield from _filled_in(base, candidate)
     if candidate.tombstones not in {base.tombstones, "refuse"}:
         yield _changed("contract.tombstones-changed", "tombstones", base.tombstones, candidate.tombstones)

@@ -222,6 +222,14 @@ class DataContract(Part):
         default="none",
         description="Framing of the payload: none, a Confluent schema id before it or in a header, or either (JSON only).",
     )
+    compatibility_group: str | None = Field(
+        default=None,
+        description="Compatibility group of this version, for subjects with the setting `compatibilityGroup`; empty: the group of the versions without one.",
+    )
+    unframed_group: str | None = Field(
+        default=None,
+        description="Compatibility group whose newest version judges records that name no schema.",
+    )
     tombstones: Literal["refuse", "pass", "delete"] = Field(
         default="refuse", description="Effect of a null value: violate, pass, or delete the row of its key."
     )

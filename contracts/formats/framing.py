@@ -23,6 +23,10 @@ SchemaType = Literal["avro", "json-schema"]
 
 PREFIX_BYTES: Final = 5
 """A zero byte and a schema id."""
+NO_ID: Final = -1
+"""Instead of a schema id: a null, or a value that ends within its prefix."""
+BARE: Final = -2
+"""Instead of a schema id: a value without a prefix."""
 _MAGIC: Final = b"\0"
 _INLINE_BYTES: Final = 12
 """Arrow keeps values up to this length in the view itself."""
@@ -155,6 +159,12 @@ class Frames:
                 "anybody can say whether there is such a schema"
             )
         return _UNKNOWN
+
+
+def prefixed_ids(values: pa.Array) -> npt.NDArray[np.int64]:
+    """Return the schema id before each value; BARE for one that does not start with a zero byte, else NO_ID."""
+    prefixes = _Prefixes(values)
+    return np.where(prefixes.bare, BARE, prefixes.ids)
 
 
 class _Prefixes:

@@ -43,6 +43,18 @@ class Slot:
     severity: Severity
 
 
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The versions that judge some records, where more than one does.
+
+    `contracts` has `id@version` for each record, an array of string. `is_newest` says whether it is the newest version,
+    an array of bool.
+    """
+
+    contracts: pa.Array
+    is_newest: pa.Array
+
+
 class EnforcementPlan:
     """Judges records of one contract version. Made by `compile_plan`; picklable (it recompiles where it arrives)."""
 
@@ -75,6 +87,34 @@ class EnforcementPlan:
     def typed_columns(self) -> tuple[TypedColumn, ...]:
         """The typed columns, in contract order."""
         return self._judging.columns
+
+    @property
+    def name(self) -> str:
+        """The contract version as `id@version`."""
+        return f"{self.contract.id}@{self.contract.version}"
+
+    @property
+    def drops_records(self) -> bool:
+        """Whether a violation makes a record disappear."""
+        return self.contract.drops_records
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether headers of records name the schema that they were written with."""
+        return self.contract.framing == "confluent-header"
+
+    def route(self, values: pa.Array, headers: pa.Array | None = None) -> Route | None:  # noqa: ARG002 - one version
+        """Return which version judges each record; None if this one judges all. Takes what `judge` takes."""
+        return None
+
+    def plan_of(self, value: bytes | None, header: bytes | None) -> EnforcementPlan | None:  # noqa: ARG002 - one version
+        """Return the plan that judges one record; None for a record that no version may judge."""
+        return self
+
+    @property
+    def plans(self) -> tuple[EnforcementPlan, ...]:
+        """The plans that judge records, one for each version."""
+        return (self,)
 
     @property
     def needs_writers(self) -> bool:
@@ -217,6 +257,11 @@ def compile_plan(
 def check_compiles(contract: DataContract) -> None:
     """Check that a contract compiles, without building what only judging needs. Raises ContractError as `compile_plan`."""
     _compile_parts(contract, None)
+
+
+def table_columns(contract: DataContract) -> tuple[TypedColumn, ...]:
+    """Return the columns of a contract's table. Raises ContractError as `compile_plan`."""
+    return _compile_parts(contract, None).columns
 
 
 def schema_fields(contract: DataContract) -> SchemaFields:

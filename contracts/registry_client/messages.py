@@ -34,12 +34,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a registry answered; `content` is the whole body."""
+    """What a registry answered; `content` is the whole body.
+
+    `groups_by` is set for a contract whose subject has compatibility groups.
+    """
 
     status: int
     reason: str
     content: bytes
     etag: str | None = None
+    groups_by: str | None = None
 
     @property
     def is_ok(self) -> bool:
@@ -96,8 +100,8 @@ class Client(Protocol):
 def send(client: Client, request: Request) -> Answer:
     """Send a request with the client of an HTTP library. Raises what the library raises."""
     response = client.request(request.method, request.path, content=request.content, headers=request.headers)
-    etag = response.headers.get("ETag")
-    return Answer(response.status_code, response.reason_phrase, response.content, etag)
+    etag, groups_by = response.headers.get("ETag"), response.headers.get("Tidegate-Groups-By")
+    return Answer(response.status_code, response.reason_phrase, response.content, etag, groups_by)
 
 
 def authorization(

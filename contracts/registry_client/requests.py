@@ -44,6 +44,11 @@ def contract_version(contract_id: str, version: str, etag: str | None = None) ->
     return Request("GET", contract_path(contract_id, "versions", version), etag=etag)
 
 
+def compatibility_groups(contract_id: str, etag: str | None = None) -> Request:
+    """Build the request for the compatibility groups; with `etag` the registry answers 304 if they are still the same."""
+    return Request("GET", contract_path(contract_id, "groups"), etag=etag)
+
+
 def contract_detail(contract_id: str) -> Request:
     """Build the request for the versions of a contract, and whether a job enforces it."""
     return Request("GET", contract_path(contract_id))
@@ -87,6 +92,21 @@ def report(message: BatchReport) -> Request:
 def reconciled(stream: str, request: UUID, message: ReconciliationResult) -> Request:
     """Build the request that reports the result of a reconciliation."""
     return post(stream_path(stream, "reconciliations", str(request), "result"), message)
+
+
+class ListedGroup(BaseModel):
+    """A compatibility group: its newest enforced version, if it has one, and the ids of its schemas."""
+
+    group: str
+    version: str | None
+    schemas: frozenset[int]
+
+
+class ListedGroups(BaseModel):
+    """The compatibility groups of a contract; `newest` is that of the newest enforced version."""
+
+    newest: str | None
+    groups: tuple[ListedGroup, ...]
 
 
 class _Batches(BaseModel):

@@ -38,6 +38,9 @@ class MaskedValues:
         """
         require_key(plan.contract, plan.masks.key)
         self._plan = plan
+        self._of_groups = (
+            {each.name: MaskedValues(each) for each in plan.plans} if len(plan.plans) > 1 else {}
+        )
         self._schema = plan.contract.schema_
         self._key_mask = plan.contract.key_mask
         self._avro: dict[str | None, Callable[[bytes], bytes]] = {}
@@ -48,6 +51,8 @@ class MaskedValues:
     @property
     def changes_nothing(self) -> bool:
         """Whether values and keys are written as they came."""
+        if self._of_groups:
+            return all(each.changes_nothing for each in self._of_groups.values())
         return not self._plan.masks and self._key_mask is None
 
     def key(self, key: bytes | None) -> bytes | None:
@@ -61,6 +66,13 @@ class MaskedValues:
 
     def value(self, value: bytes | None, header: bytes | None = None) -> bytes | None:
         """Return what is written instead of a value; `header` is its schema header. A tombstone stays one."""
+        if value is not None and self._of_groups:
+            own = self._plan.plan_of(value, header)
+            return (
+                _UNREADABLE[self._schema.type]
+                if own is None
+                else self._of_groups[own.name].value(value, header)
+            )
         if value is None or not self._plan.masks:
             return value
         has_prefix = self._is_prefixed and value[:1] == b"\0" and len(value) >= PREFIX_BYTES

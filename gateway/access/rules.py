@@ -53,6 +53,7 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("GET", "/api/v1/contracts/by-registry-id/{registry_id}"): _VIEW,
     ("GET", _CONTRACT): _VIEW_CONTRACT,
     ("GET", f"{_CONTRACT}/versions/{{version}}"): _VIEW_CONTRACT,
+    ("GET", f"{_CONTRACT}/groups"): _VIEW_CONTRACT,
     ("POST", f"{_CONTRACT}/versions/{{version}}/status"): _APPROVE_CONTRACT,
     ("DELETE", f"{_CONTRACT}/versions/{{version}}"): _ADMIN_CONTRACT,
     ("POST", f"{_CONTRACT}/versions/{{version}}/undelete"): _ADMIN_CONTRACT,

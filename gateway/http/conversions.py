@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 from tidegate.contracts.document.terms import subject_of
 from tidegate.gateway.http.models.answers import (
+    CompatibilityGroupInfo,
+    CompatibilityGroupList,
     ContractDetail,
     ContractList,
     EnforcementInfo,
@@ -32,6 +34,7 @@ from tidegate.gateway.http.models.changes import (
 )
 from tidegate.gateway.registry.approvals import next_step
 from tidegate.gateway.registry.changes import Review
+from tidegate.gateway.registry.compatibility_groups import CompatibilityGroups
 from tidegate.gateway.registry.consumers import KnownConsumer
 from tidegate.gateway.registry.judging import Judgement
 from tidegate.gateway.registry.publication import ContractPage, Publication
@@ -53,6 +56,15 @@ def published_contract(version: ContractVersion, readers: Readers) -> PublishedC
     """Return a stored version and its contract."""
     info = version_info(version, readers).model_dump()
     return PublishedContract(id=version.contract_id, topic=version.topic, **info)
+
+
+def compatibility_groups(found: CompatibilityGroups) -> CompatibilityGroupList:
+    """Return the compatibility groups of a contract."""
+    groups = tuple(
+        CompatibilityGroupInfo(group=each.name, version=each.version, schemas=each.schemas)
+        for each in found.groups
+    )
+    return CompatibilityGroupList(setting=found.setting, newest=found.newest, groups=groups)
 
 
 def publication_receipt(

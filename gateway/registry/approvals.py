@@ -2,7 +2,7 @@
 
 Every write that can change the enforced contract version runs inside `held_to_approval`, which compares the enforced
 versions before and after. So the rule covers every kind of change: a document, a registered schema, a status, a
-deletion, an import, another compatibility group or a new major version.
+deletion, an import, another compatibility group or a new major version. Each group is compared by itself too.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tidegate.contracts.document.load import dump_contract
 from tidegate.contracts.document.model import DataContract, Status
 from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Principal, Role, require
+from tidegate.gateway.registry.compatibility_groups import groups_of
 from tidegate.gateway.registry.subject_scope import ENFORCED, subject_of_contract
 from tidegate.gateway.storage.agreements import Proposal
 from tidegate.gateway.storage.audit_chain import Change
@@ -113,13 +114,28 @@ def held_to_approval(stores: Stores, contract_id: str | None, by: Principal, at:
     NotApproved, which undoes the transaction.
     """
     before = None if contract_id is None else baseline(stores, contract_id)
+    groups = {} if contract_id is None else _newest_of_groups(stores, contract_id)
     yield
     if contract_id is None or before is None:
         return
     after = baseline(stores, contract_id)
-    given_up = _given_up(before, after)
+    given_up, changed = _given_up(before, after), after
+    for name, version in _newest_of_groups(stores, contract_id).items():
+        # A version of an older group stands below the enforced one, and judges the records of its group all the same.
+        if not given_up and version.registry_id != (after and after.registry_id):
+            given_up, changed = _given_up(groups.get(name, before), version), version
     if given_up:
-        _require_approval(stores, _proposal(before, after, given_up, by, at), by, at)
+        _require_approval(stores, _proposal(before, changed, given_up, by, at), by, at)
+
+
+def _newest_of_groups(stores: Stores, contract_id: str) -> dict[str, ContractVersion]:
+    """Return the newest enforced version of each compatibility group; empty without groups."""
+    topic = stores.contracts.topic_of(contract_id)
+    found = () if topic is None else groups_of(stores, topic).groups
+    versions = (
+        (each.name, stores.contracts.version(contract_id, each.version)) for each in found if each.version
+    )
+    return {name: version for name, version in versions if version is not None}
 
 
 def propose_draft(stores: Stores, draft: ContractVersion, by: Principal, at: datetime) -> None:

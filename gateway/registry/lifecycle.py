@@ -12,6 +12,7 @@ from tidegate.contracts.judge.plan import compile_plan
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
 from tidegate.gateway.registry.approvals import held_to_approval, held_write
 from tidegate.gateway.registry.changes import check_publication
+from tidegate.gateway.registry.compatibility_groups import require_group, require_one_table
 from tidegate.gateway.registry.subject_contracts import add_subject_version
 from tidegate.gateway.registry.subject_scope import (
     ENFORCED,
@@ -57,8 +58,12 @@ class ContractLifecycle(Service):
             if found.status == Status.DRAFT and status == Status.ACTIVE:
                 contract = DataContract.model_validate_json(found.document)
                 compile_plan(contract)
+                registered = stores.subjects.of_contract(found.registry_id)
+                if registered is None:
+                    require_group(stores, contract)
+                require_one_table(stores, contract, registered)
                 check_publication(stores, contract)
-                if stores.subjects.of_contract(found.registry_id) is None:
+                if registered is None:
                     add_subject_version(stores, found, at)
             with held_to_approval(stores, contract_id, by, at):
                 stores.lifecycle.change_status(found.registry_id, status.value, at)

@@ -15,9 +15,16 @@ from tidegate.contracts.lint.lint import Spelling, check_spelling
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
 from tidegate.gateway.registry.approvals import foresee, held_to_approval, held_write, propose_draft
 from tidegate.gateway.registry.changes import check_publication
+from tidegate.gateway.registry.compatibility_groups import (
+    CompatibilityGroups,
+    group_setting,
+    groups_of,
+    require_group,
+    require_one_table,
+)
 from tidegate.gateway.registry.lifecycle import check_mode, find_alive
 from tidegate.gateway.registry.subject_contracts import add_subject_version, new_version, next_number
-from tidegate.gateway.registry.subject_scope import ENFORCED, unknown_contract
+from tidegate.gateway.registry.subject_scope import ENFORCED, topic_of_contract, unknown_contract
 from tidegate.gateway.registry.unjudged_rules import carried_problems
 from tidegate.gateway.storage.audit_chain import Change
 from tidegate.gateway.storage.database import Service
@@ -81,6 +88,14 @@ class Registry(Service):
         if found is None or found.is_purged or not by.sees(subject_of(found.topic)):
             raise NotFoundError(f"no contract version has the registry id {registry_id}")
         return found
+
+    def compatibility_groups(self, contract_id: str) -> CompatibilityGroups:
+        """Return the compatibility groups of a contract's subject. Raises NotFoundError."""
+        return self._database.read(lambda stores: groups_of(stores, topic_of_contract(stores, contract_id)))
+
+    def group_setting(self, topic: str) -> str | None:
+        """Return the property that tells the compatibility groups of a topic apart; None without the setting."""
+        return self._database.read(lambda stores: group_setting(stores, topic))
 
     def versions(self, contract_id: str) -> tuple[ContractVersion, ...]:
         """List the versions of a contract, highest first. Raises NotFoundError."""
@@ -148,6 +163,8 @@ def _keep(stores: Stores, candidate: ContractVersion, contract: DataContract, by
     _claim_topic(stores, candidate)
     check_mode(stores, candidate.topic)
     if candidate.status in ENFORCED:
+        require_group(stores, contract)
+        require_one_table(stores, contract, None)
         check_publication(stores, contract)
     before = stores.contracts.highest(candidate.contract_id)
     stores.audit.append(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from tidegate.contracts.document.model import Status
+from tidegate.contracts.document.model import DataContract, Status
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, forbidden
 from tidegate.gateway.registry.approvals import foresee, held_to_approval, held_write, propose_draft
+from tidegate.gateway.registry.compatibility_groups import table_conflicts
 from tidegate.gateway.registry.registration_review import (
     Judgement,
     governance,
@@ -231,20 +232,24 @@ def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: d
     number = _number(stores, subject, request, number, is_import=is_import)
     schema = _schema(stores, subject, request, whole, at)
     line = lineage_of(stores, subject, whole.metadata, config)
-    registry_id = kept = None
+    planned = None
     if line is not None:
         planned = plan_version(stores, line, whole, config, breaks=judgement.breaks)
-        with held_to_approval(stores, line.contract_id, wanted.options.by, at):
+        _require_one_table(stores, subject, planned.contract, config)
+    kept = None
+    # The version of the subject too, because it says which compatibility group changes.
+    with held_to_approval(stores, None if line is None else line.contract_id, wanted.options.by, at):
+        if line is not None and planned is not None:
             kept = add_contract_version(stores, line, planned, number, at)
-        if kept.status == Status.DRAFT:
-            propose_draft(stores, kept, wanted.options.by, at)
-        registry_id = kept.registry_id
+        registry_id = None if kept is None else kept.registry_id
+        version = stores.subjects.add_version(
+            SubjectVersion(subject, number, schema, registry_id, at, dialect=whole.parsed.dialect)
+        )
+    if kept is not None and kept.status == Status.DRAFT:
+        propose_draft(stores, kept, wanted.options.by, at)
     unjudged = unjudged_rules(kept, whole.rule_set)
     if not is_import:
         check_judged(unjudged, whole.rule_set, config)
-    version = stores.subjects.add_version(
-        SubjectVersion(subject, number, schema, registry_id, at, dialect=whole.parsed.dialect)
-    )
     before = previous.schema.guid if previous else None
     action = _IMPORTED if is_import else _action(judgement)
     stores.audit.append(Change(at, wanted.options.by.name, action, subject, before, schema.guid))
@@ -256,6 +261,18 @@ def _known(stores: Stores, version: SubjectVersion, content: SchemaContent) -> R
     contract = None if version.registry_id is None else stores.contracts.by_registry_id(version.registry_id)
     unjudged = unjudged_rules(contract, rule_set_of(version.schema))
     return Registration(version, is_new=False, differences=content.parsed.differences, unjudged=unjudged)
+
+
+def _require_one_table(stores: Stores, subject: str, contract: DataContract, config: Config) -> None:
+    """Refuse a version that cannot write one table with the other compatibility groups. Raises IncompatibleSchema."""
+    if config.group is None or contract.status == Status.DRAFT:
+        return
+    found = table_conflicts(stores, contract, contract.compatibility_group or "")
+    if found:
+        raise IncompatibleSchema(
+            subject,
+            tuple(f"{{errorType:'contract.groups-conflict', description:'{each}'}}" for each in found),
+        )
 
 
 def _check_id(wanted: _Wanted, *, is_import: bool) -> None:

@@ -18,6 +18,7 @@ from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.inclusion.answer import Outcome
 from tidegate.contracts.judge.plan import compile_plan
+from tidegate.gateway.registry.compatibility_groups import group_setting
 from tidegate.gateway.registry.schema_compatibility import Earlier, check_compatibility, inclusion
 from tidegate.gateway.registry.schema_content import (
     OWN_PROPERTIES,
@@ -84,7 +85,7 @@ def lineage_of(stores: Stores, subject: str, metadata: Metadata | None, config: 
 
 def group_of(metadata: Metadata | None, group: str | None) -> str | None:
     """Return the compatibility group of a version: what its metadata have under the name that the settings give."""
-    return None if metadata is None or group is None else metadata.properties.get(group)
+    return None if metadata is None or group is None else metadata.properties.get(group) or None
 
 
 def plan_version(
@@ -97,7 +98,9 @@ def plan_version(
     draft if the inherited parts do not compile against the schema.
     """
     imported = import_rules(content.rule_set, content.parsed, content.metadata)
-    tagged = with_tags(_next_contract(stores, line, content.parsed), content.parsed, content.metadata)
+    group = group_of(content.metadata, config.group)
+    next_contract = _next_contract(stores, line, content.parsed, group)
+    tagged = with_tags(next_contract, content.parsed, content.metadata)
     contract, notes = _with_rules(tagged, imported)
     note = "\n".join((*notes, *_reading(content.parsed))) or None
     if line.base is None:
@@ -153,7 +156,11 @@ def _base(stores: Stores, contract_id: str) -> ContractVersion | None:
 def add_subject_version(stores: Stores, version: ContractVersion, at: datetime) -> SubjectVersion:
     """Show a contract version as a version of its subject, under the same number."""
     contract = DataContract.model_validate_json(version.document)
-    content = SchemaContent(parsed_contract_schema(contract), metadata=_own_metadata(version, contract))
+    metadata = _own_metadata(version, contract)
+    setting = group_setting(stores, contract.topic)
+    if setting is not None and contract.compatibility_group:
+        metadata = metadata.with_property(setting, contract.compatibility_group)
+    content = SchemaContent(parsed_contract_schema(contract), metadata=metadata)
     schema = stores.schemas.by_guid(DEFAULT_CONTEXT, content.guid)
     if schema is None:
         schema = content.keep(stores, DEFAULT_CONTEXT, None, at)
@@ -223,7 +230,7 @@ def _own_metadata(version: ContractVersion, contract: DataContract) -> Metadata:
     )
 
 
-def _next_contract(stores: Stores, line: Lineage, schema: ParsedSchema) -> DataContract:
+def _next_contract(stores: Stores, line: Lineage, schema: ParsedSchema, group: str | None) -> DataContract:
     if line.base is None:
         highest = stores.contracts.highest_name(line.contract_id)
         return DataContract.model_validate(
@@ -234,11 +241,16 @@ def _next_contract(stores: Stores, line: Lineage, schema: ParsedSchema) -> DataC
                 "version": _FIRST if highest is None else next_major(highest),
                 "topic": line.topic,
                 "framing": _framing(schema),
+                "compatibility_group": group,
                 "schema": _schema_part(schema, None),
             }
         )
     contract = DataContract.model_validate_json(line.base.document)
-    changes: dict[str, Any] = {"status": Status.ACTIVE, "schema_": _schema_part(schema, contract)}
+    changes: dict[str, Any] = {
+        "status": Status.ACTIVE,
+        "schema_": _schema_part(schema, contract),
+        "compatibility_group": group,
+    }
     if schema.schema_type == AVRO and contract.framing == "auto":
         changes["framing"] = _framing(schema)
     return contract.model_copy(update=changes)

@@ -45,6 +45,16 @@ class StoredSchema:
     created_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class SubjectMember:
+    """A version of a subject in brief: its schema, and the enforced contract version that it is, if it is one."""
+
+    schema_id: int
+    metadata_json: str | None
+    version: str | None
+    precedence: bytes | None
+
+
 MAX_ID = 2**31 - 1
 """The highest id that fits into the frame of a record. Source: Schema Registry, wire format."""
 MAX_IMPORTED_ID = 2**30
@@ -229,6 +239,22 @@ class SubjectStore:
     def of_contract(self, registry_id: int) -> SubjectVersion | None:
         """Find the subject version of a contract version."""
         return self._one(_select_versions().where(SubjectVersionRow.registry_id == registry_id))
+
+    def members(self, subject: str, statuses: Sequence[str]) -> Iterator[SubjectMember]:
+        """Yield all versions of a subject, soft-deleted ones too; with the contract version of those in `statuses`."""
+        is_enforced = and_(
+            VersionRow.registry_id == SubjectVersionRow.registry_id,
+            VersionRow.status.in_(statuses),
+            VersionRow.deleted_at.is_(None),
+        )
+        query = (
+            select(SchemaRow.id, SchemaRow.metadata_json, VersionRow.version, VersionRow.precedence)
+            .select_from(SubjectVersionRow)
+            .join(SchemaRow, SchemaRow.key == SubjectVersionRow.schema_key)
+            .outerjoin(VersionRow, is_enforced)
+            .where(SubjectVersionRow.subject == subject)
+        )
+        return (SubjectMember(*row) for row in self._session.execute(query))
 
     def has_property(self, subject: str, name: str) -> bool:
         """Return whether the metadata of any version of a subject, soft-deleted or not, may contain a property.

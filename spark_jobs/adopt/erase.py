@@ -303,12 +303,16 @@ class Matches:
             return message.key() == self._bytes
         value = message.value()
         header = schema_header(headers_of(message))
+        own = self._plan.plan_of(value, header)
         record = self._plan.record_of(value, header)
         if isinstance(record, Violation):
             is_theirs = self._bytes in (value or b"")
             self.unread += is_theirs
             return is_theirs
-        return _text(value_at(record, self.column.path)) == self._value
+        # A compatibility group may have the column from another field, or lack it.
+        columns = () if own is None else own.typed_columns
+        path = next((each.path for each in columns if each.name == self.column.name), None)
+        return path is not None and _text(value_at(record, path)) == self._value
 
 
 def _column(plan: EnforcementPlan, field: str) -> TypedColumn:
@@ -333,7 +337,9 @@ def _text(value: Any) -> str | None:
 
 def texts_in_table(plan: EnforcementPlan, value: str, column: TypedColumn) -> tuple[str, ...]:
     """Return the texts that a column has for a value: a mask replaces it. Raises ConflictError if its values are not there."""
-    over = plan.masks.over(column.path)
+    # Versions that write one table mask a column alike, so any that has the column tells.
+    owner = next((each for each in plan.plans if column in each.typed_columns), plan)
+    over = owner.masks.over(column.path)
     if over is None:
         return (value,)
     mask, depth = over

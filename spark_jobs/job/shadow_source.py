@@ -15,7 +15,8 @@ from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.registry_client import requests
 from tidegate.contracts.registry_client.messages import send
 from tidegate.contracts.registry_client.subject_schemas import SubjectSchemas
-from tidegate.spark_jobs.contract_source import ask_registry, compile_answer
+from tidegate.spark_jobs.contract_groups import compile_answer
+from tidegate.spark_jobs.contract_source import ask_registry
 from tidegate.spark_jobs.worker.shadow import Shadow
 
 log = structlog.get_logger()

@@ -24,7 +24,7 @@ class DroppedTopic:
 
     def adopt(self, plan: EnforcementPlan) -> None:
         """Create the topic if the contract drops records. Raises StreamStopped if it would lose positions, Unavailable."""
-        if plan.contract.drops_records and not self._is_there:
+        if plan.drops_records and not self._is_there:
             self.ensure()
 
     def ensure(self) -> None:

@@ -21,7 +21,6 @@ from tidegate.contracts.stream.evidence import headers_of
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.reconcile import RECORDS, can_compare, key_bytes
 from tidegate.spark_jobs.sinks.merging import merge_limits
-from tidegate.spark_jobs.worker.judge import reads_headers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -98,7 +97,7 @@ class RecordKeys:
         values = pa.array([each.value() for each in messages], pa.large_binary())
         times = pa.array([each.timestamp()[1] for each in messages], pa.int64())
         headers = None
-        if reads_headers(self._plan):
+        if self._plan.reads_headers:
             found = [schema_header(headers_of(each)) for each in messages]
             headers = pa.array(found, pa.binary())
         moments = Moments(records=times.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")))

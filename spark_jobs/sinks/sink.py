@@ -70,7 +70,7 @@ class MicroBatch:
     @property
     def contract(self) -> str:
         """The contract as `id@version`."""
-        return f"{self.plan.contract.id}@{self.plan.contract.version}"
+        return self.plan.name
 
     def published(
         self, decision: Decision, scan_from: dict[str, Vector], slots: int, dropped_digest: str

@@ -56,10 +56,10 @@ def judge_column(plan: EnforcementPlan, *, typed: bool) -> Callable[[Column], Co
             return given(whole(values, Moments(records=timestamps), schema_headers(plan, headers)))
 
     # The annotations are strings here; pyspark needs the types themselves.
-    if reads_headers(plan) or plan.asks_now:
+    if plan.reads_headers or plan.asks_now:
         judge_beside.__annotations__ = dict.fromkeys(("values", "headers", "timestamps", "return"), pa.Array)
         beside = arrow_udf(judge_beside, result).asNondeterministic()
-        headers = F.to_json("headers") if reads_headers(plan) else F.lit(None).cast("string")
+        headers = F.to_json("headers") if plan.reads_headers else F.lit(None).cast("string")
         return lambda values: beside(values, headers, F.col("timestamp"))
     judge.__annotations__ = {"values": pa.Array, "return": pa.Array}
     udf: Callable[[Column], Column] = arrow_udf(judge, result).asNondeterministic()
@@ -80,17 +80,12 @@ def _with_columns(judged: pa.StructArray) -> pa.StructArray:
     return pa.StructArray.from_arrays([packed(judged), judged.field("columns")], ["verdict", "columns"])
 
 
-def reads_headers(plan: EnforcementPlan) -> bool:
-    """Return whether the headers of records name the schema that they were written with."""
-    return plan.contract.framing == "confluent-header"
-
-
 def schema_headers(plan: EnforcementPlan, headers: pa.Array) -> pa.Array | None:
     """Return the schema header of each record, for `EnforcementPlan.judge`; None if the plan does not read it.
 
     `headers` are all headers of each record as Spark's `to_json` writes them, values in base64, an array of string.
     """
-    if not reads_headers(plan):
+    if not plan.reads_headers:
         return None
     known: dict[str | None, bytes | None] = {}
     found = []

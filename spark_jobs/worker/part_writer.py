@@ -70,12 +70,16 @@ class OpenPart(AbstractContextManager["OpenPart"], Protocol):
     """Names of the written files, when they are complete; empty if there were no rows."""
 
     def write(
-        self, columns: pa.StructArray | None, batch: pa.RecordBatch, is_written: pa.Array | None
+        self,
+        columns: pa.StructArray | None,
+        batch: pa.RecordBatch,
+        is_written: pa.Array | None,
+        judged_by: pa.Array | None = None,
     ) -> list[bytes]:
         """Write a batch of the columns of INPUT; only the rows that `is_written` names, unless it is None.
 
-        `columns` are its typed columns; None if the target does not use them. Return the bytes that Spark has to
-        keep.
+        `columns` are its typed columns; None if the target does not use them. `judged_by` has the contract version of
+        each row as `id@version`, if it is not the target's for all. Return the bytes that Spark has to keep.
         """
         ...
 
@@ -175,14 +179,24 @@ class _Task:
         else:
             judged = plan.judge(batch.column("value"), moments, headers)
         columns = judged.field(2) if self._is_typed else None
+        route = plan.route(batch.column("value"), headers)
         if self._comparison is not None:
-            self._comparison.add(batch, judged)
+            # Another version of the contract is compared with the newest one, on the records of its group.
+            compared = (
+                (batch, judged)
+                if route is None
+                else [each.filter(route.is_newest) for each in (batch, judged)]
+            )
+            self._comparison.add(*compared)
         dispositions, failed = self._asked.refuse(np.asarray(judged.field(0)), batch), judged.field(1)
         self._count(batch, dispositions, failed)
         is_written = dispositions <= int(Disposition.ALERTED)
         some_written = None if is_written.all() else pa.array(is_written)
-        yield from self._pieces(AcceptedPiece, self._accepted.write(columns, batch, some_written))
-        for seen in self._noting.add(columns, some_written):
+        judged_by = None if route is None else route.contracts
+        yield from self._pieces(AcceptedPiece, self._accepted.write(columns, batch, some_written, judged_by))
+        # The expectations are those of the newest version, and concern the records of its compatibility group.
+        expected = some_written if route is None else pc.and_(pa.array(is_written), route.is_newest)
+        for seen in self._noting.add(columns, expected):
             yield LibraryRows(seen)
         refused = np.flatnonzero(dispositions == int(Disposition.QUARANTINED))
         if len(refused):
@@ -285,7 +299,11 @@ class DataFile:
             self.written.append(self._name)
 
     def write(
-        self, columns: pa.StructArray | None, batch: pa.RecordBatch, is_written: pa.Array | None
+        self,
+        columns: pa.StructArray | None,
+        batch: pa.RecordBatch,
+        is_written: pa.Array | None,
+        judged_by: pa.Array | None = None,
     ) -> list[bytes]:
         """Write the typed columns of a batch with its positions; only the rows that `is_written` names, unless it is None."""
         assert columns is not None, "the target is typed"  # noqa: S101 - a programming error
@@ -300,7 +318,9 @@ class DataFile:
             ],
             fields=list(target.schema.field("_source").type),
         )
-        arrays = [*columns.flatten(), source, pa.repeat(pa.scalar(target.contract), rows_in)]
+        if judged_by is None:
+            judged_by = pa.repeat(pa.scalar(target.contract), rows_in)
+        arrays = [*columns.flatten(), source, judged_by]
         if DELETED in target.schema.names:
             arrays.append(pc.is_null(batch.column("value")))
         rows = pa.RecordBatch.from_arrays(arrays, schema=target.schema)

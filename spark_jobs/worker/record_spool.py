@@ -224,6 +224,7 @@ class RecordTargetPart:
         columns: pa.StructArray | None,  # noqa: ARG002 - bytes are kept, not columns
         batch: pa.RecordBatch,
         is_written: pa.Array | None,
+        judged_by: pa.Array | None = None,  # noqa: ARG002 - the driver asks again, as it writes the headers
     ) -> list[bytes]:
         """Keep the records of a batch of the columns of INPUT; only those that `is_written` names, unless it is None."""
         return self._part.write(as_records(batch if is_written is None else batch.filter(is_written)))

@@ -31,7 +31,6 @@ from tidegate.contracts.stream.masked_values import MaskedValues
 from tidegate.contracts.verdict import Disposition, Verdict
 from tidegate.spark_jobs.kafka.outputs import Headers, OutputRecord
 from tidegate.spark_jobs.kafka.topics import Topic
-from tidegate.spark_jobs.worker.judge import reads_headers
 from tidegate.spark_jobs.worker.record_spool import divided
 
 
@@ -46,7 +45,7 @@ class Destination:
     @property
     def contract(self) -> str:
         """The contract as `id@version`."""
-        return f"{self.plan.contract.id}@{self.plan.contract.version}"
+        return self.plan.name
 
 
 class AcceptedRecords:
@@ -55,7 +54,11 @@ class AcceptedRecords:
     def __init__(self, to: Destination) -> None:
         self._to = to
         self._masked = MaskedValues(to.plan)
-        _, *self._same = provenance_headers(EventPointer(to.ledger.topic, 0, 0), to.ledger.name, to.contract)
+        nowhere = EventPointer(to.ledger.topic, 0, 0)
+        self._same = {
+            name: provenance_headers(nowhere, to.ledger.name, name)[1:]
+            for name in (to.contract, *(plan.name for plan in to.plan.plans))
+        }
 
     def of(self, rows: pa.RecordBatch) -> Iterator[OutputRecord]:
         """Yield a record for each row.
@@ -63,12 +66,14 @@ class AcceptedRecords:
         Reads the columns partition, offset, key, value, headers (list of struct<key, value>, or null) and
         timestamp_ms.
         """
-        # The hot path of the Kafka sink: only the first header differs from record to record.
+        # The hot path of the Kafka sink: only the first header differs between records that one version has judged.
         topic, partitions, same = self._to.topic.name, self._to.topic.partitions, self._same
-        sources = _sources(self._to.ledger.topic, rows)
+        sources, contracts = _sources(self._to.ledger.topic, rows), _judged_by(rows, self._to.plan)
         found = _rows(rows) if self._masked.changes_nothing else _masked(_rows(rows), self._masked)
-        for source, (partition, _, key, value, headers, timestamp_ms) in zip(sources, found, strict=True):
-            ours: Headers = [(SOURCE_HEADER, source), *same]
+        for source, contract, (partition, _, key, value, headers, timestamp_ms) in zip(
+            sources, contracts, found, strict=True
+        ):
+            ours: Headers = [(SOURCE_HEADER, source), *same[contract]]
             if not timestamp_ms:  # Kafka's client takes 0 for none, and would set the time of now
                 ours = [*ours, timestamp_header(0)]
             if headers is not None:
@@ -108,13 +113,13 @@ def refused_records(
     Reads rows of RECORDS, with `failed` as `judge` returned it; without it they are judged again. A record that
     fulfils its contract is here because its batch was refused, or because it was set aside.
     """
-    topic, partitions, ledger, contract = to.topic.name, to.topic.partitions, to.ledger, to.contract
+    topic, partitions, ledger = to.topic.name, to.topic.partitions, to.ledger
     for batch in batches:
         judged, aside = divided(batch, decided.set_aside)
         if aside is not None:
             yield from _set_aside(aside, to, evidence)
-        for (partition, offset, key, value, headers, timestamp_ms), verdict in zip(
-            _rows(judged), _verdicts(judged, to.plan), strict=True
+        for (partition, offset, key, value, headers, timestamp_ms), contract, verdict in zip(
+            _rows(judged), _judged_by(judged, to.plan), _verdicts(judged, to.plan), strict=True
         ):
             batch_end = None
             if verdict.disposition.is_written:
@@ -168,21 +173,33 @@ def _size(value: bytes | None, key: bytes | None, headers: Headers) -> int:
 def _verdicts(rows: pa.RecordBatch, plan: EnforcementPlan) -> Iterator[Verdict]:
     """Yield the verdicts of rows, with all their evidence."""
     moments = Moments(records=rows.column("timestamp_ms").cast(pa.timestamp("ms"))) if plan.asks_now else None
-    headers = None
-    if reads_headers(plan):
-        pairs = (
-            [(each["key"], each["value"]) for each in some or ()]
-            for some in rows.column("headers").to_pylist()
-        )
-        headers = pa.array([schema_header(some) for some in pairs], pa.binary())
     return plan.explain_each(
         rows.column("value"),
         moments,
-        headers,
+        _schema_headers(rows, plan),
         typed=True,
         keys=rows.column("key"),
         failed=rows.column("failed") if "failed" in rows.schema.names else None,
     )
+
+
+def _judged_by(rows: pa.RecordBatch, plan: EnforcementPlan) -> list[str]:
+    """Return the contract version that judges each row, as `id@version`."""
+    if len(plan.plans) == 1:
+        return [plan.name] * rows.num_rows
+    route = plan.route(rows.column("value"), _schema_headers(rows, plan))
+    found: list[str] = [plan.name] * rows.num_rows if route is None else route.contracts.to_pylist()
+    return found
+
+
+def _schema_headers(rows: pa.RecordBatch, plan: EnforcementPlan) -> pa.Array | None:
+    """Return the schema header of each row; None if the plan does not read it."""
+    if not plan.reads_headers:
+        return None
+    pairs = (
+        [(each["key"], each["value"]) for each in some or ()] for some in rows.column("headers").to_pylist()
+    )
+    return pa.array([schema_header(some) for some in pairs], pa.binary())
 
 
 def _masked(rows: Iterator[_Row], masked: MaskedValues) -> Iterator[_Row]:

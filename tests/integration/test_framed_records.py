@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import httpx
 import pyarrow as pa
 import pytest
-import uvicorn
 from confluent_kafka.schema_registry import (
     Rule,
     RuleSet,
@@ -26,15 +22,10 @@ from confluent_kafka.schema_registry.rule_registry import RuleRegistry
 from confluent_kafka.schema_registry.rules.cel.cel_executor import CelExecutor
 from confluent_kafka.schema_registry.rules.cel.cel_field_executor import CelFieldExecutor
 from confluent_kafka.serialization import MessageField, SerializationContext
-from pydantic import SecretStr
 
+from tests.integration.registry_line import Registry, codes, serve_registry
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.formats.framing import schema_header
-from tidegate.contracts.judge.plan import EnforcementPlan
-from tidegate.gateway.factory import Factory
-from tidegate.gateway.http.app import create_app
-from tidegate.gateway.settings import GatewaySettings
-from tidegate.spark_jobs.contract_source import RegistryContract
 
 
 def record(*fields: dict[str, Any]) -> str:
@@ -50,64 +41,14 @@ JSON = '{"type":"object","title":"Admission","properties":{"age":{"type":"intege
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder: Path = tmp_path_factory.mktemp("registry")
-    factory = Factory(GatewaySettings(database_url=SecretStr(f"sqlite:///{folder}/registry.db")))
-    factory.database.migrate()
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(create_app(factory), log_config=None, access_log=False))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
-        listening.close()
+    with serve_registry(tmp_path_factory.mktemp("registry")) as served:
+        yield served
 
 
 @pytest.fixture
 def client(url: str) -> Iterator[SchemaRegistryClient]:
     with SchemaRegistryClient({"url": url}) as made:
         yield made
-
-
-class Registry:
-    """The way of a job to the registry, which a test can cut."""
-
-    def __init__(self, url: str, topic: str) -> None:
-        self._transport = httpx.HTTPTransport()
-        self.asked: list[str] = []
-        self.is_away = False
-        self._http = httpx.Client(base_url=url, transport=httpx.MockTransport(self._pass_on))
-        self.contract = RegistryContract(self._http, topic, grace_seconds=60, stopping=threading.Event())
-
-    def _pass_on(self, request: httpx.Request) -> httpx.Response:
-        if self.is_away:
-            raise httpx.ConnectError("cut", request=request)
-        self.asked.append(request.url.path)
-        answer = self._transport.handle_request(request)
-        answer.read()
-        return answer
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._http.close()
-        self._transport.close()
-
-
-def codes(
-    plan: EnforcementPlan, values: list[bytes | None], headers: list[bytes | None] | None = None
-) -> list[str]:
-    """The first code of each record, as `judge` and `explain` agree on it; empty for one that is accepted."""
-    given = None if headers is None else pa.array(headers, pa.binary())
-    dispositions = plan.judge(pa.array(values, pa.binary()), headers=given).field("disposition").to_pylist()
-    verdicts = [
-        plan.explain(value, headers[index] if headers else None) for index, value in enumerate(values)
-    ]
-    assert dispositions == [verdict.disposition for verdict in verdicts]
-    return [verdict.violations[0].code if verdict.violations else "" for verdict in verdicts]
 
 
 def test_each_record_is_read_with_the_schema_that_wrote_it(url: str, client: SchemaRegistryClient) -> None:

@@ -190,6 +190,35 @@ class ContractDetail(ContractName):
     versions: tuple[VersionInfo, ...]
 
 
+class CompatibilityGroupInfo(BaseModel):
+    """A compatibility group of a contract's subject."""
+
+    group: str = Field(description="Value of the property; empty for versions without it.")
+    version: str | None = Field(description="Its newest enforced version, which judges its records.")
+    schemas: tuple[int, ...] = Field(description="Ids of its schemas, also of deleted versions.")
+
+
+class CompatibilityGroupList(BaseModel):
+    """The compatibility groups of a contract's subject."""
+
+    model_config = example(
+        {
+            "setting": "app_version",
+            "newest": "2",
+            "groups": [
+                {"group": "1", "version": "1.1.0", "schemas": [1, 3]},
+                {"group": "2", "version": "2.0.0", "schemas": [2]},
+            ],
+        }
+    )
+
+    setting: str | None = Field(
+        description="Metadata property that tells the groups apart; null without one."
+    )
+    newest: str | None = Field(description="The group of the newest enforced version.")
+    groups: tuple[CompatibilityGroupInfo, ...]
+
+
 class ViolationInfo(BaseModel):
     """One way in which a record breaks the contract."""
 

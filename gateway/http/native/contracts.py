@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from http import HTTPStatus
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import structlog
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -15,6 +17,7 @@ from tidegate.contracts.errors import Problem
 from tidegate.gateway.access.limits import checked
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.conversions import (
+    compatibility_groups,
     contract_detail,
     contract_list,
     publication_receipt,
@@ -23,6 +26,7 @@ from tidegate.gateway.http.conversions import (
 from tidegate.gateway.http.dependencies import FactoryDep, body_of, media_type, posted, read_body
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.models.answers import (
+    CompatibilityGroupList,
     ContractDetail,
     ContractList,
     PublicationReceipt,
@@ -208,7 +212,8 @@ def get_contract_version(
     """Fetch the contract document, self-contained, as JSON. Its ETag is the contract's fingerprint.
 
     The document says what the status was at publication; `Tidegate-Status` says what it is now, and of a deprecated
-    version `Tidegate-Read-By` who still reads it.
+    version `Tidegate-Read-By` who still reads it. With `latest`, `Tidegate-Groups-By` names the metadata property that
+    tells compatibility groups apart, if the subject has the setting: fetch the groups too.
     """
     if as_of is None:
         found = factory.registry().version(contract_id, version)
@@ -217,9 +222,36 @@ def get_contract_version(
     else:
         raise InvalidBody("a version never changes", (Problem("asOf", "goes with the version `latest`"),))
     answer = _document(found, if_none_match, immutable=version != LATEST)
+    if version == LATEST and as_of is None:
+        setting = factory.registry().group_setting(found.topic)
+        if setting is not None:
+            answer.headers["Tidegate-Groups-By"] = quote(setting)
     for readers in factory.consumers().readers((found,)).values():
         answer.headers["Tidegate-Read-By"] = ", ".join(readers)
     return answer
+
+
+@router.get(
+    "/contracts/{contract_id}/groups",
+    operation_id="list_compatibility_groups",
+    summary="List the compatibility groups of a contract",
+    response_model=CompatibilityGroupList,
+    responses={304: {"description": "The client holds this list already."}, **responses(404, 503)},
+)
+def list_compatibility_groups(
+    contract_id: ContractId, factory: FactoryDep, if_none_match: IfNoneMatch = None
+) -> Response:
+    """List the groups that the subject's setting `compatibilityGroup` makes: newest enforced version, schema ids.
+
+    A record is judged by the newest version of the group of the schema that it names.
+    """
+    listed = compatibility_groups(factory.registry().compatibility_groups(contract_id))
+    content = listed.model_dump_json().encode()
+    etag = f'"{sha256(content).hexdigest()}"'
+    headers = {"ETag": etag, "Cache-Control": "no-cache"}
+    if if_none_match is not None and _matches(if_none_match, etag):
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    return Response(content, headers=headers, media_type="application/json")
 
 
 @router.post(

@@ -122,7 +122,11 @@ class CopiedRows:
             self.written.append(str(Staged(self._count, self._name)))
 
     def write(
-        self, columns: pa.StructArray | None, batch: pa.RecordBatch, is_written: pa.Array | None
+        self,
+        columns: pa.StructArray | None,
+        batch: pa.RecordBatch,
+        is_written: pa.Array | None,
+        judged_by: pa.Array | None = None,
     ) -> list[bytes]:
         """Write the typed columns of a batch with its positions; with `is_written`, only the rows where it is true.
 
@@ -131,7 +135,7 @@ class CopiedRows:
         if self._failure is not None:
             return []
         assert columns is not None, "the target is typed"  # noqa: S101 - a programming error
-        rows = self._rows(columns, batch)
+        rows = self._rows(columns, batch, judged_by)
         if is_written is not None:
             rows = rows.filter(is_written)
         if not rows.num_rows:
@@ -144,15 +148,19 @@ class CopiedRows:
             self._failure = _failure(error)
         return []
 
-    def _rows(self, columns: pa.StructArray, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _rows(
+        self, columns: pa.StructArray, batch: pa.RecordBatch, judged_by: pa.Array | None
+    ) -> pa.RecordBatch:
         count = batch.num_rows
+        if judged_by is None:
+            judged_by = pa.repeat(pa.scalar(self._target.contract), count)
         arrays = [
             *columns.flatten(),
             pa.repeat(pa.scalar(self._target.topic), count),
             batch.column("partition"),
             batch.column("offset"),
             batch.column("timestamp"),
-            pa.repeat(pa.scalar(self._target.contract), count),
+            judged_by,
             pc.is_null(batch.column("value")),
         ]
         fields = [*self._target.columns, *PROVENANCE, pa.field(DELETED, pa.bool_())]

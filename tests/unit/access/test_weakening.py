@@ -189,6 +189,17 @@ ATTEMPTS: dict[str, tuple[str, str, Callable[[People], Any]]] = {
             ),
         )[1],
     ),
+    "in an older compatibility group, below the enforced version": (
+        "POST", "/subjects/{subject}/versions",
+        lambda p: (
+            settle(p, "PUT", f"/config/{SUBJECT}", {"compatibilityGroup": "group"}),
+            settle(p, "POST", VERSIONS, registered(metadata={"properties": {"group": "2"}})),
+            settle(p, "POST", VERSIONS, registered(metadata={"properties": {"group": "3"}})),
+            p.producer.ask(
+                "POST", VERSIONS, registered(without_minimum, metadata={"properties": {"group": "2"}})
+            ),
+        )[3],
+    ),
     "under another name": (
         "PUT", "/config/{subject}",
         lambda p: (

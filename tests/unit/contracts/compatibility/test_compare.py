@@ -229,6 +229,8 @@ DECLARATIONS = [
     ({}, {"framing": "confluent-prefix"}, "contract.framing-changed", {"BACKWARD", "FORWARD"}),
     ({}, {"framing": "auto"}, "contract.framing-changed", {"FORWARD"}),
     ({"framing": "auto"}, {"framing": "confluent-prefix"}, "contract.framing-changed", {"BACKWARD"}),
+    ({}, {"compatibility_group": "2"}, "contract.compatibility-group-changed", set()),
+    ({"unframed_group": "1"}, {"unframed_group": "2"}, "contract.unframed-group-changed", set()),
     ({}, {"tombstones": "pass"}, "contract.tombstones-changed", {"FORWARD"}),
     ({"tombstones": "delete"}, {}, "contract.tombstones-changed", {"BACKWARD"}),
     ({"tombstones": "pass"}, {"tombstones": "delete"}, "contract.tombstones-changed", set()),

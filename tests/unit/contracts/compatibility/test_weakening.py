@@ -184,6 +184,10 @@ CASES: dict[type[BaseModel], dict[str, list[Case]]] = {
             ({}, {"schema": property_of(extra={"type": "string"})}, ""),
         ],
         "framing": [({"framing": "none"}, {"framing": "auto"}, "contract.framing-widened")],
+        "unframed_group": [
+            ({}, {"unframed_group": "1"}, "contract.unframed-group-changed"),
+            ({"unframed_group": "1"}, {"unframed_group": "2"}, "contract.unframed-group-changed"),
+        ],
         "tombstones": [
             ({}, {"tombstones": "pass"}, "contract.tombstones-changed"),
             ({"tombstones": "pass"}, {"tombstones": "delete"}, "contract.tombstones-changed"),
@@ -393,6 +397,7 @@ TEXT: dict[type[BaseModel], set[str]] = {
         "domain",
         "retention",  # how long refused records are kept changes no verdict
         "team",
+        "compatibility_group",  # the registry compares a version with its own group
         "consumers",  # who reads is asked by acknowledgements
     },
     Team: {"name", "contact"},
@@ -468,6 +473,8 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {"key_mask": "hash"}),
     ({}, {"on_violation": "fail"}),
     ({"tombstones": "delete"}, {"tombstones": "refuse"}),
+    ({"unframed_group": "1"}, {}),
+    ({}, {"compatibility_group": "1"}),
     ({}, {"compatibility": "FULL_TRANSITIVE"}),
     ({"undeclared": "ignore"}, {}),
     ({}, {"primary_key": ["age"]}),

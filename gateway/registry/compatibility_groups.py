@@ -1,0 +1,157 @@
+"""The compatibility groups of a contract's subject: the newest enforced version of each, and the schemas in it.
+
+Source: Confluent Schema Registry, setting `compatibilityGroup`: the metadata property that tells the groups apart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tidegate.contracts.columns.union import GroupColumns, conflicts
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.terms import subject_of
+from tidegate.contracts.errors import ContractError, Problem
+from tidegate.contracts.judge.groups import MOST_GROUPS
+from tidegate.contracts.judge.plan import table_columns
+from tidegate.gateway.registry.schemas.names import scopes
+from tidegate.gateway.registry.subject_scope import ENFORCED, config_of
+from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.storage.subjects import SubjectVersion
+
+_REMEMBERED = 256
+
+
+@dataclass(frozen=True, slots=True)
+class CompatibilityGroup:
+    """A group by the value of its property, "" for versions without it.
+
+    `version` is its newest enforced contract version, None without one; `schemas` are the ids of its schemas, also of
+    deleted versions, because their records are still in the topic.
+    """
+
+    name: str
+    version: str | None
+    schemas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CompatibilityGroups:
+    """The groups of a subject. `setting` is the property that tells them apart, None without the setting.
+
+    `newest` is the group of the newest enforced version.
+    """
+
+    setting: str | None = None
+    newest: str | None = None
+    groups: tuple[CompatibilityGroup, ...] = ()
+
+
+def group_setting(stores: Stores, topic: str) -> str | None:
+    """Return the property that tells the groups of a topic's subject apart; None without the setting."""
+    for scope in scopes(subject_of(topic)):
+        found = config_of(stores, scope)
+        if found is not None and found.group:
+            return found.group
+    return None
+
+
+def groups_of(stores: Stores, topic: str) -> CompatibilityGroups:
+    """Return the groups of a topic's subject, ordered by name."""
+    setting = group_setting(stores, topic)
+    if setting is None:
+        return CompatibilityGroups()
+    ids: dict[str, set[int]] = {}
+    versions: dict[str, tuple[bytes, str]] = {}
+    for member in stores.subjects.members(subject_of(topic), ENFORCED):
+        name = _group_in(member.metadata_json, setting)
+        ids.setdefault(name, set()).add(member.schema_id)
+        if member.precedence is not None and member.version is not None:
+            versions[name] = max(versions.get(name, (b"", "")), (member.precedence, member.version))
+    groups = tuple(
+        CompatibilityGroup(name, versions[name][1] if name in versions else None, tuple(sorted(ids[name])))
+        for name in sorted(ids)
+    )
+    newest = max(versions, key=lambda name: versions[name]) if versions else None
+    return CompatibilityGroups(setting, newest, groups)
+
+
+def require_group(stores: Stores, contract: DataContract) -> None:
+    """Require that a document names its compatibility group if its subject has groups, and none otherwise.
+
+    Raises ContractError. A document without a group would join the versions without the property, and judge their
+    producers' records.
+    """
+    subject = subject_of(contract.topic)
+    setting = group_setting(stores, contract.topic)
+    if setting is None:
+        if contract.compatibility_group is not None:
+            raise ContractError.at(
+                "/compatibility_group",
+                f"the subject {subject} has no compatibility groups; set `compatibilityGroup` with PUT /config/{subject}, or "
+                "leave compatibility_group out",
+            )
+        return
+    names = [group.name for group in groups_of(stores, contract.topic).groups]
+    if contract.compatibility_group is None and any(names):
+        listed = ", ".join(json.dumps(name) for name in names)
+        raise ContractError.at(
+            "/compatibility_group",
+            f"the subject {subject} has compatibility groups (by {setting}: {listed}), and this version names none; name "
+            'the group of its records, or "" for that of the versions without one',
+        )
+
+
+def table_conflicts(stores: Stores, contract: DataContract, group: str) -> tuple[str, ...]:
+    """Return why a version of a group cannot write one table with the other groups, a sentence each."""
+    others = [
+        each
+        for each in groups_of(stores, contract.topic).groups
+        if each.version is not None and each.name != group
+    ]
+    if not others:
+        return ()
+    if len(others) >= MOST_GROUPS:
+        sentence = (
+            f"{len(others)} other compatibility groups have an enforced version, and {MOST_GROUPS} may in all; retire "
+            "the versions of one that no producer uses"
+        )
+        return (sentence,)
+    found = (stores.contracts.version(contract.id, each.version or "") for each in others)
+    documents = (each.document for each in found if each is not None)
+    parts = [GroupColumns(contract, table_columns(contract)), *map(_columns, documents)]
+    return tuple(dict.fromkeys(conflicts(parts)))
+
+
+def require_one_table(stores: Stores, contract: DataContract, registered: SubjectVersion | None) -> None:
+    """Require that a version can write one table with those of the other groups. Raises ContractError.
+
+    `registered` is its version in the subject, None for a document that is not there yet.
+    """
+    setting = group_setting(stores, contract.topic)
+    if setting is None:
+        return
+    if registered is None:
+        group = contract.compatibility_group or ""
+    else:
+        group = _group_in(registered.schema.metadata_json, setting)
+    found = table_conflicts(stores, contract, group)
+    if found:
+        raise ContractError(_problems(found))
+
+
+def _problems(sentences: Iterable[str]) -> tuple[Problem, ...]:
+    return tuple(Problem("/columns", sentence) for sentence in sentences)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _columns(document: bytes) -> GroupColumns:
+    contract = DataContract.model_validate_json(document)
+    return GroupColumns(contract, table_columns(contract))
+
+
+def _group_in(metadata_json: str | None, setting: str) -> str:
+    properties = json.loads(metadata_json or "{}").get("properties") or {}
+    return str(properties.get(setting) or "")

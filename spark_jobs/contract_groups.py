@@ -1,0 +1,87 @@
+"""Fetch the compatibility groups of a stream's contract, and the newest version of each."""
+
+from __future__ import annotations
+
+import httpx
+import structlog
+
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.judge.groups import MOST_GROUPS, Group, group_plans
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.privacy.masks import require_key
+from tidegate.contracts.privacy.tokens import MaskKey
+from tidegate.contracts.registry_client import requests
+from tidegate.contracts.registry_client.messages import Answer, send
+from tidegate.contracts.registry_client.requests import ListedGroups
+
+log = structlog.get_logger()
+
+
+def compile_answer(answer: Answer, name: str, mask_key: MaskKey | None) -> EnforcementPlan:
+    """Compile the contract of an answer. Raises ContractError, or SettingsError for masks without a key."""
+    contract = requests.read_contract(answer, name)
+    require_key(contract, mask_key)
+    return compile_plan(contract, mask_key)
+
+
+class GroupSource:
+    """Keeps the groups of one contract. Versions never change, so each is fetched and compiled once.
+
+    Groups that have not changed cost one conditional request.
+    """
+
+    def __init__(self, client: httpx.Client, contract_id: str, mask_key: MaskKey | None) -> None:
+        self._client = client
+        self._contract_id = contract_id
+        self._mask_key = mask_key
+        self._etag: str | None = None
+        self._plans: dict[str, EnforcementPlan] = {}
+        self._plan: EnforcementPlan | None = None
+
+    def current(self, latest: EnforcementPlan) -> EnforcementPlan:
+        """Return the plan of all groups, or `latest` for a subject with fewer than two.
+
+        Raises Unavailable and httpx.HTTPError, and ContractError for versions that cannot write one table.
+        """
+        answer = send(self._client, requests.compatibility_groups(self._contract_id, self._etag))
+        if answer.status != httpx.codes.NOT_MODIFIED:
+            self._plan = self._compile(_listed(answer), latest)
+            self._etag = answer.etag
+        return self._plan or latest
+
+    def _compile(self, found: ListedGroups, latest: EnforcementPlan) -> EnforcementPlan | None:
+        versions = {each.version for each in found.groups if each.version is not None}
+        if len(found.groups) < 2 or found.newest is None:
+            self._plans = {}
+            return None
+        known = {**self._plans, latest.contract.version: latest}
+        # The rest would only be refused, with the same sentence.
+        wanted = sorted(versions)[: MOST_GROUPS + 1]
+        self._plans = {version: known.get(version) or self._fetch(version) for version in wanted}
+        groups = [
+            Group(each.group, each.schemas, self._plans.get(each.version or "")) for each in found.groups
+        ]
+        plan = group_plans(groups, found.newest)
+        log.info(
+            "groups_loaded",
+            stream=self._contract_id,
+            versions={group.name: group.plan.contract.version for group in groups if group.plan},
+        )
+        return plan
+
+    def _fetch(self, version: str) -> EnforcementPlan:
+        answer = send(self._client, requests.contract_version(self._contract_id, version))
+        if answer.is_missing:  # deleted between two requests: the next list lacks it
+            raise Unavailable(f"the registry listed {self._contract_id}@{version}, and has it no more")
+        if not answer.is_ok:
+            raise Unavailable(f"the registry answered {answer.status} for {self._contract_id}@{version}")
+        return compile_answer(answer, f"{self._contract_id}@{version}", self._mask_key)
+
+
+def _listed(answer: Answer) -> ListedGroups:
+    if not answer.is_ok:
+        raise Unavailable(f"the registry answered {answer.status} to the request for compatibility groups")
+    try:
+        return answer.read(ListedGroups)
+    except ValueError as error:
+        raise Unavailable("the registry returned an invalid list of compatibility groups") from error
