@@ -85,6 +85,7 @@ class RegistryBaseline:
                     found.fingerprint,
                     f"registry:{contract_id}@{found.version}",
                     self._loader(contract_id, found.version),
+                    found.note,
                 )
                 for found in published
             ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from tidegate.contracts.compatibility.compare import compare, compare_for, suggested_version
@@ -18,7 +18,7 @@ from tidegate.gateway.checks.discovery import Candidate
 from tidegate.gateway.checks.history import ENFORCED, BaseVersion, History
 from tidegate.gateway.checks.results import BaseInfo, CheckFinding, ContractCheck, Spot, spot_of
 from tidegate.gateway.checks.shown import printable, shown_path
-from tidegate.gateway.registry.unjudged_rules import carried_problems
+from tidegate.gateway.registry.unjudged_rules import carried_problems, noted_in
 
 _RANK = {severity: rank for rank, severity in enumerate(FindingSeverity)}
 
@@ -75,12 +75,17 @@ def _check_one(candidate: Candidate, baseline: Baseline, level: Compatibility | 
     same = history.same_as(fingerprint(contract))
     if same is not None:
         return ContractCheck(
-            candidate.shown, contract.id, contract.version, BaseInfo(same.version, same.origin)
+            candidate.shown,
+            contract.id,
+            contract.version,
+            BaseInfo(same.version, same.origin),
+            findings=tuple(_registered_rules(loaded, same)),
         )
     predecessor = history.predecessor(contract.version)
     warnings = (
         *(_unknown_name(loaded, warning) for warning in loaded.warnings),
         *(_not_judged(loaded, loaded.locate(problem)) for problem in carried_problems(contract)),
+        *(_registered_rules(loaded, predecessor) if predecessor is not None else ()),
     )
     if predecessor is None:
         findings = (_first(loaded, history), *warnings)
@@ -164,6 +169,14 @@ def _not_judged(loaded: LoadedContract, problem: Problem) -> CheckFinding:
     return CheckFinding(
         FindingSeverity.WARNING, "contract.rule-not-judged", problem.message, spot, problem.pointer
     )
+
+
+def _registered_rules(loaded: LoadedContract, version: BaseVersion) -> Iterator[CheckFinding]:
+    """Yield the rules that clients registered with a version, and that the stream does not judge or execute."""
+    for reason in noted_in(version.note):
+        sentence = f"{version.version}: the rule {printable(reason)}"
+        spot = _spot(loaded, "/schema")
+        yield CheckFinding(FindingSeverity.INFO, "contract.rule-not-judged", sentence, spot, "/schema")
 
 
 def _invalid(problem: Problem, candidate: Candidate) -> CheckFinding:

@@ -11,7 +11,7 @@ from tidegate.contracts.inclusion.json_schema.codes import CODES as JSON_SCHEMA_
 OWN_CODES: Final = {
     "contract.invalid": "the document does not compile",
     "contract.unknown-name": "a field, keyword or format that may be misspelt",
-    "contract.rule-not-judged": "a rule that the schema carries for clients, which nothing judges",
+    "contract.rule-not-judged": "a rule for clients, in the schema or in the registry, that nothing judges",
     "contract.deleted": "a contract is gone",
     "contract.moved": "a contract is now in a file that was not checked",
     "contract.new": "there is no earlier version",

@@ -15,13 +15,17 @@ ENFORCED = (Status.ACTIVE, Status.DEPRECATED)
 
 @dataclass(frozen=True, slots=True)
 class BaseVersion:
-    """One earlier version. `origin` says where it was found; `load` gives its contract."""
+    """One earlier version. `origin` says where it was found; `load` gives its contract.
+
+    `note` says what of it the stream does not enforce, a line each.
+    """
 
     version: str
     status: Status
     fingerprint: str
     origin: str
     load: Callable[[], DataContract] = field(compare=False)
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

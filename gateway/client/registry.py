@@ -72,6 +72,7 @@ class PublishedVersion:
     version: str
     status: Status
     fingerprint: str
+    note: str | None = None
 
 
 class RegistryClient:
@@ -146,7 +147,8 @@ class RegistryClient:
             raise self._error(answer)
         listed = answer.document["versions"]
         return tuple(
-            PublishedVersion(one["version"], Status(one["status"]), one["fingerprint"]) for one in listed
+            PublishedVersion(one["version"], Status(one["status"]), one["fingerprint"], one.get("note"))
+            for one in listed
         )
 
     def readers(self, contract_id: str) -> tuple[Consumer, ...]:

@@ -30,7 +30,12 @@ def unjudged_rules(version: ContractVersion | None, rule_set: RuleSet | None) ->
     if version is None:
         rules = () if rule_set is None else rule_set.rules()
         return tuple(f"{rule.name} is of a subject without a contract" for rule in rules if not rule.disabled)
-    lines = (version.note or "").split("\n")
+    return noted_in(version.note)
+
+
+def noted_in(note: str | None) -> tuple[str, ...]:
+    """Return the reasons that the note of a contract version has, as `noted` wrote them."""
+    lines = (note or "").split("\n")
     return tuple(
         line.removeprefix(_BEFORE).removesuffix(_AFTER)
         for line in lines

@@ -144,7 +144,7 @@ class _Importing:
         encoding = [rule for rule in rule_set.encoding_rules if not rule.disabled]
         for rule in rule_set.migration_rules:
             if not rule.disabled:
-                self.left_out.append(f"{rule.name} is a migration of mode {rule.mode}")
+                self.left_out.append(f"{rule.name} is {_migration(rule)}")
         for index, rule in enumerate(enabled):
             later = [*(each for each in enabled[index + 1 :] if each.kind == "TRANSFORM"), *encoding]
             self._rule(
@@ -280,9 +280,13 @@ class _Importing:
         return types == [("BOOLEAN",)]
 
 
+def _migration(rule: Rule) -> str:
+    return f"a migration of type {rule.type} and mode {rule.mode}, which readers' clients run and the stream never executes"
+
+
 def _obstacle(rule: Rule) -> str | None:
     if rule.mode not in {"WRITE", "READ", "WRITEREAD"}:
-        return f"a migration of mode {rule.mode}"
+        return _migration(rule)
     if rule.kind != "CONDITION":
         return f"{_kind(rule)}, which clients run"
     if rule.type not in {"CEL", "CEL_FIELD"}:

@@ -151,6 +151,24 @@ def test_contracts_of_others_are_not_missing(
     assert ran.stdout.decode().endswith("1 contract against registry · 0 breaking, 0 warnings · exit 0\n")
 
 
+def test_migrations_that_clients_registered_are_named_as_not_executed(
+    check: Any, registry: str, contract_id: str
+) -> None:
+    rule = {"name": "up", "kind": "TRANSFORM", "mode": "UPGRADE", "type": "JSONATA", "expr": "$"}
+    schema = json.dumps({"type": "object", "additionalProperties": False})
+    body = {"schemaType": "JSON", "schema": schema, "ruleSet": {"migrationRules": [rule]}}
+    path = f"{registry}/subjects/{contract_id}-value/versions"
+    assert httpx.post(path, json=body, trust_env=False).status_code == 200
+    codes, contract = check("2.0.0", topic=contract_id)
+    assert "contract.rule-not-judged" in codes
+    (named,) = [one for one in contract["findings"] if one["code"] == "contract.rule-not-judged"]
+    assert named["severity"] == "info"
+    assert (
+        "1.0.0: the rule up is a migration of type JSONATA and mode UPGRADE, which readers' "
+        in json.dumps(named)
+    )
+
+
 class TestARegistryThatCannotBeAsked:
     def refused(self, ran: Ran, code: int, message: str) -> None:
         assert (ran.returncode, ran.stdout) == (code, b"")

@@ -18,6 +18,10 @@ from tidegate.gateway.registry.schemas.entities import AVRO, JSON, Metadata, Rul
 from tidegate.gateway.registry.schemas.imported_rules import ImportedRules, import_rules
 from tidegate.gateway.registry.schemas.parsing import parse_schema
 
+NOT_EXECUTED = (
+    "which readers' clients run and the stream never executes"
+)
+
 PERSON: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -166,7 +170,9 @@ def test_no_rule_is_kept_in_silence(name: str, kind: str, mode: str, action: str
 @pytest.mark.parametrize("kind", ["CONDITION", "TRANSFORM"])
 def test_every_migration_is_named(kind: str, mode: str) -> None:
     found = imported(migrationRules=[rule(kind=kind, mode=mode, type="JSONATA", expr="$")])
-    assert found == ImportedRules((), (f"checked is a migration of mode {mode}",))
+    assert found == ImportedRules(
+        (), (f"checked is a migration of type JSONATA and mode {mode}, {NOT_EXECUTED}",)
+    )
 
 
 @pytest.mark.parametrize(
@@ -208,7 +214,7 @@ def test_migrations_and_transformations_are_named() -> None:
     )
     assert found.rules == ()
     assert found.left_out == (
-        "up is a migration of mode UPGRADE",
+        f"up is a migration of type JSONATA and mode UPGRADE, {NOT_EXECUTED}",
         "mask is a TRANSFORM of type CEL, which clients run",
         "path is a condition of type JSONATA",
         "none is without an expression",

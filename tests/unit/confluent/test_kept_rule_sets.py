@@ -57,6 +57,9 @@ RULES = {
     "encodingRules": ENCODING,
     "enableAt": "CLIENT",
 }
+NOT_EXECUTED = (
+    "which readers' clients run and the stream never executes"
+)
 BODY = {"schema": record("a", name="h.A"), "ruleSet": RULES}
 
 
@@ -85,9 +88,9 @@ def test_the_contract_judges_what_it_can_and_its_note_names_the_rest_with_the_re
     assert version["note"].splitlines() == [
         f"the rule {what}: it is kept for clients and not judged here"
         for what in (
-            "up is a migration of mode UPGRADE",
-            "down is a migration of mode DOWNGRADE",
-            "either is a migration of mode UPDOWN",
+            f"up is a migration of type JSONATA and mode UPGRADE, {NOT_EXECUTED}",
+            f"down is a migration of type JSONATA and mode DOWNGRADE, {NOT_EXECUTED}",
+            f"either is a migration of type CEL and mode UPDOWN, {NOT_EXECUTED}",
             "known is about what a later rule of clients changes",
             "path is a condition of type JSONATA",
             "field is a TRANSFORM of type CEL_FIELD, which clients run",
