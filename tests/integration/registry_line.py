@@ -45,11 +45,14 @@ class Registry:
         self._transport = httpx.HTTPTransport()
         self.asked: list[str] = []
         self.is_away = False
+        self.cut: str | None = None
+        """The end of the paths that are not answered."""
+        self.stopping = threading.Event()
         self._http = httpx.Client(base_url=url, transport=httpx.MockTransport(self._pass_on))
-        self.contract = RegistryContract(self._http, topic, grace_seconds=60, stopping=threading.Event())
+        self.contract = RegistryContract(self._http, topic, grace_seconds=60, stopping=self.stopping)
 
     def _pass_on(self, request: httpx.Request) -> httpx.Response:
-        if self.is_away:
+        if self.is_away or (self.cut is not None and request.url.path.endswith(self.cut)):
             raise httpx.ConnectError("cut", request=request)
         self.asked.append(request.url.path)
         answer = self._transport.handle_request(request)
