@@ -41,7 +41,7 @@ def groups(line: Line, first: str = "1.0.0", *, forbidden: int = 999) -> Enforce
     return group_plans(both, "2").with_writers(WRITERS)
 
 
-@pytest.mark.parametrize("sink", ["iceberg", *full("kafka", "delta", "postgresql")])
+@pytest.mark.parametrize("sink", full("iceberg", "kafka", "delta", "postgresql"))
 def test_producers_of_two_groups_share_a_stream(make_line: Callable[..., Line], sink: str) -> None:
     line = make_line(sink=sink)
     line.contracts.plan = groups(line)

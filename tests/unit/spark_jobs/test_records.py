@@ -6,12 +6,15 @@ import hashlib
 import json
 from collections import Counter
 from typing import NamedTuple
+from uuid import UUID
 
 import pyarrow as pa
 
 from tests.ledgers import NEW
 from tidegate.contracts.document.load import parse_contract
-from tidegate.contracts.document.model import Mask
+from tidegate.contracts.document.model import Column, JsonSchema, Mask
+from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
+from tidegate.contracts.judge.groups import Group, group_plans
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.stream.evidence import EventPointer, Provenance, read_evidence, read_provenance
@@ -27,6 +30,7 @@ CONTRACT = b"""
 PLAN = compile_plan(parse_contract(CONTRACT, name="t.json", read_schema=None).contract)
 LEDGER = NEW.model_copy(update={"name": "s@kafka"})
 TO = Destination(Topic("out", "i", 2, 1_000_000), LEDGER, PLAN)
+A = Column.model_validate({"name": "a", "from": "/a", "type": "long"})
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -158,3 +162,36 @@ def test_a_contract_that_masks_changes_accepted_records_and_no_refused_ones() ->
     judged = rows(key=[b"P-1"], value=[broken], failed=failed)
     ((_, kept, key_kept, *_),) = refused_records(judged.to_batches(), to, Counter())
     assert (key_kept, kept) == (b"P-1", broken)
+
+
+def test_records_of_two_compatibility_groups_have_the_version_and_the_masks_of_their_group() -> None:
+    mask_key = MaskKey.of("0123456789abcdef0123456789abcdef")
+    fields = {"a": {"type": "integer"}, "b": {"type": "string"}}
+    schema = JsonSchema(type="json-schema", definition={"type": "object", "properties": fields})
+    base = PLAN.contract.model_copy(update={"framing": "auto", "schema_": schema})
+    masking = base.model_copy(update={"mask": {"/b": Mask.REDACT}})
+    # Both versions may not write the column of a field that one of them masks.
+    groups = (
+        Group("1", frozenset({1}), compile_plan(masking, mask_key)),
+        Group(
+            "2", frozenset({2}), compile_plan(base.model_copy(update={"version": "2.0.0", "columns": (A,)}))
+        ),
+        Group("3", frozenset({3}), None),
+    )
+    schemas = (WriterSchema(number, UUID(int=number), "json-schema", "true") for number in (1, 2, 3))
+    plan = group_plans(groups, "2").with_writers(WriterSchemas(tuple(schemas), is_current=True))
+    to = Destination(TO.topic, LEDGER, plan)
+    secret = [b"\0\0\0\0" + bytes((number,)) + b'{"a":1,"b":"x"}' for number in (1, 2, 3)]
+    made = accepted(rows(value=[*secret]), to)
+    assert [record.value for record in made] == [b'\0\0\0\0\1{"a":1,"b":null}', secret[1], b"null"]
+    versions = [read_provenance(record.headers) for record in made]
+    assert [each.contract for each in versions if each] == ["s@1.0.0", "s@2.0.0", "s@2.0.0"]
+    broken = [b"\0\0\0\0" + bytes((number,)) + b'{"a":"x"}' for number in (1, 2, 3)]
+    failed = plan.judge(pa.array(broken, pa.binary())).field("failed").to_pylist()
+    refused = refused_records(rows(value=[*broken], failed=failed).to_batches(), to, Counter())
+    evidence = [read_evidence(headers) for *_, headers in refused]
+    assert [(each.contract, each.rules) for each in evidence if each] == [
+        ("s@1.0.0", ("type",)),
+        ("s@2.0.0", ("type",)),
+        ("s@2.0.0", ("frame.group-not-enforced",)),
+    ]
