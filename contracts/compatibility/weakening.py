@@ -81,13 +81,14 @@ def weakenings(enforced: DataContract, proposed: DataContract) -> tuple[Weakenin
     """
     base, candidate = with_reference_sets(enforced), with_reference_sets(proposed)
     found: dict[tuple[str, str, str], Weakening] = {}
-    for find in (_declared, _privacy, _records, _batches):
+    for find in (_governed, _declared, _privacy, _records, _batches):
         for each in find(base, candidate):
             found.setdefault((each.code, each.pointer, each.field), each)
     return tuple(found.values())
 
 
-def _declared(base: DataContract, candidate: DataContract) -> Iterator[Weakening]:
+def _governed(base: DataContract, candidate: DataContract) -> Iterator[Weakening]:
+    """Yield changes of the records that the contract governs."""
     if base.id != candidate.id:
         yield _changed("contract.id-changed", "id", base.id, candidate.id)
     if base.topic != candidate.topic:
@@ -97,6 +98,9 @@ def _declared(base: DataContract, candidate: DataContract) -> Iterator[Weakening
     if candidate.unframed_group not in {base.unframed_group, None}:
         groups = base.unframed_group, candidate.unframed_group
         yield _changed("contract.unframed-group-changed", "unframed_group", *groups)
+
+
+def _declared(base: DataContract, candidate: DataContract) -> Iterator[Weakening]:
     yield from _filled_in(base, candidate)
     if candidate.tombstones not in {base.tombstones, "refuse"}:
         yield _changed("contract.tombstones-changed", "tombstones", base.tombstones, candidate.tombstones)

@@ -18,9 +18,7 @@ from tidegate.gateway.registry.schemas.entities import AVRO, JSON, Metadata, Rul
 from tidegate.gateway.registry.schemas.imported_rules import ImportedRules, import_rules
 from tidegate.gateway.registry.schemas.parsing import parse_schema
 
-NOT_EXECUTED = (
-    "which readers' clients run and the stream never executes"
-)
+NOT_EXECUTED = "which readers' clients run and the stream never executes"
 
 PERSON: dict[str, Any] = {
     "type": "object",

@@ -57,9 +57,7 @@ RULES = {
     "encodingRules": ENCODING,
     "enableAt": "CLIENT",
 }
-NOT_EXECUTED = (
-    "which readers' clients run and the stream never executes"
-)
+NOT_EXECUTED = "which readers' clients run and the stream never executes"
 BODY = {"schema": record("a", name="h.A"), "ruleSet": RULES}
 
 
