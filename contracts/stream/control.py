@@ -176,10 +176,14 @@ class StreamControl(BaseModel):
         """Return what holds after someone has paused the stream."""
         return self._changed(state=StreamState.PAUSED, reason=reason[:1000], by=by, at=at)
 
-    def resumed(self, by: str, at: datetime, *, accept: bool) -> StreamControl:
-        """Return the control after a person has resumed the stream; with `accept`, for the batch that tripped too."""
+    def resumed(self, by: str, at: datetime, *, accept: bool, decisions: int = 0) -> StreamControl:
+        """Return the control after a person has resumed the stream; with `accept`, for the batch that tripped too.
+
+        It counts at least `decisions`, those that a job knew before the database was restored.
+        """
         accepted = self.trip.range if accept and self.trip is not None else self.accepted
-        return self._changed(state=StreamState.RUNNING, reason=None, by=by, at=at, accepted=accepted)
+        resumed = self._changed(state=StreamState.RUNNING, reason=None, by=by, at=at, accepted=accepted)
+        return resumed.model_copy(update={"revision": max(resumed.revision, decisions)})
 
     def tripped(self, trip: Trip, by: str, at: datetime) -> StreamControl:
         """Return what holds after an error budget was spent: a pause, if the budget asks for one."""

@@ -188,7 +188,15 @@ class BatchTotals(BaseModel):
         return self.written + self.quarantined + in_no_output + self.absent
 
 
-_LEFT_OUT_EMPTY = ("instance", "adopted", "segments", "dropped_digest", "generation", "rewinds")
+_LEFT_OUT_EMPTY = (
+    "instance",
+    "adopted",
+    "segments",
+    "dropped_digest",
+    "generation",
+    "rewinds",
+    "decisions",
+)
 
 
 class Ledger(BaseModel):
@@ -229,6 +237,11 @@ class Ledger(BaseModel):
     generation: int = Field(default=0, ge=0, description="Number of rewinds; refused records name it.")
     rewinds: dict[int, tuple[Rewound, ...]] = Field(
         default={}, description="First offset and generation of the rewinds that count, by partition."
+    )
+    decisions: int = Field(
+        default=0,
+        ge=0,
+        description="Number of decisions about the stream (pauses, ...) that the registry knew at the last batch.",
     )
     format: int = Field(
         default=1, ge=1, le=LEDGER_FORMAT, description="Format of the text; left out while it is 1."
@@ -329,6 +342,7 @@ class Ledger(BaseModel):
                 "contract": batch.contract,
                 "segments": extended(self.segments, batch.start, batch.end, batch.counts),
                 "dropped_digest": batch.dropped_digest or self.dropped_digest,
+                "decisions": max(self.decisions, batch.decisions),
             }
         )
 
@@ -370,6 +384,8 @@ class PublishedBatch:
     """Partition to the fates of its records. None: unknown; the ledger's segments then restart after the batch."""
     dropped_digest: str = ""
     """Digest of the last record of the positions that the batch drops; empty when it drops none."""
+    decisions: int = 0
+    """Number of decisions about the stream that the registry knew when the batch began."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,10 @@ def resume(
     accept_batch: Annotated[
         bool, typer.Option("--accept-batch", help="Process the batch that spent the error budget.")
     ] = False,
+    decisions: Annotated[
+        int | None,
+        typer.Option(min=0, max=10**9, help="Decisions that the stopped job names, after a restore."),
+    ] = None,
     registry: RegistryUrl = DEFAULT_URL,
 ) -> None:
     """Resume a paused stream.
@@ -55,6 +59,10 @@ def resume(
     is judged again, and spends the budget again unless the contract has changed.
     Start a stream again if it ended because of its budget (action: fail).
 
+    A job stops if a restored registry knows fewer decisions about its stream
+    than it did. Repeat those that were lost, then resume with --decisions and
+    the number that the job names.
+
     Examples:
       tidegate resume hospital.admissions
       tidegate resume hospital.admissions --accept-batch
@@ -63,7 +71,7 @@ def resume(
     accept; 2 unknown stream, or no permission; 3 the registry does not answer.
     """
     with RegistryClient(registry) as client:
-        _show(client.resume(stream, accept_batch=accept_batch))
+        _show(client.resume(stream, accept_batch=accept_batch, decisions=decisions))
 
 
 def quarantine_record(

@@ -189,9 +189,10 @@ class RegistryClient:
         """Pause a stream; returns what holds then. Raises NotFoundError."""
         return self._decide(stream, "pause", {"reason": reason})
 
-    def resume(self, stream: str, *, accept_batch: bool) -> StreamControl:
-        """Let a stream go on; returns what holds then. Raises NotFoundError, ConflictError when there is nothing to accept."""
-        return self._decide(stream, "resume", {"accept_batch": accept_batch})
+    def resume(self, stream: str, *, accept_batch: bool, decisions: int | None = None) -> StreamControl:
+        """Resume a stream; return the control. Raises NotFoundError, ConflictError when there is nothing to accept."""
+        restored = {} if decisions is None else {"decisions": decisions}
+        return self._decide(stream, "resume", {"accept_batch": accept_batch, **restored})
 
     def quarantine_record(self, stream: str, record: RecordPosition) -> StreamControl:
         """Set one record aside; return what holds then. Raise NotFoundError."""

@@ -60,10 +60,13 @@ class StreamControls:
         self._announce(after)
         return after
 
-    def resume(self, stream: str, *, accept_batch: bool, by: Principal = ANONYMOUS) -> StreamControl:
+    def resume(
+        self, stream: str, *, accept_batch: bool, decisions: int = 0, by: Principal = ANONYMOUS
+    ) -> StreamControl:
         """Resume a stream; with `accept_batch` accept the batch that exceeded its error budget.
 
-        A stream that runs, with nothing to accept, stays as it is. Raises NotFoundError, and ConflictError when a batch
+        `decisions` is the number of decisions that its job knows of, after a restore of the registry's database that
+        lost some. A stream that runs, with nothing to accept, stays as it is. Raises NotFoundError, and ConflictError when a batch
         is to be accepted and none tripped.
         """
         at = self._now()
@@ -75,9 +78,10 @@ class StreamControls:
                     f"no batch of {stream} has spent its error budget, so there is none to accept; resume it without"
                 )
             is_accepted = before.trip is not None and before.accepted == before.trip.range
-            if not before.is_paused and (not accept_batch or is_accepted):
+            is_counted = decisions <= before.revision
+            if not before.is_paused and is_counted and (not accept_batch or is_accepted):
                 return before
-            after = before.resumed(by.name, at, accept=accept_batch)
+            after = before.resumed(by.name, at, accept=accept_batch, decisions=decisions)
             action = "stream.resumed-accepting-batch" if accept_batch else "stream.resumed"
             keep_control(stores, (before, after), action, subject, (by.name, at))
             return after

@@ -42,6 +42,10 @@ class Control(Protocol):
         """Return the control for the batch that begins now. Raises Unavailable if it was never known."""
         ...
 
+    def require_decisions(self, known: int) -> None:
+        """Require that the gateway has at least the decisions that the ledger counts. Raises StreamStopped."""
+        ...
+
     def fill_window(self, budget: ErrorBudget | None) -> None:
         """Load the earlier batches of a budget whose window begins before this process."""
         ...
@@ -65,6 +69,9 @@ class AlwaysRunning:
     def current(self) -> StreamControl:
         """Return a control that lets the stream run."""
         return self._control
+
+    def require_decisions(self, known: int) -> None:
+        """Require nothing: without a gateway nothing is decided."""
 
     def fill_window(self, budget: ErrorBudget | None) -> None:
         """Load no batches."""
@@ -105,6 +112,11 @@ class RegistryControl:
             log.warning("control_unknown", stream=self._stream, state=self._known.state, error=str(error))
         assert self._known is not None  # noqa: S101 - asked, or raised
         return self._known
+
+    def require_decisions(self, known: int) -> None:
+        """Require that the gateway has at least `known` decisions, those of the ledger. Raises StreamStopped."""
+        if self._known is not None:
+            self._require_decisions(self._known, known)
 
     def trip(self, trip: Trip) -> None:
         """Report the trip, with some retries; if they fail, it is reported again while the stream waits."""
@@ -180,13 +192,17 @@ class RegistryControl:
 
     def _learn(self, control: StreamControl, etag: str | None) -> None:
         """Apply the present controls. Raises StreamStopped when the gateway no longer knows controls that it sent before."""
-        known = self._known
-        if known is not None and control.revision < known.revision:
-            raise StreamStopped(
-                f"the gateway knows {control.revision} decisions about {self._stream}, and told this job of {known.revision}: "
-                "its database was restored or replaced. Pause, resume, or set records aside as before, then start the stream"
-            )
+        if self._known is not None:
+            self._require_decisions(control, self._known.revision)
         self._known, self._etag = control, etag
+
+    def _require_decisions(self, control: StreamControl, known: int) -> None:
+        if control.revision < known:
+            raise StreamStopped(
+                f"the gateway knows {control.revision} decisions about {self._stream}, and told its job of {known}: its "
+                "database was restored or replaced. Pause, resume, or set records aside as before; then continue with "
+                f"tidegate resume {self._stream} --decisions {known}, and start the stream"
+            )
 
     def _deliver(self) -> bool:
         """Send the pending reports; return whether all were delivered."""

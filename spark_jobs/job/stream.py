@@ -210,6 +210,7 @@ class StreamAttempt:
         """Start to read at the end of the claimed ledger."""
         job = self._job
         self._contracts.require_published(self._ledger.contract)
+        self._control.require_decisions(self._ledger.decisions)
         self._control.fill_window(self._plan.contract.error_budget)
         start = resume(self._ledger, self._source, earliest, latest)
         self._told_offsets = PublishedOffsets(job.settings.kafka, self._contract_id)
@@ -308,7 +309,7 @@ class StreamAttempt:
         shadow = self._shadows.of(control.shadow, plan, now)
         aside = control.set_aside_within(start, end)
         asked = replace(self._expectations.ask(plan, self._refusals), shadow=shadow, set_aside=aside)
-        batch = MicroBatch(rows, start, end, plan.with_now(now), settled, watch, asked)
+        batch = MicroBatch(rows, start, end, plan.with_now(now), settled, watch, asked, control.revision)
         try:
             with watch(Step.JUDGE), worker_errors():
                 judged = self._sink.judge(batch)

@@ -66,6 +66,8 @@ class MicroBatch:
     settled: Mapping[Position, Settlement]
     watch: Stopwatch
     asked: WorkerRequest = EMPTY_REQUEST
+    decisions: int = 0
+    """Number of decisions about the stream that the registry knew when the batch began."""
 
     @property
     def contract(self) -> str:
@@ -91,6 +93,7 @@ class MicroBatch:
             slots,
             decision.by_partition,
             dropped_digest,
+            self.decisions,
         )
 
 

@@ -97,6 +97,12 @@ class ResumeRequest(BaseModel):
         default=False,
         description="Let the batch through that spent the error budget; else it is judged again, and trips again.",
     )
+    decisions: int = Field(
+        default=0,
+        ge=0,
+        le=10**9,
+        description="Number of decisions that the stopped job named, after a restore of the database that lost some.",
+    )
 
 
 class SetAsideRequest(RecordPosition):
@@ -170,7 +176,9 @@ def resume_stream(
 
     Without it that batch is judged again. A stream that ended because of it (`action: fail`) has to be started again.
     """
-    control = factory.stream_controls().resume(stream, accept_batch=wanted.accept_batch, by=principal)
+    control = factory.stream_controls().resume(
+        stream, accept_batch=wanted.accept_batch, decisions=wanted.decisions, by=principal
+    )
     _log.info("stream_resumed", stream=stream, accept_batch=wanted.accept_batch)
     return control
 

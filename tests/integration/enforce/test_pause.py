@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 from collections.abc import Callable, MutableMapping
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,6 +18,7 @@ from tests.integration.enforce.job import DEADLINE_SECONDS, Publish, RunningJob
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.running import eventually, running
+from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.decide import BudgetSpent
 from tidegate.spark_jobs.job.control import StreamPaused
 
@@ -140,6 +145,49 @@ def test_a_budget_that_fails_ends_the_stream_and_what_is_accepted_then_passes(
     assert end() is None
     assert (len(line.rows()), len(line.quarantined())) == (1, 2)
     assert line.reconcile().holds
+
+
+def test_a_registry_restored_without_decisions_stops_the_stream_at_its_start(
+    make_line: Callable[..., Line], spark: SparkSession, tmp_path: Path
+) -> None:
+    line = make_line()
+    database, backup = tmp_path / "registry.db", tmp_path / "backup.db"
+    registry = Registry(tmp_path, 0)
+    streams = f"api/v1/streams/{line.contract_id}"
+
+    def ask(what: str, **body: object) -> None:
+        httpx.post(f"{registry.url}/{what}", json=body).raise_for_status()
+
+    def failure(*, at_end: int) -> BaseException | None:
+        line.produce(row(at_end))
+        with running(spark, line, registry.url, available_now=True) as stream:
+            stream.join(DEADLINE_SECONDS)
+        return stream.failure
+
+    try:
+        ask("api/v1/contracts", **line.document())
+        with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(backup)) as copy:
+            source.backup(copy)
+        ask(f"{streams}/pause", reason="the clock is wrong")
+        ask(f"{streams}/resume")
+        assert failure(at_end=0) is None
+        assert line.ledger().decisions == 2
+        registry.stop()
+        for left in tmp_path.glob("registry.db-*"):
+            left.unlink()
+        shutil.copy(backup, database)
+        registry = Registry(tmp_path, 0)
+        stopped = failure(at_end=1)
+        assert isinstance(stopped, StreamStopped)
+        assert f"knows 0 decisions about {line.contract_id}, and told its job of 2" in str(stopped)
+        assert f"tidegate resume {line.contract_id} --decisions 2" in str(stopped)
+        ask(f"{streams}/pause", reason="again")
+        ask(f"{streams}/resume", decisions=2)
+        assert failure(at_end=2) is None
+    finally:
+        registry.stop()
+    assert line.reconcile().holds
+    assert len(line.rows()) == 3
 
 
 @pytest.mark.full

@@ -236,7 +236,24 @@ def test_a_gateway_that_forgot_decisions_stops_the_stream(line: CuttableLine, fa
     assert control.current().revision == 2
     line.says = {"stream": STREAM, "revision": 1}
     with pytest.raises(
-        StreamStopped, match=r"knows 1 decisions about hospital.admissions, and told this job of 2"
+        StreamStopped, match=r"knows 1 decisions about hospital.admissions, and told its job of 2"
     ):
         control.current()
     assert control_over(line).current().revision == 1
+
+
+def test_a_ledger_that_counts_more_decisions_than_the_gateway_stops_the_stream(
+    line: CuttableLine, factory: Factory
+) -> None:
+    factory.stream_controls().pause(STREAM, None)
+    control = control_over(line)
+    control.current()
+    control.require_decisions(1)
+    with pytest.raises(
+        StreamStopped, match=r"knows 1 decisions .* told its job of 7: .*tidegate resume \S+ --decisions 7"
+    ):
+        control.require_decisions(7)
+    factory.stream_controls().resume(STREAM, accept_batch=False, decisions=7)
+    assert control.current().revision == 7
+    control.require_decisions(7)
+    assert factory.stream_controls().resume(STREAM, accept_batch=False, decisions=7).revision == 7
