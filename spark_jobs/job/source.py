@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 LOOK_SECONDS: Final = 0.5
 """Maximum seconds between two polls for new records."""
 
+FETCH_OPTIONS: Final = {
+    # Near the end of a topic a long fetch blocks the offset look-ups behind it: 0.5-1.0 s a batch.
+    "kafka.fetch.max.wait.ms": "50",
+    # Spark asks for the first and the last offset of the partition, in two requests, at every poll. With the default of
+    # 500 records to a poll that was a quarter of the time that the job reads, and an eighth of the broker's work. A
+    # fetch of a partition is 4 MiB, so that a poll may find as many.
+    "kafka.max.poll.records": "20000",
+    "kafka.max.partition.fetch.bytes": str(4 * 1024 * 1024),
+}
+"""How Spark's source fetches records."""
+
 
 def read_topic(spark: SparkSession, settings: JobSettings, topic: str, start: Vector) -> DataFrame:
     """Read `topic` from `start`, which has every current partition of the topic.
@@ -60,13 +71,7 @@ def _options(settings: JobSettings, topic: str) -> dict[str, str]:
         "includeHeaders": "true",
         "failOnDataLoss": "true",
         "kafka.isolation.level": "read_committed",
-        # Near the end of a topic a long fetch blocks the offset look-ups behind it: 0.5-1.0 s a batch.
-        "kafka.fetch.max.wait.ms": "50",
-        # Spark asks for the first and the last offset of the partition, in two requests, at every poll. With the default of
-        # 500 records to a poll that was a quarter of the time that the job reads, and an eighth of the broker's work. A
-        # fetch of a partition is 4 MiB, so that a poll may find as many.
-        "kafka.max.poll.records": "20000",
-        "kafka.max.partition.fetch.bytes": str(4 * 1024 * 1024),
+        **FETCH_OPTIONS,
         "groupIdPrefix": f"tidegate-{topic}",
     }
 
