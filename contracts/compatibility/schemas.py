@@ -111,9 +111,16 @@ CODES: Final = {
 
 _DEFINITION: Final = "/schema/definition"
 _WARNINGS: Final = frozenset(
-    {"avro.promotion-rounds", "avro.enum-symbol-defaulted", "avro.enum-default-changed"}
+    {
+        "avro.promotion-rounds",
+        "avro.enum-symbol-defaulted",
+        "avro.enum-default-changed",
+        "avro.logical-type-added",
+    }
 )
-_ALTERING: Final = frozenset({"avro.promotion-rounds", "avro.enum-symbol-defaulted"})
+_ALTERING: Final = frozenset(
+    {"avro.promotion-rounds", "avro.enum-symbol-defaulted", "avro.logical-type-added"}
+)
 """Remarks that say that a reader gets other values than were written."""
 
 

@@ -15,6 +15,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.marks import examples
+from tidegate.contracts.document.model import AvroSchema
+from tidegate.contracts.formats.avro import AvroFormat
 from tidegate.contracts.formats.avro_types import (
     Array,
     AvroType,
@@ -325,6 +327,10 @@ def test_a_value_of_a_proven_pair_of_leaves_keeps_its_meaning(
     if {kind_of(one), kind_of(other)} & {"float", "double"} or kind_of(one) != kind_of(other):
         return  # promotions change how a number is written
     value = draw.draw(data(writer))
+    if logical_of(writer) is None and logical_of(reader) is not None:  # a long is read as a timestamp
+        written = AvroFormat(AvroSchema(type="avro", definition=other)).written_with(json.dumps(one))
+        assert written.record(encode(writer, value)) == value
+        return
     assert meaning(value, logical_of(writer)) == meaning(value, logical_of(reader))
 
 

@@ -28,6 +28,20 @@ from tidegate.contracts.inclusion.json_schema.values import ARRAY, OBJECT
 
 _MAX_CONDITIONS: Final = 4
 _MAX_DEPTH: Final = 12
+_LIMITS: Final = frozenset(
+    {
+        "type",
+        "enum",
+        "const",
+        "minItems",
+        "maxItems",
+        "uniqueItems",
+        "required",
+        "minProperties",
+        "maxProperties",
+    }
+)
+"""Keywords beside `unevaluated*` that evaluate no property and no item."""
 
 
 class _GiveUpError(Exception):
@@ -83,8 +97,14 @@ _Conditional = list[tuple[Node, _Evaluated]]
 
 def unevaluated(compiler: Compiler, spot: Spot, keyword: str) -> Node:
     """Compile `unevaluatedProperties` or `unevaluatedItems` of a schema; opaque if this is not possible."""
+    if spot.schema[keyword] is True:
+        return compiler.true(compiler.place(spot, keyword))
     node = _Unevaluated(compiler, spot, keyword).node(spot)
-    return node or compiler.opaque(spot, keyword, ARRAY if keyword == "unevaluatedItems" else OBJECT)
+    if node is not None:
+        return node
+    evaluating = {name: value for name, value in spot.schema.items() if name not in _LIMITS}
+    concerns = ARRAY if keyword == "unevaluatedItems" else OBJECT
+    return compiler.opaque(replace(spot, schema=evaluating), keyword, concerns)
 
 
 class _Unevaluated:

@@ -193,6 +193,29 @@ def test_harmless_changes_are_remarks() -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", ["timestamp", "local-timestamp"])
+@pytest.mark.parametrize("unit", ["millis", "micros"])
+def test_a_long_can_be_read_as_a_timestamp_on_it(kind: str, unit: str) -> None:
+    resolution = resolve(record(("at", "long")), record(("at", logical("long", f"{kind}-{unit}"))))
+    assert resolution.inclusion == Inclusion(Outcome.PROVEN)
+    (remark,) = resolution.remarks
+    assert (remark.code, remark.field) == ("avro.logical-type-added", "/at")
+    assert remark.sentence == f"`/at`: a plain value is read as {kind}-{unit}"
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader"),
+    [
+        ("long", logical("long", "time-micros")),  # a day has an end
+        ("int", logical("long", "timestamp-millis")),
+        ("bytes", decimal(4, 2)),
+        (logical("long", "timestamp-millis"), "long"),
+    ],
+)
+def test_other_logical_types_are_not_read_from_plain_values(writer: Schema, reader: Schema) -> None:
+    assert includes(writer, reader).outcome is Outcome.REFUTED
+
+
 def test_what_only_some_readers_take_is_undetermined() -> None:
     one, other = record(("a", "int"), namespace="x"), record(("a", "int"), namespace="y")
     narrowed = record(("a", "string"), namespace="y")

@@ -219,6 +219,23 @@ def test_avro_findings_have_places_in_the_contract(make_contract: Any) -> None:
     assert finding.counterexample.encoded == b"\x00\x00"
 
 
+def test_a_column_that_cannot_follow_an_avro_type_is_a_finding_of_its_own(make_contract: Any) -> None:
+    plain: Any = {"type": "record", "name": "R", "fields": [{"name": "at", "type": "long"}]}
+    stamped = copy.deepcopy(plain)
+    stamped["fields"][0]["type"] = {"type": "long", "logicalType": "timestamp-millis"}
+    schemas = [make_contract(schema=each, kind="avro") for each in (plain, stamped)]
+    comparison = compare(*schemas, level=Compatibility.BACKWARD)
+    assert told(comparison) == [
+        ("breaking", "column.type-changed"),
+        ("warning", "avro.logical-type-added"),
+        ("info", "avro.logical-type-removed"),  # forward, which the level allows
+    ]
+    assert "the column at was long and is timestamp" in only(comparison, "column.type-changed").sentence
+    columns = [{"name": "at", "from": "/at", "type": "long"}]
+    kept = [make_contract(schema=each, kind="avro", columns=columns) for each in (plain, stamped)]
+    assert compare(*kept, level=Compatibility.BACKWARD).is_compatible
+
+
 def test_another_type_of_schema_breaks(make_contract: Any) -> None:
     comparison = compare(make_contract(), make_contract(schema=AVRO, kind="avro"))
     assert only(comparison, "schema.type-changed").severity is FindingSeverity.BREAKING

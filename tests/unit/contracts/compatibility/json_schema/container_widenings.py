@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.contracts.compatibility.json_schema.schemas import I, N, S, addons, d7, obj
+from tests.unit.contracts.compatibility.json_schema.schemas import I, N, S, addons, d7, d19, obj
 from tests.unit.contracts.compatibility.json_schema.widenings import Widening
 
 CONTAINER_WIDENINGS = (
@@ -82,6 +82,18 @@ CONTAINER_WIDENINGS = (
         {"prefixItems": [S], "unevaluatedItems": I},
         {"prefixItems": [S], "unevaluatedItems": N},
         "schema.type-narrowed",
+    ),
+    Widening(
+        "unevaluatedItems of 2019-09 dropped beside contains",
+        d19(contains=I, unevaluatedItems=S),
+        d19(contains=I, unevaluatedItems=True),
+        "schema.unevaluated-items-changed",
+    ),
+    Widening(
+        "maxItems dropped beside contains and unevaluatedItems of 2019-09",
+        d19(type="array", contains=I, unevaluatedItems=S, maxItems=9),
+        d19(type="array", contains=I, unevaluatedItems=S),
+        "schema.max-items-added",
     ),
     # objects
     Widening("required dropped", obj(["a"], a=S), obj(a=S), "schema.required-added"),
