@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tidegate.gateway.storage.audit_chain import NO_ENTRY, AuditEntry, ChainReport, check
+from tidegate.gateway.storage.audit_chain import NO_ENTRY, AuditEntry, ChainReport, check, check_end
 from tidegate.gateway.storage.database import Database
 
 T = TypeVar("T")
@@ -33,8 +33,10 @@ class AuditLog:
             return AuditPage(stores.audit.page(after, limit, subject), last.hash if last else NO_ENTRY)
 
     def check(self, known_head: str | None = None) -> ChainReport:
-        """Check the whole chain, and that it holds a head that was noted earlier."""
-        return self.read(lambda entries: check(entries, known_head))
+        """Check the whole chain, its recorded head, and that it holds a head that was noted earlier."""
+        return self._database.read(
+            lambda stores: check_end(check(stores.audit.entries(), known_head), stores.audit.head())
+        )
 
     def read(self, consume: Callable[[Iterator[AuditEntry]], T]) -> T:
         """Return every entry to `consume`, oldest first: one state of the log, a part of it in memory at a time."""

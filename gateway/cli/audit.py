@@ -50,9 +50,10 @@ def audit() -> None:
     """Export the audit log, or verify its hash chain.
 
     Each entry contains the hash of the entry before it, so a change, a missing
-    entry or an inserted entry is detected. Store the head that `verify` prints
-    where the owner of the database cannot change it. A later `verify --head`
-    then detects missing entries at the end.
+    entry or an inserted entry is detected. The database records the head of the
+    chain, so missing entries at the end are detected too. Its owner can forge
+    both: store the head that `verify` prints elsewhere, and pass it to a later
+    `verify --head`.
     """
 
 

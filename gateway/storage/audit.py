@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from sqlalchemy import Integer, Text, insert, select
+from sqlalchemy import Integer, Text, insert, select, update
 from sqlalchemy.orm import Mapped, mapped_column
 
-from tidegate.gateway.storage.audit_chain import NO_ENTRY, AuditEntry, Change, chained
+from tidegate.gateway.storage.audit_chain import NO_HEAD, AuditEntry, Change, Head, chained
 from tidegate.gateway.storage.tables import Instant, Store, Table, fields_of
 
 _CHUNK = 200
@@ -30,15 +30,34 @@ class AuditRow(Table):
     hash: Mapped[str] = mapped_column(Text)
 
 
+class AuditHeadRow(Table):
+    """The number and hash of the newest entry, in one row with the key 1."""
+
+    __tablename__ = "audit_head"
+
+    key: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    number: Mapped[int] = mapped_column(Integer)
+    hash: Mapped[str] = mapped_column(Text)
+
+
 class AuditStore(Store):
     """The audit log, as `stores.audit`: append to it in the transaction that makes the change."""
 
     def append(self, change: Change) -> AuditEntry:
         """Add an entry, for good. Only in a write transaction: writers take turns, so that the chain does not fork."""
-        last = self.last()
-        entry = chained(change, last.number + 1, last.hash) if last else chained(change, 1, NO_ENTRY)
+        head, last = self.head() or NO_HEAD, self.last()
+        # The head counts also if its entry is gone: a cut-off end then stays a gap, and the next entry does not hide it.
+        if last is not None and last.number > head.number:
+            head = Head(last.number, last.hash)
+        entry = chained(change, head.number + 1, head.hash)
         self._session.execute(insert(AuditRow).values(fields_of(entry, AuditEntry)))
+        self._session.execute(update(AuditHeadRow).values(number=entry.number, hash=entry.hash))
         return entry
+
+    def head(self) -> Head | None:
+        """Return the recorded number and hash of the newest entry; None if somebody removed the record."""
+        row = self._session.scalar(select(AuditHeadRow))
+        return None if row is None else Head(row.number, row.hash)
 
     def last(self) -> AuditEntry | None:
         """Return the newest entry; None of an empty log."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -47,6 +47,18 @@ class AuditEntry:
     after: str | None
     previous: str
     hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The number and hash of the newest entry, as the database records them beside the log."""
+
+    number: int
+    hash: str
+
+
+NO_HEAD = Head(0, NO_ENTRY)
+"""The head of an empty log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +149,8 @@ def check(entries: Iterable[AuditEntry | Unreadable], known_head: str | None = N
     """Check the entries in stored order, and stop at the first invalid one.
 
     A changed, missing, doubled or moved entry breaks the chain at its place. An end that was cut off, or a log that
-    was rewritten, does not: it shows only to someone who noted the head at an earlier time, `known_head`.
+    was rewritten, does not: `check_end` compares the end with the recorded head, and `known_head` is one that
+    someone noted at an earlier time.
     """
     number, previous = 0, NO_ENTRY
     has_known_head = known_head in {None, NO_ENTRY}
@@ -148,6 +161,19 @@ def check(entries: Iterable[AuditEntry | Unreadable], known_head: str | None = N
         number, previous = entry.number, entry.hash
         has_known_head = has_known_head or entry.hash == known_head
     return ChainReport(number, previous, has_known_head)
+
+
+def check_end(report: ChainReport, head: Head | None) -> ChainReport:
+    """Compare the end of an intact chain with the recorded head; None is a record that was removed."""
+    if report.broken_at is not None or head == Head(report.entries, report.head):
+        return report
+    if head is None:
+        reason = "the record of the head is missing, so entries may be missing from here on"
+    elif head.number > report.entries:
+        reason = f"the log ends there, and should go on to entry {head.number}, hash {head.hash}"
+    else:
+        reason = f"the recorded head is entry {head.number}, hash {head.hash}, and not the newest entry"
+    return replace(report, broken_at=report.entries + 1, reason=reason)
 
 
 def is_hash(text: str) -> bool:

@@ -84,10 +84,46 @@ def test_a_touched_log_breaks_at_the_place_that_was_touched(
     assert f"entries 1 to {at - 1} are intact, head {heads[at - 2] if at > 1 else NO_ENTRY}" in said
 
 
-def test_an_end_that_was_cut_off_shows_with_a_head_that_was_noted(
+@pytest.mark.parametrize("left", [4, 3, 0])
+def test_an_end_that_was_cut_off_shows_without_a_noted_head(
+    tidegate: Run, database_url: str, heads: list[str], left: int
+) -> None:
+    tamper(database_url, f"DELETE FROM audit WHERE number > {left}")
+    checked = tidegate("audit", "verify")
+    assert (checked.returncode, checked.stdout) == (1, b"")
+    said = f"the chain breaks at entry {left + 1}: the log ends there, and should go on to entry 5, hash {heads[4]}"
+    assert said.encode() in checked.stderr
+
+
+def test_an_end_that_was_cut_off_shows_after_further_entries(
     tidegate: Run, database_url: str, heads: list[str]
 ) -> None:
     tamper(database_url, "DELETE FROM audit WHERE number > 3")
+    database = Database(database_url)
+    added = database.write(lambda stores: stores.audit.append(Change(NOON, "key:b", "key.created", "key:c")))
+    database.close()
+    assert (added.number, added.previous) == (6, heads[4])
+    checked = tidegate("audit", "verify")
+    assert checked.returncode == 1
+    assert b"the chain breaks at entry 4: the entry numbered 6 stands where 4 should" in checked.stderr
+
+
+@pytest.mark.usefixtures("heads")
+def test_a_missing_record_of_the_head_breaks_the_chain(tidegate: Run, database_url: str) -> None:
+    tamper(database_url, "DELETE FROM audit_head")
+    checked = tidegate("audit", "verify")
+    assert checked.returncode == 1
+    assert b"the record of the head is missing" in checked.stderr
+
+
+def test_a_log_without_its_end_and_with_a_rewritten_head_shows_with_a_head_that_was_noted(
+    tidegate: Run, database_url: str, heads: list[str]
+) -> None:
+    tamper(
+        database_url,
+        "DELETE FROM audit WHERE number > 3",
+        f"UPDATE audit_head SET number = 3, hash = '{heads[2]}'",  # noqa: S608 - a hash
+    )
     assert tidegate("audit", "verify").returncode == 0
     assert tidegate("audit", "verify", "--head", heads[2]).returncode == 0
     checked = tidegate("audit", "verify", "--head", heads[4])
