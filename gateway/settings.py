@@ -28,6 +28,12 @@ class GatewaySettings(AccessSettings, AlertSettings, KafkaSettings):
     bootstrap_servers: str | None = Field(
         default=None, description="Kafka brokers, needed to show refused records on the desk."
     )
+    header_seconds: float = Field(
+        default=10.0,
+        gt=0,
+        le=300,
+        description="Seconds in which a client has to send the headers of a request; then its connection is closed.",
+    )
     report_retention_days: int = Field(
         default=30, ge=1, description="Reports this much older than the newest of their stream are deleted."
     )
