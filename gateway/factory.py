@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.gateway.access.authentication import Authenticator
-from tidegate.gateway.access.denials import Denials
+from tidegate.gateway.access.denials import DenialAudit, Denials
 from tidegate.gateway.access.keys import KeyService
 from tidegate.gateway.access.limits import CheckTurns, RateLimit
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
@@ -56,6 +56,7 @@ class Factory:
         limit = settings.effective_rate_limit
         self.rate_limit = RateLimit(limit) if limit else None
         self.denials = Denials()
+        self.denial_audit = DenialAudit(self.database, now)
         self.allowed_hosts = (*settings.allowed_hosts, settings.host.lower())
 
     @property
@@ -180,6 +181,7 @@ class Factory:
 
     def close(self) -> None:
         """Close every connection."""
+        self.denial_audit.flush()
         self._alerts.close()
         if self._quarantine is not None:
             self._quarantine.close()

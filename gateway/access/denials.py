@@ -1,4 +1,4 @@
-"""Requests that were refused: counted, and logged at most once a minute for each who asks."""
+"""Requests that were refused: counted, logged, and audited if they would have changed or revealed something."""
 
 from __future__ import annotations
 
@@ -6,13 +6,23 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from datetime import datetime
 
 import structlog
+
+from tidegate.contracts.errors import TidegateError
+from tidegate.gateway.storage.audit_chain import Change
+from tidegate.gateway.storage.database import Database, Service
 
 _WINDOW_SECONDS = 60.0
 _MOST_NAMES = 1000
 _OTHERS = "(others)"
 _LONGEST_PATH = 200
+_AUDIT_WINDOW_SECONDS = 3600.0
+MOST_AUDITED = 50
+"""Most pairs of principal and operation that the audit log names in an hour; the others share one entry."""
+_AUDITED = frozenset({401, 403})
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
 REFUSING = frozenset({401, 403, 421, 429})
 """Statuses that say who may not ask, or not this, or not now."""
 
@@ -47,8 +57,7 @@ class Denials:
         if repeated:
             _log.warning("requests_refused_again", requests=repeated)
         if is_first:
-            shown = ascii(path[:_LONGEST_PATH])[1:-1]
-            _log.warning("request_refused", status=status, who=who, method=method, path=shown)
+            _log.warning("request_refused", status=status, who=who, method=method, path=_shown(path))
 
     def _start_window(self) -> int:
         """Forget the names of a window that has ended; return how many of its refusals were not logged."""
@@ -59,3 +68,71 @@ class Denials:
         self._seen.clear()
         self._window_ends = now + _WINDOW_SECONDS
         return repeated
+
+
+class DenialAudit(Service):
+    """Writes denied writes and reveals (401, 403) to the audit log.
+
+    The first denial of a principal, status and method in an hour is an entry `request.denied`. An entry
+    `request.denied-again` counts the others when the next hour has its first denial, or when the process stops.
+    One process thus adds at most 2 * (MOST_AUDITED + 2) entries an hour, however many requests it refuses.
+    """
+
+    def __init__(
+        self, database: Database, now: Callable[[], datetime], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(database, now)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seen: Counter[tuple[str, str]] = Counter()
+        self._window_ends = 0.0
+
+    @staticmethod
+    def covers(status: int, method: str) -> bool:
+        """Return whether an answer is a denied write or reveal."""
+        return status in _AUDITED and method not in _READING
+
+    def add(self, status: int, who: str, method: str, path: str) -> None:
+        """Count one denial, and write what the log has to hold now. A database that is away is logged only."""
+        with self._lock:
+            changes = self._repeats() if self._clock() >= self._window_ends else []
+            who, operation = _shown(who), f"{status} {_shown(method)}"
+            if (who, operation) not in self._seen and len(self._seen) >= MOST_AUDITED:
+                who, operation = _OTHERS, f"{status}"
+            self._seen[who, operation] += 1
+            if self._seen[who, operation] == 1:
+                subject = f"{status} {_shown(method)} {_shown(path)}"
+                changes.append(Change(self._now(), who, "request.denied", subject))
+        self._write(changes)
+
+    def flush(self) -> None:
+        """Write how many denials followed the first ones: at the end of the process."""
+        with self._lock:
+            changes = self._repeats()
+        self._write(changes)
+
+    def _repeats(self) -> list[Change]:
+        """Start a window; return the counts of the last one."""
+        counts = [
+            Change(self._now(), who, "request.denied-again", f"{operation}, {count - 1} times")
+            for (who, operation), count in self._seen.items()
+            if count > 1
+        ]
+        self._seen.clear()
+        self._window_ends = self._clock() + _AUDIT_WINDOW_SECONDS
+        return counts
+
+    def _write(self, changes: list[Change]) -> None:
+        if not changes:
+            return
+        try:
+            with self._database.writing() as stores:
+                for change in changes:
+                    stores.audit.append(change)
+        except TidegateError as error:
+            _log.warning("denial_not_audited", entries=len(changes), error=str(error))
+
+
+def _shown(text: str) -> str:
+    """Return the begin of a text that others chose, in printable ASCII."""
+    return ascii(text[:_LONGEST_PATH])[1:-1]

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from ipaddress import ip_network
 from typing import Protocol
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate.contracts.errors import TidegateError
 from tidegate.gateway.access.authentication import Authenticator
-from tidegate.gateway.access.denials import REFUSING, Denials
+from tidegate.gateway.access.denials import REFUSING, DenialAudit, Denials
 from tidegate.gateway.access.hosts import is_allowed, is_same_origin, split_host
 from tidegate.gateway.access.limits import ADDRESS, RateLimit
 from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Misdirected, Principal, Unauthenticated
@@ -46,6 +47,11 @@ class Door(Protocol):
     @property
     def denials(self) -> Denials:
         """Where refused requests are counted."""
+        ...
+
+    @property
+    def denial_audit(self) -> DenialAudit:
+        """Where denied writes and reveals are audited."""
         ...
 
     @property
@@ -100,7 +106,10 @@ class AccessGuard:
                 principal: Principal = scope["state"]["principal"]
                 is_known = principal is not ANONYMOUS and principal is not NOBODY
                 who = principal.name if is_known else f"{ADDRESS}{_address(Request(scope))}"
-                self._door.denials.add(message["status"], who, scope["method"], scope["path"])
+                denial = (message["status"], who, scope["method"], scope["path"])
+                self._door.denials.add(*denial)
+                if DenialAudit.covers(message["status"], scope["method"]):
+                    await run_in_threadpool(self._door.denial_audit.add, *denial)
             await send(message)
 
         return counting

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from structlog.testing import capture_logs
 
-from tidegate.gateway.access.denials import Denials
+from tidegate.gateway.access.denials import MOST_AUDITED, DenialAudit, Denials
+from tidegate.gateway.clock import now
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.storage.database import Database
 
 from .conftest import Hire, Person
 
@@ -41,3 +45,52 @@ def test_a_flood_fills_neither_log_nor_memory() -> None:
         denials.add(401, "address:1", "GET", "/")
     assert [log["requests"] for log in logs if log["event"] == "requests_refused_again"] == [3999]
     assert denials.totals == {401: 5001}
+
+
+def denied(factory: Factory) -> list[tuple[str, str, str]]:
+    found = factory.database.read(lambda stores: tuple(stores.audit.entries()))
+    return [
+        (entry.who, entry.action, entry.subject) for entry in found if entry.action.startswith("request.")
+    ]
+
+
+def test_denied_writes_and_reveals_are_audited_and_denied_reads_are_not(
+    client: Any, factory: Factory, hire: Hire
+) -> None:
+    viewer = hire("viewer:a.")
+    assert client.get("/api/v1/contracts").status_code == 401
+    assert viewer.ask("GET", "/api/v1/audit").status_code == 403
+    assert denied(factory) == []
+    assert client.post("/desk/records/t/0/1/reveal\u202e", b"").status_code == 401
+    for _ in range(3):
+        assert viewer.ask("PUT", "/mode", {"mode": "READONLY"}).status_code == 403
+    assert denied(factory) == [
+        ("address:127.0.0.1", "request.denied", "401 POST /desk/records/t/0/1/reveal\\u202e"),
+        (viewer.name, "request.denied", "403 PUT /mode"),
+    ]
+
+
+def test_a_flood_of_denied_writes_does_not_fill_the_audit(factory: Factory) -> None:
+    seconds = 0.0
+    audited = DenialAudit(factory.database, now, lambda: seconds)
+    for number in range(5000):
+        audited.add(401, f"address:{number}\n", "PUT", f"/x{number}\u202e\n" * 1000)
+        audited.add(403, "key:a", "PUT", "/mode")
+    found = denied(factory)
+    assert len(found) == MOST_AUDITED + 1
+    assert ("(others)", "request.denied", "401 PUT /x" + found[-1][2].partition("/x")[2]) == found[-1]
+    assert all(text.isprintable() and len(text) < 1500 for entry in found for text in entry)
+    seconds = 3601.0
+    audited.add(403, "key:a", "PUT", "/mode")
+    repeats = denied(factory)[len(found) :]
+    assert repeats[-1] == ("key:a", "request.denied", "403 PUT /mode")
+    assert ("key:a", "request.denied-again", "403 PUT, 4999 times") in repeats
+    assert sum(int(each[2].split(", ")[1].split()[0]) for each in repeats[:-1]) == 10000 - len(found)
+
+
+def test_a_database_that_is_away_does_not_change_the_answer(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}/registry.db")  # without tables
+    with capture_logs() as logs:
+        DenialAudit(database, now).add(403, "key:a", "PUT", "/mode")
+    assert [log["event"] for log in logs] == ["denial_not_audited"]
+    database.close()
