@@ -31,6 +31,7 @@ MEANINGS: Final = {
     "contracts_not_listed": "The registry did not list its contracts (`--all`, `--prefix`, `--domain`). No stream starts or ends because of that; logged every five minutes.",
     "control_unknown": "The registry did not answer whether the stream is paused; the last known state applies.",
     "data_file_left": "A data file that no commit uses could not be deleted. Remove it with the clean-up command of the table format.",
+    "denial_not_audited": "The database did not take the audit entries of denied writes or reveals.",
     "event_not_told": "The registry did not accept the report of a start or end of a stream.",
     "expectation_disagreement": "Great Expectations and the compiled check differ. Report this as a bug.",
     "expectation_not_met": "The accepted records of a batch do not meet an expectation of the contract.",
