@@ -10,6 +10,7 @@ from rich.text import Text
 
 from tidegate.contracts.address_secrets import masked
 from tidegate.contracts.errors import ContractError, Problem, TidegateError
+from tidegate.gateway.checks.shown import printable
 
 if TYPE_CHECKING:
     from tidegate.contracts.document.load import (
@@ -27,7 +28,7 @@ def show_error(error: TidegateError) -> None:
         for problem in error.problems:
             err.print(problem_line(problem))
         return
-    err.print(Text.assemble(("error: ", "bold red"), masked(str(error))))
+    err.print(Text.assemble(("error: ", "bold red"), _lines(masked(str(error)))))
 
 
 def show_warnings(loaded: LoadedContract) -> None:
@@ -38,7 +39,12 @@ def show_warnings(loaded: LoadedContract) -> None:
 
 def problem_line(problem: Problem) -> Text:
     """Render `file:line:column: message`, with the place in bold and names in backquotes coloured."""
-    place = str(problem).removesuffix(f": {problem.message}")
-    message = Text(problem.message)
+    place = _lines(str(problem).removesuffix(f": {problem.message}"))
+    message = Text(_lines(problem.message))
     message.highlight_regex(r"`[^`]*`", "cyan")
     return Text.assemble((place, "bold"), ": ", message)
+
+
+def _lines(text: str) -> str:
+    """Escape what a terminal would act on, but keep the line ends of messages of several lines."""
+    return "\n".join(map(printable, text.split("\n")))

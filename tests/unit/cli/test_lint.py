@@ -11,6 +11,8 @@ import pytest
 
 from tests.steps import chain, steps_of
 from tests.unit.checks.workplace import contract_text
+from tidegate.contracts.errors import ContractError, Problem, SettingsError
+from tidegate.gateway.cli.terminal import show_error
 
 from .conftest import CONTRACT, Ran, Run
 
@@ -149,3 +151,14 @@ def test_a_check_with_the_worst_schema_on_either_side_ends_within_a_bound(
     )  # what is compared with is not to be mended here: a warning
     assert b"a value is looked at more than 10," in ran.stdout + ran.stderr
     assert b"Traceback" not in ran.stderr
+
+
+def test_a_message_shows_control_and_bidirectional_characters_by_code(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show_error(SettingsError("a\u202eb\x1b[2J\u200f\u061c"))
+    show_error(ContractError((Problem("x\u2066", "field `a\u202eb`\nnext"),)))
+    said = capsys.readouterr().err
+    assert "a\\u202eb\\u001b[2J\\u200f\\u061c" in said
+    assert "field `a\\u202eb`" in said
+    assert all(line.isprintable() for line in said.splitlines())
