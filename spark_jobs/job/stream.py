@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -65,6 +66,25 @@ class Job:
     observer: StepObserver
 
 
+class _BatchHandler:
+    """The function that Spark calls for each batch, until it is closed.
+
+    Py4J refers to it until a garbage collection of the JVM. So it must not refer to the attempt for longer: an attempt
+    owns Kafka clients, and a process cannot have more than about 1,000 of them.
+    """
+
+    def __init__(self, handle: Callable[[DataFrame, int], None]) -> None:
+        self._handle: Callable[[DataFrame, int], None] | None = handle
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        if self._handle is not None:
+            self._handle(rows, batch_id)
+
+    def close(self) -> None:
+        """Drop the reference to the attempt."""
+        self._handle = None
+
+
 class StreamAttempt:
     """One claim of one stream.
 
@@ -95,6 +115,7 @@ class StreamAttempt:
         """Start and end of the batch whose judging or writing ended the attempt."""
         self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"write-{contract_id}")
         self._writing: Future[None] | None = None
+        self._batch_handler = _BatchHandler(self._on_batch)
         self._expectations = BatchExpectations(
             contract_id, job.settings.expectations_proof_every, lambda: GreatExpectationsRunner(job.spark)
         )
@@ -142,6 +163,7 @@ class StreamAttempt:
                 self._failure = self._failure or error
             finally:
                 self._stop(query)
+                self._batch_handler.close()
                 self._in_hand.clear()
         outcome = self._outcome(self._failure) if self._failure is not None else None
         self._sink.close()
@@ -203,6 +225,7 @@ class StreamAttempt:
         try:
             return self._read(earliest, latest, watch)
         except BaseException:
+            self._batch_handler.close()
             self._sink.close()  # its thread would go on, and each attempt would add one
             raise
 
@@ -239,7 +262,7 @@ class StreamAttempt:
             read_topic(spark, settings, self._source.name, start)
             .writeStream.queryName(f"{self._contract_id} {settings.sink} epoch {self._ledger.epoch}")
             .option("checkpointLocation", checkpoint)
-            .foreachBatch(self._on_batch)
+            .foreachBatch(self._batch_handler)
         )
         if settings.available_now:
             return writer.trigger(availableNow=True).start()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import signal
+import weakref
 from collections import Counter
 from collections.abc import Callable, MutableMapping
 from dataclasses import replace
@@ -213,6 +215,17 @@ def test_one_contract_is_written_to_two_sinks_of_one_checkpoints_folder(
             assert second.is_alive()
     assert not [event for event in events if event["event"] == "stream_restarting"]
     assert line.reconcile().holds
+
+
+def test_an_attempt_that_has_ended_is_freed(line: Line) -> None:
+    """Py4J keeps what Spark calls. A stream of many restarts would keep the Kafka clients of every attempt."""
+    line.produce(row(1))
+    attempt = line.attempt()
+    attempt.run(Event(), Event())
+    freed = weakref.ref(attempt)
+    del attempt
+    gc.collect()
+    assert freed() is None
 
 
 @pytest.mark.parametrize(("reset_seconds", "is_given_up"), [(0.001, False), (3600, True)])
