@@ -247,16 +247,10 @@ def _derived(
         found = fields.find(pointer) or FieldType()
         is_hashed = _is_hashed(masks, (field_name,))
         type_name = "string" if is_hashed else derived_type(found, formats_hold=formats_hold)
-        if type_name is None and over is not None:  # redacted: any type holds a null
-            type_name = "json"
         # Query engines do not tell columns apart by case.
         if name.lower() in taken:
             message = f"`{pointer}` and `{taken[name.lower()]}` would both be column {name.lower()}"
             problems.append(Problem(place, f"{message}; name the columns under `columns`"))
-        elif type_name is None:
-            held = " or ".join(sorted(found.types)) or "nothing"
-            message = f"no column type is plain for `{pointer}`, which may be {held}; give it under `columns`"
-            problems.append(Problem(place, message))
         else:
             kind = kind_of(type_name, found)
             assert kind is not None, type_name  # noqa: S101 - derived types exist
@@ -270,8 +264,8 @@ def column_name(field_name: str) -> str:
     return name if name[:1].isalpha() else f"c_{name}"
 
 
-def derived_type(found: FieldType, *, formats_hold: bool) -> str | None:
-    """Choose the column type for a field; None when none is plain."""
+def derived_type(found: FieldType, *, formats_hold: bool) -> str:
+    """Choose the column type for a field: `json` for all that no other type holds, such as a text or a number."""
     types = found.types - {"null"}
     if types & {"object", "array"} or not types:
         return "json"
@@ -284,7 +278,7 @@ def derived_type(found: FieldType, *, formats_hold: bool) -> str | None:
             return _TIME_TYPES[time]
     if len(types) == 1:
         return _PLAIN_TYPES[next(iter(types))]
-    return "double" if types <= _NUMBER else None
+    return "double" if types <= _NUMBER else "json"
 
 
 def kind_of(name: str, found: FieldType) -> Kind | None:
