@@ -139,7 +139,23 @@ def was_and_is(name: str, before: Any, after: Any) -> str:
         return f"{name} is {shown(after)} and was not given"
     if after is None:
         return f"{name} was {shown(before)} and is not given any more"
+    if shown(before).endswith("...") and isinstance(before, list) and isinstance(after, list):
+        return _changed_items(name, before, after)
     return f"{name} was {shown(before)} and is {shown(after)}"
+
+
+def _changed_items(name: str, before: list[Any], after: list[Any]) -> str:
+    """Return what changed in a list whose begin, which is all that a sentence has room for, may be the same."""
+    old, new = ({json.dumps(each, default=str): each for each in values} for values in (before, after))
+    removed = [each for key, each in old.items() if key not in new]
+    added = [each for key, each in new.items() if key not in old]
+    parts = [
+        f"{verb} {shown(values)}" + (f" ({len(values)} values)" if len(values) > 1 else "")
+        for verb, values in (("removed", removed), ("added", added))
+        if values
+    ]
+    what = ", ".join(parts) or "the same values in another order"
+    return f"{name} were {len(before)} and are {len(after)}: {what}"
 
 
 def overlap(one: str, other: str, declared: Container[str] = ()) -> bool:

@@ -429,3 +429,11 @@ def test_many_hard_patterns_end_with_the_same_answer_twice(make_contract: Any) -
     first = compare(contract("a"), contract("b"))
     assert first == compare(contract("a"), contract("b"))
     assert not first.is_compatible
+
+
+def test_a_change_at_the_end_of_a_long_list_is_named(make_contract: Any) -> None:
+    """The begin of both lists is the same, and a sentence has no room for more."""
+    codes = [f"code{number}" for number in range(300)]
+    rule: Rule = {"kind": "one_of", "field": "/code", "values": codes}
+    (finding,) = compared(make_contract, [rule], [{**rule, "values": [*codes[:-1], "new"]}]).findings[:1]
+    assert 'values were 300 and are 300: removed ["code299"], added ["new"]' in finding.sentence
