@@ -30,6 +30,10 @@ _TYPES: Final = {
     "object": "an object",
     "bytes": "bytes",
 }
+_WITHOUT_GLYPH: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Letters and marks that `str.isprintable` counts as printable, and that no font draws."""
 _NEEDS_SUBJECT: Final = re.compile(
     r"(must|is|holds|has|breaks|fits|does|ends|goes|lacks|begins|required property) "
 )
@@ -70,9 +74,21 @@ def described(value: Any) -> str:
             return f"the number {shown(value)}"
 
 
+def is_visible(character: str) -> bool:
+    """Return whether a character is seen as itself: no control, line end, odd space or mark that turns text around."""
+    return character.isprintable() and _WITHOUT_GLYPH.match(character) is None
+
+
 def seen(text: str) -> str:
-    """Write characters that cannot be seen, or that turn text around, by their codes."""
-    return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in text)
+    r"""Write characters that cannot be seen, or that turn text around, by their codes: \uXXXX or \UXXXXXXXX."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(each if is_visible(each) else _code(each) for each in text)
+
+
+def _code(character: str) -> str:
+    point = ord(character)
+    return f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
 
 
 def types(names: Sequence[str]) -> str:

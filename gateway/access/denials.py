@@ -11,6 +11,7 @@ from datetime import datetime
 import structlog
 
 from tidegate.contracts.errors import TidegateError
+from tidegate.contracts.words import seen
 from tidegate.gateway.storage.audit_chain import Change
 from tidegate.gateway.storage.database import Database, Service
 
@@ -134,5 +135,5 @@ class DenialAudit(Service):
 
 
 def _shown(text: str) -> str:
-    """Return the begin of a text that others chose, in printable ASCII."""
-    return ascii(text[:_LONGEST_PATH])[1:-1]
+    """Return the begin of a text that others chose, so that nothing in it acts on a terminal."""
+    return seen(text[:_LONGEST_PATH])

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate.contracts.errors import TidegateError
+from tidegate.contracts.words import seen
 from tidegate.gateway.access.authentication import Authenticator
 from tidegate.gateway.access.denials import REFUSING, DenialAudit, Denials
 from tidegate.gateway.access.hosts import is_allowed, is_same_origin, split_host
@@ -150,7 +151,7 @@ def _has_own_host(scope: Scope, allowed: tuple[str, ...]) -> bool:
 
 def _misdirected(request: Request) -> Misdirected:
     name = split_host(request.headers["host"])[0]
-    shown = "".join(each if each.isprintable() else "?" for each in name[:_LONGEST_SHOWN])
+    shown = seen(name[:_LONGEST_SHOWN])
     return Misdirected(
         f"this registry does not answer to the host name {shown or 'that was sent'}; if that is its name, add it to "
         "TIDEGATE_ALLOWED_HOSTS of the registry, and restart it"

@@ -14,6 +14,7 @@ from tidegate.contracts.stream.counts import RuleCount
 from tidegate.contracts.stream.reconciliation import Findings, ReconciliationResult
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Severity
+from tidegate.contracts.words import is_visible
 
 _MOST_RULES = 5
 _MOST_PARTITIONS = 8
@@ -178,7 +179,7 @@ def _most(rules: Sequence[RuleCount]) -> tuple[tuple[str, int], ...]:
 
 def _line(text: str) -> str:
     """Return a text that others wrote as one line, so that it cannot pass for further lines of the message."""
-    return " ".join("".join(each if each.isprintable() else " " for each in text).split())
+    return " ".join("".join(each if is_visible(each) else " " for each in text).split())
 
 
 def _first(start: dict[int, int], end: dict[int, int]) -> tuple[tuple[int, int], ...]:

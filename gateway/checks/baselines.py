@@ -15,10 +15,11 @@ from tidegate.contracts.document.load import load_contract
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.semver import precedence
 from tidegate.contracts.errors import ContractError, Problem, SettingsError
+from tidegate.contracts.words import seen
 from tidegate.gateway.checks.discovery import SUFFIXES, Candidate, Selection, contracts_below, is_contract
 from tidegate.gateway.checks.git import Revision, load_contract_at
 from tidegate.gateway.checks.history import BaseVersion, History
-from tidegate.gateway.checks.shown import printable, shown_path
+from tidegate.gateway.checks.shown import shown_path
 from tidegate.gateway.client.registry import RegistryClient
 
 
@@ -198,7 +199,7 @@ class GitBaseline:
 
     def _document(self, key: str) -> BaseDocument:
         shown = shown_path(os.path.relpath(self._revision.root / key))
-        origin = printable(f"git:{self._revision.ref}:{key}")
+        origin = seen(f"git:{self._revision.ref}:{key}")
         try:
             return BaseDocument(key, shown, origin, load_contract_at(self._revision, key).contract)
         except ContractError as error:

@@ -13,11 +13,12 @@ from tidegate.contracts.document.model import Compatibility, DataContract
 from tidegate.contracts.document.semver import precedence
 from tidegate.contracts.errors import ContractError, Problem
 from tidegate.contracts.judge.plan import check_compiles
+from tidegate.contracts.words import seen
 from tidegate.gateway.checks.baselines import Baseline, Missing
 from tidegate.gateway.checks.discovery import Candidate
 from tidegate.gateway.checks.history import ENFORCED, BaseVersion, History
 from tidegate.gateway.checks.results import BaseInfo, CheckFinding, ContractCheck, Spot, spot_of
-from tidegate.gateway.checks.shown import printable, shown_path
+from tidegate.gateway.checks.shown import shown_path
 from tidegate.gateway.registry.unjudged_rules import carried_problems, noted_in
 
 _RANK = {severity: rank for rank, severity in enumerate(FindingSeverity)}
@@ -50,7 +51,7 @@ def compare_documents(
         base.contract.version,
         base.contract.status,
         fingerprint(base.contract),
-        printable(base.document.name),
+        seen(base.document.name),
         lambda: base.contract,
     )
     return _compared(candidate, version, compare(base.contract, candidate.contract, level=level))
@@ -174,7 +175,7 @@ def _not_judged(loaded: LoadedContract, problem: Problem) -> CheckFinding:
 def _registered_rules(loaded: LoadedContract, version: BaseVersion) -> Iterator[CheckFinding]:
     """Yield the rules that clients registered with a version, and that the stream does not judge or execute."""
     for reason in noted_in(version.note):
-        sentence = f"{version.version}: the rule {printable(reason)}"
+        sentence = f"{version.version}: the rule {seen(reason)}"
         spot = _spot(loaded, "/schema")
         yield CheckFinding(FindingSeverity.INFO, "contract.rule-not-judged", sentence, spot, "/schema")
 

@@ -11,7 +11,8 @@ from tidegate.contracts.document.load import LoadedContract
 from tidegate.contracts.document.semver import precedence
 from tidegate.contracts.errors import Problem
 from tidegate.contracts.inclusion.answer import Counterexample, Outcome
-from tidegate.gateway.checks.shown import printable, shown_path
+from tidegate.contracts.words import seen
+from tidegate.gateway.checks.shown import shown_path
 
 _LONGEST_EXAMPLE = 400  # characters
 
@@ -177,9 +178,9 @@ def shown_example(finding: CheckFinding) -> tuple[str, str] | None:
 
 def message(finding: CheckFinding) -> str:
     """Describe a finding in a few lines: the sentence, the counterexample, the consumers that read the field."""
-    lines = [printable(finding.sentence)]
+    lines = [seen(finding.sentence)]
     if (example := shown_example(finding)) is not None:
-        lines.append(f"{example[0]}: {printable(example[1])}")
+        lines.append(f"{example[0]}: {seen(example[1])}")
     if finding.consumers:
         lines.append(f"consumers: {', '.join(finding.consumers)}")
     return "\n".join(lines)

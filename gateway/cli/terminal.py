@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tidegate.contracts.address_secrets import masked
 from tidegate.contracts.errors import ContractError, Problem, TidegateError
-from tidegate.gateway.checks.shown import printable
+from tidegate.contracts.words import seen
 
 if TYPE_CHECKING:
     from tidegate.contracts.document.load import (
@@ -47,4 +47,4 @@ def problem_line(problem: Problem) -> Text:
 
 def _lines(text: str) -> str:
     """Escape what a terminal would act on, but keep the line ends of messages of several lines."""
-    return "\n".join(map(printable, text.split("\n")))
+    return "\n".join(map(seen, text.split("\n")))

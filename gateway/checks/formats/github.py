@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tidegate.contracts.compatibility.finding import FindingSeverity
+from tidegate.contracts.words import seen
 from tidegate.gateway.checks.formats.text import counted
 from tidegate.gateway.checks.places import from_root
 from tidegate.gateway.checks.results import CheckFinding, CheckReport, ContractCheck, message
-from tidegate.gateway.checks.shown import printable
 
 _COMMANDS = {
     FindingSeverity.BREAKING: "error",
@@ -103,7 +103,7 @@ def _section(contract: ContractCheck) -> Iterator[str]:
 
 def _cell(text: str) -> str:
     """Write text so that no character of it is Markdown or HTML."""
-    escaped = html.escape(printable(text), quote=False)
+    escaped = html.escape(seen(text), quote=False)
     return "".join(f"&#{ord(char)};" if char in "|*_`[]\\~#!@" else char for char in escaped)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from tidegate.contracts.compatibility.finding import FindingSeverity
+from tidegate.contracts.words import seen
 from tidegate.gateway.checks.results import CheckFinding, CheckReport, ContractCheck, shown_example
-from tidegate.gateway.checks.shown import printable
 
 _STYLES = {
     FindingSeverity.BREAKING: "bold red",
@@ -45,7 +45,7 @@ def contract_lines(contract: ContractCheck, *, several: bool) -> Iterator[Text]:
 
 
 def _finding_lines(finding: CheckFinding) -> Iterator[Text]:
-    sentence = Text(printable(finding.sentence))
+    sentence = Text(seen(finding.sentence))
     sentence.highlight_regex(r"`[^`]*`", "cyan")
     severity = (finding.severity.upper(), _STYLES[finding.severity])
     yield Text.assemble(
@@ -53,9 +53,9 @@ def _finding_lines(finding: CheckFinding) -> Iterator[Text]:
     )
     if (example := shown_example(finding)) is not None:
         introduction, text = example
-        yield _detail(introduction, printable(text))
+        yield _detail(introduction, seen(text))
     if finding.consumers:
-        reading = f"consumers reading {printable(finding.field)}" if finding.field else "consumers"
+        reading = f"consumers reading {seen(finding.field)}" if finding.field else "consumers"
         yield _detail(reading, ", ".join(finding.consumers))
 
 
@@ -74,7 +74,7 @@ def _sum(report: CheckReport) -> Text:
     if len(report.contracts) == 1 and report.contracts[0].suggested_version is not None:
         head = Text.assemble("suggested version ", (report.contracts[0].suggested_version, "bold"), " · ")
     else:
-        head = Text(f"{counted(len(report.contracts), 'contract')} against {printable(report.against)} · ")
+        head = Text(f"{counted(len(report.contracts), 'contract')} against {seen(report.against)} · ")
     return Text.assemble(head, line, f" · exit {int(report.failed)}")
 
 

@@ -67,6 +67,7 @@ def _templates() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=wording.visible,
     )
     environment.filters.update(
         grouped=wording.grouped,

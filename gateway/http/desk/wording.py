@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import Any
 
 from tidegate.contracts.explain.account import Explanation
+from tidegate.contracts.words import is_visible, seen
 
 THIN_SPACE = "\u2009"
 ABSENT = "–"  # noqa: RUF001 - an en dash is what a table shows for nothing
@@ -86,31 +88,37 @@ def sentence(explanation: Explanation) -> str:
     return text[:1].upper() + text[1:] if text.startswith(_OURS) else text
 
 
-_UNSEEN = re.compile(
-    "([\x00-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202f"
-    "\u205f-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\U000e0000-\U000e0fff])"
-)
-"""Controls, invisible and bidirectional formatting characters, odd spaces, noncharacters, undecodable bytes."""
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def visible_runs(data: bytes, *, keep_newlines: bool = False) -> list[tuple[str, bool]]:
+def visible_runs(data: bytes) -> list[tuple[str, bool]]:
     r"""Split UTF-8 text into runs of (text, is_code); a code such as U+202E or \xff stands for what cannot be seen.
 
-    Bytes that are not UTF-8 become `\xNN`. With `keep_newlines` a line feed stays a line feed.
+    Bytes that are not UTF-8 become `\xNN`.
     """
     runs: list[tuple[str, bool]] = []
-    for index, part in enumerate(_UNSEEN.split(data.decode("utf-8", "surrogateescape"))):
-        if keep_newlines and part == "\n":
-            runs.append((part, False))
-        elif part:
-            runs.append((_code(part), True) if index % 2 else (part, False))
+    text = data.decode("utf-8", "surrogateescape")
+    if text.isascii() and text.isprintable():
+        return [(text, False)] if text else []
+    for has_glyphs, group in groupby(text, is_visible):
+        part = list(group)
+        runs += [("".join(part), False)] if has_glyphs else [(_code(each), True) for each in part]
     return runs
 
 
 def visible_text(data: bytes) -> str:
     """Return the same as one string."""
     return "".join(text for text, _ in visible_runs(data))
+
+
+def visible(value: Any) -> Any:
+    """Return what a template writes: in texts, the codes of characters that cannot be seen or turn text around.
+
+    Line feeds and the spaces that this module writes stay.
+    """
+    if type(value) is not str or (value.isascii() and value.isprintable()):
+        return value
+    return THIN_SPACE.join("\n".join(map(seen, part.split("\n"))) for part in value.split(THIN_SPACE))
 
 
 def _code(character: str) -> str:

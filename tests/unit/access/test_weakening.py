@@ -394,12 +394,13 @@ def test_another_approver_lets_it_in_and_every_step_stands_in_the_log(people: Pe
     published = people.producer.ask("POST", "/api/v1/contracts", loose())
     assert (published.status_code, published.json()["fingerprint"]) == (201, proposal["candidate"])
     entries = people.owner.json("/api/v1/audit")["entries"]
-    assert [(one["action"], one["who"]) for one in entries][-3:] == [
+    assert [(one["action"], one["who"]) for one in entries][-4:] == [
         ("contract.weakening-proposed", people.producer.name),
+        ("request.denied", people.producer.name),
         ("contract.weakening-approved", people.approver.name),
         ("contract.published", people.producer.name),
     ]
-    assert [(one["before"], one["after"]) for one in entries][-3:-1] == [
+    assert [(entries[at]["before"], entries[at]["after"]) for at in (-4, -2)] == [
         (proposal["base"], proposal["candidate"])
     ] * 2
     assert people.owner.json(f"{HERE}/approvals") == {"proposals": []}
@@ -433,9 +434,10 @@ def test_a_rejected_change_has_to_be_proposed_and_approved_again(people: People)
     assert (again.status_code, again.json()["proposal"]["approved_by"]) == (409, None)
     assert enforced(people) == before
     entries = people.owner.json("/api/v1/audit")["entries"]
-    assert [(one["action"], one["who"]) for one in entries][-4:] == [
+    assert [(one["action"], one["who"]) for one in entries][-5:] == [
         ("contract.weakening-proposed", people.producer.name),
         ("contract.weakening-approved", people.approver.name),
+        ("request.denied", people.producer.name),
         ("contract.weakening-rejected", people.approver.name),
         ("contract.weakening-proposed", people.producer.name),
     ]

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.checks.workplace import Write, contract_text
 from tidegate.contracts.errors import SettingsError
 from tidegate.gateway.checks.discovery import is_contract, read_candidate, select
-from tidegate.gateway.checks.shown import printable, shown_path
+from tidegate.gateway.checks.shown import shown_path
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,6 @@ def test_a_folder_that_cannot_be_read_is_an_error(write: Write, monkeypatch: pyt
     monkeypatch.setattr(Path, "open", deny)  # root may read everything
     with pytest.raises(SettingsError, match=r"cannot read a\.json: Permission denied"):
         select([Path()])
-
-
-def test_what_a_terminal_would_act_on_is_written_out() -> None:
-    assert printable("räume 漢 😀") == "räume 漢 😀"
-    assert printable("a\n\x1b[0m\u202e\udcff\U000e0001") == "a\\u000a\\u001b[0m\\u202e\\udcff\\U000e0001"
 
 
 def test_no_path_looks_like_a_command_of_the_runner() -> None:

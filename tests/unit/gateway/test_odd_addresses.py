@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tidegate.gateway.factory import Factory
@@ -56,3 +57,14 @@ def test_a_document_with_a_nul_is_refused_and_not_kept(
     answer = client.post("/api/v1/contracts", make_contract(domain="a\0b"))
     assert answer.status_code == 422
     assert factory.audit().page(0, 10).entries == ()
+
+
+def test_a_text_of_a_contract_cannot_turn_its_page_around(
+    client: Any, make_contract: Callable[..., bytes]
+) -> None:
+    client.post(
+        "/api/v1/contracts", make_contract(description="paid \u202edetcejer\u3164")
+    ).raise_for_status()
+    page = client.get("/desk/contracts/hospital.admissions").text
+    assert r"paid \u202edetcejer\u3164" in page
+    assert "\u202e" not in page
