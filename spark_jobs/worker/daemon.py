@@ -12,6 +12,8 @@ from __future__ import annotations
 import gc
 import importlib
 import sys
+from collections.abc import Callable
+from typing import Any
 
 _IMPORTED_BEFORE_THE_FORK = (
     "orjson",
@@ -39,12 +41,28 @@ def _leave_archives() -> None:
         del sys.modules[name]
 
 
+def _ending_with_its_connection(work: Callable[..., int]) -> Callable[..., int]:
+    """Return the function that serves a connection, without a traceback where Spark has closed it.
+
+    Spark does so to each task that it cancels, as at every stop of a stream; its log is that of the job.
+    """
+
+    def serve(*arguments: Any) -> int:
+        try:
+            return work(*arguments)
+        except (BrokenPipeError, ConnectionResetError):
+            return 1  # nothing more is asked on this connection
+
+    return serve
+
+
 def main() -> None:
     """Prepare this process, then run PySpark's own daemon."""
     _leave_archives()
     for name in _IMPORTED_BEFORE_THE_FORK:
         importlib.import_module(name)
-    daemon = importlib.import_module("pyspark.daemon")
+    daemon: Any = importlib.import_module("pyspark.daemon")
+    daemon.worker = _ending_with_its_connection(daemon.worker)
     gc.collect()
     gc.freeze()
     gc.disable()
