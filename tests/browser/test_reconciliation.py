@@ -80,6 +80,7 @@ def test_one_asks_and_the_answer_appears_without_a_reload(gateway: Traffic, stre
     assert page.evaluate("document.body.dataset.mark") == "the same document"
 
 
+@pytest.mark.full
 def test_what_is_lost_or_twice_is_named_also_on_a_phone(gateway: Traffic, stream: str, page: Page) -> None:
     for findings in (
         {"answer": "holds", "holds": True, "lost": 0, "records": {}},
@@ -106,6 +107,7 @@ def test_what_is_lost_or_twice_is_named_also_on_a_phone(gateway: Traffic, stream
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
+@pytest.mark.full
 def test_who_may_not_pause_a_stream_finds_no_button(browser: Browser, tmp_path: Path) -> None:
     url = SecretStr(f"sqlite:///{tmp_path / 'guarded.db'}")
     factory = Factory(GatewaySettings(database_url=url, access="on", key_cache_seconds=0.0))

@@ -239,6 +239,7 @@ def test_hex_view_marks_the_same_bytes(gateway: Traffic, contract: dict[str, Any
     assert page.locator(".ascii b.m").all_inner_texts() == ["9", "9", "9"]
 
 
+@pytest.mark.full
 def test_two_megabytes_are_shown_around_their_marks(
     gateway: Traffic, contract: dict[str, Any], page: Page
 ) -> None:

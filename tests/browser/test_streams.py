@@ -175,6 +175,7 @@ def test_without_a_broker_setting_the_records_say_so(
     expect(page.get_by_role("heading", name="No broker is set")).to_be_visible()
 
 
+@pytest.mark.full
 def test_while_the_broker_is_away_the_page_stands(
     gateway_with: Callable[[str | None], Traffic], page: Page
 ) -> None:

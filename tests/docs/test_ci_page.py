@@ -99,6 +99,7 @@ def test_every_code_of_the_check_is_there() -> None:
     assert set(rows) == set(OWN_CODES)
 
 
+@pytest.mark.full
 def test_every_member_of_the_json_is_there(git: Git, tmp_path: Path) -> None:
     old, new = tmp_path / "old.json", git.root / "new.json"
     old.write_text(contract_text())

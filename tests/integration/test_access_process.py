@@ -96,6 +96,7 @@ def test_a_key_from_the_command_line_publishes_until_it_is_revoked(
     assert key["secret"] not in said
 
 
+@pytest.mark.full
 def test_the_job_fetches_and_reports_with_its_key(
     server: Server, make_key: Callable[..., dict[str, str]]
 ) -> None:

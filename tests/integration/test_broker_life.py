@@ -130,6 +130,7 @@ def test_a_port_asked_for_and_in_use_is_an_error(make_broker: MakeBroker) -> Non
             make_broker(port=port).start()
 
 
+@pytest.mark.full
 def test_a_killed_broker_is_reported_with_its_log(make_broker: MakeBroker, tmp_path: Path) -> None:
     with make_broker() as broker:
         broker.check()
@@ -161,6 +162,7 @@ def test_a_disk_that_fills_up_is_named_as_the_reason(make_broker: MakeBroker, sm
     assert message.startswith(expected)
 
 
+@pytest.mark.full
 def test_a_lease_is_had_from_a_broker_that_never_had_a_consumer_group(
     make_broker: MakeBroker, tmp_path: Path
 ) -> None:

@@ -128,6 +128,7 @@ def test_topics_that_forget_too_early_are_a_problem_with_a_command(
     assert mended.is_ok
 
 
+@pytest.mark.full
 def test_no_broker_is_an_exit_code_of_its_own(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

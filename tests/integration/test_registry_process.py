@@ -68,6 +68,7 @@ def test_32_publications_of_one_document_make_one_version(server: Server) -> Non
     assert len(server.http.get(f"{CONTRACTS}/hospital.admissions").json()["versions"]) == 1
 
 
+@pytest.mark.full
 def test_publications_of_different_versions_at_once_each_get_their_number(server: Server) -> None:
     answers = together(16, lambda number: server.publish(version(number)))
     assert {answer.status_code for answer in answers} == {201}
@@ -75,6 +76,7 @@ def test_publications_of_different_versions_at_once_each_get_their_number(server
     assert sorted(answer.json()["number"] for answer in answers) == list(range(1, 17))
 
 
+@pytest.mark.full
 def test_of_two_documents_under_one_version_one_wins(server: Server) -> None:
     answers = together(
         16, lambda number: server.publish(orjson.dumps(CONTRACT | {"description": str(number)}))
@@ -159,6 +161,7 @@ def test_a_restart_keeps_everything(serve: Callable[[], Server]) -> None:
     assert second.report(1).status_code == 200
 
 
+@pytest.mark.full
 @on_both(quickly="postgresql")
 def test_kill_9_loses_nothing_that_was_acknowledged(serve_on_both: Callable[[], Server]) -> None:
     victim = serve_on_both()
@@ -376,6 +379,7 @@ class TestPublishCommand:
         fetched = server.http.get(f"{CONTRACTS}/hospital.admissions/versions/1.2.0").json()
         assert fetched["schema"] == CONTRACT["schema"]
 
+    @pytest.mark.full
     def test_a_changed_document_says_what_to_do(self, server: Server, file: Path) -> None:
         self.publish(file, server.url)
         file.write_text(file.read_text().replace("999", "998"))
@@ -386,6 +390,7 @@ class TestPublishCommand:
             "version never changes; give the changed document a new version, such as 1.3.0\n"
         )
 
+    @pytest.mark.full
     def test_mistakes_are_located_in_the_files_of_the_author(self, server: Server, file: Path) -> None:
         file.write_text(file.read_text().replace('"/age"', '"/agee"'))
         code, out, err = self.publish(file, server.url)

@@ -153,6 +153,7 @@ def test_a_signal_stops_everything_in_order(up: StartUp) -> None:
     require_an_orderly_stop(run, signal.SIGTERM)
 
 
+@pytest.mark.full
 def test_a_signal_before_it_is_ready_leaves_nothing(up: StartUp) -> None:
     run = up()
     until((run.state / "run" / "broker.json").exists)
@@ -192,6 +193,7 @@ def test_a_second_run_on_the_same_state_is_refused(up: StartUp) -> None:
     require_an_orderly_stop(first, signal.SIGHUP)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("option", ["--port", "--broker-port"])
 def test_a_port_asked_for_and_in_use_ends_the_run(up: StartUp, option: str) -> None:
     with socket.create_server((ports.HOST, 0)) as server:

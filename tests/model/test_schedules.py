@@ -12,6 +12,7 @@ from tidegate.spark_jobs.steps import Step
 EVERY_PART = [*Part, *one_transaction.Part]
 
 
+@pytest.mark.full
 def test_no_other_step_of_a_model_is_unknown_to_the_code() -> None:
     """Each of them is used, so that the list grows and shrinks with the models."""
     found = {move.untold for part in EVERY_PART for move in moves(counterexample(part))}

@@ -42,6 +42,7 @@ def test_markers_and_aborted_records_are_counted_as_absent_and_read_by_nobody(
     assert len(line.reports) == line.ledger().n
 
 
+@pytest.mark.full
 def test_records_of_an_open_transaction_are_judged_when_it_is_committed(line: Line) -> None:
     """And those behind it wait, so that a partition stays in order."""
     producer = Transactions(line, "a")

@@ -402,6 +402,7 @@ def cut_after_slot(_stream: str, step: Step) -> None:
         raise PowerCutError
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("sink", "output"), [("iceberg", quarantine_topic), ("kafka", accepted_topic)])
 def test_a_stream_goes_on_past_deleted_records_of_its_output(
     published_line: Callable[..., Line], adopting: Adopting, sink: str, output: Callable[[str], str]
@@ -426,6 +427,7 @@ def test_a_stream_goes_on_past_deleted_records_of_its_output(
     assert (kept["adoption"]["forgotten"], kept["adoption"]["accepted_loss"]) == (end, 0)
 
 
+@pytest.mark.full
 def test_a_partition_that_retention_has_passed_goes_on_and_says_what_is_missing(
     published_line: Callable[..., Line], adopting: Adopting
 ) -> None:
@@ -446,6 +448,7 @@ def test_a_partition_that_retention_has_passed_goes_on_and_says_what_is_missing(
     assert [each["adoption"]["accepted_loss"] for each in adopting.kept(line)] == [3, 2]
 
 
+@pytest.mark.full
 def test_nothing_is_adopted_without_the_registry(
     published_line: Callable[..., Line], make_registry: Callable[..., Registry]
 ) -> None:
@@ -461,6 +464,7 @@ def test_nothing_is_adopted_without_the_registry(
         line.enforce()
 
 
+@pytest.mark.full
 def test_rows_that_come_while_somebody_decides_stop_the_adoption(
     published_line: Callable[..., Line], adopting: Adopting
 ) -> None:

@@ -272,6 +272,7 @@ def test_a_contract_about_another_topic_stops_the_stream(make_line: Callable[...
         line.enforce(change, max_offsets=1)
 
 
+@pytest.mark.full
 def test_a_name_that_is_taken_moves_nothing(
     make_line: Callable[..., Line], publish: Publish, archiving: Archiving
 ) -> None:

@@ -52,6 +52,7 @@ def test_rows_and_ledger_move_together(line: Line) -> None:
     assert Ledger.parse(told["userMetadata"]) == ledger  # type: ignore[index,call-overload] # the same
 
 
+@pytest.mark.full
 def test_the_log_knows_the_bounds_of_files(line: Line) -> None:
     line.produce(row(0, 5, day="2024-02-29"), row(2, 9), row(4, 7))
     line.enforce()
@@ -64,6 +65,7 @@ def test_the_log_knows_the_bounds_of_files(line: Line) -> None:
     assert line.spark.read.format("delta").load(line.delta().name).where("amount > 8").count() == 1
 
 
+@pytest.mark.full
 def test_a_batch_that_must_not_pass_leaves_no_file(line: Line) -> None:
     line.contracts.plan = line.plan(rules=[{**KNOWN, "on_violation": "fail"}])
     line.produce(row(0), row(1), row(2, 999))
@@ -89,6 +91,7 @@ def test_a_new_contract_version_adds_its_columns(line: Line) -> None:
     assert line.reconcile().holds
 
 
+@pytest.mark.full
 def test_of_two_sessions_that_commit_at_once_one_lands(line: Line, spark: SparkSession) -> None:
     """Raced for real: both have compared the same ledger before either commits."""
     line.enforce()

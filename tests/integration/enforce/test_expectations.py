@@ -154,6 +154,7 @@ class KilledError(Exception):
     """The end of an attempt, where a test wants it."""
 
 
+@pytest.mark.full
 def test_a_batch_that_was_refused_before_a_crash_stays_refused(line: Line) -> None:
     expect(line, MEAN)
     line.produce(row(0, 100), row(1, 100))

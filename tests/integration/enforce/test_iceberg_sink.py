@@ -195,6 +195,7 @@ def test_a_column_of_another_type_stops_the_stream(line: Line) -> None:
         line.enforce()
 
 
+@pytest.mark.full
 def test_rows_that_somebody_else_appends_stay(line: Line, spark: SparkSession) -> None:
     """Compaction, or a person's INSERT, moves the table's head while a batch is staged: it is staged again."""
     line.produce(row(0))

@@ -71,6 +71,7 @@ def test_records_beyond_what_spark_collects(
     assert not list(line.settings.checkpoints.glob("*/*/spool/*/*"))
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("small_results")
 @pytest.mark.parametrize("settings", SINKS)
 def test_a_refused_batch_beyond_what_spark_collects(

@@ -112,6 +112,7 @@ def test_too_few_files_and_switched_off_are_left_alone(make_line: Callable[..., 
     assert data_files(line) == before
 
 
+@pytest.mark.full
 def test_a_round_takes_a_bounded_number_of_files(line: Line) -> None:
     fill(line, 5)
     before = data_files(line)
@@ -304,6 +305,7 @@ def test_orphans_of_earlier_epochs_are_removed_and_nothing_else(
     assert line.reconcile().holds
 
 
+@pytest.mark.full
 def test_files_that_only_a_tag_names_are_no_orphans(line: Line) -> None:
     line.contracts.plan = line.plan()
     fill(line, 1)
@@ -340,6 +342,7 @@ def test_a_stream_compacts_its_table_in_the_background_and_reports_it(
     require_exactly_once(line)
 
 
+@pytest.mark.full
 def test_many_manifests_are_merged(line: Line) -> None:
     name = table_name(line.contract_id)
     fill(line, 1)

@@ -61,6 +61,7 @@ def test_quarantined_records_without_a_ledger_stop_the_stream(
     assert outputs(line) == (0, 4)
 
 
+@pytest.mark.full
 def test_an_empty_table_that_was_made_again_is_a_fresh_start(line: Line) -> None:
     """Its quarantined records name the ledger of the older table: another history."""
     line.produce(*(row(n, 999 if n % 2 else n) for n in range(4)))
@@ -103,6 +104,7 @@ def test_a_table_that_another_stream_writes_is_left_alone(make_line: Callable[..
     assert len(line.rows()) == 2
 
 
+@pytest.mark.full
 def test_a_table_that_was_dropped_belongs_to_the_stream_that_makes_it_again(
     make_line: Callable[..., Line],
 ) -> None:

@@ -180,6 +180,7 @@ def last_job(spark: SparkSession) -> int:
     return max(jobs.apply(index).jobId() for index in range(jobs.size()))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sink", ["kafka", pytest.param("iceberg", marks=pytest.mark.full)])
 def test_compiled_expectations_ask_for_no_job_and_no_second_look(
     make_line: Callable[..., Line], spark: SparkSession, tmp_path: Path, sink: str

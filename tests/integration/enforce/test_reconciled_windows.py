@@ -36,6 +36,7 @@ def appended(make_line: Callable[..., Line]) -> Line:
     return make_line(sink="postgresql")
 
 
+@pytest.mark.full
 def test_50_of_1000_records_past_the_retention_of_the_quarantine_topic(appended: Line) -> None:
     line = appended
     line.produce(*(row(number, 999) for number in range(500)))
@@ -52,6 +53,7 @@ def test_50_of_1000_records_past_the_retention_of_the_quarantine_topic(appended:
     assert (found.answer, found.lost) == (Answer.LOST, 50)
 
 
+@pytest.mark.full
 def test_400_of_1000_records_of_a_table_that_is_upserted_into(make_line: Callable[..., Line]) -> None:
     line = make_line(sink="postgresql", write_mode="upsert")
     line.contracts.plan = line.plan(primary_key=["id"])
@@ -69,6 +71,7 @@ def test_400_of_1000_records_of_a_table_that_is_upserted_into(make_line: Callabl
     assert (found.answer, found.lost) == (Answer.LOST, 400)
 
 
+@pytest.mark.full
 def test_500_of_1000_records_of_a_contract_that_drops(appended: Line) -> None:
     line = appended
     line.contracts.plan = line.plan(rules=[{**KNOWN, "on_violation": "drop"}])
@@ -115,6 +118,7 @@ def test_a_row_that_is_older_than_the_newest_record_of_its_key_is_lost(
     assert (0, 1) in found.unaccounted
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("key", [[], ["id"]])
 @pytest.mark.parametrize("sink", ["postgresql", *full("iceberg", "delta")])
 def test_a_row_of_another_topic_is_no_row_of_the_stream(

@@ -67,6 +67,7 @@ def expire_all(line: Line) -> None:
     call(line, f"expire_snapshots(table => '{name}', older_than => {moment}, retain_last => 1)")
 
 
+@pytest.mark.full
 def test_a_rolled_back_table_stops_the_stream_when_it_starts(line: Line) -> None:
     """The message names the statement that brings the rows back; with it the stream goes on."""
     roll_back(line, with_two_batches(line))

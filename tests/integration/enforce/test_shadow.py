@@ -52,6 +52,7 @@ def test_a_shadow_begins_at_a_batch_boundary_counts_and_becomes_the_contract_by_
     assert line.reconcile().holds
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sink", ["kafka", *full("iceberg")])
 def test_a_shadow_that_would_fail_or_cannot_be_judged_by_leaves_every_verdict_alone(
     make_line: Callable[..., Line],

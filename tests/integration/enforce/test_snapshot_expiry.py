@@ -125,6 +125,7 @@ def test_nothing_of_a_rolled_back_table_is_expired(line: Line) -> None:
     assert snapshots(line) == found
 
 
+@pytest.mark.full
 def test_an_expiry_that_comes_between_costs_no_second_staging(line: Line, spark: SparkSession) -> None:
     """It changes the metadata that the publication has compared, and moves nothing."""
     fill(line, 3)
@@ -173,6 +174,7 @@ def test_a_stream_maintains_its_table_and_reports_its_size(line: Line) -> None:
     assert line.reconcile().holds
 
 
+@pytest.mark.full
 def test_full_batches_do_not_wait_for_the_trigger(line: Line) -> None:
     """With a trigger of an hour a backlog is written at once, and two records wait for two more."""
     line.produce(*(row(n) for n in range(12)))

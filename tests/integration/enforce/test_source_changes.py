@@ -102,6 +102,7 @@ def test_records_deleted_before_they_were_judged_stop_the_stream(either: Line) -
     assert after == before.claim(1, after.instance)
 
 
+@pytest.mark.full
 def test_records_deleted_after_they_were_judged_do_not_matter(either: Line) -> None:
     line = either
     line.produce(*(row(n) for n in range(6)))
@@ -205,6 +206,7 @@ def test_headers_that_are_not_utf8_can_be_asked_for_again(line: Line) -> None:
     assert [headers_of(message) for _ in range(3)] == [[], [], []]
 
 
+@pytest.mark.full
 def test_a_quarantine_made_anew_is_looked_through_from_its_beginning(line: Line) -> None:
     """The ledger's place in it lies beyond its end: what was refused since must be found all the same."""
     line.produce(*(row(2 * n, 999) for n in range(5)))

@@ -102,6 +102,7 @@ def test_a_registry_that_goes_away_and_comes_back(
     assert line.reconcile().holds
 
 
+@pytest.mark.full
 def test_a_failure_of_spark_is_named_by_its_innermost_cause(
     make_line: Callable[..., Line],
     make_topic: Callable[..., str],
@@ -138,6 +139,7 @@ class CutTransport(httpx.HTTPTransport):
         return super().handle_request(request)
 
 
+@pytest.mark.full
 def test_a_batch_that_names_a_schema_that_the_job_cannot_ask_for_is_tried_again(
     make_line: Callable[..., Line], spark: SparkSession, registry: Registry, publish: Publish
 ) -> None:

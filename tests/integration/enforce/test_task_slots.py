@@ -195,6 +195,7 @@ def test_a_batch_that_is_refused_as_a_whole_is_quarantined(tasks_line: Line) -> 
     assert line.reconcile().holds
 
 
+@pytest.mark.full
 def test_bytes_headers_and_masks_are_as_with_one_slot(make_line: Callable[..., Line]) -> None:
     records = (
         Sent(b'{"id": "a", "amount": 1}', None, 0, (("trace", b"\x00\xff"), ("trace", None), ("e", b"")), 1),

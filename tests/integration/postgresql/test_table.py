@@ -352,6 +352,7 @@ def test_rows_that_the_server_does_not_take_stop_the_stream(url: str, make_table
         table.stage(names)
 
 
+@pytest.mark.full
 def test_the_ledger_table_does_not_grow_with_batches(url: str, make_table: MakeTable) -> None:
     """Each batch updates a row: the dead versions are pruned where they are, also between a thousand other streams."""
     table, plan = make_table(), plan_of()

@@ -180,6 +180,7 @@ def test_a_pointer_as_long_as_any_is_no_recursion_error() -> None:
         JsonFields(schema).find("/a" * 10_000)
 
 
+@pytest.mark.full
 def test_looking_up_many_fields_in_many_alternatives_ends_with_a_named_mistake() -> None:
     branches = [{"properties": {f"p{index}": {"type": "string"}}} for index in range(2_000)]
     contract = contract_of({"anyOf": branches}, columns=[])
@@ -222,6 +223,7 @@ def cel(*expressions: str, **changes: Any) -> DataContract:
     return contract_of(schema, rules=rules, **changes)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "expression",
     [
@@ -243,6 +245,7 @@ def test_comparing_long_expressions_ends_within_a_budget(expression: Callable[[i
         assert steps_of(lambda old=base, new=candidate: compare(old, new), 1_200_000) > 0
 
 
+@pytest.mark.full
 def test_many_long_rules_share_one_budget_of_questions() -> None:
     def long(more: int) -> list[Cel]:
         texts = [" && ".join(f"this.id > {each + rule + more}" for each in range(64)) for rule in range(20)]
@@ -306,6 +309,7 @@ def test_preparing_records_that_separate_rules_takes_a_bounded_number_of_steps(
     assert search.refusal(last, base.rules) is None
 
 
+@pytest.mark.full
 def test_comparing_many_rules_takes_a_bounded_number_of_steps() -> None:
     for size in (16, 64, 128):
         base, candidate = objects(size, 10), objects(size, 5)

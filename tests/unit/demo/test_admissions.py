@@ -38,6 +38,7 @@ def _values(stream: DemoStream, kind: str) -> list[bytes]:
     ]
 
 
+@pytest.mark.full
 def test_the_bytes_are_the_same_on_every_machine(admissions: DemoStream) -> None:
     lines = b"\n".join(admissions.records["value"].to_pylist())
     assert (
@@ -64,6 +65,7 @@ def test_a_clean_record_agrees_with_itself(admissions: DemoStream) -> None:
         assert record["admission_id"].encode() == admissions.records["key"][index].as_py()
 
 
+@pytest.mark.full
 def test_each_corruption_is_what_it_is_called(admissions: DemoStream) -> None:
     records = {
         kind: list(map(orjson.loads, _values(admissions, kind)))

@@ -30,6 +30,7 @@ FLEET_NUMBERS = 22_754
 LEFT_TOO_EARLY = 3
 
 
+@pytest.mark.full
 def test_all_flights_are_sent_each_under_its_own_key(flights: DemoStream) -> None:
     assert flights.records.num_rows == FLIGHTS
     assert pc.count_distinct(flights.records["key"]).as_py() == FLIGHTS
@@ -44,6 +45,7 @@ def test_a_record_has_the_fields_of_the_table_in_their_order(flights: DemoStream
     )
 
 
+@pytest.mark.full
 def test_every_record_is_the_row_that_it_was_made_from(flights: DemoStream, flights_table: pa.Table) -> None:
     rows = flights_table.slice(0, 20_000).to_pylist()
     assert [orjson.loads(value) for value in flights.records["value"][:20_000].to_pylist()] == rows
@@ -73,6 +75,7 @@ def test_the_first_flights_are_the_same_whatever_the_limit(flights: DemoStream) 
     assert few.marks == {index: mark for index, mark in flights.marks.items() if index < 1_000}
 
 
+@pytest.mark.full
 def test_the_judge_refuses_exactly_what_the_second_reading_finds(flights: DemoStream) -> None:
     plan = compile_plan(lint(CONTRACT_FILE).contract)
     verdicts = plan.judge(flights.records["value"].combine_chunks())

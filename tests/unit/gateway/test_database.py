@@ -186,6 +186,7 @@ def test_data_survives_a_migration_that_has_nothing_to_do(
     assert factory.registry().version("hospital.admissions", "1.2.0").registry_id == 1
 
 
+@pytest.mark.full
 def test_processes_that_start_together_take_turns(empty_url: str) -> None:
     program = (
         "import sys; from tidegate.gateway.storage.database import Database; Database(sys.argv[1]).migrate()"

@@ -207,6 +207,7 @@ def test_volumes_are_summed_in_equal_slices(
     ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("buckets", [1, 7, 1000])
 def test_slices_cover_the_whole_range_however_it_divides(
     factory: Factory, book: ReportService, make_report: MakeReport, buckets: int
