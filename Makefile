@@ -7,6 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 ENVIRONMENT := $(VENV)/.installed
 META := schemas/meta/tidegate-v1.schema.json
+# Hundreds of tests start processes; without bytecode each of them would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 PACKAGES := tidegate contracts gateway spark_jobs schemas benchmarks tests docs
 
 .PHONY: help setup demo docs test test-full check fuzz mutation chaos bench bench-smoke dist generate lock clean
