@@ -26,6 +26,7 @@ QUESTIONS = (
     "table_growth",
     "table_history",
     "registry",
+    "quarantine_index",
     "compatibility",
     "expectations",
     "light_install",

@@ -19,7 +19,7 @@ from tidegate.gateway.health import BrokerProbe, HealthCheck
 from tidegate.gateway.registry.approvals import Approvals
 from tidegate.gateway.registry.associations import Associations
 from tidegate.gateway.registry.consumers import ConsumerService
-from tidegate.gateway.registry.judging import Judging, PlanCache
+from tidegate.gateway.registry.judging import Judging, PlanCache, with_writers
 from tidegate.gateway.registry.lifecycle import ContractLifecycle
 from tidegate.gateway.registry.publication import Registry
 from tidegate.gateway.registry.registration import SchemaRegistration
@@ -33,7 +33,11 @@ from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import ContractVersion
 from tidegate.gateway.streams.controls import StreamControls
 from tidegate.gateway.streams.metrics import StreamMetrics
+from tidegate.gateway.streams.problems import ProblemService
 from tidegate.gateway.streams.quarantine import QuarantineReader, Reveals
+from tidegate.gateway.streams.quarantine_index.ingestion import QuarantineIngestion
+from tidegate.gateway.streams.quarantine_index.reading import QuarantineIndex
+from tidegate.gateway.streams.quarantine_records import RecordMasking
 from tidegate.gateway.streams.reconciliations import Adoptions, Reconciliations
 from tidegate.gateway.streams.reports import ExpectationReader, ReportService, StreamReader
 from tidegate.gateway.streams.shadows import Shadows
@@ -50,6 +54,8 @@ class Factory:
         kafka = settings.kafka
         self._broker = BrokerProbe(kafka) if kafka else None
         self._quarantine = QuarantineReader(kafka) if kafka else None
+        is_indexed = kafka is not None and settings.quarantine_index == "on"
+        self._ingestion = QuarantineIngestion(self.database, kafka, now) if kafka and is_indexed else None
         self.authenticator = Authenticator(settings, self._find_key, now) if settings.access == "on" else None
         self._alerts = AlertSender(targets_of(settings), settings.alert_interval_seconds)
         self._alert_writer = AlertWriter(settings.alert_page_url)
@@ -127,6 +133,26 @@ class Factory:
         """Return the reader of refused records; None when no broker is set."""
         return self._quarantine
 
+    def quarantine_index(self, by: Principal = ANONYMOUS) -> QuarantineIndex:
+        """Build the service that counts and finds refused records."""
+        return QuarantineIndex(self.database, now, by)
+
+    def problems(self, by: Principal = ANONYMOUS) -> ProblemService:
+        """Build the service that lists problems and keeps what people decide about them."""
+        return ProblemService(self.database, now, by)
+
+    def record_masking(self) -> RecordMasking:
+        """Build what masks refused records for one request."""
+        subjects = self.subjects()
+        return RecordMasking(
+            self.registry().version, lambda version: with_writers(self.plan(version), subjects)
+        )
+
+    def start_ingestion(self) -> None:
+        """Begin to keep the index of the quarantine topics up to date, if there is a broker and the settings ask for it."""
+        if self._ingestion is not None:
+            self._ingestion.start()
+
     def audit(self) -> AuditLog:
         """Build the service that reads the audit log."""
         return AuditLog(self.database)
@@ -182,6 +208,8 @@ class Factory:
     def close(self) -> None:
         """Close every connection."""
         self.denial_audit.flush()
+        if self._ingestion is not None:
+            self._ingestion.close()
         self._alerts.close()
         if self._quarantine is not None:
             self._quarantine.close()

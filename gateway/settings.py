@@ -28,6 +28,10 @@ class GatewaySettings(AccessSettings, AlertSettings, KafkaSettings):
     bootstrap_servers: str | None = Field(
         default=None, description="Kafka brokers, needed to show refused records on the desk."
     )
+    quarantine_index: Literal["on", "off"] = Field(
+        default="on",
+        description="Whether this process keeps the index of the quarantine topics; of several processes, each partition is read by one.",
+    )
     header_seconds: float = Field(
         default=10.0,
         gt=0,

@@ -65,6 +65,10 @@ class Team(Part):
 
     name: str = Field(description="Name of the team.")
     contact: str | None = Field(default=None, description="Where to reach it: an address, a channel, a page.")
+    alert_channel: Identifier | None = Field(
+        default=None,
+        description="Name of the team's channel in the registry's setting `alert_channels`, for alerts about problems; never an address with a secret.",
+    )
 
 
 class _Schema(Part):
@@ -199,6 +203,16 @@ class Consumer(Part):
     )
 
 
+class ProducerHeader(Part):
+    """A Kafka header by which a producer says who it is, such as the name of its application."""
+
+    name: str = Field(min_length=1, max_length=100, description="Name of the header.")
+    public: bool = Field(
+        default=False,
+        description="Whether people may read its values; otherwise the registry keeps and shows keyed hashes of them.",
+    )
+
+
 class DataContract(Part):
     """Structure, meaning and consequences of one stream, agreed by producers and consumers."""
 
@@ -267,6 +281,11 @@ class DataContract(Part):
         description="What an accepted topic gets instead of a record's key: hash (a keyed token), redact (null).",
     )
     consumers: tuple[Consumer, ...] = Field(default=(), description="Who reads the stream, and what of it.")
+    producer_headers: tuple[ProducerHeader, ...] = Field(
+        default=(),
+        max_length=4,
+        description="Headers that say which producer wrote a record: refused records are counted by their values.",
+    )
     compatibility: Compatibility = Field(
         default=Compatibility.BACKWARD,
         description="Which changes a new version may make to its predecessor.",

@@ -41,7 +41,8 @@ _PRODUCE = Rule(Role.PRODUCER, Reach.SOMEWHERE)
 _PRODUCE_CONTRACT = Rule(Role.PRODUCER, Reach.CONTRACT)
 _APPROVE = Rule(Role.APPROVER, Reach.SOMEWHERE)
 _APPROVE_CONTRACT, _ADMIN_CONTRACT = Rule(Role.APPROVER, Reach.CONTRACT), Rule(Role.ADMIN, Reach.CONTRACT)
-_APPROVE_STREAM = Rule(Role.APPROVER, Reach.STREAM)
+_PRODUCE_STREAM, _APPROVE_STREAM = Rule(Role.PRODUCER, Reach.STREAM), Rule(Role.APPROVER, Reach.STREAM)
+_ADMIN_STREAM = Rule(Role.ADMIN, Reach.STREAM)
 _ADMIN_ALL = Rule(Role.ADMIN, Reach.EVERYWHERE)
 
 _CONTRACT = "/api/v1/contracts/{contract_id}"
@@ -91,6 +92,20 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("POST", f"{_STREAM}/reconciliations/{{reconciliation}}/result"): _REPORT,
     ("GET", f"{_STREAM}/adoptions"): _VIEW_STREAM,
     ("POST", f"{_STREAM}/adoptions"): _APPROVE_STREAM,  # gives records up
+    ("GET", "/api/v1/problems"): _VIEW,
+    ("GET", f"{_STREAM}/problems"): _VIEW_STREAM,
+    ("GET", f"{_STREAM}/problems/{{problem}}"): _VIEW_STREAM,
+    ("POST", f"{_STREAM}/problems/{{problem}}/state"): _PRODUCE_STREAM,  # to mute one: approver
+    ("POST", f"{_STREAM}/problems/{{problem}}/assignee"): _PRODUCE_STREAM,
+    ("POST", f"{_STREAM}/problems/{{problem}}/comments"): _PRODUCE_STREAM,
+    ("GET", f"{_STREAM}/quarantine"): _VIEW_STREAM,
+    ("POST", f"{_STREAM}/quarantine/rebuild"): _ADMIN_STREAM,
+    ("GET", f"{_STREAM}/quarantine/breakdown"): _VIEW_STREAM,
+    ("GET", f"{_STREAM}/quarantine/trend"): _VIEW_STREAM,
+    ("GET", f"{_STREAM}/quarantine/positions"): _VIEW_STREAM,
+    ("GET", f"{_STREAM}/quarantine/records"): _VIEW_STREAM,  # masked
+    ("GET", f"{_STREAM}/quarantine/records/{{at_partition}}/{{at_offset}}"): _VIEW_STREAM,
+    ("POST", f"{_STREAM}/quarantine/find"): _VIEW_STREAM,  # by a key that is hidden: approver
     ("GET", "/metrics"): _VIEW,
     ("GET", "/api/v1/audit"): _ADMIN_ALL,
     ("GET", "/api/v1/keys"): _ADMIN_ALL,

@@ -35,11 +35,15 @@ from tidegate.gateway.http.native import (
     judge,
     keys,
     metrics,
+    quarantine,
     reconciliations,
     reference,
     shadows,
     stream_controls,
     streams,
+)
+from tidegate.gateway.http.native import (
+    problems as problem_routes,
 )
 from tidegate.gateway.http.openapi import DocumentedApi
 
@@ -108,9 +112,10 @@ def create_app(factory: Factory) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         await run_in_threadpool(factory.adopt_contracts)
+        factory.start_ingestion()
         _log.info("registry_started", database=factory.database.description)
         yield
-        factory.close()
+        await run_in_threadpool(factory.close)
         _log.info("registry_stopped")
 
     app = DocumentedApi(
@@ -143,6 +148,8 @@ _MODULES = (
     stream_controls,
     reconciliations,
     adoptions,
+    problem_routes,
+    quarantine,
     metrics,
     audit,
     keys,
@@ -166,6 +173,11 @@ _TAGS = [
     },
     {"name": "judge", "description": "Judge records with the plan that the streaming job uses."},
     {"name": "streams", "description": "Reports, state, history and controls of the streams."},
+    {
+        "name": "quarantine",
+        "description": "Refused records: counted, listed, found and downloaded by the index of the quarantine topics.",
+    },
+    {"name": "problems", "description": "Problems of refused records, and what people decide about them."},
     {"name": "audit", "description": "The audit log: a hash chain of all changes, with their authors."},
     {"name": "access", "description": "API keys and their grants."},
     *confluent.TAGS,

@@ -16,6 +16,8 @@ from tidegate.contracts.document.terms import subject_of
 from tidegate.gateway.storage.access import KeyStore, begins_with
 from tidegate.gateway.storage.agreements import ConsumerStore, ProposalStore
 from tidegate.gateway.storage.audit import AuditStore
+from tidegate.gateway.storage.problems import ProblemStore
+from tidegate.gateway.storage.quarantine_index import QuarantineIndexStore
 from tidegate.gateway.storage.reports import ExpectationStore, ReportStore, ShadowStore, StreamSumStore
 from tidegate.gateway.storage.stream_control import AdoptionStore, ControlStore, ReconciliationStore
 from tidegate.gateway.storage.subject_settings import AssociationStore, SettingStore
@@ -172,6 +174,8 @@ class Stores:
         self.shadows = ShadowStore(session)
         self.reconciliations = ReconciliationStore(session)
         self.adoptions = AdoptionStore(session)
+        self.quarantine = QuarantineIndexStore(session)
+        self.problems = ProblemStore(session)
 
     def undo(self) -> None:
         """Undo what was changed in this transaction, which keeps nothing of it."""

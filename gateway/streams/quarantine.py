@@ -13,8 +13,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 
 from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
     TIMESTAMP_NOT_AVAILABLE,
     Consumer,
     KafkaError,
@@ -40,6 +42,8 @@ from tidegate.gateway.storage.database import Service
 FIRST_WINDOW = 64
 """Offsets looked at per topic in the first step back from the end; each further step doubles it."""
 MOST_OFFSETS = 4096
+NEAR = 64
+"""Offsets between two records that are read with them: a seek costs about as much."""
 MOST_BYTES = 64 * 1024 * 1024
 GIVE_UP_AFTER = timedelta(seconds=4)
 """Maximum that a page waits for the broker."""
@@ -78,6 +82,8 @@ class QuarantinedRecord:
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
     evidence: Evidence
+    refused_at: datetime | None = None
+    """When the broker got it, where the topic counts arrivals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +130,11 @@ class QuarantineReader:
             f"{origin.quarantine_topic}/{partition}/{offset} holds no refused record of {origin.contract_id}; retention may "
             "have removed it"
         )
+
+    def records(self, origin: Origin, positions: Iterable[tuple[int, int]]) -> list[QuarantinedRecord]:
+        """Return the refused records of a stream at some (partition, offset), in any order; those that are gone are left out."""
+        with self._session(origin) as session:
+            return session.at(positions)
 
     def close(self) -> None:
         """Close the connection to the broker."""
@@ -231,6 +242,34 @@ class _Session:
         found.sort(key=_newest_first)
         return Latest(tuple(found[:limit]), looked_at, is_complete=not window)
 
+    def at(self, positions: Iterable[tuple[int, int]]) -> list[QuarantinedRecord]:
+        """Read scattered positions: near ones with what is between them, one window of each partition at a time."""
+        edges = self.edges()
+        wanted = {
+            (partition, offset)
+            for partition, offset in positions
+            if edges.get(partition, (0, 0))[0] <= offset < edges.get(partition, (0, 0))[1]
+        }
+        windows: dict[int, list[tuple[int, int]]] = {}
+        for partition, offset in sorted(wanted):
+            of_partition = windows.setdefault(partition, [])
+            if of_partition and offset - of_partition[-1][1] < NEAR:
+                of_partition[-1] = of_partition[-1][0], offset + 1
+            else:
+                of_partition.append((offset, offset + 1))
+        found: list[QuarantinedRecord] = []
+        for window in zip_longest(
+            *([(partition, each) for each in spans] for partition, spans in windows.items())
+        ):
+            messages = self.read(dict(each for each in window if each is not None))
+            records = (
+                _record(each, self._origin)
+                for each in messages
+                if (each.partition(), each.offset()) in wanted
+            )
+            found += [each for each in records if each is not None]
+        return found
+
     def read(self, window: _Window) -> Iterator[Message]:
         """Read what is in the window. Offsets without a record (transaction markers) are passed over."""
         open_until = {partition: end for partition, (_, end) in window.items()}
@@ -283,6 +322,7 @@ def _record(message: Message, origin: Origin) -> QuarantinedRecord | None:
         value=message.value(),
         headers=headers,
         evidence=evidence,
+        refused_at=_moment(milliseconds) if kind == TIMESTAMP_LOG_APPEND_TIME else None,
     )
 
 

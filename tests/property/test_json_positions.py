@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidegate.gateway.http.desk.layout import Mark, lay_out
-from tidegate.gateway.http.desk.positions import find
+from tidegate.gateway.streams.json_places import find
 
 documents = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.contracts.document.fields import join, objects_of, tokens
+from tidegate.contracts.document.fields import join, tokens
 from tidegate.contracts.document.model import Column, DataContract, JsonSchema
 from tidegate.contracts.document.rule_model import Rule
 from tidegate.contracts.document.source import escape
@@ -74,11 +74,6 @@ def pointers_of(contract: DataContract | None, violation: Violation) -> tuple[st
         column = _column(contract, violation.code)
         more = () if column is None else (column.from_,)
     return tuple(dict.fromkeys((*own, *more)))
-
-
-def declared_names(contract: DataContract) -> frozenset[str] | None:
-    """Return the property names that the contract's schema declares anywhere; None when it declares none."""
-    return frozenset(_names(contract.schema_.definition)) or None
 
 
 def _rule(contract: DataContract, code: str) -> Rule | None:
@@ -149,17 +144,6 @@ def _subschema(definition: Any, pointer: str) -> Mapping[str, Any] | None:
 def _resolved(definition: Any, schema: Any) -> Mapping[str, Any] | None:
     found = dereferenced(definition, schema)
     return found if isinstance(found, dict) else None
-
-
-def _names(definition: Any) -> Iterator[str]:
-    """Yield the names of the properties of a JSON Schema, or of the fields of an Avro schema."""
-    for node in objects_of(definition):
-        properties = node.get("properties")
-        if isinstance(properties, dict):
-            yield from properties
-        fields = node.get("fields")
-        if isinstance(fields, list):
-            yield from (str(field["name"]) for field in fields if isinstance(field, dict) and "name" in field)
 
 
 def _lines(fields: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

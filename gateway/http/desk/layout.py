@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from tidegate.gateway.http.desk.json_walk import Event, Part, Walk, closing, is_json
 from tidegate.gateway.http.desk.wording import visible_runs
+from tidegate.gateway.streams.json_walk import Event, Part, Walk, closing, is_json
+from tidegate.gateway.streams.masking import Mask
 
 HEAD_LINES = 40
 CONTEXT_LINES = 4
@@ -29,15 +30,6 @@ class Mark:
     end: int
     violations: tuple[int, ...]
     note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Mask:
-    """Bytes that never leave the server; `reason` is shown in their place."""
-
-    start: int
-    end: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.privacy.classes import BODY, Visibility
 from tidegate.contracts.verdict import Stage, Violation
 from tidegate.gateway.http.desk.clauses import pointers_of
-from tidegate.gateway.http.desk.layout import Mark, Mask
-from tidegate.gateway.http.desk.positions import Found, Place, find, name_at
-
-_UNREADABLE = "the record cannot be read, and the contract classifies fields"
-_MASKED_UNKNOWN = "the contract of this record is not known, so nothing tells which fields are personal"
-_UNDECLARED = "not declared in the contract"
-_ALIKE = 0.8
-"""How alike an undeclared name must be to a declared one to be taken for a mistake in writing it."""
+from tidegate.gateway.http.desk.layout import Mark
+from tidegate.gateway.streams.json_places import Found, Place, find
+from tidegate.gateway.streams.masking import Mask, apart, masks_by_part, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +43,17 @@ def mark_record(
     its fields is unknown.
     """
     if contract is None and not visibility.shows(BODY):
-        masks = (Mask(0, len(data), _MASKED_UNKNOWN),) if data else ()
+        masks = whole(data)
         return Marking((), masks, is_fully_read=False, hidden=frozenset({BODY}) if data else frozenset())
     asked = {index: pointers_of(contract, violation) for index, violation in enumerate(violations, 1)}
     declared = visibility.declared if contract is not None else None
     pointers = {pointer for group in asked.values() for pointer in group}
     personal = visibility.hidden_fields
     found = find(data, pointers, declared=declared, patterns=personal)
-    masks_of = (
-        dict(_masks(data, visibility, personal, found))
-        if visibility.is_limited and not visibility.shows(BODY)
-        else {}
-    )
+    masks_of = masks_by_part(data, visibility, found)
     return Marking(
         marks=_merged(_marks(data, violations, asked, found)),
-        masks=_apart([mask for masks in masks_of.values() for mask in masks]),
+        masks=apart([mask for masks in masks_of.values() for mask in masks]),
         is_fully_read=found.broken is None,
         hidden=frozenset(part for part, masks in masks_of.items() if masks),
     )
@@ -115,37 +105,3 @@ def _merged(marks: list[Mark]) -> tuple[Mark, ...]:
         )
         for (start, end), same in sorted(by_span.items())
     )
-
-
-def _masks(
-    data: bytes, visibility: Visibility, personal: dict[str, str], found: Found
-) -> Iterator[tuple[str, list[Mask]]]:
-    """Yield the masks of each part that is hidden."""
-    for pattern, name in personal.items():
-        yield pattern, [Mask(place.start, place.end, name) for place in found.covered[pattern]]
-    declared = visibility.declared or frozenset()
-    rest = [
-        Mask(place.start if _is_known(data, place, declared) else place.key_start, place.end, _UNDECLARED)
-        for place in found.undeclared
-    ]
-    if found.broken is not None and data:
-        rest = [Mask(0, len(data), _UNREADABLE)]
-    yield BODY, rest
-
-
-def _is_known(data: bytes, place: Place, declared: frozenset[str]) -> bool:
-    """Return whether an undeclared name looks like a declared one: then it is a mistake to be seen, and no value."""
-    known = {name.casefold() for name in declared}
-    return bool(get_close_matches(name_at(data, place.key_start).casefold(), known, n=1, cutoff=_ALIKE))
-
-
-def _apart(masks: list[Mask]) -> tuple[Mask, ...]:
-    """Sort, and join masks that overlap: the outer one's reason stands."""
-    apart: list[Mask] = []
-    for mask in sorted(masks, key=lambda one: (one.start, -one.end)):
-        if apart and mask.start < apart[-1].end:
-            last = apart[-1]
-            apart[-1] = Mask(last.start, max(last.end, mask.end), last.reason)
-        else:
-            apart.append(mask)
-    return tuple(apart)

@@ -2,52 +2,32 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Self
-
-import fastavro
+from typing import Self
 
 from tidegate.contracts.document.model import DataContract, JsonSchema
 from tidegate.contracts.explain.account import Explainer, Explanation
-from tidegate.contracts.formats.framing import PREFIX_BYTES, schema_header
+from tidegate.contracts.formats.framing import schema_header
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.privacy.classes import BODY, HEADERS, KEY, Visibility, visibility_of
 from tidegate.contracts.stream.evidence import (
-    CONTRACT_HEADER,
-    LEDGER_HEADER,
-    RULES_HEADER,
-    SOURCE_HEADER,
     VIOLATIONS_HEADER,
 )
 from tidegate.contracts.verdict import Severity, Violation
 from tidegate.contracts.words import plain_sentence
-from tidegate.gateway.http.desk.clauses import Clause, clause_of, declared_names
-from tidegate.gateway.http.desk.layout import Line, Mask, Row, hex_rows, lay_out
+from tidegate.gateway.http.desk.clauses import Clause, clause_of
+from tidegate.gateway.http.desk.layout import Line, Row, hex_rows, lay_out
 from tidegate.gateway.http.desk.marking import Marking, mark_record
 from tidegate.gateway.http.desk.wording import visible_runs, visible_text
+from tidegate.gateway.streams.masking import Mask, declared_names, decoded_json
 from tidegate.gateway.streams.quarantine import Latest, QuarantinedRecord
+from tidegate.gateway.streams.quarantine_records import own_headers
 
 LONGEST_KEY_BYTES = 200
 LONGEST_HEADER_BYTES = 400
-_OWN_HEADERS = frozenset(
-    {
-        *(
-            SOURCE_HEADER,
-            LEDGER_HEADER,
-            CONTRACT_HEADER,
-            RULES_HEADER,
-            VIOLATIONS_HEADER,
-            "tidegate.timestamp",
-        ),
-        *(f"__dlq.errors.{name}" for name in ("topic", "partition", "offset", "message")),
-    }
-)
-"""Headers that Tidegate writes itself, the last of each name: they hold no value of the record."""
 _SUMMED_UP = frozenset({VIOLATIONS_HEADER})
 """Headers that the page already shows as sentences."""
 
@@ -197,7 +177,7 @@ def record_view(record: QuarantinedRecord, viewer: Viewer, view: View) -> Record
     marked = {number for mark in shown.marking.marks for number in mark.violations}
     rows, is_cut = hex_rows(shown.raw, shown.raw_marking.marks, shown.raw_marking.masks)
     explanations = viewer.explain(record, violations)
-    own = _own_headers(record)
+    own = own_headers(record)
     return RecordView(
         record=record,
         contract=contract,
@@ -230,17 +210,11 @@ def _hidden_parts(record: QuarantinedRecord, shown: _Shown, visibility: Visibili
     parts = {*shown.marking.hidden, *shown.raw_marking.hidden}
     if record.key is not None and not visibility.shows(KEY):
         parts.add(KEY)
-    own = _own_headers(record)
+    own = own_headers(record)
     is_foreign = [value is not None and index not in own for index, (_, value) in enumerate(record.headers)]
     if any(is_foreign) and not visibility.shows(HEADERS):
         parts.add(HEADERS)
     return parts
-
-
-def _own_headers(record: QuarantinedRecord) -> frozenset[int]:
-    """Return the positions of the headers that Tidegate has written."""
-    last = {name: index for index, (name, _) in enumerate(record.headers) if name in _OWN_HEADERS}
-    return frozenset(last.values())
 
 
 _LABELS = {
@@ -313,44 +287,3 @@ def _record_row(record: QuarantinedRecord, rule: str | None, find: FindContract)
         reason=explanations[0] if explanations else None,
         others=max(0, len(ranked) - 1) + evidence.left_out,
     )
-
-
-_MOST_BYTES = 1_000_000
-"""Larger payloads are shown in hexadecimal only."""
-
-
-def decoded_json(
-    payload: bytes, contract: DataContract, plan: EnforcementPlan | None, header: bytes | None
-) -> bytes | None:
-    """Decode `payload` as the job did, and write it as JSON; None when it cannot be decoded.
-
-    With the schema that the record names, if the plan knows the schemas of its subject; else with the contract's.
-    `header` is the record's schema header.
-    """
-    reader = contract.schema_.definition
-    if len(payload) > _MOST_BYTES or reader is None or isinstance(reader, bool):
-        return None
-    writer: Any = reader
-    number = None
-    if contract.framing in {"confluent-prefix", "auto"} and payload[:1] == b"\0":
-        number, payload = int.from_bytes(payload[1:PREFIX_BYTES], "big"), payload[PREFIX_BYTES:]
-    if plan is not None and plan.writers is not None:
-        by_header = plan.writers.by_header.get(header) if header is not None else None
-        named = by_header if number is None else plan.writers.by_id.get(number)
-        if named is None:
-            return None
-        writer = json.loads(named.text)
-    try:
-        schemas = fastavro.parse_schema(writer), fastavro.parse_schema(reader)
-        stream = io.BytesIO(payload)
-        value = fastavro.schemaless_reader(stream, *schemas)
-        # What goes on was written with another schema, or is no Avro: the layout is unknown.
-        if stream.read(1):
-            return None
-        return json.dumps(value, default=_text, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    except (MemoryError, RecursionError, Exception):  # noqa: BLE001 - fastavro raises all kinds on refused bytes
-        return None
-
-
-def _text(value: Any) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import json
 
-from tidegate.gateway.http.desk.layout import Line, Mark, Mask, hex_rows, lay_out
+from tidegate.gateway.http.desk.layout import Line, Mark, hex_rows, lay_out
 from tidegate.gateway.http.desk.wording import visible_runs
+from tidegate.gateway.streams.masking import Mask
 
 
 def written(lines: list[Line]) -> list[str]:

@@ -8,8 +8,9 @@ from tests.browser.traffic import ADMISSIONS, admission, written
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.privacy.classes import BODY, Visibility, visibility_of
-from tidegate.gateway.http.desk.clauses import clause_of, declared_names, pointers_of
+from tidegate.gateway.http.desk.clauses import clause_of, pointers_of
 from tidegate.gateway.http.desk.marking import mark_record
+from tidegate.gateway.streams.masking import declared_names
 
 OPEN: dict[str, Any] = {**ADMISSIONS, "classification": {"/ward": "public"}}
 

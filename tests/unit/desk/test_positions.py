@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tidegate.gateway.http.desk.json_walk import Event, Part, Walk
-from tidegate.gateway.http.desk.positions import Place, find
+from tidegate.gateway.streams.json_places import Place, find
+from tidegate.gateway.streams.json_walk import Event, Part, Walk
 
 
 def texts(data: bytes, pointer: str, declared: frozenset[str] | None = None) -> list[bytes]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidegate.gateway.http.desk.json_walk import Event, Part, Walk, closing, is_json
+from tidegate.gateway.streams.json_walk import Event, Part, Walk, closing, is_json
 
 _LONGEST_NAME = 200
 _EVERY = "\0every"

@@ -1,0 +1,91 @@
+"""Store what people decided about problems of quarantined records, and their comments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Index, Integer, Text, func, insert, select
+from sqlalchemy.orm import Mapped, mapped_column
+
+from tidegate.gateway.storage.tables import Instant, Name, Store, Table, fields_of
+
+
+class ProblemStateRow(Table):
+    """What is decided about one problem. `document` is JSON; `known_since` outlives the records of the problem."""
+
+    __tablename__ = "problem_states"
+
+    stream: Mapped[str] = mapped_column(Name, primary_key=True)
+    problem: Mapped[str] = mapped_column(Name, primary_key=True)
+    state: Mapped[str] = mapped_column(Text)
+    known_since: Mapped[datetime] = mapped_column(Instant)
+    changed_at: Mapped[datetime] = mapped_column(Instant)
+    document: Mapped[str] = mapped_column(Text)
+
+
+class ProblemCommentRow(Table):
+    """One comment about a problem."""
+
+    __tablename__ = "problem_comments"
+    __table_args__ = (Index("ix_problem_comments_problem", "stream", "problem", "key"),)
+
+    key: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    stream: Mapped[str] = mapped_column(Name)
+    problem: Mapped[str] = mapped_column(Name)
+    at: Mapped[datetime] = mapped_column(Instant)
+    by: Mapped[str] = mapped_column(Text)
+    text: Mapped[str] = mapped_column(Text)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredProblem:
+    """What is decided about one problem."""
+
+    stream: str
+    problem: str
+    state: str
+    known_since: datetime
+    changed_at: datetime
+    document: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemComment:
+    """What someone wrote about a problem."""
+
+    problem: str
+    at: datetime
+    by: str
+    text: str
+
+
+class ProblemStore(Store):
+    """Decisions about problems, as `stores.problems`. They outlive the index, which may be built again."""
+
+    def states(self, stream: str) -> dict[str, StoredProblem]:
+        """Return what is decided about the problems of a stream, by problem."""
+        rows = self._session.scalars(select(ProblemStateRow).where(ProblemStateRow.stream == stream))
+        return {row.problem: StoredProblem(**fields_of(row, StoredProblem)) for row in rows}
+
+    def put(self, problem: StoredProblem) -> None:
+        """Store what is decided about a problem."""
+        self._session.merge(ProblemStateRow(**fields_of(problem, StoredProblem)))
+
+    def comments(self, stream: str, problems: list[str]) -> tuple[ProblemComment, ...]:
+        """List the comments about some problems, oldest first."""
+        query = select(ProblemCommentRow).where(
+            ProblemCommentRow.stream == stream, ProblemCommentRow.problem.in_(problems)
+        )
+        rows = self._session.scalars(query.order_by(ProblemCommentRow.key))
+        return tuple(ProblemComment(**fields_of(row, ProblemComment)) for row in rows)
+
+    def comment_counts(self, stream: str) -> dict[str, int]:
+        """Return how many comments each problem of a stream has."""
+        query = select(ProblemCommentRow.problem, func.count()).where(ProblemCommentRow.stream == stream)
+        return {row[0]: row[1] for row in self._session.execute(query.group_by(ProblemCommentRow.problem))}
+
+    def add_comment(self, stream: str, comment: ProblemComment) -> None:
+        """Store a comment."""
+        values = {"stream": stream, **fields_of(comment, ProblemComment)}
+        self._session.execute(insert(ProblemCommentRow).values(**values))

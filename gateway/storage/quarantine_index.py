@@ -1,0 +1,426 @@
+"""Store the index of the quarantine topics: positions, bitmaps of offsets, and counts by minute; no value of a record."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import (
+    BigInteger,
+    Index,
+    Integer,
+    LargeBinary,
+    Text,
+    bindparam,
+    delete,
+    func,
+    literal,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.orm import InstrumentedAttribute, Mapped, mapped_column
+
+from tidegate.gateway.storage.tables import Instant, Name, Store, Table, fields_of
+
+_KEYS_AT_ONCE = 300
+"""Keys of one statement: SQLite's limit of parameters is far above three times this."""
+
+
+class IndexedPartitionRow(Table):
+    """How far one partition of a stream's quarantine topic is indexed, and which process does it.
+
+    `next_offset` is the first offset that is not indexed, `high` the end of the partition when it was last asked for.
+    `revision` counts changes. A process owns the partition until `lease_until`.
+    """
+
+    __tablename__ = "quarantine_partitions"
+
+    stream: Mapped[str] = mapped_column(Name, primary_key=True)
+    partition: Mapped[int] = mapped_column(Integer, primary_key=True)
+    low: Mapped[int] = mapped_column(BigInteger)
+    next_offset: Mapped[int] = mapped_column(BigInteger)
+    high: Mapped[int] = mapped_column(BigInteger)
+    revision: Mapped[int] = mapped_column(BigInteger)
+    owner: Mapped[str | None] = mapped_column(Text)
+    lease_until: Mapped[datetime | None] = mapped_column(Instant)
+    indexed_at: Mapped[datetime | None] = mapped_column(Instant)
+
+
+class FacetRow(Table):
+    """One thing that refused records have in common. `facet` is the digest of what it is, `description` is JSON."""
+
+    __tablename__ = "quarantine_facets"
+
+    stream: Mapped[str] = mapped_column(Name, primary_key=True)
+    facet: Mapped[bytes] = mapped_column(LargeBinary, primary_key=True)
+    kind: Mapped[str] = mapped_column(Text)
+    description: Mapped[str] = mapped_column(Text)
+
+
+class BitmapRow(Table):
+    """The offsets of one facet within one chunk of a partition, as a serialised Roaring bitmap of their low bits."""
+
+    __tablename__ = "quarantine_bitmaps"
+    __table_args__ = (Index("ix_quarantine_bitmaps_partition", "stream", "partition", "chunk"),)
+
+    stream: Mapped[str] = mapped_column(Name, primary_key=True)
+    facet: Mapped[bytes] = mapped_column(LargeBinary, primary_key=True)
+    partition: Mapped[int] = mapped_column(Integer, primary_key=True)
+    chunk: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    records: Mapped[int] = mapped_column(Integer)
+    offsets: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class PageRow(Table):
+    """When the refused records of one page of a partition arrived, where they came from, and hashes of their keys.
+
+    `source_low` and `source_high` bound the source offsets, `first_minute` and `last_minute` the arrivals.
+    """
+
+    __tablename__ = "quarantine_pages"
+
+    stream: Mapped[str] = mapped_column(Name, primary_key=True)
+    partition: Mapped[int] = mapped_column(Integer, primary_key=True)
+    page: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    first_minute: Mapped[int] = mapped_column(Integer)
+    last_minute: Mapped[int] = mapped_column(Integer)
+    source_low: Mapped[int] = mapped_column(BigInteger)
+    source_high: Mapped[int] = mapped_column(BigInteger)
+    positions: Mapped[bytes] = mapped_column(LargeBinary)
+    keys: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class DayRow(Table):
+    """How many records of one facet arrived on one day (UTC, days since 1970), by hour and by minute."""
+
+    __tablename__ = "quarantine_days"
+
+    stream: Mapped[str] = mapped_column(Name, primary_key=True)
+    facet: Mapped[bytes] = mapped_column(LargeBinary, primary_key=True)
+    day: Mapped[int] = mapped_column(Integer, primary_key=True)
+    hours: Mapped[bytes] = mapped_column(LargeBinary)
+    minutes: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class IndexSecretRow(Table):
+    """The secret with which producer headers and keys are hashed; one row."""
+
+    __tablename__ = "quarantine_secret"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    secret: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedPartition:
+    """How far a partition is indexed. `low` is the first offset that the index holds."""
+
+    stream: str
+    partition: int
+    low: int
+    next_offset: int
+    high: int
+    revision: int
+    owner: str | None
+    lease_until: datetime | None
+    indexed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """One thing that refused records have in common."""
+
+    facet: bytes
+    kind: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBitmap:
+    """The offsets of a facet within a chunk of a partition."""
+
+    facet: bytes
+    partition: int
+    chunk: int
+    records: int
+    offsets: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPage:
+    """The arrivals, sources and key hashes of a page of a partition."""
+
+    partition: int
+    page: int
+    first_minute: int
+    last_minute: int
+    source_low: int
+    source_high: int
+    positions: bytes
+    keys: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDay:
+    """The counts of a facet on a day."""
+
+    facet: bytes
+    day: int
+    hours: bytes
+    minutes: bytes
+
+
+_INDEX = (IndexedPartitionRow, FacetRow, BitmapRow, PageRow, DayRow)
+
+
+class QuarantineIndexStore(Store):
+    """The index of the quarantine topics, as `stores.quarantine`."""
+
+    def secret(self) -> bytes:
+        """Return the secret of hashes."""
+        return self._session.scalars(select(IndexSecretRow.secret)).one()
+
+    def partitions(self, stream: str | None = None) -> tuple[IndexedPartition, ...]:
+        """List the partitions of a stream, or of all, in order."""
+        query = select(IndexedPartitionRow)
+        if stream is not None:
+            query = query.where(IndexedPartitionRow.stream == stream)
+        rows = self._session.scalars(
+            query.order_by(IndexedPartitionRow.stream, IndexedPartitionRow.partition)
+        )
+        return tuple(IndexedPartition(**fields_of(row, IndexedPartition)) for row in rows)
+
+    def partition(self, stream: str, partition: int) -> IndexedPartition | None:
+        """Return one partition, None if nothing is known of it."""
+        row = self._session.get(IndexedPartitionRow, (stream, partition), populate_existing=True)
+        return None if row is None else IndexedPartition(**fields_of(row, IndexedPartition))
+
+    def put_partition(self, partition: IndexedPartition) -> None:
+        """Store how far a partition is indexed."""
+        self._put(IndexedPartitionRow, [fields_of(partition, IndexedPartition)])
+
+    def renew(self, owner: str, until: datetime) -> None:
+        """Extend the leases of a process."""
+        rows = update(IndexedPartitionRow).where(IndexedPartitionRow.owner == owner)
+        self._session.execute(rows.values(lease_until=until))
+
+    def release(self, owner: str) -> None:
+        """End the leases of a process."""
+        rows = update(IndexedPartitionRow).where(IndexedPartitionRow.owner == owner)
+        self._session.execute(rows.values(owner=None, lease_until=None))
+
+    def facets(self, stream: str, kind: str | None = None) -> tuple[Facet, ...]:
+        """List the facets of a stream, in the order of their digests."""
+        query = select(FacetRow.facet, FacetRow.kind, FacetRow.description).where(FacetRow.stream == stream)
+        if kind is not None:
+            query = query.where(FacetRow.kind == kind)
+        return tuple(Facet(*row) for row in self._session.execute(query.order_by(FacetRow.facet)))
+
+    def put_facets(self, stream: str, facets: Iterable[Facet]) -> None:
+        """Store facets."""
+        self._put(FacetRow, [{"stream": stream, **fields_of(each, Facet)} for each in facets])
+
+    def bitmaps(
+        self,
+        stream: str,
+        facets: Collection[bytes],
+        partition: int | None = None,
+        chunks: Collection[tuple[int, int]] | None = None,
+    ) -> tuple[StoredBitmap, ...]:
+        """Return the bitmaps of facets; in one partition, and of these (partition, chunk) alone, if that is asked."""
+        found: list[StoredBitmap] = []
+        columns = (
+            BitmapRow.facet,
+            BitmapRow.partition,
+            BitmapRow.chunk,
+            BitmapRow.records,
+            BitmapRow.offsets,
+        )
+        for keys in _slices(facets):
+            query = select(*columns).where(BitmapRow.stream == stream, BitmapRow.facet.in_(keys))
+            if partition is not None:
+                query = query.where(BitmapRow.partition == partition)
+            if chunks is not None:
+                query = query.where(tuple_(BitmapRow.partition, BitmapRow.chunk).in_(chunks))
+            found += [StoredBitmap(*row) for row in self._session.execute(query)]
+        return tuple(found)
+
+    def bitmaps_of_chunks(
+        self, stream: str, partition: int, chunks: Collection[int]
+    ) -> tuple[StoredBitmap, ...]:
+        """Return the bitmaps of all facets in some chunks of a partition."""
+        columns = (
+            BitmapRow.facet,
+            BitmapRow.partition,
+            BitmapRow.chunk,
+            BitmapRow.records,
+            BitmapRow.offsets,
+        )
+        query = select(*columns).where(
+            BitmapRow.stream == stream, BitmapRow.partition == partition, BitmapRow.chunk.in_(chunks)
+        )
+        return tuple(StoredBitmap(*row) for row in self._session.execute(query))
+
+    def counts(self, stream: str, facets: Collection[bytes] | None = None) -> dict[bytes, int]:
+        """Return how many records each facet has, or those given."""
+        query = select(BitmapRow.facet, func.sum(BitmapRow.records)).where(BitmapRow.stream == stream)
+        if facets is not None:
+            query = query.where(BitmapRow.facet.in_(facets))
+        return {row[0]: int(row[1]) for row in self._session.execute(query.group_by(BitmapRow.facet))}
+
+    def put_bitmaps(self, stream: str, bitmaps: Iterable[StoredBitmap]) -> None:
+        """Store bitmaps; those without a record are deleted."""
+        rows = [{"stream": stream, **fields_of(each, StoredBitmap)} for each in bitmaps]
+        self._put(BitmapRow, [row for row in rows if row["records"]])
+        self._drop(BitmapRow, [row for row in rows if not row["records"]])
+
+    def pages(
+        self,
+        stream: str,
+        partition: int | None = None,
+        pages: Collection[int] | None = None,
+        minutes: tuple[int, int] | None = None,
+    ) -> tuple[StoredPage, ...]:
+        """Return pages by partition and number: of one partition, of these numbers, or with arrivals in [first, last]."""
+        query = select(*(getattr(PageRow, name) for name in StoredPage.__slots__)).where(
+            PageRow.stream == stream
+        )
+        if partition is not None:
+            query = query.where(PageRow.partition == partition)
+        if pages is not None:
+            query = query.where(PageRow.page.in_(pages))
+        if minutes is not None:
+            query = query.where(PageRow.last_minute >= minutes[0], PageRow.first_minute <= minutes[1])
+        rows = self._session.execute(query.order_by(PageRow.partition, PageRow.page))
+        return tuple(StoredPage(*row) for row in rows)
+
+    def page_keys(self, stream: str) -> Iterable[tuple[int, int, bytes]]:
+        """Yield partition, page and the hashes of keys of every page, in order."""
+        query = select(PageRow.partition, PageRow.page, PageRow.keys).where(PageRow.stream == stream)
+        for row in self._session.execute(query.order_by(PageRow.partition, PageRow.page)):
+            yield row.partition, row.page, row.keys
+
+    def pages_of_source(self, stream: str, source_offset: int) -> tuple[StoredPage, ...]:
+        """Return the pages that may hold a record of this source offset."""
+        query = select(*(getattr(PageRow, name) for name in StoredPage.__slots__)).where(
+            PageRow.stream == stream,
+            PageRow.source_low <= source_offset,
+            PageRow.source_high >= source_offset,
+        )
+        return tuple(StoredPage(*row) for row in self._session.execute(query))
+
+    def page_spans(self, stream: str) -> tuple[tuple[int, int, int, int], ...]:
+        """Return (partition, page, first minute, last minute) of every page of a stream, in order."""
+        query = select(PageRow.partition, PageRow.page, PageRow.first_minute, PageRow.last_minute).where(
+            PageRow.stream == stream
+        )
+        rows = self._session.execute(query.order_by(PageRow.partition, PageRow.page))
+        return tuple((row[0], row[1], row[2], row[3]) for row in rows)
+
+    def first_page(self, stream: str, partition: int) -> int | None:
+        """Return the lowest number of a page of a partition, None without one."""
+        query = select(func.min(PageRow.page)).where(PageRow.stream == stream, PageRow.partition == partition)
+        return self._session.scalar(query)
+
+    def last_changes(self) -> dict[str, datetime]:
+        """Return when the index of each stream last changed."""
+        changed = func.max(IndexedPartitionRow.indexed_at)
+        query = select(IndexedPartitionRow.stream, changed).group_by(IndexedPartitionRow.stream)
+        return {row[0]: row[1] for row in self._session.execute(query) if row[1] is not None}
+
+    def put_pages(self, stream: str, pages: Iterable[StoredPage]) -> None:
+        """Store pages."""
+        self._put(PageRow, [{"stream": stream, **fields_of(each, StoredPage)} for each in pages])
+
+    def drop_pages(self, stream: str, partition: int, before: int) -> None:
+        """Delete the pages of a partition with lower numbers."""
+        rows = delete(PageRow).where(
+            PageRow.stream == stream, PageRow.partition == partition, PageRow.page < before
+        )
+        self._session.execute(rows)
+
+    def days(
+        self,
+        stream: str,
+        facets: Collection[bytes] | None = None,
+        days: tuple[int, int] | None = None,
+        *,
+        with_minutes: bool = True,
+    ) -> tuple[StoredDay, ...]:
+        """Return the counts of facets (None: all) on the days of [first, last], by facet and day; by hour alone if asked."""
+        minutes = DayRow.minutes if with_minutes else literal(b"", LargeBinary)
+        found: list[StoredDay] = []
+        for keys in [None] if facets is None else _slices(facets):
+            query = select(DayRow.facet, DayRow.day, DayRow.hours, minutes).where(DayRow.stream == stream)
+            if keys is not None:
+                query = query.where(DayRow.facet.in_(keys))
+            if days is not None:
+                query = query.where(DayRow.day >= days[0], DayRow.day <= days[1])
+            rows = self._session.execute(query.order_by(DayRow.facet, DayRow.day))
+            found += [StoredDay(*row) for row in rows]
+        return tuple(found)
+
+    def first_and_last_days(
+        self, stream: str, facets: Collection[bytes]
+    ) -> tuple[tuple[bytes, StoredDay, StoredDay], ...]:
+        """Return each facet with its first and its last day."""
+        ends = select(DayRow.facet, func.min(DayRow.day).label("first"), func.max(DayRow.day).label("last"))
+        ended = ends.where(DayRow.stream == stream).group_by(DayRow.facet).subquery()
+        query = (
+            select(DayRow.facet, DayRow.day, DayRow.hours, DayRow.minutes)
+            .join(ended, ended.c.facet == DayRow.facet)
+            .where(DayRow.stream == stream, DayRow.day.in_([ended.c.first, ended.c.last]))
+            .order_by(DayRow.facet, DayRow.day)
+        )
+        found: dict[bytes, list[StoredDay]] = {}
+        for row in self._session.execute(query):
+            found.setdefault(row[0], []).append(StoredDay(*row))
+        return tuple((facet, found[facet][0], found[facet][-1]) for facet in facets if facet in found)
+
+    def put_days(self, stream: str, days: Iterable[StoredDay]) -> None:
+        """Store counts; a day without a count is deleted."""
+        rows = [{"stream": stream, **fields_of(each, StoredDay)} for each in days]
+        self._put(DayRow, [row for row in rows if row["minutes"]])
+        self._drop(DayRow, [row for row in rows if not row["minutes"]])
+
+    def drop_facets(self, stream: str, facets: Sequence[bytes]) -> None:
+        """Delete facets that have no record any more."""
+        self._drop(FacetRow, [{"stream": stream, "facet": each} for each in facets])
+
+    def drop(self, stream: str) -> None:
+        """Delete the index of a stream, positions included."""
+        for table in _INDEX:
+            self._session.execute(delete(table).where(table.stream == stream))
+
+    def _put(self, table: type[Table], rows: list[dict[str, object]]) -> None:
+        """Insert rows, or replace those of the same key."""
+        if not rows:
+            return
+        is_sqlite = self._session.get_bind().dialect.name == "sqlite"
+        statement = (sqlite_insert if is_sqlite else postgresql_insert)(table)
+        keys = [column.name for column in table.__table__.primary_key]
+        others = {name: statement.excluded[name] for name in rows[0] if name not in keys}
+        self._session.execute(statement.on_conflict_do_update(index_elements=keys, set_=others), rows)
+
+    def _drop(self, table: type[Table], rows: list[dict[str, object]]) -> None:
+        if not rows:
+            return
+        keys = [column.name for column in table.__table__.primary_key]
+        found = [{f"key_{name}": row[name] for name in keys} for row in rows]
+        conditions = [_column(table, name) == bindparam(f"key_{name}") for name in keys]
+        self._session.connection().execute(delete(table).where(*conditions), found)
+
+
+def _column(table: type[Table], name: str) -> InstrumentedAttribute[object]:
+    found: InstrumentedAttribute[object] = getattr(table, name)
+    return found
+
+
+def _slices(keys: Collection[bytes]) -> Iterable[list[bytes]]:
+    ordered = sorted(keys)
+    for start in range(0, len(ordered), _KEYS_AT_ONCE):
+        yield ordered[start : start + _KEYS_AT_ONCE]

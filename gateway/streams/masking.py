@@ -1,0 +1,165 @@
+"""What a reader may see of a refused record: which bytes of its value are masked, and the value as JSON without them."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any, Final
+
+import fastavro
+
+from tidegate.contracts.document.fields import objects_of
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.formats.framing import PREFIX_BYTES
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.privacy.classes import BODY, Visibility
+from tidegate.gateway.streams.json_places import Found, Place, find, name_at
+
+HIDDEN: Final = "▇▇▇▇"
+"""What stands for a hidden value; its length says nothing about the value."""
+_UNREADABLE = "the record cannot be read, and the contract classifies fields"
+_MASKED_UNKNOWN = "the contract of this record is not known, so nothing tells which fields are personal"
+_UNDECLARED = "not declared in the contract"
+_ALIKE = 0.8
+"""How alike an undeclared name must be to a declared one to be taken for a mistake in writing it."""
+_MOST_BYTES = 1_000_000
+"""Larger payloads of Avro are not decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """Bytes that never leave the server; `reason` is shown in their place. With `has_name` they begin with a property name."""
+
+    start: int
+    end: int
+    reason: str
+    has_name: bool = False
+
+
+def masked_json(
+    data: bytes, contract: DataContract | None, visibility: Visibility
+) -> tuple[bytes, frozenset[str]]:
+    """Return JSON, any bytes, with HIDDEN in place of what is hidden, and the parts that are hidden.
+
+    Parts are pointers of classified fields, and BODY.
+    """
+    if contract is None and not visibility.shows(BODY):
+        masks_of = {BODY: list(whole(data))}
+    else:
+        declared = visibility.declared if contract is not None else None
+        masks_of = masks_by_part(
+            data, visibility, find(data, (), declared=declared, patterns=visibility.hidden_fields)
+        )
+    parts: list[bytes] = []
+    place = 0
+    for number, mask in enumerate(apart([mask for masks in masks_of.values() for mask in masks]), 1):
+        name = json.dumps(f"{HIDDEN} {number}", ensure_ascii=False) + ": " if mask.has_name else ""
+        parts += [data[place : mask.start], name.encode(), json.dumps(HIDDEN, ensure_ascii=False).encode()]
+        place = mask.end
+    hidden = frozenset(part for part, masks in masks_of.items() if masks)
+    return b"".join([*parts, data[place:]]), hidden
+
+
+def whole(data: bytes) -> tuple[Mask, ...]:
+    """Return the mask of a record whose contract is not known."""
+    return (Mask(0, len(data), _MASKED_UNKNOWN),) if data else ()
+
+
+def masks_by_part(data: bytes, visibility: Visibility, found: Found) -> dict[str, list[Mask]]:
+    """Return the masks of each part that is hidden, from the places that `hidden_fields` were found at."""
+    if not visibility.is_limited or visibility.shows(BODY):
+        return {}
+    return dict(_masks(data, visibility, visibility.hidden_fields, found))
+
+
+def declared_names(contract: DataContract) -> frozenset[str] | None:
+    """Return the property names that the contract's schema declares anywhere; None when it declares none."""
+    return frozenset(_names(contract.schema_.definition)) or None
+
+
+def _masks(
+    data: bytes, visibility: Visibility, personal: dict[str, str], found: Found
+) -> Iterator[tuple[str, list[Mask]]]:
+    """Yield the masks of each part that is hidden."""
+    for pattern, name in personal.items():
+        yield pattern, [Mask(place.start, place.end, name) for place in found.covered[pattern]]
+    declared = visibility.declared or frozenset()
+    rest = [_undeclared(data, place, declared) for place in found.undeclared]
+    if found.broken is not None and data:
+        rest = [Mask(0, len(data), _UNREADABLE)]
+    yield BODY, rest
+
+
+def _undeclared(data: bytes, place: Place, declared: frozenset[str]) -> Mask:
+    if place.key_start == place.start or _is_known(data, place, declared):
+        return Mask(place.start, place.end, _UNDECLARED)
+    return Mask(place.key_start, place.end, _UNDECLARED, has_name=True)
+
+
+def _is_known(data: bytes, place: Place, declared: frozenset[str]) -> bool:
+    """Return whether an undeclared name looks like a declared one: then it is a mistake to be seen, and no value."""
+    known = {name.casefold() for name in declared}
+    return bool(get_close_matches(name_at(data, place.key_start).casefold(), known, n=1, cutoff=_ALIKE))
+
+
+def apart(masks: list[Mask]) -> tuple[Mask, ...]:
+    """Sort, and join masks that overlap: the outer one's reason stands."""
+    found: list[Mask] = []
+    for mask in sorted(masks, key=lambda one: (one.start, -one.end)):
+        if found and mask.start < found[-1].end:
+            last = found[-1]
+            found[-1] = replace(last, end=max(last.end, mask.end))
+        else:
+            found.append(mask)
+    return tuple(found)
+
+
+def decoded_json(
+    payload: bytes, contract: DataContract, plan: EnforcementPlan | None, header: bytes | None
+) -> bytes | None:
+    """Decode `payload` as the job did, and write it as JSON; None when it cannot be decoded.
+
+    With the schema that the record names, if the plan knows the schemas of its subject; else with the contract's.
+    `header` is the record's schema header.
+    """
+    reader = contract.schema_.definition
+    if len(payload) > _MOST_BYTES or reader is None or isinstance(reader, bool):
+        return None
+    writer: Any = reader
+    number = None
+    if contract.framing in {"confluent-prefix", "auto"} and payload[:1] == b"\0":
+        number, payload = int.from_bytes(payload[1:PREFIX_BYTES], "big"), payload[PREFIX_BYTES:]
+    if plan is not None and plan.writers is not None:
+        by_header = plan.writers.by_header.get(header) if header is not None else None
+        named = by_header if number is None else plan.writers.by_id.get(number)
+        if named is None:
+            return None
+        writer = json.loads(named.text)
+    try:
+        schemas = fastavro.parse_schema(writer), fastavro.parse_schema(reader)
+        stream = io.BytesIO(payload)
+        value = fastavro.schemaless_reader(stream, *schemas)
+        # What goes on was written with another schema, or is no Avro: the layout is unknown.
+        if stream.read(1):
+            return None
+        return json.dumps(value, default=_text, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    except (MemoryError, RecursionError, Exception):  # noqa: BLE001 - fastavro raises all kinds on refused bytes
+        return None
+
+
+def _text(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _names(definition: Any) -> Iterator[str]:
+    """Yield the names of the properties of a JSON Schema, or of the fields of an Avro schema."""
+    for node in objects_of(definition):
+        properties = node.get("properties")
+        if isinstance(properties, dict):
+            yield from properties
+        fields = node.get("fields")
+        if isinstance(fields, list):
+            yield from (str(field["name"]) for field in fields if isinstance(field, dict) and "name" in field)

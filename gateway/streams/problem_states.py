@@ -1,0 +1,96 @@
+"""What is decided about a problem: its state, who looks after it, and how the state changes by itself. No I/O."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MOST_CHANGES: Final = 50
+"""Changes of state that are kept of one problem; the audit log has all."""
+
+
+class ProblemState(StrEnum):
+    """The states of a problem, as issue trackers have them."""
+
+    OPEN = "open"
+    ACKNOWLEDGED = "acknowledged"
+    MUTED = "muted"
+    RESOLVED = "resolved"
+    REGRESSED = "regressed"
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Mute(_Value):
+    """Until when a problem is muted: an instant, so many further records, or a share of the stream's records in an hour.
+
+    The first of those that are given ends it; without any it stays muted.
+    """
+
+    until: datetime | None = None
+    count: int | None = Field(default=None, ge=1)
+    ratio: float | None = Field(default=None, gt=0, le=1)
+
+
+class StateChange(_Value):
+    """One change of a problem's state; `by` is `tidegate` if it changed by itself."""
+
+    at: datetime
+    by: str
+    before: ProblemState
+    after: ProblemState
+
+
+class Decision(_Value):
+    """What is decided about a problem.
+
+    `records_then` is the number of its records when it was muted or resolved, `resolved_in` the contract version that
+    mends it, `alerted_at` the time of the last alert about a surge.
+    """
+
+    state: ProblemState = ProblemState.OPEN
+    changed_at: datetime | None = None
+    assignee: str | None = None
+    mute: Mute | None = None
+    records_then: int = 0
+    resolved_in: str | None = None
+    alerted_at: datetime | None = None
+    changes: tuple[StateChange, ...] = ()
+
+    def changed(
+        self,
+        state: ProblemState,
+        by: str,
+        at: datetime,
+        *,
+        mute: Mute | None = None,
+        resolved_in: str | None = None,
+        records: int = 0,
+    ) -> Decision:
+        """Return the decision with another state."""
+        change = StateChange(at=at, by=by, before=self.state, after=state)
+        return self.model_copy(
+            update={
+                "state": state,
+                "changed_at": at,
+                "mute": mute,
+                "resolved_in": resolved_in,
+                "records_then": records,
+                "changes": (*self.changes, change)[-MOST_CHANGES:],
+            }
+        )
+
+    def mute_ended(self, at: datetime, records: int, hourly_ratio: float | None) -> bool:
+        """Return whether what the problem is muted until has happened. `hourly_ratio` is None where it is not known."""
+        mute = self.mute
+        if self.state is not ProblemState.MUTED or mute is None:
+            return False
+        is_late = mute.until is not None and at >= mute.until
+        is_many = mute.count is not None and records - self.records_then >= mute.count
+        is_much = mute.ratio is not None and hourly_ratio is not None and hourly_ratio >= mute.ratio
+        return is_late or is_many or is_much

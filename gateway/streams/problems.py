@@ -1,0 +1,336 @@
+"""Problems: refused records that are one trouble, with counts from the index and the decisions of people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+import numpy as np
+
+from tidegate.contracts.document.terms import subject_of
+from tidegate.contracts.errors import ConflictError
+from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
+from tidegate.gateway.registry.subject_scope import subject_of_contract
+from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.problems import ProblemComment, StoredProblem
+from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.streams.problem_states import Decision, Mute, ProblemState
+from tidegate.gateway.streams.quarantine_index.columns import Integers
+from tidegate.gateway.streams.quarantine_index.facets import OTHER, ProblemKey, described, problem_id
+from tidegate.gateway.streams.quarantine_index.filters import StreamIndex, from_minute
+from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
+from tidegate.gateway.streams.quarantine_index.trends import Slices, counted, first_and_last
+
+MOST_COMMENTS: Final = 200
+MOST_COMMENT_CHARACTERS: Final = 2_000
+MOST_STREAMS: Final = 50
+"""Streams that a list of all problems looks into: those whose index changed last."""
+_USUAL_HOURS = 7 * 24
+_LEAST_SURGE = 20
+_SURGE_FACTOR = 4.0
+_HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One problem of a stream, joined ones as one; counts are of the records that the topic keeps.
+
+    `records` are those in the span that was asked for. `share` is of the stream's refused records in it, `record_share` of
+    all records that its batches had, None if that is not known. `trend` has a count for each slice. `message` is that of
+    one of its violations.
+    """
+
+    id: str
+    stream: str
+    key: ProblemKey
+    message: str
+    decision: Decision
+    known_since: datetime | None
+    comments: int
+    records: int
+    share: float
+    record_share: float | None
+    first_seen: datetime
+    last_seen: datetime
+    is_surging: bool
+    trend: tuple[int, ...]
+    members: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """What the problem is, in a line."""
+        if self.key.stage == OTHER:
+            return "other problems, too many to tell apart"
+        if self.key.is_noise:
+            return f"{self.key.code}: {self.key.sentence}"
+        place = f" at {self.key.field}" if self.key.field else ""
+        return f"{self.key.code}{place}" + (f": {self.key.shape}" if self.key.shape else "")
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemList:
+    """Problems of a stream, most records first; `total` counts all that match, `refused` the stream's records in the span."""
+
+    problems: tuple[Problem, ...]
+    total: int
+    refused: int
+    slices: Slices
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemQuery:
+    """Which problems to list, and over which span to count: all that is kept, unless it has a beginning or an end."""
+
+    states: frozenset[ProblemState] = frozenset()
+    text: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+    buckets: int = 48
+    limit: int = 100
+    offset: int = 0
+
+
+class ProblemService:
+    """Lists problems, and keeps what people decide about them. Every change is an entry in the audit log."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime], by: Principal = ANONYMOUS) -> None:
+        self._database = database
+        self._now = now
+        self._by = by
+
+    def list(self, stream: str, query: ProblemQuery) -> ProblemList:
+        """List problems of a stream. Raises NotFoundError for one without a contract."""
+        with self._database.reading() as stores:
+            subject_of_contract(stores, stream)
+            return _listed(stores, stream, query, self._now())
+
+    def newest(self, query: ProblemQuery) -> tuple[Problem, ...]:
+        """List the problems of all streams that may be seen, most records of the last 24 hours first."""
+        now = self._now()
+        with self._database.reading() as stores:
+            topics = stores.contracts.topics()
+            changed = stores.quarantine.last_changes()
+            seen = [each for each in changed if each in topics and self._by.sees(subject_of(topics[each]))]
+            streams = sorted(seen, key=lambda each: (changed[each], each), reverse=True)[:MOST_STREAMS]
+            found = [each for stream in streams for each in _listed(stores, stream, query, now).problems]
+        found.sort(key=lambda each: (-sum(each.trend), -each.records, each.stream, each.id))
+        return tuple(found[: query.limit])
+
+    def get(self, stream: str, problem: str, query: ProblemQuery) -> Problem:
+        """Return one problem, by its id or that of a problem that is joined with it. Raises NotFoundError."""
+        with self._database.reading() as stores:
+            subject_of_contract(stores, stream)
+            return _one(stores, stream, problem, query, self._now())
+
+    def comments(self, stream: str, problem: str) -> tuple[ProblemComment, ...]:
+        """List the comments about a problem, oldest first. Raises NotFoundError."""
+        with self._database.reading() as stores:
+            index = StreamIndex(stores, stream, joined_problems)
+            return stores.problems.comments(stream, _member_ids(index, index.head_of(problem)))
+
+    def change_state(
+        self,
+        stream: str,
+        problem: str,
+        state: ProblemState,
+        *,
+        mute: Mute | None = None,
+        resolved_in: str | None = None,
+    ) -> Problem:
+        """Change the state of a problem. A problem is muted by an approver, all else by a producer of the subject.
+
+        Raises NotFoundError and Forbidden; ConflictError for a state that only Tidegate sets.
+        """
+        if state is ProblemState.REGRESSED:
+            raise ConflictError(
+                "a problem regresses by itself: when its records come again after it was resolved"
+            )
+        at = self._now()
+        with self._database.writing() as stores:
+            role = Role.APPROVER if state is ProblemState.MUTED else Role.PRODUCER
+            subject = self._permit(stores, stream, role)
+            found = _one(stores, stream, problem, ProblemQuery(), at)
+            after = found.decision.changed(
+                state, self._by.name, at, mute=mute, resolved_in=resolved_in, records=found.records
+            )
+            self._keep(stores, found, after, "problem.state-changed", subject)
+            return _one(stores, stream, problem, ProblemQuery(), at)
+
+    def assign(self, stream: str, problem: str, assignee: str | None) -> Problem:
+        """Say who looks after a problem; None for no one. Raises NotFoundError and Forbidden."""
+        at = self._now()
+        with self._database.writing() as stores:
+            subject = self._permit(stores, stream, Role.PRODUCER)
+            found = _one(stores, stream, problem, ProblemQuery(), at)
+            after = found.decision.model_copy(update={"assignee": assignee})
+            self._keep(stores, found, after, "problem.assigned", subject)
+            return _one(stores, stream, problem, ProblemQuery(), at)
+
+    def comment(self, stream: str, problem: str, text: str) -> ProblemComment:
+        """Add a comment. Raises NotFoundError and Forbidden; ConflictError when the problem has as many as it may."""
+        at = self._now()
+        with self._database.writing() as stores:
+            subject = self._permit(stores, stream, Role.PRODUCER)
+            found = _one(stores, stream, problem, ProblemQuery(), at)
+            if found.comments >= MOST_COMMENTS:
+                raise ConflictError(f"the problem has {MOST_COMMENTS} comments, the most that are kept")
+            comment = ProblemComment(found.id, at, self._by.name, text)
+            stores.problems.add_comment(stream, comment)
+            self._audit(
+                stores, "problem.commented", f"{subject}#{found.id}", (None, content_hash({"text": text}))
+            )
+            return comment
+
+    def _permit(self, stores: Stores, stream: str, role: Role) -> str:
+        subject = subject_of_contract(stores, stream)
+        require(self._by, role, subject)
+        return subject
+
+    def _keep(self, stores: Stores, problem: Problem, after: Decision, action: str, subject: str) -> None:
+        put_decision(stores, problem, after, self._now())
+        hashes = (content_hash(each.model_dump(mode="json")) for each in (problem.decision, after))
+        self._audit(stores, action, f"{subject}#{problem.id}", tuple(hashes))
+
+    def _audit(self, stores: Stores, action: str, what: str, hashes: tuple[str | None, ...]) -> None:
+        stores.audit.append(Change(self._now(), self._by.name, action, what, *hashes))
+
+
+def put_decision(stores: Stores, problem: Problem, after: Decision, now: datetime) -> None:
+    """Store what is decided about a problem, under its id."""
+    known = problem.known_since or now
+    stores.problems.put(
+        StoredProblem(problem.stream, problem.id, after.state.value, known, now, after.model_dump_json())
+    )
+
+
+def _one(stores: Stores, stream: str, problem: str, query: ProblemQuery, now: datetime) -> Problem:
+    index = StreamIndex(stores, stream, joined_problems)
+    return _Facts(stores, index, query, now).problem(index.head_of(problem))
+
+
+def _listed(stores: Stores, stream: str, query: ProblemQuery, now: datetime) -> ProblemList:
+    index = StreamIndex(stores, stream, joined_problems)
+    facts = _Facts(stores, index, query, now)
+    heads = [
+        head
+        for head in set(index.heads.values())
+        if facts.records(head)
+        and (not query.states or facts.decision(head).state in query.states)
+        and facts.matches(head, query.text)
+    ]
+    heads.sort(key=lambda head: (-facts.records(head), head))
+    chosen = heads[query.offset : query.offset + query.limit]
+    return ProblemList(tuple(facts.problem(head) for head in chosen), len(heads), facts.refused, facts.slices)
+
+
+class _Facts:
+    """What a list of problems of a stream is made of; each read once."""
+
+    def __init__(self, stores: Stores, index: StreamIndex, query: ProblemQuery, now: datetime) -> None:
+        self._stores = stores
+        self._index = index
+        stream = index.stream
+        self.slices = Slices.of(query.since, query.until, query.buckets, now)
+        self._trends = counted(stores, stream, None, self.slices)
+        has_span = query.since is not None or query.until is not None
+        sums = {facet: int(trend.sum()) for facet, trend in self._trends.items()}
+        self._sums = sums if has_span else stores.quarantine.counts(stream)
+        self.refused = self._sums.get(index.all, 0)
+        starts = self.slices.starts
+        self._judged = stores.reports.records_between(stream, starts[0], starts[-1]) if has_span else 0
+        self._seen = first_and_last(stores, stream, index.keys)
+        self._states = stores.problems.states(stream)
+        self._comments = stores.problems.comment_counts(stream)
+        self._surging = surging(stores, index, now)
+        self._members: dict[bytes, list[bytes]] = {}
+        for facet, head in index.heads.items():
+            self._members.setdefault(head, []).append(facet)
+
+    def records(self, head: bytes) -> int:
+        """Return how many records a problem has in the span."""
+        return sum(self._sums.get(each, 0) for each in self._members[head])
+
+    def decision(self, head: bytes) -> Decision:
+        """Return what is decided about a problem: of joined ones the newest decision."""
+        kept = self._stored(head)
+        newest = max(kept, key=lambda each: each.changed_at, default=None)
+        return Decision() if newest is None else Decision.model_validate_json(newest.document)
+
+    def matches(self, head: bytes, text: str) -> bool:
+        """Return whether a text is found in what a problem is."""
+        wanted = text.casefold()
+        return not wanted or any(
+            wanted in part.casefold()
+            for facet in self._members[head]
+            for part in described(self._index.facets[facet]).values()
+        )
+
+    def problem(self, head: bytes) -> Problem:
+        """Return a problem with all that is known of it."""
+        members = sorted(self._members[head])
+        spans = [self._seen[each] for each in members if each in self._seen]
+        records = self.records(head)
+        trend: Integers = sum(
+            (self._trends[each] for each in members if each in self._trends), self.slices.none()
+        )
+        ids = [problem_id(each) for each in members]
+        return Problem(
+            id=problem_id(head),
+            stream=self._index.stream,
+            key=self._index.keys[head],
+            message=described(self._index.facets[head])["message"],
+            decision=self.decision(head),
+            known_since=min((each.known_since for each in self._stored(head)), default=None),
+            comments=sum(self._comments.get(each, 0) for each in ids),
+            records=records,
+            share=records / self.refused if self.refused else 0.0,
+            record_share=records / self._judged if self._judged else None,
+            first_seen=from_minute(min(first for first, _ in spans)),
+            last_seen=from_minute(max(last for _, last in spans)),
+            is_surging=head in self._surging,
+            trend=tuple(trend.tolist()),
+            members=tuple(ids) if len(ids) > 1 else (),
+        )
+
+    def _stored(self, head: bytes) -> Iterable[StoredProblem]:
+        ids = (problem_id(each) for each in self._members[head])
+        return [self._states[each] for each in ids if each in self._states]
+
+
+def surging(stores: Stores, index: StreamIndex, now: datetime) -> Collection[bytes]:
+    """Return the problems of which the last 60 minutes had far more records than is usual.
+
+    Usual is the mean of an hour of the seven days before. Far more is four times that, at least 20, and more than chance
+    explains (three standard deviations of a Poisson distribution).
+    """
+    recent = counted(stores, index.stream, None, Slices.of(now - _HOUR, now, 1, now))
+    if not any(counts.sum() >= _LEAST_SURGE for counts in recent.values()):
+        return frozenset()
+    usual = counted(
+        stores, index.stream, None, Slices.of(now - _HOUR * (_USUAL_HOURS + 1), now - _HOUR, 1, now)
+    )
+    sums = {head: np.zeros(2) for head in index.heads.values()}
+    for facet, head in index.heads.items():
+        for place, counts in enumerate((recent, usual)):
+            if facet in counts:
+                sums[head][place] += counts[facet].sum()
+    return frozenset(head for head, (last, before) in sums.items() if _is_surge(last, before / _USUAL_HOURS))
+
+
+def _is_surge(last: float, usual: float) -> bool:
+    return bool(last >= max(_LEAST_SURGE, _SURGE_FACTOR * usual, usual + 3 * usual**0.5))
+
+
+def _member_ids(index: StreamIndex, head: bytes) -> list[str]:
+    return [problem_id(each) for each in index.members(head)]
+
+
+def hourly_ratio(
+    stores: Stores, stream: str, counts: Mapping[bytes, Integers], facets: Iterable[bytes], now: datetime
+) -> float | None:
+    """Return the share that problems have of the records of the last hour; None if its batches had none."""
+    judged = stores.reports.records_between(stream, now - _HOUR, now)
+    return sum(int(counts[each].sum()) for each in facets if each in counts) / judged if judged else None

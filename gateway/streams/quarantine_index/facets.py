@@ -1,0 +1,145 @@
+"""Facets: what refused records have in common. Problems, contract versions, producers, and all records of a stream."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any, Final, Self
+
+from tidegate.contracts.document.fields import join, tokens
+from tidegate.contracts.stream.evidence import Evidence
+from tidegate.contracts.verdict import Severity, Stage, Violation
+from tidegate.gateway.storage.quarantine_index import Facet
+
+OTHER: Final = "other"
+_DIGEST_BYTES = 16
+_REQUIRED = re.compile(r"required property `(.*)` is missing", re.DOTALL)
+_NUMBERS = re.compile(r"\d[\d,.]*")
+
+
+class FacetKind(StrEnum):
+    """What a facet is about."""
+
+    ALL = "all"
+    PROBLEM = "problem"
+    VERSION = "version"
+    PRODUCER = "producer"
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemKey:
+    """What makes refusals one problem.
+
+    `field` is a JSON Pointer in which every index is `*`. `shape` is that of the offending value, "" where there is none.
+    `sentence` is the normalised message of a frame or decode error, "" for the other stages.
+    """
+
+    stage: str
+    code: str
+    field: str
+    shape: str = ""
+    sentence: str = ""
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether the problem is about unreadable bytes: such problems are joined by their sentences."""
+        return bool(self.sentence)
+
+    def facet(self, stream: str, message: str) -> Facet:
+        """Return the facet of the problem in a stream; `message` is that of one of its violations."""
+        return _facet(stream, FacetKind.PROBLEM, asdict(self), message=message)
+
+    @classmethod
+    def read(cls, facet: Facet) -> Self:
+        """Read the key of a facet of a problem."""
+        found = json.loads(facet.description)
+        return cls(**{name: found[name] for name in cls.__slots__})
+
+
+MOST: Final[Mapping[FacetKind, int]] = {
+    FacetKind.PROBLEM: 1_000,
+    FacetKind.VERSION: 200,
+    FacetKind.PRODUCER: 100,
+}
+"""Facets of one stream that are told apart; records of further ones are counted together, as `OTHER`."""
+
+OTHER_PROBLEMS: Final = ProblemKey(OTHER, "*", "")
+
+
+def problem_id(facet: bytes) -> str:
+    """Return the permanent id of a problem."""
+    return facet.hex()
+
+
+def all_records(stream: str) -> Facet:
+    """Return the facet of every refused record of a stream."""
+    return _facet(stream, FacetKind.ALL, {})
+
+
+def version_facet(stream: str, version: str) -> Facet:
+    """Return the facet of the records that a contract version refused."""
+    return _facet(stream, FacetKind.VERSION, {"version": version})
+
+
+def producer_facet(stream: str, header: str, value: str, shown: str | None) -> Facet:
+    """Return the facet of a value of a producer header: `value` is it or its hash, `shown` what people may read."""
+    return _facet(stream, FacetKind.PRODUCER, {"header": header, "value": value, "shown": shown})
+
+
+def described(facet: Facet) -> dict[str, Any]:
+    """Return what a facet is, as it was made."""
+    found: dict[str, Any] = json.loads(facet.description)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Offence:
+    """One violation as the index reads it: `path` leads to the offending value; None where no value is looked at."""
+
+    stage: Stage
+    code: str
+    field: str
+    path: tuple[str, ...] | None
+    message: str
+    sentence: str
+    is_absence: bool = False
+
+
+@lru_cache(maxsize=4_096)  # those of many records are the same
+def offences_of(violations: tuple[Violation, ...]) -> tuple[Offence, ...]:
+    """Return what the violations of a record are about: those of severity error, or all if none is."""
+    errors = tuple(each for each in violations if each.severity is Severity.ERROR)
+    return tuple(dict.fromkeys(_offence(each) for each in errors or violations))
+
+
+def _offence(violation: Violation) -> Offence:
+    stage, code = violation.stage, violation.code
+    path = tokens(violation.pointer)
+    if stage in {Stage.FRAME, Stage.DECODE}:
+        sentence = _NUMBERS.sub("#", violation.message)
+        return Offence(stage, code, _generalised(path), None, violation.message, sentence)
+    if stage is Stage.SCHEMA and code == "required" and (missing := _REQUIRED.fullmatch(violation.message)):
+        field = _generalised((*path, missing[1]))
+        return Offence(stage, code, field, None, violation.message, "", is_absence=True)
+    is_read = bool(path) and "*" not in path
+    return Offence(stage, code, _generalised(path), tuple(path) if is_read else None, violation.message, "")
+
+
+def _generalised(path: tuple[str, ...] | list[str]) -> str:
+    return join(tuple("*" if token.isdecimal() else token for token in path))
+
+
+def version_of(evidence: Evidence) -> str:
+    """Return the contract version that refused a record."""
+    return evidence.contract.rpartition("@")[2]
+
+
+def _facet(stream: str, kind: FacetKind, what: dict[str, Any], **more: str) -> Facet:
+    identity = json.dumps([kind.value, stream, what], ensure_ascii=True, sort_keys=True)
+    digest = sha256(identity.encode()).digest()[:_DIGEST_BYTES]
+    return Facet(digest, kind.value, json.dumps(what | more, ensure_ascii=True, sort_keys=True))

@@ -1,0 +1,225 @@
+"""Which refused records a page is about: every part of a filter is a set of offsets, and the filter their intersection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import numpy as np
+from pyroaring import BitMap
+
+from tidegate.contracts.errors import NotFoundError
+from tidegate.gateway.storage.quarantine_index import Facet
+from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.streams.quarantine_index.columns import (
+    CHUNK_BITS,
+    PAGE_BITS,
+    Integers,
+    Positions,
+    as_array,
+    unpack_bitmap,
+)
+from tidegate.gateway.streams.quarantine_index.facets import (
+    FacetKind,
+    ProblemKey,
+    all_records,
+    described,
+    problem_id,
+)
+
+Chunk = tuple[int, int]
+"""Partition and number of a chunk."""
+Offsets = dict[Chunk, BitMap]
+"""Low bits of offsets by chunk; no chunk is empty."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineFilter:
+    """Which refused records of a stream are meant; None lets all through.
+
+    `problem` and `producer` are ids (32 hexadecimal digits), `field` is a JSON Pointer with `*` for indices, `partition` one of the quarantine
+    topic. Records that arrived in [since, until) are meant, by whole minutes.
+    """
+
+    problem: str | None = None
+    stage: str | None = None
+    rule: str | None = None
+    field: str | None = None
+    version: str | None = None
+    partition: int | None = None
+    producer: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def minutes(self) -> tuple[int, int] | None:
+        """The first and the last minute (since 1970 UTC) that are meant; None for all."""
+        if self.since is None and self.until is None:
+            return None
+        first = 0 if self.since is None else to_minute(self.since)
+        last = 2**31 - 1 if self.until is None else to_minute(self.until - timedelta(microseconds=1))
+        return first, last
+
+    @property
+    def is_of_problems(self) -> bool:
+        """Whether only some problems are meant."""
+        return any(each is not None for each in (self.problem, self.stage, self.rule, self.field))
+
+
+def to_minute(at: datetime) -> int:
+    """Return the whole minute of an aware instant, counted since 1970 UTC."""
+    return (at - _EPOCH) // timedelta(minutes=1)
+
+
+def from_minute(minute: int) -> datetime:
+    """Return the UTC instant at which a minute begins."""
+    return datetime.fromtimestamp(minute * 60, tz=UTC)
+
+
+class StreamIndex:
+    """The index of one stream as one transaction sees it. `groups` maps the facet of a problem to those joined with it."""
+
+    def __init__(
+        self, stores: Stores, stream: str, groups: Callable[[Iterable[Facet]], Mapping[bytes, bytes]]
+    ) -> None:
+        self.stores = stores
+        self.stream = stream
+        self.facets = {each.facet: each for each in stores.quarantine.facets(stream)}
+        self.keys = {
+            facet: ProblemKey.read(each)
+            for facet, each in self.facets.items()
+            if each.kind == FacetKind.PROBLEM
+        }
+        self.heads = groups(self.facets[facet] for facet in self.keys)
+
+    @property
+    def all(self) -> bytes:
+        """The facet of all records."""
+        return all_records(self.stream).facet
+
+    def of_kind(self, kind: FacetKind) -> list[Facet]:
+        """Return the facets of a kind."""
+        return [each for each in self.facets.values() if each.kind == kind]
+
+    def members(self, head: bytes) -> list[bytes]:
+        """Return the facets of the problems that are joined under one, itself included."""
+        return [facet for facet, its_head in self.heads.items() if its_head == head]
+
+    def head_of(self, problem: str) -> bytes:
+        """Return the facet under which a problem is joined with others. Raises NotFoundError."""
+        try:
+            return self.heads[bytes.fromhex(problem)]
+        except (KeyError, ValueError):
+            raise NotFoundError(
+                f"no refused record that is kept belongs to a problem {problem[:64]} of {self.stream}"
+            ) from None
+
+    def problems(self, wanted: QuarantineFilter) -> list[bytes]:
+        """Return the facets of the problems that a filter means."""
+        members = None if wanted.problem is None else set(self.members(self.head_of(wanted.problem)))
+        return [
+            facet
+            for facet, key in self.keys.items()
+            if (members is None or facet in members)
+            and wanted.stage in {None, key.stage}
+            and wanted.rule in {None, key.code}
+            and wanted.field in {None, key.field}
+        ]
+
+    def bitmaps(
+        self, facets: Iterable[bytes], partition: int | None = None, chunks: Iterable[Chunk] | None = None
+    ) -> dict[bytes, Offsets]:
+        """Return the offsets of facets, each by chunk."""
+        found: dict[bytes, Offsets] = {}
+        wanted = None if chunks is None else list(chunks)
+        for stored in self.stores.quarantine.bitmaps(self.stream, list(facets), partition, wanted):
+            found.setdefault(stored.facet, {})[stored.partition, stored.chunk] = unpack_bitmap(stored)
+        return found
+
+    def offsets(self, wanted: QuarantineFilter) -> Offsets:
+        """Return the offsets that a filter means, by chunk."""
+        chunks = self._chunks(wanted.minutes)
+        sets = [self.problems(wanted)] if wanted.is_of_problems else []
+        if wanted.version is not None:
+            sets.append(self._described(FacetKind.VERSION, "version", wanted.version))
+        if wanted.producer is not None:
+            sets.append([facet for facet in self.facets if problem_id(facet) == wanted.producer])
+        found: Offsets | None = None
+        for facets in sets or [[self.all]]:
+            united: Offsets = {}
+            for of_facet in self.bitmaps(facets, wanted.partition, chunks).values():
+                for chunk, offsets in of_facet.items():
+                    united[chunk] = united[chunk] | offsets if chunk in united else offsets
+            found = united if found is None else _intersected(found, united)
+        return self.within(found or {}, wanted.minutes)
+
+    def within(self, offsets: Offsets, minutes: tuple[int, int] | None) -> Offsets:
+        """Return the offsets that arrived in the minutes of [first, last]."""
+        if minutes is None:
+            return offsets
+        spans = self._spans()
+        found: Offsets = {}
+        for (partition, chunk), low_bits in offsets.items():
+            first, last = spans.get((partition, chunk), (0, -1))
+            if first >= minutes[0] and last <= minutes[1]:
+                found[partition, chunk] = low_bits
+            elif first <= minutes[1] and last >= minutes[0]:
+                array = as_array(low_bits, chunk)
+                at = self.minutes_at(partition, array)
+                kept = array[(at >= minutes[0]) & (at <= minutes[1])]
+                if len(kept):
+                    found[partition, chunk] = BitMap((kept - (chunk << CHUNK_BITS)).astype(np.uint32))
+        return found
+
+    def minutes_at(self, partition: int, offsets: Integers) -> Integers:
+        """Return the minutes in which the records at some offsets of a partition, ascending, arrived."""
+        return self._positions(partition, offsets).minutes_at(offsets)
+
+    def sources_at(self, partition: int, offsets: Integers) -> tuple[Integers, Integers]:
+        """Return source partitions and source offsets of the records at some offsets of a partition, ascending."""
+        found = self._positions(partition, offsets)
+        places = np.searchsorted(found.offsets, offsets)
+        return found.source_partitions[places], found.source_offsets[places]
+
+    def _positions(self, partition: int, offsets: Integers) -> Positions:
+        numbers = np.unique(offsets >> PAGE_BITS).tolist()
+        pages = self.stores.quarantine.pages(self.stream, partition, numbers)
+        return Positions.joined([Positions.unpack(page) for page in pages])
+
+    def chunk_spans(self) -> Mapping[Chunk, tuple[int, int]]:
+        """Return the first and the last minute of each chunk."""
+        return self._spans()
+
+    def _spans(self) -> dict[Chunk, tuple[int, int]]:
+        found: dict[Chunk, tuple[int, int]] = {}
+        for partition, page, first, last in self.stores.quarantine.page_spans(self.stream):
+            chunk = partition, page << PAGE_BITS >> CHUNK_BITS
+            before = found.get(chunk, (first, last))
+            found[chunk] = min(before[0], first), max(before[1], last)
+        return found
+
+    def _chunks(self, minutes: tuple[int, int] | None) -> list[Chunk] | None:
+        if minutes is None:
+            return None
+        return [
+            chunk
+            for chunk, (first, last) in self._spans().items()
+            if first <= minutes[1] and last >= minutes[0]
+        ]
+
+    def _described(self, kind: FacetKind, name: str, value: str) -> list[bytes]:
+        return [each.facet for each in self.of_kind(kind) if described(each)[name] == value]
+
+
+def _intersected(one: Offsets, other: Offsets) -> Offsets:
+    found = {chunk: one[chunk] & other[chunk] for chunk in one.keys() & other.keys()}
+    return {chunk: offsets for chunk, offsets in found.items() if offsets}
+
+
+def count(offsets: Offsets) -> int:
+    """Return how many offsets there are."""
+    return sum(len(each) for each in offsets.values())

@@ -1,0 +1,328 @@
+"""Reads the quarantine topics of all streams into the index, in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+from uuid import uuid4
+
+import structlog
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from tidegate.contracts.crash import described
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.errors import TidegateError
+from tidegate.contracts.stream.evidence import headers_of
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.quarantine_index import IndexedPartition
+from tidegate.gateway.streams.quarantine import Origin
+from tidegate.gateway.streams.quarantine_index.merge import RefusalBatch
+from tidegate.gateway.streams.quarantine_index.partitions import IndexedPartitions, Step
+from tidegate.gateway.streams.quarantine_index.refusals import (
+    UNKNOWN_CONTRACT,
+    ContractHints,
+    RefusalReader,
+    RefusedRecord,
+)
+
+_log = structlog.get_logger()
+
+MOST_RECORDS: Final = 5_000
+"""Records of one step."""
+MOST_BYTES: Final = 32 << 20
+_QUEUE_KILOBYTES = 16 << 10
+_FETCH_RECORDS = 500
+_POLL_SECONDS = 0.5
+_BREATH_SECONDS = 0.002
+"""Pause after each step, in which threads of requests run."""
+_DISCOVER_SECONDS = 10.0
+_RETAIN_SECONDS = 60.0
+_TIMEOUT_SECONDS = 10.0
+_BACK_OFF_SECONDS = 5.0
+
+Place = tuple[str, int]
+"""Quarantine topic and partition."""
+
+
+@dataclass(slots=True)
+class _Assigned:
+    """A partition that this process indexes, and what is read of it in this step."""
+
+    partition: IndexedPartition
+    reader: RefusalReader
+    step: Step | None = None
+
+
+class QuarantineIngestion:
+    """Keeps the index up to date with the topics; `on_step` is called with the streams that got records.
+
+    Several processes may run: each partition is read by the one that has its lease.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        kafka: KafkaConnection,
+        now: Callable[[], datetime],
+        on_step: Callable[[frozenset[str]], None] = lambda _streams: None,
+    ) -> None:
+        self._database = database
+        self._kafka = kafka
+        self._partitions = IndexedPartitions(database, now, uuid4().hex)
+        self._on_step = on_step
+        self._assigned: dict[Place, _Assigned] = {}
+        self._readers: dict[str, RefusalReader] = {}
+        self._hints: dict[tuple[str, str], ContractHints] = {}
+        self._consumer: Consumer | None = None
+        self._admin: AdminClient | None = None
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._discover_at = self._retain_at = 0.0
+
+    def start(self) -> None:
+        """Begin to read in the background."""
+        self._thread = threading.Thread(target=self._run, name="quarantine-index", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop, and give the leases back, so that another process takes over at once."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(_TIMEOUT_SECONDS)
+        self._disconnect()
+        with suppress(TidegateError):
+            self._partitions.release()
+
+    def catch_up(self) -> int:
+        """Read until every assigned partition has been read to its end; return how many records were read."""
+        self._discover()
+        records = 0
+        while any(each.partition.next_offset < each.partition.high for each in self._assigned.values()):
+            records += self.step()
+        return records
+
+    def step(self) -> int:
+        """Read and commit once; return how many records were read. Raises Unavailable and KafkaException."""
+        now = time.monotonic()
+        if now >= self._discover_at:
+            self._discover()
+            self._discover_at = now + _DISCOVER_SECONDS
+        if not self._assigned:
+            self._stopping.wait(_POLL_SECONDS)
+            return 0
+        records = sum(self._take(message) for message in self._messages())
+        self._commit()
+        return records
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self.step()
+                self._stopping.wait(_BREATH_SECONDS)
+            except Exception as error:  # noqa: BLE001 - a thread that ends would stop the index without a word
+                _log.warning("quarantine_index_failed", error=described(error))
+                self._disconnect()
+                self._stopping.wait(_BACK_OFF_SECONDS)
+
+    def _messages(self) -> Iterator[Message]:
+        """Yield what is there, up to the bounds of a step; wait for the first for a moment."""
+        consumer = self._connected()
+        message = consumer.poll(_POLL_SECONDS)
+        found = [] if message is None else [message]
+        records = size = 0
+        while found:
+            for each in found:
+                records += 1
+                size += len(each.value() or b"")
+                yield each
+            if records >= MOST_RECORDS or size >= MOST_BYTES:
+                return
+            found = consumer.consume(_FETCH_RECORDS, timeout=0)
+
+    def _take(self, message: Message) -> int:
+        topic, partition, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
+        assigned = self._assigned.get((topic, partition))
+        if assigned is None:
+            return 0
+        error = message.error()
+        if error is not None:
+            return self._end(assigned, (topic, partition), error, offset)
+        step = assigned.step
+        if step is None:
+            step = Step(assigned.partition, RefusalBatch(), assigned.partition.next_offset)
+        headers = headers_of(message)
+        record = RefusedRecord(
+            partition, offset, message.timestamp()[1], message.key(), message.value(), headers
+        )
+        if (read := assigned.reader.read(record)) is not None:
+            step.batch.add(*read)
+        assigned.step = Step(step.claimed, step.batch, offset + 1, step.high)
+        return 1
+
+    def _end(self, assigned: _Assigned, place: Place, error: KafkaError, offset: int) -> int:
+        """Take the end of a partition, or an error of it."""
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's public name
+            step = assigned.step
+            batch = RefusalBatch() if step is None else step.batch
+            if offset > (assigned.partition.next_offset if step is None else step.next_offset - 1):
+                assigned.step = Step(assigned.partition, batch, offset, offset)
+            else:
+                assigned.partition = replace(assigned.partition, high=offset)
+        elif code in {
+            KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001 - the client's public name
+            KafkaError.OFFSET_OUT_OF_RANGE,
+            KafkaError.UNKNOWN_TOPIC_OR_PART,
+            KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - the client's public name
+        }:
+            self._unassign(place)  # retention has passed it, or the topic is gone: it is looked at again
+            self._discover_at = 0.0
+        elif not error.retriable():
+            raise KafkaException(error)
+        return 0
+
+    def _commit(self) -> None:
+        places = [place for place, each in self._assigned.items() if each.step is not None]
+        steps = [step for place in places if (step := self._assigned[place].step) is not None]
+        if not steps:
+            return
+        for place, done in zip(places, self._partitions.commit(steps), strict=True):
+            if done is None:
+                self._unassign(place)
+            else:
+                self._assigned[place].partition = done
+                self._assigned[place].step = None
+        changed = frozenset(step.claimed.stream for step in steps if step.batch.rows)
+        if changed:
+            self._on_step(changed)
+
+    def _discover(self) -> None:
+        """Renew the leases, claim what is free, and follow the retention of the topics."""
+        consumer = self._connected()
+        if self._assigned:
+            self._partitions.renew()
+        with self._database.reading() as stores:
+            topics = stores.contracts.topics()
+            known = {(each.stream, each.partition): each for each in stores.quarantine.partitions()}
+        there = consumer.list_topics(timeout=_TIMEOUT_SECONDS).topics
+        wanted: dict[Place, Origin] = {}
+        for stream, topic in topics.items():
+            origin = Origin(stream, topic)
+            found = there.get(origin.quarantine_topic)
+            if found is not None and found.error is None:
+                wanted |= {(origin.quarantine_topic, partition): origin for partition in found.partitions}
+        for place in self._assigned.keys() - wanted.keys():
+            self._unassign(place)
+        free = [
+            place
+            for place, origin in wanted.items()
+            if place not in self._assigned
+            and self._partitions.is_free(known.get((origin.contract_id, place[1])))
+        ]
+        is_due = time.monotonic() >= self._retain_at
+        asked = [*free, *(self._assigned if is_due else ())]
+        edges = self._edges(asked)
+        if is_due:
+            self._retain_at = time.monotonic() + _RETAIN_SECONDS
+            for place in [*self._assigned]:
+                self._retain(place, *edges[place])
+        for place in free:
+            self._claim(place, wanted[place], *edges[place])
+
+    def _claim(self, place: Place, origin: Origin, low: int, high: int) -> None:
+        claimed = self._partitions.claim(origin.contract_id, place[1], low, high)
+        if claimed is None:
+            return
+        self._assigned[place] = _Assigned(claimed, self._reader(origin))
+        self._retain(place, low, high)
+        if place in self._assigned:
+            start = self._assigned[place].partition.next_offset
+            self._connected().incremental_assign([TopicPartition(*place, start)])
+
+    def _retain(self, place: Place, low: int, high: int) -> None:
+        assigned = self._assigned[place]
+        if low <= assigned.partition.low and high <= assigned.partition.high:
+            return
+        retained = self._partitions.retain(assigned.partition, low, high)
+        if retained is None:
+            self._unassign(place)
+        else:
+            assigned.partition = retained
+
+    def _edges(self, places: list[Place]) -> dict[Place, tuple[int, int]]:
+        """Return the first offset and the end of the committed records of partitions, in two requests."""
+        if not places or self._admin is None:
+            return {}
+        earliest: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # it has no types
+        latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call] # it has no types
+        found: list[dict[Place, int]] = []
+        for spec in (earliest, latest):
+            asked = {TopicPartition(*place): spec for place in places}
+            answers = self._admin.list_offsets(
+                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_SECONDS
+            )
+            found.append(
+                {(each.topic, each.partition): answer.result().offset for each, answer in answers.items()}
+            )
+        return {place: (found[0][place], found[1][place]) for place in places}
+
+    def _reader(self, origin: Origin) -> RefusalReader:
+        stream = origin.contract_id
+        if stream not in self._readers:
+            secret = self._database.read(lambda stores: stores.quarantine.secret())
+            self._readers[stream] = RefusalReader(
+                origin, secret, lambda version: self._hints_of(stream, version)
+            )
+        return self._readers[stream]
+
+    def _hints_of(self, stream: str, version: str) -> ContractHints:
+        """Return what the index has to know of a contract version; a published version never changes."""
+        found = self._hints.get((stream, version))
+        if found is None:
+            stored = self._database.read(lambda stores: stores.contracts.version(stream, version))
+            if stored is None or not stored.document:
+                return UNKNOWN_CONTRACT
+            found = ContractHints.of(DataContract.model_validate_json(stored.document))
+            self._hints[stream, version] = found
+        return found
+
+    def _unassign(self, place: Place) -> None:
+        if self._assigned.pop(place, None) is not None and self._consumer is not None:
+            with suppress(KafkaException):
+                self._consumer.incremental_unassign([TopicPartition(*place)])
+
+    def _connected(self) -> Consumer:
+        if self._consumer is None:
+            settings = self._kafka.for_librdkafka()
+            self._admin = AdminClient({**settings, "log_level": 0})
+            self._consumer = Consumer(
+                {
+                    **settings,
+                    "client.id": "tidegate-index",
+                    "group.id": "tidegate-index",  # required by the client; nothing joins or commits
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "error",
+                    "isolation.level": "read_committed",
+                    "enable.partition.eof": True,
+                    "allow.auto.create.topics": False,
+                    "queued.max.messages.kbytes": _QUEUE_KILOBYTES,
+                    "log_level": 0,  # an unreachable broker is logged here, once
+                }
+            )
+        return self._consumer
+
+    def _disconnect(self) -> None:
+        self._assigned.clear()
+        self._discover_at = self._retain_at = 0.0
+        consumer, self._consumer, self._admin = self._consumer, None, None
+        if consumer is not None:
+            with suppress(KafkaException, RuntimeError):
+                consumer.close()

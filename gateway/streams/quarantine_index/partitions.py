@@ -1,0 +1,130 @@
+"""Which process indexes a partition, and how far it is: leases, and commits that only the owner of a lease can make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.quarantine_index import IndexedPartition
+from tidegate.gateway.streams.quarantine_index.merge import RefusalBatch, add_batch, trim
+
+LEASE = timedelta(seconds=30)
+"""After so long without a sign of life, another process takes a partition over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one partition has to get in one commit: its records, and the first offset that is not read yet.
+
+    `claimed` is the partition as it was when its records were read from `claimed.next_offset` on. `high` is the end of the
+    partition, if it is known.
+    """
+
+    claimed: IndexedPartition
+    batch: RefusalBatch
+    next_offset: int
+    high: int | None = None
+
+
+class IndexedPartitions:
+    """Leases and positions of one process, `owner`."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime], owner: str) -> None:
+        self._database = database
+        self._now = now
+        self._owner = owner
+
+    def claim(self, stream: str, partition: int, low: int, high: int) -> IndexedPartition | None:
+        """Take the lease of a partition whose records are at offsets in [low, high); None while another process has it.
+
+        A partition that ends before its indexed position belongs to a topic that was made again: the index of the stream
+        begins again too.
+        """
+        now = self._now()
+        with self._database.writing() as stores:
+            found = stores.quarantine.partition(stream, partition)
+            if found is not None and self._is_foreign(found, now):
+                return None
+            if found is not None and found.next_offset > high:
+                stores.quarantine.drop(stream)
+                found = None
+            if found is None:
+                found = IndexedPartition(stream, partition, low, low, high, 0, None, None, None)
+            claimed = replace(
+                found, owner=self._owner, lease_until=now + LEASE, high=high, revision=found.revision + 1
+            )
+            stores.quarantine.put_partition(claimed)
+            return claimed
+
+    def commit(self, steps: Sequence[Step]) -> list[IndexedPartition | None]:
+        """Add the records of some partitions and advance their positions, in one transaction.
+
+        Returns the partitions as they are then; None for one that another process, or a rebuild, has taken since.
+        """
+        now = self._now()
+        with self._database.writing() as stores:
+            done: list[IndexedPartition | None] = []
+            for step in steps:
+                claimed = step.claimed
+                if not self._is_own(stores.quarantine.partition(claimed.stream, claimed.partition), claimed):
+                    done.append(None)
+                    continue
+                add_batch(stores, claimed.stream, claimed.partition, step.batch)
+                after = replace(
+                    claimed,
+                    next_offset=step.next_offset,
+                    high=max(step.high or claimed.high, step.next_offset),
+                    revision=claimed.revision + 1,
+                    lease_until=now + LEASE,
+                    indexed_at=now,
+                )
+                stores.quarantine.put_partition(after)
+                done.append(after)
+            return done
+
+    def retain(self, claimed: IndexedPartition, low: int, high: int) -> IndexedPartition | None:
+        """Remove what the topic does not hold any more, below `low`: a part of it in each transaction.
+
+        Returns the partition as it is then; None if another process, or a rebuild, has taken it.
+        """
+        current: IndexedPartition = claimed
+        while True:
+            with self._database.writing() as stores:
+                if not self._is_own(stores.quarantine.partition(claimed.stream, claimed.partition), current):
+                    return None
+                until = (
+                    trim(stores, claimed.stream, claimed.partition, low) if low > current.low else current.low
+                )
+                current = replace(
+                    current,
+                    low=until,
+                    next_offset=max(current.next_offset, until),
+                    high=max(high, current.next_offset, until),
+                    revision=current.revision + 1,
+                    lease_until=self._now() + LEASE,
+                )
+                stores.quarantine.put_partition(current)
+            if until >= low:
+                return current
+
+    def renew(self) -> None:
+        """Extend all leases of this process."""
+        until = self._now() + LEASE
+        self._database.write(lambda stores: stores.quarantine.renew(self._owner, until))
+
+    def release(self) -> None:
+        """End all leases of this process."""
+        self._database.write(lambda stores: stores.quarantine.release(self._owner))
+
+    def is_free(self, found: IndexedPartition | None) -> bool:
+        """Return whether this process may claim a partition."""
+        return found is None or not self._is_foreign(found, self._now())
+
+    def _is_foreign(self, found: IndexedPartition, now: datetime) -> bool:
+        is_held = found.owner is not None and found.lease_until is not None and found.lease_until > now
+        return is_held and found.owner != self._owner
+
+    def _is_own(self, found: IndexedPartition | None, claimed: IndexedPartition) -> bool:
+        return found is not None and found.owner == self._owner and found.revision == claimed.revision

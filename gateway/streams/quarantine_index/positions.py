@@ -1,0 +1,79 @@
+"""A set of positions in a quarantine topic that does not change any more, with a digest that says which it is."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Self
+
+import numpy as np
+from pyroaring import BitMap64
+
+_HEAD = struct.Struct("<II")
+_COUNT = struct.Struct(">IQ")
+
+
+@dataclass(frozen=True)
+class FrozenPositions:
+    """Offsets by partition of a quarantine topic. What arrives later is not in it. No partition is empty."""
+
+    topic: str
+    offsets: Mapping[int, BitMap64]
+
+    @classmethod
+    def of(cls, topic: str, offsets: Mapping[int, Iterable[int]]) -> Self:
+        """Freeze offsets by partition."""
+        bitmaps = {partition: BitMap64(offsets[partition]) for partition in sorted(offsets)}
+        return cls(topic, {partition: each for partition, each in bitmaps.items() if each})
+
+    @property
+    def records(self) -> int:
+        """How many positions there are."""
+        return sum(len(each) for each in self.offsets.values())
+
+    @cached_property
+    def digest(self) -> str:
+        """Which positions these are, as 64 hexadecimal digits.
+
+        SHA-256 of the topic's name in UTF-8 and a zero byte, and for each partition, ascending, its number (4 bytes), the
+        number of its offsets (8 bytes) and the offsets, ascending (8 bytes each); numbers are big-endian.
+        """
+        hashed = sha256(self.topic.encode() + b"\0")
+        for partition in sorted(self.offsets):
+            hashed.update(_COUNT.pack(partition, len(self.offsets[partition])))
+            hashed.update(np.array(self.offsets[partition].to_array(), dtype=">u8").tobytes())
+        return hashed.hexdigest()
+
+    def runs(self, partition: int) -> list[tuple[int, int]]:
+        """Return the offsets of a partition as runs (first, last), ascending."""
+        offsets = np.array(self.offsets.get(partition, BitMap64()).to_array(), dtype=np.int64)
+        if not len(offsets):
+            return []
+        ends = np.flatnonzero(np.diff(offsets) != 1)
+        firsts, lasts = offsets[np.append(0, ends + 1)], offsets[np.append(ends, len(offsets) - 1)]
+        return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
+
+    def encode(self) -> bytes:
+        """Return the offsets as bytes for `decode`; the topic is not among them."""
+        parts = []
+        for partition, offsets in sorted(self.offsets.items()):
+            serialised = offsets.serialize()
+            parts += [_HEAD.pack(partition, len(serialised)), serialised]
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, topic: str, encoded: bytes) -> Self:
+        """Read what `encode` wrote. Raises ValueError for anything else."""
+        offsets: dict[int, BitMap64] = {}
+        place = 0
+        while place < len(encoded):
+            if len(encoded) < place + _HEAD.size:
+                raise ValueError("not positions as Tidegate writes them")
+            partition, size = _HEAD.unpack_from(encoded, place)
+            place += _HEAD.size
+            offsets[partition] = BitMap64.deserialize(encoded[place : place + size])
+            place += size
+        return cls(topic, offsets)

@@ -1,0 +1,411 @@
+"""Answers questions about the refused records of a stream from the index: counts, trends, positions, pages of positions."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+from pyroaring import BitMap
+
+from tidegate.contracts.errors import NotFoundError
+from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
+from tidegate.gateway.registry.subject_scope import subject_of_contract, topic_of_contract
+from tidegate.gateway.storage.audit_chain import Change
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.quarantine_index import IndexedPartition
+from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.streams.quarantine import Origin
+from tidegate.gateway.streams.quarantine_index.columns import (
+    CHUNK_BITS,
+    PAGE_BITS,
+    Integers,
+    Positions,
+    as_array,
+)
+from tidegate.gateway.streams.quarantine_index.facets import (
+    FacetKind,
+    ProblemKey,
+    described,
+    problem_id,
+)
+from tidegate.gateway.streams.quarantine_index.filters import (
+    Chunk,
+    Offsets,
+    QuarantineFilter,
+    StreamIndex,
+    count,
+    from_minute,
+)
+from tidegate.gateway.streams.quarantine_index.positions import FrozenPositions
+from tidegate.gateway.streams.quarantine_index.refusals import key_hash
+from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
+from tidegate.gateway.streams.quarantine_index.trends import Slices, counted
+
+MOST_FOUND: Final = 1_000
+"""Positions that a search by key or source position returns at most."""
+
+
+class Dimension(StrEnum):
+    """What records may be counted by."""
+
+    PROBLEM = "problem"
+    STAGE = "stage"
+    RULE = "rule"
+    FIELD = "field"
+    VERSION = "version"
+    PARTITION = "partition"
+    PRODUCER = "producer"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Records that have one value of a dimension. `name` and `shown` are those of a producer header; `shown` is None if hashed."""
+
+    value: str
+    records: int
+    name: str | None = None
+    shown: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """How much of a stream's quarantine topic is indexed. `lag` counts offsets, transaction markers among them.
+
+    `oldest` and `newest` are arrivals, by whole minutes; None without a record.
+    """
+
+    stream: str
+    topic: str
+    records: int
+    problems: int
+    lag: int
+    oldest: datetime | None
+    newest: datetime | None
+    indexed_at: datetime | None
+    partitions: tuple[IndexedPartition, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything that was in the topic at the last look is indexed."""
+        return self.lag == 0 and bool(self.partitions)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A position in the order of arrival: minute since 1970 UTC, partition and offset."""
+
+    minute: int
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.minute}-{self.partition}-{self.offset}"
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """Read what `str` gives. Raises ValueError."""
+        match text.split("-"):
+            case [minute, partition, offset] if all(
+                each.isdecimal() and len(each) < 20 for each in (minute, partition, offset)
+            ):
+                return cls(int(minute), int(partition), int(offset))
+        raise ValueError("not a place as this list gives it")
+
+
+@dataclass(frozen=True, slots=True)
+class PlacePage:
+    """Some places, newest first. `newer` and `older` continue the list, None at its ends; `total` counts all."""
+
+    places: tuple[Place, ...]
+    newer: Place | None
+    older: Place | None
+    total: int
+
+
+class QuarantineIndex:
+    """Reads the index; each answer is of one state of the database."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime], by: Principal = ANONYMOUS) -> None:
+        self._database = database
+        self._now = now
+        self._by = by
+
+    def status(self, stream: str) -> IndexStatus:
+        """Return how much of a stream is indexed. Raises NotFoundError for a stream without a contract."""
+        with self._database.reading() as stores:
+            return _status(stores, stream)
+
+    def rebuild(self, stream: str) -> IndexStatus:
+        """Forget the index of a stream, so that it is read again from the topic. Raises NotFoundError and Forbidden."""
+        with self._database.writing() as stores:
+            subject = subject_of_contract(stores, stream)
+            require(self._by, Role.ADMIN, subject)
+            stores.quarantine.drop(stream)
+            stores.audit.append(Change(self._now(), self._by.name, "quarantine.index-rebuilt", subject))
+            return _status(stores, stream)
+
+    def breakdown(
+        self, stream: str, by: Dimension, wanted: QuarantineFilter
+    ) -> tuple[tuple[Group, ...], int]:
+        """Count the records of a filter by a dimension, most first, and in all. Raises NotFoundError.
+
+        A record of two problems counts for both.
+        """
+        with self._open(stream) as index:
+            offsets = index.offsets(wanted)
+            return _groups(index, by, offsets, wanted), count(offsets)
+
+    def trend(self, stream: str, wanted: QuarantineFilter, buckets: int) -> tuple[Slices, tuple[int, ...]]:
+        """Count the records of a filter in equal slices of its span: the last 24 hours if it has none. Raises NotFoundError."""
+        slices = Slices.of(wanted.since, wanted.until, buckets, self._now())
+        with self._open(stream) as index:
+            return slices, tuple(_trend(index, wanted, slices).tolist())
+
+    def positions(self, stream: str, wanted: QuarantineFilter) -> FrozenPositions:
+        """Return the positions of a filter as they are now. Raises NotFoundError."""
+        with self._open(stream) as index:
+            topic = Origin(stream, topic_of_contract(index.stores, stream)).quarantine_topic
+            return FrozenPositions.of(topic, by_partition(index.offsets(wanted)))
+
+    def sources(self, stream: str, positions: FrozenPositions) -> Iterator[tuple[int, int, int, int]]:
+        """Yield partition, offset, source partition and source offset of positions that are indexed."""
+        with self._open(stream) as index:
+            for partition, offsets in positions.offsets.items():
+                array = np.array(offsets.to_array(), dtype=np.int64)
+                for start in range(0, len(array), 1 << CHUNK_BITS):
+                    part = array[start : start + (1 << CHUNK_BITS)]
+                    sources = index.sources_at(partition, part)
+                    rows = zip(part.tolist(), *(each.tolist() for each in sources), strict=True)
+                    yield from ((partition, *row) for row in rows)
+
+    def page(
+        self,
+        stream: str,
+        wanted: QuarantineFilter,
+        limit: int,
+        after: Place | None = None,
+        before: Place | None = None,
+    ) -> PlacePage:
+        """Return `limit` places of a filter, newest first: the newest, those after (older than) a place, or those before it.
+
+        Raises NotFoundError.
+        """
+        with self._open(stream) as index:
+            offsets = index.offsets(wanted)
+            is_back = before is not None
+            border = before if is_back else after
+            found = list(_ordered(index, offsets, border, limit + 1, is_ascending=is_back))
+            has_more, found = len(found) > limit, found[:limit]
+            if is_back:
+                found.reverse()
+            is_first = not has_more if is_back else after is None
+            is_last = before is None and not has_more
+            return PlacePage(
+                tuple(found),
+                None if is_first or not found else found[0],
+                None if is_last or not found else found[-1],
+                count(offsets),
+            )
+
+    def neighbours(
+        self, stream: str, wanted: QuarantineFilter, partition: int, offset: int
+    ) -> tuple[Place | None, Place | None]:
+        """Return the next newer and the next older place of a filter. Raises NotFoundError for a position that is not indexed."""
+        with self._open(stream) as index:
+            place = _place(index, partition, offset)
+            offsets = index.offsets(wanted)
+            newer = next(iter(_ordered(index, offsets, place, 1, is_ascending=True)), None)
+            return newer, next(iter(_ordered(index, offsets, place, 1, is_ascending=False)), None)
+
+    def by_key(self, stream: str, key: bytes) -> tuple[tuple[int, int], ...]:
+        """Return partition and offset of records that may have a key: the hash is short, so the caller compares the keys."""
+        with self._open(stream) as index:
+            wanted = key_hash(key, index.stores.quarantine.secret())
+            found: list[tuple[int, int]] = []
+            for partition, page, keys in index.stores.quarantine.page_keys(stream):
+                places = np.flatnonzero(np.frombuffer(keys, dtype="<u4") == wanted)
+                if len(places):
+                    (stored,) = index.stores.quarantine.pages(stream, partition, [page])
+                    found += (
+                        (partition, offset) for offset in Positions.unpack(stored).offsets[places].tolist()
+                    )
+            return tuple(found[-MOST_FOUND:])
+
+    def by_source(self, stream: str, partition: int, offset: int) -> tuple[tuple[int, int], ...]:
+        """Return partition and offset of the refused records from one position of the source topic."""
+        with self._open(stream) as index:
+            found: list[tuple[int, int]] = []
+            for page in index.stores.quarantine.pages_of_source(stream, offset):
+                columns = Positions.unpack(page)
+                is_it = (columns.source_offsets == offset) & (columns.source_partitions == partition)
+                found += ((page.partition, each) for each in columns.offsets[is_it].tolist())
+            return tuple(found[:MOST_FOUND])
+
+    @contextmanager
+    def _open(self, stream: str) -> Iterator[StreamIndex]:
+        with self._database.reading() as stores:
+            subject_of_contract(stores, stream)
+            yield StreamIndex(stores, stream, joined_problems)
+
+
+def _status(stores: Stores, stream: str) -> IndexStatus:
+    topic = Origin(stream, topic_of_contract(stores, stream)).quarantine_topic
+    partitions = stores.quarantine.partitions(stream)
+    index = StreamIndex(stores, stream, joined_problems)
+    spans = stores.quarantine.page_spans(stream)
+    return IndexStatus(
+        stream=stream,
+        topic=topic,
+        records=stores.quarantine.counts(stream, [index.all]).get(index.all, 0),
+        problems=len(set(index.heads.values())),
+        lag=sum(max(0, each.high - each.next_offset) for each in partitions),
+        oldest=from_minute(min(span[2] for span in spans)) if spans else None,
+        newest=from_minute(max(span[3] for span in spans)) if spans else None,
+        indexed_at=max((each.indexed_at for each in partitions if each.indexed_at is not None), default=None),
+        partitions=partitions,
+    )
+
+
+def by_partition(offsets: Offsets) -> dict[int, Integers]:
+    """Return offsets by partition, ascending."""
+    parts: dict[int, list[Integers]] = {}
+    for (partition, chunk), low_bits in sorted(offsets.items()):
+        parts.setdefault(partition, []).append(as_array(low_bits, chunk))
+    return {partition: np.concatenate(found) for partition, found in parts.items()}
+
+
+def _trend(index: StreamIndex, wanted: QuarantineFilter, slices: Slices) -> Integers:
+    """Count from the counts of days where a filter is of problems or of nothing; otherwise from offsets and their minutes."""
+    if (wanted.version, wanted.partition, wanted.producer) == (None, None, None):
+        facets = index.problems(wanted) if wanted.is_of_problems else [index.all]
+        if len(facets) == 1 or not wanted.is_of_problems:
+            return sum(counted(index.stores, index.stream, facets, slices).values(), slices.none())
+    total = slices.none()
+    for partition, array in by_partition(index.offsets(wanted)).items():
+        total += slices.count(index.minutes_at(partition, array))
+    return total
+
+
+def _groups(
+    index: StreamIndex, by: Dimension, offsets: Offsets, wanted: QuarantineFilter
+) -> tuple[Group, ...]:
+    if by is Dimension.PARTITION:
+        sums: dict[int, int] = {}
+        for (partition, _), found in offsets.items():
+            sums[partition] = sums.get(partition, 0) + len(found)
+        return _most_first(Group(str(partition), records) for partition, records in sums.items())
+    if by in {Dimension.VERSION, Dimension.PRODUCER}:
+        return _most_first(_facet_groups(index, by, offsets))
+    classes: dict[str, list[bytes]] = {}
+    for facet in index.problems(wanted):
+        classes.setdefault(_class_of(index, by, facet), []).append(facet)
+    bitmaps = index.bitmaps(index.problems(wanted), wanted.partition, offsets)
+    groups = []
+    for value, facets in classes.items():
+        united: dict[Chunk, BitMap] = {}
+        for facet in facets:
+            for chunk, found in bitmaps.get(facet, {}).items():
+                united[chunk] = united[chunk] | found if chunk in united else found
+        groups.append(Group(value, _common(united, offsets)))
+    return _most_first(groups)
+
+
+def _facet_groups(index: StreamIndex, by: Dimension, offsets: Offsets) -> Iterator[Group]:
+    facets = index.of_kind(FacetKind.VERSION if by is Dimension.VERSION else FacetKind.PRODUCER)
+    bitmaps = index.bitmaps([each.facet for each in facets], None, offsets)
+    for facet in facets:
+        what = described(facet)
+        records = _common(bitmaps.get(facet.facet, {}), offsets)
+        if by is Dimension.VERSION:
+            yield Group(what["version"], records)
+        else:
+            yield Group(problem_id(facet.facet), records, what["header"], what["shown"])
+
+
+def _class_of(index: StreamIndex, by: Dimension, facet: bytes) -> str:
+    key: ProblemKey = index.keys[facet]
+    match by:
+        case Dimension.STAGE:
+            return key.stage
+        case Dimension.RULE:
+            return key.code
+        case Dimension.FIELD:
+            return key.field
+        case _:
+            return problem_id(index.heads[facet])
+
+
+def _most_first(groups: Iterable[Group]) -> tuple[Group, ...]:
+    return tuple(
+        sorted((each for each in groups if each.records), key=lambda each: (-each.records, each.value))
+    )
+
+
+def _common(one: Mapping[Chunk, BitMap], other: Offsets) -> int:
+    return sum(found.intersection_cardinality(other[chunk]) for chunk, found in one.items() if chunk in other)
+
+
+def _place(index: StreamIndex, partition: int, offset: int) -> Place:
+    for page in index.stores.quarantine.pages(index.stream, partition, [offset >> PAGE_BITS]):
+        columns = Positions.unpack(page)
+        at = int(np.searchsorted(columns.offsets, offset))
+        if at < len(columns) and columns.offsets[at] == offset:
+            return Place(int(columns.minutes[at]), partition, offset)
+    raise NotFoundError(
+        f"position {partition}/{offset} holds no refused record of {index.stream} that is indexed; retention may have "
+        "removed it, or the index has not reached it"
+    )
+
+
+def _ordered(
+    index: StreamIndex, offsets: Offsets, border: Place | None, limit: int, *, is_ascending: bool
+) -> Iterator[Place]:
+    """Yield the `limit` places next to a border, from it on; without a border from the end on.
+
+    Chunks are read in the order of time, and only as long as one may hold a place before those that are found.
+    """
+    sign = 1 if is_ascending else -1
+    spans = index.chunk_spans()
+    queue: list[tuple[int, Chunk]] = []
+    for chunk in offsets:
+        first, last = spans[chunk]
+        is_beyond = border is not None and (last < border.minute if is_ascending else first > border.minute)
+        if not is_beyond:
+            queue.append((sign * (first if is_ascending else last), chunk))
+    heapq.heapify(queue)
+    found: list[tuple[int, int, int]] = []
+    while queue:
+        bound, (partition, number) = heapq.heappop(queue)
+        if len(found) >= limit and found[limit - 1][0] < bound:
+            break
+        array = as_array(offsets[partition, number], number)
+        minutes = index.minutes_at(partition, array)
+        found += _nearest(array, minutes, partition, border, limit, sign)
+        found.sort()
+        del found[limit:]
+    for place in found:
+        yield Place(*(sign * each for each in place))
+
+
+def _nearest(
+    array: Integers, minutes: Integers, partition: int, border: Place | None, limit: int, sign: int
+) -> list[tuple[int, int, int]]:
+    """Return (minute, partition, offset), each times `sign`, of the `limit` places of a chunk that are next to a border."""
+    if border is not None:
+        is_beyond = (sign * minutes > sign * border.minute) | (
+            (minutes == border.minute)
+            & (
+                (sign * partition > sign * border.partition)
+                | ((partition == border.partition) & (sign * array > sign * border.offset))
+            )
+        )
+        array, minutes = array[is_beyond], minutes[is_beyond]
+    order = np.lexsort((sign * array, sign * minutes))[:limit]
+    rows = zip(minutes[order].tolist(), array[order].tolist(), strict=True)
+    return [(sign * minute, sign * partition, sign * offset) for minute, offset in rows]

@@ -1,0 +1,204 @@
+"""Joins problems about unreadable bytes whose sentences say the same: TF-IDF over their words, candidates by MinHash LSH.
+
+The weights come from fixed sentences, not from those of the stream: whether two sentences are alike depends on the two
+alone, so that an index that is built again joins the same problems.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from itertools import combinations, product
+from typing import Final
+
+from rensa import RMinHash, RMinHashLSH
+
+from tidegate.gateway.storage.quarantine_index import Facet
+from tidegate.gateway.streams.quarantine_index.facets import ProblemKey
+
+ALIKE: Final = 0.35
+"""The cosine from which two sentences say the same: the best F1 on the labelled sentences."""
+_PERMUTATIONS, _BANDS = 128, 64
+"""Two hashes a band: pairs of a Jaccard similarity of 0.2 are candidates with a probability of 93 %."""
+_LEAST_JACCARD = 0.1
+_WORD = re.compile(r"[a-z0-9#_.-]*[a-z0-9#]")
+_EXAMPLES = "sentences.json"
+_EMPTY_WORDS = frozenset(
+    [
+        "a",
+        "an",
+        "the",
+        "is",
+        "are",
+        "was",
+        "be",
+        "must",
+        "can",
+        "not",
+        "no",
+        "of",
+        "in",
+        "its",
+        "it",
+        "that",
+        "than",
+        "and",
+        "or",
+        "nor",
+        "has",
+        "have",
+        "does",
+        "do",
+        "by",
+        "with",
+        "at",
+        "to",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledSentence:
+    """A sentence about unreadable bytes; those with the same label say the same."""
+
+    sentence: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class PairQuality:
+    """How well pairs of labelled sentences are told apart, each from 0 to 1."""
+
+    precision: float
+    recall: float
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of both."""
+        total = self.precision + self.recall
+        return 2 * self.precision * self.recall / total if total else 0.0
+
+
+@cache
+def labelled_sentences() -> tuple[LabelledSentence, ...]:
+    """Return the labelled sentences of the package."""
+    text = resources.files(__package__).joinpath(_EXAMPLES).read_text("utf-8")
+    return tuple(
+        LabelledSentence(sentence, label) for label, found in json.loads(text).items() for sentence in found
+    )
+
+
+def joined_problems(facets: Iterable[Facet]) -> dict[bytes, bytes]:
+    """Map the facet of each problem to the facet of the group that it is in; of most problems that is their own.
+
+    Problems are joined if their stage is the same and their sentences are alike, directly or through others. The
+    facet of a group is the lowest of its members.
+    """
+    keys = {facet.facet: ProblemKey.read(facet) for facet in facets}
+    heads = {facet: facet for facet in keys}
+    noise = sorted(facet for facet, key in keys.items() if key.is_noise)
+    sentences = [f"{keys[facet].stage}\n{keys[facet].sentence}" for facet in noise]
+    for group in groups_of(sentences):
+        members = [noise[index] for index in group]
+        heads |= dict.fromkeys(members, min(members))
+    return heads
+
+
+def groups_of(sentences: Sequence[str], alike: float = ALIKE) -> list[list[int]]:
+    """Return the positions of the sentences that say the same, each group ascending.
+
+    All sentences of a group are alike (complete linkage): with single links, one vague sentence would join all others.
+    What stands before the last line break of a sentence must be equal in a group.
+    """
+    vectors = [_vector(each.rpartition("\n")[2]) for each in sentences]
+    prefixes = [each.rpartition("\n")[0] for each in sentences]
+    alikes: dict[tuple[int, int], float] = {}
+    for one, other in _candidates(vectors):
+        similarity = cosine(vectors[one], vectors[other])
+        if prefixes[one] == prefixes[other] and similarity >= alike:
+            alikes[one, other] = similarity
+    groups = {index: [index] for index in range(len(sentences))}
+    group_of = list(range(len(sentences)))
+    # The order depends on the sentences alone, so that an index that is built again has the same groups.
+    for one, other in sorted(
+        alikes, key=lambda pair: (-alikes[pair], sentences[pair[0]], sentences[pair[1]])
+    ):
+        low, high = sorted((group_of[one], group_of[other]))
+        if low != high and all(tuple(sorted(pair)) in alikes for pair in product(groups[low], groups[high])):
+            for index in groups[high]:
+                group_of[index] = low
+            groups[low] += groups.pop(high)
+    return [sorted(group) for group in groups.values()]
+
+
+def quality(examples: Sequence[LabelledSentence], alike: float = ALIKE) -> PairQuality:
+    """Measure precision and recall of `groups_of` on all pairs of labelled sentences."""
+    group_of = {
+        index: number
+        for number, group in enumerate(groups_of([each.sentence for each in examples], alike))
+        for index in group
+    }
+    counts: Counter[tuple[bool, bool]] = Counter(
+        (group_of[one] == group_of[other], examples[one].label == examples[other].label)
+        for one, other in combinations(range(len(examples)), 2)
+    )
+    found, right = counts[True, True] + counts[True, False], counts[True, True] + counts[False, True]
+    return PairQuality(
+        counts[True, True] / found if found else 1.0, counts[True, True] / right if right else 1.0
+    )
+
+
+def cosine(one: Mapping[str, float], other: Mapping[str, float]) -> float:
+    """Return the cosine of two vectors of length 1."""
+    return sum(weight * other[term] for term, weight in one.items() if term in other)
+
+
+def _candidates(vectors: Sequence[Mapping[str, float]]) -> Iterable[tuple[int, int]]:
+    """Yield the pairs that share a band of their MinHash."""
+    index = RMinHashLSH(threshold=_LEAST_JACCARD, num_perm=_PERMUTATIONS, num_bands=_BANDS)
+    for position, vector in enumerate(vectors):
+        signature = RMinHash(num_perm=_PERMUTATIONS, seed=1)
+        signature.update(sorted(vector))
+        yield from ((other, position) for other in sorted(index.query(signature)))
+        index.insert(position, signature)
+
+
+def _vector(sentence: str) -> dict[str, float]:
+    """Return the TF-IDF weights of the words of a sentence, as a vector of length 1."""
+    weights = {
+        term: (1 + math.log(times)) * _inverse_frequency(term)
+        for term, times in Counter(_terms(sentence)).items()
+    }
+    length = math.sqrt(sum(weight * weight for weight in weights.values()))
+    return {term: weight / length for term, weight in weights.items()} if length else {}
+
+
+def _terms(sentence: str) -> list[str]:
+    """Return the stems of the words that say something. Before a colon is only what was read, if something follows."""
+    before, _, after = sentence.lower().rpartition(": ")
+    words = _WORD.findall(after) or _WORD.findall(before)
+    return [_stem(word) for word in words if word not in _EMPTY_WORDS]
+
+
+def _stem(word: str) -> str:
+    """Cut the endings of a plural or a participle."""
+    for ending in ("ing", "ed", "es", "s"):
+        if word.endswith(ending) and len(word) - len(ending) >= 4:
+            return word.removesuffix(ending)
+    return word.removesuffix("e") if len(word) > 4 else word
+
+
+@cache
+def _frequencies() -> Counter[str]:
+    return Counter(term for each in labelled_sentences() for term in set(_terms(each.sentence)))
+
+
+def _inverse_frequency(term: str) -> float:
+    """Return the smoothed inverse document frequency. Source: Spärck Jones 1972; smoothed as in scikit-learn."""
+    return 1 + math.log((1 + len(labelled_sentences())) / (1 + _frequencies()[term]))

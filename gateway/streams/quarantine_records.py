@@ -1,0 +1,215 @@
+"""Refused records as a reader may see them: as values of an API and of downloads, masked by the contract that refused them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Final
+
+from tidegate.contracts.document.model import AvroSchema, DataContract
+from tidegate.contracts.errors import ContractError, NotFoundError
+from tidegate.contracts.explain.account import Explainer, Explanation
+from tidegate.contracts.formats.framing import schema_header
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.privacy.classes import BODY, HEADERS, KEY, Visibility, visibility_of
+from tidegate.contracts.stream.evidence import (
+    CONTRACT_HEADER,
+    FORMAT_HEADER,
+    GENERATION_HEADER,
+    LEDGER_HEADER,
+    RULES_HEADER,
+    SOURCE_HEADER,
+    TIMESTAMP_HEADER,
+    VIOLATIONS_HEADER,
+)
+from tidegate.contracts.words import plain_sentence
+from tidegate.gateway.storage.sql import ContractVersion
+from tidegate.gateway.streams.masking import HIDDEN, declared_names, decoded_json, masked_json
+from tidegate.gateway.streams.quarantine import QuarantinedRecord
+
+MOST_VALUE_BYTES: Final = 64 << 10
+"""What is given out of one value in a list; more of it is given out where one record is asked for."""
+MOST_SINGLE_BYTES: Final = 1 << 20
+_MOST_HEADER_BYTES = 400
+_OURS = frozenset(
+    {
+        *(SOURCE_HEADER, LEDGER_HEADER, CONTRACT_HEADER, RULES_HEADER, VIOLATIONS_HEADER),
+        *(TIMESTAMP_HEADER, GENERATION_HEADER, FORMAT_HEADER),
+        *(f"__dlq.errors.{name}" for name in ("topic", "partition", "offset", "message")),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedRecord:
+    """A refused record without what its reader may not see.
+
+    `value_text` is the value as JSON (an Avro value as the contract decodes it) with HIDDEN in place of hidden parts; None
+    for a null, for bytes that are no text, and for what is larger than the limit (`is_cut`). `value` is it decoded, None
+    where it is not JSON. `hidden` names the parts that are hidden. `headers` are those of the producer.
+    """
+
+    position: str
+    source: str
+    at: datetime | None
+    refused_at: datetime | None
+    contract: str
+    explanations: tuple[Explanation, ...]
+    left_out: int
+    key: str | None
+    value: Any
+    value_text: str | None
+    is_cut: bool
+    hidden: tuple[str, ...]
+    headers: tuple[tuple[str, str | None], ...]
+    size: int | None
+
+
+@dataclass(frozen=True)
+class ContractSight:
+    """What a reader sees of the records of one contract version. `contract` is None if the registry does not have it."""
+
+    contract: DataContract | None
+    plan: EnforcementPlan | None
+    revealed: frozenset[str] = frozenset()
+
+    @cached_property
+    def visibility(self) -> Visibility:
+        """What is shown of a record."""
+        if self.contract is None:
+            return Visibility(None, revealed=self.revealed)
+        return visibility_of(self.contract, declared_names(self.contract) or frozenset(), self.revealed)
+
+    @cached_property
+    def explainer(self) -> Explainer | None:
+        """What writes the sentences about violations."""
+        return None if self.plan is None else Explainer(self.plan, self.visibility)
+
+    @property
+    def knows_writers(self) -> bool:
+        """Whether it is known with which schemas records may have been written."""
+        is_framed = self.contract is not None and self.contract.framing != "none"
+        return not is_framed or (self.plan is not None and self.plan.writers is not None)
+
+
+class RecordMasking:
+    """Masks records for one reader. Contract versions are looked up once each."""
+
+    def __init__(
+        self,
+        version: Callable[[str, str], ContractVersion],
+        plan: Callable[[ContractVersion], EnforcementPlan],
+    ) -> None:
+        self._version = version
+        self._plan = plan
+        self._sights: dict[str, ContractSight] = {}
+
+    def sight(self, contract: str) -> ContractSight:
+        """Return what is seen of the records of a contract version, `id@version`."""
+        if contract not in self._sights:
+            self._sights[contract] = self._found(contract)
+        return self._sights[contract]
+
+    def masked(self, record: QuarantinedRecord, most_bytes: int = MOST_VALUE_BYTES) -> MaskedRecord:
+        """Return a record as the reader sees it."""
+        evidence = record.evidence
+        sight = self.sight(evidence.contract)
+        visibility = sight.visibility
+        text, hidden = _value(record, sight)
+        is_cut = text is not None and len(text) > most_bytes
+        shown = None if text is None or is_cut else text
+        parts = set(hidden)
+        if record.key is not None and not visibility.shows(KEY):
+            parts.add(KEY)
+        own = own_headers(record)
+        foreign = [each for index, each in enumerate(record.headers) if index not in own]
+        if foreign and not visibility.shows(HEADERS):
+            parts.add(HEADERS)
+        return MaskedRecord(
+            position=f"{record.pointer.partition}/{record.pointer.offset}",
+            source=str(evidence.source),
+            at=record.timestamp,
+            refused_at=record.refused_at,
+            contract=evidence.contract,
+            explanations=_explanations(record, sight),
+            left_out=evidence.left_out,
+            key=_text(record.key, may_show=visibility.shows(KEY)),
+            value=None if shown is None else _decoded(shown),
+            value_text=None if shown is None else _readable(shown),
+            is_cut=is_cut,
+            hidden=tuple(sorted(parts)),
+            headers=tuple(
+                (name, _text(value, may_show=visibility.shows(HEADERS))) for name, value in foreign
+            ),
+            size=None if record.value is None else len(record.value),
+        )
+
+    def _found(self, contract: str) -> ContractSight:
+        contract_id, _, name = contract.rpartition("@")
+        try:
+            version = self._version(contract_id, name)
+        except NotFoundError:
+            return ContractSight(None, None)
+        document = DataContract.model_validate_json(version.document)
+        try:
+            return ContractSight(document, self._plan(version))
+        except ContractError:
+            return ContractSight(document, None)
+
+
+def own_headers(record: QuarantinedRecord) -> frozenset[int]:
+    """Return the positions of the headers that Tidegate has written, the last of each name: they hold no value."""
+    last = {name: index for index, (name, _) in enumerate(record.headers) if name in _OURS}
+    return frozenset(last.values())
+
+
+def _explanations(record: QuarantinedRecord, sight: ContractSight) -> tuple[Explanation, ...]:
+    violations = record.evidence.violations
+    if sight.explainer is None:
+        return tuple(Explanation(violation, plain_sentence(violation)) for violation in violations)
+    return sight.explainer.explain(record.value, violations, schema_header(record.headers))
+
+
+def _value(record: QuarantinedRecord, sight: ContractSight) -> tuple[bytes | None, frozenset[str]]:
+    """Return the value as text with masks, and the parts that are hidden; no text where nothing may be read of it."""
+    value, contract, visibility = record.value, sight.contract, sight.visibility
+    if value is None:
+        return None, frozenset()
+    if contract is None or not isinstance(contract.schema_, AvroSchema):
+        return masked_json(value, contract, visibility)
+    may_show = visibility.shows(BODY)
+    text = decoded_json(value, contract, sight.plan, schema_header(record.headers))
+    if text is None or not (may_show or sight.knows_writers):
+        return None, frozenset() if may_show or not value else frozenset({BODY})
+    return masked_json(text, contract, visibility)
+
+
+def _decoded(text: bytes) -> Any:
+    try:
+        return json.loads(text, parse_constant=lambda _: None)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _readable(text: bytes) -> str | None:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _text(value: bytes | None, *, may_show: bool) -> str | None:
+    if value is None:
+        return None
+    return value[:_MOST_HEADER_BYTES].decode(errors="replace") if may_show else HIDDEN
+
+
+def in_order(
+    records: Iterable[QuarantinedRecord], positions: Sequence[tuple[int, int]]
+) -> list[QuarantinedRecord]:
+    """Return records in the order of positions (partition, offset); those that were not found are left out."""
+    found = {(each.pointer.partition, each.pointer.offset): each for each in records}
+    return [found[position] for position in positions if position in found]

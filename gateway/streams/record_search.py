@@ -1,0 +1,108 @@
+"""Fetches refused records that the index names, masked for the reader who asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.terms import subject_of
+from tidegate.contracts.privacy.classes import classes_of
+from tidegate.gateway.access.principal import Principal, require
+from tidegate.gateway.registry.subject_scope import ENFORCED, topic_of_contract
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.streams.quarantine import ROLE, Origin, QuarantinedRecord, QuarantineReader
+from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
+from tidegate.gateway.streams.quarantine_index.reading import MOST_FOUND, Place, PlacePage, QuarantineIndex
+from tidegate.gateway.streams.quarantine_records import (
+    MOST_VALUE_BYTES,
+    MaskedRecord,
+    RecordMasking,
+    in_order,
+)
+
+Positions = tuple[tuple[int, int], ...]
+"""Partition and offset in the quarantine topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPage:
+    """Some records, newest first; those that are gone from the topic are left out."""
+
+    records: tuple[MaskedRecord, ...]
+    page: PlacePage
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPositions:
+    """Where the records are that were looked for; not all of them if `is_complete` is False."""
+
+    positions: Positions
+    is_complete: bool
+
+
+class RecordSearch:
+    """Looks for refused records of one reader, `by`. Methods raise NotFoundError for an unknown stream, and Unavailable."""
+
+    def __init__(
+        self,
+        index: QuarantineIndex,
+        reader: QuarantineReader,
+        masking: RecordMasking,
+        database: Database,
+        by: Principal,
+    ) -> None:
+        self._index = index
+        self._reader = reader
+        self._masking = masking
+        self._database = database
+        self._by = by
+
+    def page(
+        self,
+        stream: str,
+        wanted: QuarantineFilter,
+        limit: int,
+        borders: tuple[Place | None, Place | None] = (None, None),
+    ) -> RecordPage:
+        """Return `limit` records of a filter: the newest, those older than the first border, or newer than the second."""
+        older_than, newer_than = borders
+        page = self._index.page(stream, wanted, limit, after=older_than, before=newer_than)
+        places = tuple((each.partition, each.offset) for each in page.places)
+        return RecordPage(tuple(map(self._masking.masked, self._fetched(stream, places))), page)
+
+    def one(
+        self, stream: str, partition: int, offset: int, most_bytes: int = MOST_VALUE_BYTES
+    ) -> MaskedRecord:
+        """Return one record. Raises NotFoundError when the position holds none of the stream."""
+        return self._masking.masked(self._reader.record(self._origin(stream), partition, offset), most_bytes)
+
+    def by_source(self, stream: str, partition: int, offset: int) -> FoundPositions:
+        """Find the refused records from a position of the source topic."""
+        return FoundPositions(self._index.by_source(stream, partition, offset), is_complete=True)
+
+    def by_key(self, stream: str, key: bytes) -> FoundPositions:
+        """Find the refused records of a key. Raises Forbidden when a version hides keys, and the reader may not reveal."""
+        origin = self._origin(stream)
+        if self._hides_keys(stream):
+            require(self._by, ROLE, subject_of(origin.topic))
+        candidates = self._index.by_key(stream, key)
+        found = {
+            (each.pointer.partition, each.pointer.offset)
+            for each in self._reader.records(origin, candidates)
+            if each.key == key
+        }
+        positions = tuple(each for each in candidates if each in found)
+        return FoundPositions(positions, len(candidates) < MOST_FOUND)
+
+    def _fetched(self, stream: str, places: Positions) -> Iterable[QuarantinedRecord]:
+        return in_order(self._reader.records(self._origin(stream), places), places) if places else ()
+
+    def _origin(self, stream: str) -> Origin:
+        return Origin(stream, self._database.read(lambda stores: topic_of_contract(stores, stream)))
+
+    def _hides_keys(self, stream: str) -> bool:
+        enforced = self._database.read(lambda stores: stores.contracts.highest(stream, ENFORCED))
+        if enforced is None:
+            return True
+        return bool(classes_of(DataContract.model_validate_json(enforced.document)))

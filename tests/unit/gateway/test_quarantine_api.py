@@ -1,0 +1,217 @@
+"""Counts, trends, positions, problems and decisions over HTTP, from an index without a broker."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.unit.gateway.quarantine_records import AGE, BROKEN, LINE, MISSING, NOW, Process, many, refused
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
+from tidegate.gateway.streams.quarantine_index.positions import FrozenPositions
+
+BASE = "/api/v1/streams/adm"
+SPAN = {"since": "2026-07-01T12:00:00Z", "until": "2026-07-02T12:00:00Z"}
+
+
+@pytest.fixture(autouse=True)
+def _contract(factory: Factory) -> None:
+    factory.database.write(lambda stores: stores.contracts.add_contract("adm", "adm", NOW))
+
+
+@pytest.fixture
+def get(client: Any) -> Callable[..., Any]:
+    """Return a function that asks for a path of the stream and returns the JSON of its answer."""
+
+    def ask(path: str, **parameters: Any) -> Any:
+        answer = client.get(f"{BASE}{path}", params=parameters)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    return ask
+
+
+@pytest.fixture
+def post(client: Any) -> Callable[..., Any]:
+    def ask(path: str, body: Any, status: int = 200) -> Any:
+        answer = client.post(f"{BASE}{path}", json.dumps(body))
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    return ask
+
+
+@pytest.fixture
+def four_problems(factory: Factory, _contract: None) -> None:
+    """Fill two partitions: 4 records of age 999, 2 of lines, 1 without an age, 2 that are not JSON for different reasons."""
+    one = [
+        refused(0, app="a"),
+        refused(1, app="b", at=NOW + timedelta(minutes=90)),
+        refused(2, (LINE, AGE), value=b'{"age": 999, "lines": [1, 1, 1, {"name": 2}]}', version="1.1.0"),
+        refused(3, (BROKEN,), value=b'{"age": 1,}'),
+    ]
+    two = [
+        refused(0, (LINE, AGE), value=b'{"age": 999, "lines": [1, 1, 1, {"name": 2}]}', partition=1),
+        refused(7, (MISSING,), value=b"{}", partition=1),
+        refused(9, (BROKEN,), value=b'{"age": 1', partition=1, at=NOW + timedelta(hours=3)),
+    ]
+    for records in (one, two):
+        Process(factory, "one").ingest(records)
+
+
+def groups(answer: Any) -> dict[str, int]:
+    return {each["value"]: each["records"] for each in answer["groups"]}
+
+
+@pytest.mark.usefixtures("four_problems")
+def test_counts_are_intersections(get: Any) -> None:
+    assert groups(get("/quarantine/breakdown", by="rule")) == {
+        "age-is-known": 4, "type": 2, "json.invalid": 2, "required": 1,
+    }  # fmt: skip
+    assert groups(get("/quarantine/breakdown", by="version", rule="type")) == {"1.1.0": 1, "1.0.0": 1}
+    assert groups(get("/quarantine/breakdown", by="field", version="1.1.0")) == {
+        "/lines/*/name": 1,
+        "/age": 1,
+    }
+    assert groups(get("/quarantine/breakdown", by="partition", rule="age-is-known")) == {"0": 3, "1": 1}
+    assert groups(get("/quarantine/breakdown", by="stage", partition=1, until="2026-07-01T13:00:00Z")) == {
+        "rule": 1, "schema": 2,
+    }  # fmt: skip
+    producers = get("/quarantine/breakdown", by="producer")["groups"]
+    assert [(each["name"], each["shown"], each["records"]) for each in producers] == [
+        ("app", "b", 1),
+        ("app", "a", 1),
+    ] or [(each["name"], each["shown"], each["records"]) for each in producers] == [
+        ("app", "a", 1),
+        ("app", "b", 1),
+    ]
+    assert groups(get("/quarantine/breakdown", by="rule", producer=producers[0]["value"])) == {
+        "age-is-known": 1
+    }
+
+
+@pytest.mark.usefixtures("four_problems")
+def test_trend_counts_arrivals(get: Any) -> None:
+    def trend(**wanted: Any) -> list[int]:
+        found = get(
+            "/quarantine/trend",
+            buckets=4,
+            since="2026-07-01T12:00:00Z",
+            until="2026-07-01T16:00:00Z",
+            **wanted,
+        )
+        assert found["buckets"][0]["start"] == "2026-07-01T12:00:00Z"
+        return [each["records"] for each in found["buckets"]]
+
+    assert trend() == [5, 1, 0, 1]
+    assert trend(rule="age-is-known") == [3, 1, 0, 0]
+    assert trend(rule="age-is-known", partition=0) == [2, 1, 0, 0]
+
+
+@pytest.mark.usefixtures("four_problems")
+def test_positions_are_frozen_and_have_a_digest(factory: Factory, get: Any) -> None:
+    found = get("/quarantine/positions", rule="age-is-known")
+    assert found["partitions"] == {"0": [[0, 2]], "1": [[0, 0]]}
+    frozen = factory.quarantine_index().positions("adm", QuarantineFilter(rule="age-is-known"))
+    by_hand = b"adm.quarantine\0"
+    for partition, offsets in ((0, (0, 1, 2)), (1, (0,))):
+        by_hand += partition.to_bytes(4, "big") + len(offsets).to_bytes(8, "big")
+        by_hand += b"".join(each.to_bytes(8, "big") for each in offsets)
+    assert found["digest"] == frozen.digest == hashlib.sha256(by_hand).hexdigest()
+    assert FrozenPositions.decode("adm.quarantine", frozen.encode()).digest == frozen.digest
+    assert list(factory.quarantine_index().sources("adm", frozen)) == [
+        (0, 0, 0, 0), (0, 1, 0, 10), (0, 2, 0, 20), (1, 0, 1, 0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "wanted", [QuarantineFilter(), QuarantineFilter(rule="type"), QuarantineFilter(version="1.1.0")]
+)
+def test_pages_hold_every_record_once_in_both_directions(factory: Factory, wanted: QuarantineFilter) -> None:
+    for partition in range(3):
+        Process(factory, "one").ingest(many(70, partition))
+    index = factory.quarantine_index()
+    forward, after = [], None
+    while True:
+        page = index.page("adm", wanted, 17, after=after)
+        forward += page.places
+        if page.older is None:
+            break
+        after = page.older
+    assert forward == sorted(set(forward), reverse=True)
+    assert len(forward) == page.total == index.positions("adm", wanted).records
+    backward, before = [*page.places], page.newer
+    while before is not None:
+        page = index.page("adm", wanted, 17, before=before)
+        backward = [*page.places, *backward]
+        before = page.newer
+    assert backward == forward
+    newer, older = index.neighbours("adm", wanted, forward[20].partition, forward[20].offset)
+    assert (newer, older) == (forward[19], forward[21])
+
+
+@pytest.mark.usefixtures("four_problems")
+def test_records_are_found_by_source(get: Any, factory: Factory) -> None:
+    assert factory.quarantine_index().by_source("adm", 1, 70) == ((1, 7),)
+    assert factory.quarantine_index().by_source("adm", 0, 70) == ()
+    assert factory.quarantine_index().by_key("adm", b"k9") == ((1, 9),)
+    assert get("/quarantine")["records"] == 7
+
+
+@pytest.mark.usefixtures("four_problems")
+def test_problems_have_shares_and_spans(get: Any) -> None:
+    found = get("/problems", **SPAN, buckets=24)
+    counts = [(each["title"], each["records"]) for each in found["problems"]]
+    assert counts[:2] == [
+        ("age-is-known at /age: 999", 4),
+        ("type at /lines/*/name: positive integer, below 1,000", 2),
+    ]
+    assert sorted(counts[2:]) == [
+        ("json.invalid: is not JSON: a comma stands before the end of an object or array", 1),
+        ("json.invalid: is not JSON: it ends before the value is complete", 1),
+        ("required at /age: absent", 1),
+    ]
+    first = found["problems"][0]
+    assert (first["share"], found["refused"], found["total"]) == (4 / 7, 7, 5)
+    assert (first["first_seen"], first["last_seen"]) == ("2026-07-01T12:00:00Z", "2026-07-01T13:30:00Z")
+    assert first["trend"][:3] == [3, 1, 0]
+    detail = get(f"/problems/{first['id']}")
+    assert {each["value"]: each["records"] for each in detail["by_version"]} == {"1.0.0": 3, "1.1.0": 1}
+    assert detail["examples"][0] == "0/1"
+
+
+@pytest.mark.usefixtures("four_problems")
+def test_decisions_are_kept_over_a_new_index(factory: Factory, get: Any, post: Any) -> None:
+    problem = get("/problems")["problems"][0]["id"]
+    path = f"/problems/{problem}"
+    assert post(f"{path}/state", {"state": "muted", "count": 5})["muted"]["count"] == 5
+    assert post(f"{path}/assignee", {"assignee": "ann"})["assignee"] == "ann"
+    post(f"{path}/comments", {"text": "999 is the form's default"})
+    post(f"{path}/state", {"state": "regressed"}, 409)
+    post("/quarantine/rebuild", {})
+    assert get("/quarantine")["records"] == 0
+    Process(factory, "two").ingest([refused(0)])
+    found = get(path)
+    assert (found["state"], found["assignee"], found["comments"]) == ("muted", "ann", 1)
+    assert found["comment_list"][0]["text"] == "999 is the form's default"
+    assert [(each["before"], each["after"]) for each in found["changes"]] == [("open", "muted")]
+    actions = [entry.action for entry in factory.audit().page(0, 100).entries]
+    assert actions[-4:] == [
+        "problem.state-changed",
+        "problem.assigned",
+        "problem.commented",
+        "quarantine.index-rebuilt",
+    ]
+
+
+def test_what_is_not_there(get: Any, client: Any) -> None:
+    assert client.get(f"{BASE}/problems/{'0' * 32}").status_code == 404
+    assert client.get("/api/v1/streams/none/problems").status_code == 404
+    assert client.get(f"{BASE}/quarantine/records").status_code == 503  # no broker is set
+    assert client.get(f"{BASE}/quarantine/records", params={"older_than": "x"}).status_code in {422, 503}
+    assert get("/problems")["problems"] == []

@@ -1,0 +1,158 @@
+"""The index of refused records over a database: the same however it was built, and exact after each way to fail."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import text
+
+from tests.unit.gateway.quarantine_records import AGE, BROKEN, LINE, MISSING, Process, many, refused
+from tidegate.contracts.verdict import Severity
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.streams.quarantine_index import facets, merge
+from tidegate.gateway.streams.quarantine_index.partitions import LEASE, Step
+
+TABLES = ("quarantine_facets", "quarantine_bitmaps", "quarantine_pages", "quarantine_days")
+
+
+def index(factory: Factory) -> dict[str, object]:
+    """Return all that the index holds, and nothing of how far it is."""
+    with factory.database.reading() as stores:
+        return {
+            table: sorted(map(tuple, stores._session.execute(text(f"SELECT * FROM {table}"))), key=repr)  # noqa: S608 - our own names
+            for table in TABLES
+        }
+
+
+def problems(factory: Factory) -> dict[tuple[str, str, str], int]:
+    with factory.database.reading() as stores:
+        counts = stores.quarantine.counts("adm")
+        found = stores.quarantine.facets("adm", "problem")
+    keys = {each.facet: facets.ProblemKey.read(each) for each in found}
+    return {(key.code, key.field, key.shape): counts[facet] for facet, key in keys.items()}
+
+
+def test_records_are_counted_by_problem(factory: Factory) -> None:
+    Process(factory, "one").ingest(
+        [
+            refused(0),
+            refused(1, (LINE, replace(LINE, pointer="/lines/4/name")), value=b'{"lines": [1, 1, 1, {"name": 2}, {"name": 3}]}'),
+            refused(2, (MISSING, AGE), value=b'{"age": 40}'),
+            refused(3, (replace(AGE, severity=Severity.WARNING), BROKEN), value=b'{"age": 1,}'),
+            refused(4, contract="other"),
+        ]
+    )  # fmt: skip
+    assert problems(factory) == {
+        ("age-is-known", "/age", "999"): 1,
+        ("type", "/lines/*/name", "positive integer, below 1,000"): 1,
+        ("required", "/age", "absent"): 1,
+        ("age-is-known", "/age", "positive integer, below 1,000"): 1,
+        ("json.invalid", "", ""): 1,
+    }
+
+
+@pytest.mark.parametrize("at_once", [3, 50, 1_000])
+def test_it_is_the_same_however_it_was_read(factory: Factory, at_once: int) -> None:
+    sources = [many(60, 0), many(40, 1)]
+    for records in sources:
+        Process(factory, "one").ingest(records)
+    first = index(factory)
+    factory.database.write(lambda stores: stores.quarantine.drop("adm"))
+    assert not any(index(factory).values())
+    for records in reversed(sources):
+        Process(factory, "two").ingest(records, at_once)
+    assert index(factory) == first
+
+
+def test_no_value_is_kept(factory: Factory) -> None:
+    value = b'{"age": 999, "name": "Zaphod Beeblebrox"}'
+    records = [refused(0, (AGE, replace(AGE, pointer="/name")), value=value, app="billing", team="Magrathea")]
+    Process(factory, "one").ingest(records)
+    kept = repr(index(factory))
+    assert "billing" in kept  # the contract says that it is public
+    for secret in ("Zaphod", "Magrathea", "k0"):
+        assert secret not in kept
+
+
+def test_two_processes_count_each_record_once(factory: Factory) -> None:
+    records = many(300)
+    Process(factory, "alone").ingest(records)
+    expected = index(factory)
+    factory.database.write(lambda stores: stores.quarantine.drop("adm"))
+
+    first, second = Process(factory, "first"), Process(factory, "second")
+    claimed = first.partitions.claim("adm", 0, 0, 10_000)
+    assert claimed is not None
+    assert not second.ingest(records)  # the lease holds
+    (advanced,) = first.partitions.commit([Step(claimed, first.read(records[:100]), records[99].offset + 1)])
+    assert advanced is not None
+    second.now += LEASE * 2
+    assert second.ingest(records)  # it has run out
+    late = Step(advanced, first.read(records[100:]), records[-1].offset + 1)
+    assert first.partitions.commit([late]) == [None]
+    assert index(factory) == expected
+
+
+def test_a_crash_before_the_commit_loses_and_doubles_nothing(
+    factory: Factory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = many(300)
+    Process(factory, "alone").ingest(records)
+    expected = index(factory)
+    factory.database.write(lambda stores: stores.quarantine.drop("adm"))
+
+    process = Process(factory, "one")
+    claimed = process.partitions.claim("adm", 0, 0, 10_000)
+    assert claimed is not None
+    for broken in ("_add_pages", "_add_bitmaps", "_change_days"):
+        with monkeypatch.context() as patch:
+
+            def crash(*_: object) -> None:
+                raise KeyboardInterrupt
+
+            patch.setattr(merge, broken, crash)
+            with pytest.raises(KeyboardInterrupt):
+                process.partitions.commit([Step(claimed, process.read(records), records[-1].offset + 1)])
+        assert not any(index(factory).values())
+    assert Process(factory, "one").ingest(records)
+    assert index(factory) == expected
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_retention_leaves_what_a_new_index_has(factory: Factory, seed: int) -> None:
+    records = many(400, seed=seed * 100)
+    others = many(50, partition=1)
+    process = Process(factory, "one")
+    process.ingest(records)
+    process.ingest(others)
+    for kept in (records[37:], records[38:], records[350:], records[-1:]):
+        low = kept[0].offset
+        claimed = process.partitions.claim("adm", 0, low, records[-1].offset + 1)
+        assert claimed is not None
+        retained = process.partitions.retain(claimed, low, records[-1].offset + 1)
+        assert retained is not None
+        assert (retained.low, retained.next_offset) == (low, records[-1].offset + 1)
+    trimmed = index(factory)
+    factory.database.write(lambda stores: stores.quarantine.drop("adm"))
+    Process(factory, "two").ingest(kept, low=low)
+    Process(factory, "two").ingest(others)
+    assert index(factory) == trimmed
+
+
+def test_a_topic_that_was_made_again_begins_again(factory: Factory) -> None:
+    process = Process(factory, "one")
+    process.ingest(many(100))
+    assert process.partitions.claim("adm", 0, 0, 5) is not None
+    assert not any(index(factory).values())
+
+
+def test_problems_beyond_the_bound_are_counted_together(
+    factory: Factory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(facets.MOST, facets.FacetKind.PROBLEM, 3)  # type: ignore[arg-type]
+    codes = [refused(n, (replace(AGE, code=f"rule-{n}"),)) for n in range(10)]
+    Process(factory, "one").ingest(codes, at_once=2)
+    assert Counter(code for code, _, _ in problems(factory)) == Counter(("rule-0", "rule-1", "rule-2", "*"))
+    assert problems(factory)["*", "", ""] == 7
