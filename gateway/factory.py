@@ -11,7 +11,7 @@ from tidegate.gateway.access.keys import KeyService
 from tidegate.gateway.access.limits import CheckTurns, RateLimit
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
 from tidegate.gateway.alerts.alert import AlertWriter
-from tidegate.gateway.alerts.channels import targets_of
+from tidegate.gateway.alerts.channels import channels_of, targets_of
 from tidegate.gateway.alerts.sending import AlertSender
 from tidegate.gateway.audit import AuditLog
 from tidegate.gateway.clock import now
@@ -33,6 +33,7 @@ from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import ContractVersion
 from tidegate.gateway.streams.controls import StreamControls
 from tidegate.gateway.streams.metrics import StreamMetrics
+from tidegate.gateway.streams.problem_watch import ProblemWatch, summary_of
 from tidegate.gateway.streams.problems import ProblemService
 from tidegate.gateway.streams.quarantine import QuarantineReader, Reveals
 from tidegate.gateway.streams.quarantine_index.ingestion import QuarantineIngestion
@@ -54,11 +55,17 @@ class Factory:
         kafka = settings.kafka
         self._broker = BrokerProbe(kafka) if kafka else None
         self._quarantine = QuarantineReader(kafka) if kafka else None
-        is_indexed = kafka is not None and settings.quarantine_index == "on"
-        self._ingestion = QuarantineIngestion(self.database, kafka, now) if kafka and is_indexed else None
         self.authenticator = Authenticator(settings, self._find_key, now) if settings.access == "on" else None
-        self._alerts = AlertSender(targets_of(settings), settings.alert_interval_seconds)
+        self._alerts = AlertSender(
+            targets_of(settings), settings.alert_interval_seconds, channels=channels_of(settings)
+        )
         self._alert_writer = AlertWriter(settings.alert_page_url)
+        is_indexed = kafka is not None and settings.quarantine_index == "on"
+        self._ingestion = (
+            QuarantineIngestion(self.database, kafka, now, self.problem_watch().note)
+            if kafka and is_indexed
+            else None
+        )
         limit = settings.effective_rate_limit
         self.rate_limit = RateLimit(limit) if limit else None
         self.denials = Denials()
@@ -140,6 +147,14 @@ class Factory:
     def problems(self, by: Principal = ANONYMOUS) -> ProblemService:
         """Build the service that lists problems and keeps what people decide about them."""
         return ProblemService(self.database, now, by)
+
+    def problem_watch(self) -> ProblemWatch:
+        """Build the service that changes states of problems by itself, and tells people of it."""
+        return ProblemWatch(
+            self.database,
+            now,
+            lambda news: self._alerts.send(self._alert_writer.of_problems(summary_of(news))),
+        )
 
     def record_masking(self) -> RecordMasking:
         """Build what masks refused records for one request."""

@@ -134,12 +134,19 @@ def encode_violations(violations: tuple[Violation, ...]) -> bytes:
 
 def decode_violations(encoded: bytes) -> ViolationList:
     """Decode what `encode_violations` wrote. Raises ValueError for anything else."""
+    return _decoded(encoded) if len(encoded) > MAX_HEADER_BYTES else _remembered(encoded)
+
+
+def _decoded(encoded: bytes) -> ViolationList:
     try:
         document = json.loads(encoded)
         violations = tuple(_decode_violation(item) for item in document["violations"])
         return ViolationList(violations, int(document.get("left_out", 0)))
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError("not a list of violations as Tidegate writes it") from error
+
+
+_remembered = lru_cache(maxsize=_MOST_REASONS)(_decoded)  # those of many records are the same
 
 
 def provenance_headers(source: EventPointer, ledger: str, contract: str) -> list[tuple[str, bytes]]:

@@ -29,6 +29,9 @@ class AlertKind(StrEnum):
     STOPPED = "stream-stopped"
     FAILED = "stream-failed"
     RECONCILIATION = "reconciliation"
+    PROBLEM_NEW = "problem-new"
+    PROBLEM_REGRESSED = "problem-regressed"
+    PROBLEM_SURGING = "problem-surging"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class Alert:
     """One message. `first_offsets` maps a partition to the first offset of the batch that it is about.
 
     `answer` is that of a reconciliation, whose `lost` and `twice` count records; None of everything else. `held_back` counts the alerts of the same
-    kind about the same stream that were not sent since the last one.
+    kind about the same stream that were not sent since the last one. `channel` names the team's own channel, which gets it too.
     """
 
     kind: AlertKind
@@ -52,6 +55,7 @@ class Alert:
     lost: int | None = None
     twice: int | None = None
     held_back: int = 0
+    channel: str | None = None
 
     @property
     def subject(self) -> str:
@@ -96,6 +100,31 @@ class Alert:
             "held_back": self.held_back,
             "page": self.page,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemSummary:
+    """Problems of one stream, never none: what each is, with its refused records. `first` is the id of the first."""
+
+    kind: AlertKind
+    stream: str
+    at: datetime
+    topic: str
+    first: str
+    counts: tuple[tuple[str, int], ...]
+    channel: str | None
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """What each problem is, in a line."""
+        return tuple(title for title, _ in self.counts)
+
+
+_PROBLEMS = {
+    AlertKind.PROBLEM_NEW: "a new problem refuses records",
+    AlertKind.PROBLEM_REGRESSED: "a resolved problem has come back",
+    AlertKind.PROBLEM_SURGING: "a problem refuses far more records than usual",
+}
 
 
 class AlertWriter:
@@ -160,6 +189,21 @@ class AlertWriter:
                     twice=found.twice,
                 )
         return None
+
+    def of_problems(self, news: ProblemSummary) -> Alert:
+        """Build the alert about problems that are new, have come back, or surge."""
+        first, *others = (_line(title) for title in news.titles)
+        more = f" (and {len(others)} more)" if others else ""
+        return Alert(
+            news.kind,
+            news.stream,
+            news.at,
+            f"{_PROBLEMS[news.kind]}: {first}{more}",
+            f"{self._page(news.stream)}/problems/{news.first}",
+            topic=news.topic,
+            rules=tuple((_line(title), records) for title, records in news.counts[:_MOST_RULES]),
+            channel=news.channel,
+        )
 
     def _page(self, stream: str) -> str:
         return f"{self._page_url}/desk/streams/{quote(stream, safe='')}"

@@ -17,6 +17,7 @@ from tidegate.gateway.alerts.alert import Alert
 from tidegate.gateway.alerts.settings import AlertSettings
 
 TIMEOUT_SECONDS: Final = 10.0
+_SLACK_HOST: Final = "hooks.slack.com"
 
 
 class TargetError(Unavailable):
@@ -149,3 +150,14 @@ def targets_of(settings: AlertSettings) -> tuple[Target, ...]:
     """Return the targets that the settings name."""
     found = (channel(settings) for channel in CHANNELS)
     return tuple(target for target in found if target is not None)
+
+
+def channels_of(settings: AlertSettings) -> dict[str, Target]:
+    """Return the targets of teams by name: Slack for its own addresses, a webhook for others."""
+    return {name: _channel(name, url.get_secret_value()) for name, url in settings.alert_channels.items()}
+
+
+def _channel(name: str, url: str) -> Target:
+    target = Slack(url) if urlsplit(url).hostname == _SLACK_HOST else Webhook(url)
+    target.name = f"channel-{name}"
+    return target

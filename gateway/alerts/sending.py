@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Condition, Thread
 
@@ -145,20 +145,30 @@ class TargetThread:
 
 
 class AlertSender:
-    """Hands each alert to every target."""
+    """Hands each alert to every target, and to the channel that it names, if there is one of this name."""
 
     def __init__(
-        self, targets: Sequence[Target], interval_seconds: float, clock: Clock = time.monotonic
+        self,
+        targets: Sequence[Target],
+        interval_seconds: float,
+        clock: Clock = time.monotonic,
+        channels: Mapping[str, Target] | None = None,
     ) -> None:
         self._threads = [TargetThread(target, interval_seconds, clock) for target in targets]
+        self._channels = {
+            name: TargetThread(target, interval_seconds, clock) for name, target in (channels or {}).items()
+        }
 
     def send(self, alert: Alert | None) -> None:
         """Queue an alert; ignore None. Returns at once, never raises."""
-        if alert is not None:
-            for thread in self._threads:
-                thread.send(alert)
+        if alert is None:
+            return
+        for thread in self._threads:
+            thread.send(alert)
+        if alert.channel in self._channels:
+            self._channels[alert.channel].send(alert)
 
     def close(self) -> None:
         """Send what may be sent now, for 5 seconds at most for each target."""
-        for thread in self._threads:
+        for thread in (*self._threads, *self._channels.values()):
             thread.close()

@@ -31,6 +31,10 @@ class AlertSettings(BaseSettings):
         default=None,
         description="smtp://user:password@host:587 (with STARTTLS when there is a user) or smtps://host:465.",
     )
+    alert_channels: dict[str, SecretStr] = Field(
+        default_factory=dict,
+        description="Channels of teams, a JSON object of names and addresses (Slack's or another webhook). A contract names one as `team.alert_channel`; it gets the alerts about problems.",
+    )
     alert_interval_seconds: float = Field(
         default=300.0,
         ge=0,
@@ -46,6 +50,13 @@ class AlertSettings(BaseSettings):
     def _is_web_address(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None:
             _require_scheme(value.get_secret_value(), ("http", "https"))
+        return value
+
+    @field_validator("alert_channels")
+    @classmethod
+    def _are_web_addresses(cls, value: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        for url in value.values():
+            _require_scheme(url.get_secret_value(), ("http", "https"))
         return value
 
     @field_validator("alert_page_url")

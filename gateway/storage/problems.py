@@ -68,6 +68,19 @@ class ProblemStore(Store):
         rows = self._session.scalars(select(ProblemStateRow).where(ProblemStateRow.stream == stream))
         return {row.problem: StoredProblem(**fields_of(row, StoredProblem)) for row in rows}
 
+    def streams_in(self, state: str) -> set[str]:
+        """Return the streams that have a problem in a state."""
+        rows = select(ProblemStateRow.stream).where(ProblemStateRow.state == state).distinct()
+        return set(self._session.scalars(rows))
+
+    def state_counts(self) -> dict[str, dict[str, int]]:
+        """Return how many problems of each stream are in each state."""
+        columns = (ProblemStateRow.stream, ProblemStateRow.state)
+        found: dict[str, dict[str, int]] = {}
+        for row in self._session.execute(select(*columns, func.count()).group_by(*columns)):
+            found.setdefault(row[0], {})[row[1]] = row[2]
+        return found
+
     def put(self, problem: StoredProblem) -> None:
         """Store what is decided about a problem."""
         self._session.merge(ProblemStateRow(**fields_of(problem, StoredProblem)))

@@ -199,6 +199,12 @@ class QuarantineIndexStore(Store):
         row = self._session.get(IndexedPartitionRow, (stream, partition), populate_existing=True)
         return None if row is None else IndexedPartition(**fields_of(row, IndexedPartition))
 
+    def lags(self) -> dict[str, int]:
+        """Return how many offsets of each stream's quarantine topic are not indexed, as of the last look at its end."""
+        behind = func.sum(IndexedPartitionRow.high - IndexedPartitionRow.next_offset)
+        query = select(IndexedPartitionRow.stream, behind).group_by(IndexedPartitionRow.stream)
+        return {row[0]: int(row[1]) for row in self._session.execute(query)}
+
     def put_partition(self, partition: IndexedPartition) -> None:
         """Store how far a partition is indexed."""
         self._put(IndexedPartitionRow, [fields_of(partition, IndexedPartition)])

@@ -55,6 +55,8 @@ class StreamFacts:
     shadow: ShadowFindings | None = None
     heard: HeartbeatRow | None = None
     reconciled: ReconciliationResult | None = None
+    index_lag: int | None = None
+    problems: Mapping[str, int] = field(default_factory=dict)
 
 
 Sample = tuple[tuple[str, ...], float]
@@ -99,8 +101,11 @@ def _facts(stores: Stores, by: Principal) -> list[StreamFacts]:
     heartbeats = stores.controls.heartbeats()
     sums = {each.stream: each for each in stores.reports.sums()}
     topics = stores.contracts.topics()
+    lags, problems = stores.quarantine.lags(), stores.problems.state_counts()
     facts = []
-    for stream in sorted(topics.keys() & (sums.keys() | controls.keys() | events.keys() | heartbeats.keys())):
+    for stream in sorted(
+        topics.keys() & (sums.keys() | controls.keys() | events.keys() | heartbeats.keys() | lags.keys())
+    ):
         if not by.sees(subject_of(topics[stream])):
             continue
         known = StreamFacts(
@@ -109,6 +114,8 @@ def _facts(stores: Stores, by: Principal) -> list[StreamFacts]:
             events.get(stream),
             heard=heartbeats.get(stream),
             reconciled=stores.reconciliations.last_findings(stream),
+            index_lag=lags.get(stream),
+            problems=problems.get(stream, {}),
         )
         if stream in sums:
             known = replace(
@@ -233,6 +240,10 @@ def _all_seconds(facts: StreamFacts) -> Iterator[Sample]:
     return _seconds(facts.step_milliseconds if facts.last else {})
 
 
+def _problems(facts: StreamFacts) -> Iterator[Sample]:
+    yield from (((state,), count) for state, count in sorted(facts.problems.items()))
+
+
 def _self(facts: StreamFacts) -> StreamFacts:
     return facts
 
@@ -251,6 +262,8 @@ METRICS = (
     StreamMetric(_COUNTER, "tidegate_violations", "Records that violate a rule, schema keyword or column; one may count under several.", _RULE, _violations),
     StreamMetric(_COUNTER, "tidegate_batches", "Published batches.", (), _one(_sums, lambda it: it.batches)),
     StreamMetric(_GAUGE, "tidegate_lag_records", "Records in the topic past the last batch, at the last heartbeat or commit.", (), _one(_self, lambda it: lag_of(it.last, it.heard))),
+    StreamMetric(_GAUGE, "tidegate_quarantine_index_lag", "Offsets of the quarantine topic that the registry's index has not read, as of the last look at its end.", (), _one(_self, lambda it: it.index_lag)),
+    StreamMetric(_GAUGE, "tidegate_problems", "Problems of refused records by state.", ("state",), _problems),
     StreamMetric(_GAUGE, "tidegate_ledger_offset", "First offset that the ledger does not cover.", ("topic", "partition"), _offsets),
     StreamMetric(_GAUGE, "tidegate_ledger_epoch", "Claims of the ledger.", (), _one(_last, lambda it: it.epoch)),
     StreamMetric(_GAUGE, "tidegate_ledger_batch", "Number of the last batch.", (), _one(_last, lambda it: it.n)),

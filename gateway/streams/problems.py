@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -20,7 +20,7 @@ from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.streams.problem_states import Decision, Mute, ProblemState
 from tidegate.gateway.streams.quarantine_index.columns import Integers
 from tidegate.gateway.streams.quarantine_index.facets import OTHER, ProblemKey, described, problem_id
-from tidegate.gateway.streams.quarantine_index.filters import StreamIndex, from_minute
+from tidegate.gateway.streams.quarantine_index.filters import StreamIndex, from_minute, to_minute
 from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
 from tidegate.gateway.streams.quarantine_index.trends import Slices, counted, first_and_last
 
@@ -200,7 +200,7 @@ class ProblemService:
 
 def put_decision(stores: Stores, problem: Problem, after: Decision, now: datetime) -> None:
     """Store what is decided about a problem, under its id."""
-    known = problem.known_since or now
+    known = problem.known_since or min(now, problem.first_seen)
     stores.problems.put(
         StoredProblem(problem.stream, problem.id, after.state.value, known, now, after.model_dump_json())
     )
@@ -224,6 +224,14 @@ def _listed(stores: Stores, stream: str, query: ProblemQuery, now: datetime) -> 
     heads.sort(key=lambda head: (-facts.records(head), head))
     chosen = heads[query.offset : query.offset + query.limit]
     return ProblemList(tuple(facts.problem(head) for head in chosen), len(heads), facts.refused, facts.slices)
+
+
+def all_problems(
+    stores: Stores, index: StreamIndex, query: ProblemQuery, now: datetime
+) -> tuple[Problem, ...]:
+    """Return every problem of a stream that has a record in the span of a query, in no order."""
+    facts = _Facts(stores, index, query, now)
+    return tuple(facts.problem(head) for head in sorted(set(index.heads.values())) if facts.records(head))
 
 
 class _Facts:
@@ -306,18 +314,22 @@ def surging(stores: Stores, index: StreamIndex, now: datetime) -> Collection[byt
     Usual is the mean of an hour of the seven days before. Far more is four times that, at least 20, and more than chance
     explains (three standard deviations of a Poisson distribution).
     """
-    recent = counted(stores, index.stream, None, Slices.of(now - _HOUR, now, 1, now))
+    last_hour = _last_hour(now)
+    recent = counted(stores, index.stream, None, last_hour)
     if not any(counts.sum() >= _LEAST_SURGE for counts in recent.values()):
         return frozenset()
-    usual = counted(
-        stores, index.stream, None, Slices.of(now - _HOUR * (_USUAL_HOURS + 1), now - _HOUR, 1, now)
-    )
+    week = _USUAL_HOURS * 60  # of whole hours, which are counted without their minutes
+    usual = counted(stores, index.stream, None, Slices(last_hour.first // 60 * 60 - week, week, 1))
     sums = {head: np.zeros(2) for head in index.heads.values()}
     for facet, head in index.heads.items():
         for place, counts in enumerate((recent, usual)):
             if facet in counts:
                 sums[head][place] += counts[facet].sum()
     return frozenset(head for head, (last, before) in sums.items() if _is_surge(last, before / _USUAL_HOURS))
+
+
+def _last_hour(now: datetime) -> Slices:
+    return Slices(to_minute(now) - 59, 60, 1)
 
 
 def _is_surge(last: float, usual: float) -> bool:
@@ -328,9 +340,8 @@ def _member_ids(index: StreamIndex, head: bytes) -> list[str]:
     return [problem_id(each) for each in index.members(head)]
 
 
-def hourly_ratio(
-    stores: Stores, stream: str, counts: Mapping[bytes, Integers], facets: Iterable[bytes], now: datetime
-) -> float | None:
+def hourly_ratio(stores: Stores, stream: str, facets: Iterable[bytes], now: datetime) -> float | None:
     """Return the share that problems have of the records of the last hour; None if its batches had none."""
     judged = stores.reports.records_between(stream, now - _HOUR, now)
-    return sum(int(counts[each].sum()) for each in facets if each in counts) / judged if judged else None
+    counts = counted(stores, stream, list(facets), _last_hour(now))
+    return sum(int(each.sum()) for each in counts.values()) / judged if judged else None

@@ -62,7 +62,7 @@ class _Assigned:
 
 
 class QuarantineIngestion:
-    """Keeps the index up to date with the topics; `on_step` is called with the streams that got records.
+    """Keeps the index up to date with the topics; `on_step` is called after each step with the streams that got records.
 
     Several processes may run: each partition is read by the one that has its lease.
     """
@@ -117,9 +117,10 @@ class QuarantineIngestion:
             self._discover_at = now + _DISCOVER_SECONDS
         if not self._assigned:
             self._stopping.wait(_POLL_SECONDS)
+            self._on_step(frozenset())
             return 0
         records = sum(self._take(message) for message in self._messages())
-        self._commit()
+        self._on_step(self._commit())
         return records
 
     def _run(self) -> None:
@@ -189,20 +190,19 @@ class QuarantineIngestion:
             raise KafkaException(error)
         return 0
 
-    def _commit(self) -> None:
+    def _commit(self) -> frozenset[str]:
+        """Commit what was read, and return the streams that got records."""
         places = [place for place, each in self._assigned.items() if each.step is not None]
         steps = [step for place in places if (step := self._assigned[place].step) is not None]
         if not steps:
-            return
+            return frozenset()
         for place, done in zip(places, self._partitions.commit(steps), strict=True):
             if done is None:
                 self._unassign(place)
             else:
                 self._assigned[place].partition = done
                 self._assigned[place].step = None
-        changed = frozenset(step.claimed.stream for step in steps if step.batch.rows)
-        if changed:
-            self._on_step(changed)
+        return frozenset(step.claimed.stream for step in steps if step.batch.rows)
 
     def _discover(self) -> None:
         """Renew the leases, claim what is free, and follow the retention of the topics."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -305,8 +306,12 @@ def _groups(
     classes: dict[str, list[bytes]] = {}
     for facet in index.problems(wanted):
         classes.setdefault(_class_of(index, by, facet), []).append(facet)
-    bitmaps = index.bitmaps(index.problems(wanted), wanted.partition, offsets)
-    groups = []
+    groups: list[Group] = []
+    if wanted == QuarantineFilter():  # the records of a class of one problem are counted already
+        counts = index.stores.quarantine.counts(index.stream)
+        groups = [Group(value, counts.get(each[0], 0)) for value, each in classes.items() if len(each) == 1]
+        classes = {value: each for value, each in classes.items() if len(each) > 1}
+    bitmaps = index.bitmaps(chain.from_iterable(classes.values()), wanted.partition, offsets)
     for value, facets in classes.items():
         united: dict[Chunk, BitMap] = {}
         for facet in facets:

@@ -1,0 +1,181 @@
+"""What problems do by themselves: they are found, come back, swell, and stop being muted. People are told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.semver import precedence
+from tidegate.contracts.errors import NotFoundError
+from tidegate.gateway.alerts.alert import AlertKind, ProblemSummary
+from tidegate.gateway.registry.subject_scope import ENFORCED, topic_of_contract
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.streams.problem_states import Decision, ProblemState
+from tidegate.gateway.streams.problems import (
+    Problem,
+    ProblemQuery,
+    all_problems,
+    hourly_ratio,
+    put_decision,
+)
+from tidegate.gateway.streams.quarantine_index.facets import OTHER, FacetKind, described, problem_id
+from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter, StreamIndex, count
+from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
+
+BY_ITSELF: Final = "tidegate"
+"""Who changed a state that no person changed."""
+_EVERY: Final = timedelta(seconds=15)
+_MUTED_EVERY: Final = timedelta(minutes=1)
+_RECENT: Final = timedelta(hours=1)
+"""A problem is told of as new if its first record is not older: a first index of an old topic alarms nobody."""
+_QUIET_AFTER_SURGE: Final = timedelta(hours=24)
+_IN_HAND: Final = frozenset({ProblemState.OPEN, ProblemState.ACKNOWLEDGED, ProblemState.REGRESSED})
+
+
+class NewsKind(StrEnum):
+    """What people are told about problems."""
+
+    NEW = "new"
+    REGRESSED = "regressed"
+    SURGING = "surging"
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemNews:
+    """Problems of one stream that people are told of. `channel` is the name of the owner's alert channel, None without one."""
+
+    kind: NewsKind
+    stream: str
+    at: datetime
+    problems: tuple[Problem, ...]
+    topic: str
+    channel: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A decision that changed by itself, and what is told of it: nothing if `news` is None."""
+
+    problem: Problem
+    after: Decision
+    news: NewsKind | None
+
+
+class ProblemWatch:
+    """Looks at the problems of streams that got records, and at those that are muted. `announce` must neither block nor raise."""
+
+    def __init__(
+        self, database: Database, now: Callable[[], datetime], announce: Callable[[ProblemNews], None]
+    ) -> None:
+        self._database = database
+        self._now = now
+        self._announce = announce
+        self._changed: set[str] = set()
+        self._look_at = self._look_at_muted_at = now()
+
+    def note(self, streams: Collection[str]) -> None:
+        """Note that streams got records; look at what is due. Raises Unavailable."""
+        self._changed |= set(streams)
+        now = self._now()
+        if now >= self._look_at_muted_at:
+            self._look_at_muted_at = now + _MUTED_EVERY
+            self._changed |= self._database.read(
+                lambda stores: stores.problems.streams_in(ProblemState.MUTED.value)
+            )
+        if self._changed and now >= self._look_at:
+            self._look_at = now + _EVERY
+            changed, self._changed = self._changed, set()
+            for stream in sorted(changed):
+                self.look(stream)
+
+    def look(self, stream: str) -> None:
+        """Change the states of a stream's problems that change by themselves, and tell of them once. Raises Unavailable."""
+        now = self._now()
+        try:
+            if not self._database.read(lambda stores: _changes(stores, stream, now)):
+                return
+            with (
+                self._database.writing() as stores
+            ):  # what another process has kept meanwhile is not told again
+                changes = _changes(stores, stream, now)
+                for change in changes:
+                    put_decision(stores, change.problem, change.after, now)
+                topic, channel = topic_of_contract(stores, stream), _channel(stores, stream)
+        except NotFoundError:
+            return  # the contract was deleted
+        for kind in NewsKind:
+            told = tuple(each.problem for each in changes if each.news is kind)
+            if told:
+                self._announce(ProblemNews(kind, stream, now, told, topic, channel))
+
+
+def _changes(stores: Stores, stream: str, now: datetime) -> list[_Change]:
+    index = StreamIndex(stores, stream, joined_problems)
+    found = (_change(stores, index, each, now) for each in all_problems(stores, index, ProblemQuery(), now))
+    return [each for each in found if each is not None]
+
+
+def _change(stores: Stores, index: StreamIndex, problem: Problem, now: datetime) -> _Change | None:
+    decision = problem.decision
+    if problem.known_since is None:
+        is_recent = problem.first_seen >= now - _RECENT
+        return _Change(problem, decision, NewsKind.NEW if is_recent and problem.key.stage != OTHER else None)
+    if decision.state is ProblemState.RESOLVED and _is_back(index, problem):
+        after = decision.changed(ProblemState.REGRESSED, BY_ITSELF, now, resolved_in=decision.resolved_in)
+        return _Change(problem, after, NewsKind.REGRESSED)
+    if decision.state is ProblemState.MUTED and decision.mute_ended(
+        now, problem.records, _ratio(stores, index, problem, now)
+    ):
+        return _Change(problem, decision.changed(ProblemState.OPEN, BY_ITSELF, now), None)
+    is_quiet = decision.alerted_at is not None and now - decision.alerted_at < _QUIET_AFTER_SURGE
+    if problem.is_surging and decision.state in _IN_HAND and not is_quiet:
+        return _Change(problem, decision.model_copy(update={"alerted_at": now}), NewsKind.SURGING)
+    return None
+
+
+def _is_back(index: StreamIndex, problem: Problem) -> bool:
+    """Return whether records came after the problem was resolved, judged by the version that resolves it or a later one."""
+    resolved_at, resolved_in = problem.decision.changed_at, problem.decision.resolved_in
+    if resolved_at is None or problem.last_seen <= resolved_at:
+        return False
+    since = resolved_at + timedelta(minutes=1)
+    wanted = QuarantineFilter(problem=problem.id, since=since)
+    if resolved_in is None:
+        return bool(count(index.offsets(wanted)))
+    least = precedence(resolved_in)
+    versions = (described(each)["version"] for each in index.of_kind(FacetKind.VERSION))
+    later = [version for version in versions if version != OTHER and precedence(version) >= least]
+    filters = (QuarantineFilter(problem=problem.id, since=since, version=version) for version in later)
+    return any(count(index.offsets(each)) for each in filters)
+
+
+def _ratio(stores: Stores, index: StreamIndex, problem: Problem, now: datetime) -> float | None:
+    members = (facet for facet, head in index.heads.items() if problem_id(head) == problem.id)
+    return hourly_ratio(stores, index.stream, members, now)
+
+
+def _channel(stores: Stores, stream: str) -> str | None:
+    enforced = stores.contracts.highest(stream, ENFORCED)
+    team = None if enforced is None else DataContract.model_validate_json(enforced.document).team
+    return None if team is None else team.alert_channel
+
+
+_ALERTS: Final = {
+    NewsKind.NEW: AlertKind.PROBLEM_NEW,
+    NewsKind.REGRESSED: AlertKind.PROBLEM_REGRESSED,
+    NewsKind.SURGING: AlertKind.PROBLEM_SURGING,
+}
+
+
+def summary_of(news: ProblemNews) -> ProblemSummary:
+    """Return what an alert says of news, the problem with most records first."""
+    problems = sorted(news.problems, key=lambda each: (-each.records, each.id))
+    counts = tuple((each.title, each.records) for each in problems)
+    return ProblemSummary(
+        _ALERTS[news.kind], news.stream, news.at, news.topic, problems[0].id, counts, news.channel
+    )

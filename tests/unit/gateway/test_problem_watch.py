@@ -1,0 +1,140 @@
+"""What problems do by themselves: found, back after a resolution, swollen, no longer muted; each told once."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from tests.unit.gateway.quarantine_records import BROKEN, NOW, Process, refused
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.streams.problem_states import Mute, ProblemState
+from tidegate.gateway.streams.problem_watch import NewsKind, ProblemNews, ProblemWatch
+from tidegate.gateway.streams.problems import ProblemQuery, ProblemService
+
+
+class World:
+    """A stream whose time passes as the test says."""
+
+    def __init__(self, factory: Factory) -> None:
+        self.now = NOW
+        self.told: list[ProblemNews] = []
+        self.service = ProblemService(factory.database, lambda: self.now)
+        self.watch = ProblemWatch(factory.database, lambda: self.now, self.told.append)
+        self.other = ProblemWatch(factory.database, lambda: self.now, self.told.append)
+        self._process = Process(factory, "one")
+        self._offset = 0
+
+    def refuse(self, count: int, at: datetime | None = None, **more: str) -> None:
+        records = [refused(self._offset + n, at=at or self.now, **more) for n in range(count)]
+        self._offset += count
+        self._process.now = self.now
+        self._process.ingest(records)
+
+    def look(self) -> list[NewsKind]:
+        before = len(self.told)
+        self.watch.look("adm")
+        self.other.look("adm")  # another process has nothing to add
+        return [each.kind for each in self.told[before:]]
+
+    @property
+    def problem(self) -> str:
+        return self.service.list("adm", ProblemQuery()).problems[0].id
+
+    @property
+    def state(self) -> ProblemState:
+        return self.service.list("adm", ProblemQuery()).problems[0].decision.state
+
+
+@pytest.fixture
+def world(factory: Factory) -> World:
+    factory.database.write(lambda stores: stores.contracts.add_contract("adm", "adm", NOW))
+    return World(factory)
+
+
+def test_a_new_problem_is_told_once(world: World, factory: Factory) -> None:
+    world.refuse(3)
+    assert world.look() == [NewsKind.NEW]
+    assert world.look() == []
+    factory.database.write(lambda stores: stores.quarantine.drop("adm"))
+    Process(factory, "two").ingest([refused(0), refused(1, (BROKEN,), value=b"{")])
+    assert [(each.kind, [one.key.code for one in each.problems]) for each in world.told[1:]] == []
+    assert world.look() == [NewsKind.NEW]  # of the other problem alone
+    assert [one.key.code for one in world.told[-1].problems] == ["json.invalid"]
+
+
+def test_a_first_index_of_an_old_topic_tells_of_nothing(world: World) -> None:
+    world.refuse(3, at=NOW - timedelta(days=3))
+    assert world.look() == []
+
+
+def test_a_resolved_problem_comes_back(world: World) -> None:
+    world.refuse(3)
+    world.look()
+    world.service.change_state("adm", world.problem, ProblemState.RESOLVED, resolved_in="1.1.0")
+    world.now += timedelta(hours=2)
+    world.refuse(2)  # by 1.0.0: jobs that still enforce the old version
+    assert (world.look(), world.state) == ([], ProblemState.RESOLVED)
+    world.refuse(1, version="1.1.0")
+    assert (world.look(), world.state) == ([NewsKind.REGRESSED], ProblemState.REGRESSED)
+    assert world.look() == []
+
+
+@pytest.mark.parametrize("resolved_in", [None, "1.0.0"])
+def test_records_from_before_the_resolution_do_not_bring_it_back(
+    world: World, resolved_in: str | None
+) -> None:
+    world.refuse(3)
+    world.look()
+    world.now += timedelta(minutes=5)
+    world.service.change_state("adm", world.problem, ProblemState.RESOLVED, resolved_in=resolved_in)
+    world.now += timedelta(minutes=5)
+    assert (world.look(), world.state) == ([], ProblemState.RESOLVED)
+    world.refuse(1)
+    assert (world.look(), world.state) == ([NewsKind.REGRESSED], ProblemState.REGRESSED)
+
+
+@pytest.mark.parametrize(
+    ("mute", "records", "hours", "state"),
+    [
+        (Mute(until=NOW + timedelta(hours=2)), 5, 1, ProblemState.MUTED),
+        (Mute(until=NOW + timedelta(hours=2)), 0, 2, ProblemState.OPEN),
+        (Mute(count=5), 4, 1, ProblemState.MUTED),
+        (Mute(count=5), 5, 1, ProblemState.OPEN),
+        (Mute(ratio=0.5), 500, 1, ProblemState.MUTED),  # no batch was reported: the share is not known
+        (Mute(), 500, 99, ProblemState.MUTED),
+    ],
+)
+def test_a_muted_problem_is_quiet_until_what_was_asked_for(
+    world: World, mute: Mute, records: int, hours: int, state: ProblemState
+) -> None:
+    world.refuse(3)
+    world.look()
+    world.service.change_state("adm", world.problem, ProblemState.MUTED, mute=mute)
+    world.now += timedelta(hours=hours)
+    if records:
+        world.refuse(records)
+    assert (world.look(), world.state) == ([], state)
+
+
+def test_a_surge_is_told_against_the_usual_and_not_again_for_a_day(world: World) -> None:
+    for day in range(7, 0, -1):
+        world.refuse(240, at=NOW - timedelta(days=day))  # ten an hour
+    world.look()
+    world.refuse(30)
+    assert world.look() == []  # three times the usual
+    world.refuse(30)
+    assert world.look() == [NewsKind.SURGING]
+    world.now += timedelta(hours=3)
+    world.refuse(100)
+    assert world.look() == []
+    world.now += timedelta(hours=22)
+    world.refuse(200)
+    assert world.look() == [NewsKind.SURGING]
+
+
+def test_few_records_are_no_surge_whatever_their_share(world: World) -> None:
+    world.refuse(1, at=NOW - timedelta(days=2))
+    world.look()
+    world.refuse(19)
+    assert world.look() == []
