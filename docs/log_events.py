@@ -52,6 +52,7 @@ MEANINGS: Final = {
     "problem_state_changed": "A person changed the state of a problem of refused records.",
     "quarantine_index_failed": "The index of the quarantine topics could not go on; it tries again after five seconds.",
     "quarantine_index_rebuilt": "A person had the index of a stream's quarantine topic built again.",
+    "refused_records_exported": "A person downloads refused records; the audit log has who.",
     "reconciliation_asked": "A person requested a reconciliation of a stream.",
     "reconciliation_ended": "A requested reconciliation has ended.",
     "reconciliation_not_told": "The registry did not accept the result of a reconciliation; it will request it again.",
@@ -99,5 +100,7 @@ MEANINGS: Final = {
     "table_not_vacuumed": "VACUUM LITE of a Delta table failed; files that were replaced stay.",
     "token_refused": "A bearer token was refused.",
     "trip_not_told": "The registry did not accept the report of a spent error budget; the job sends it again.",
+    "value_search_failed": "A search for a value among refused records ended with an error.",
+    "value_search_started": "A person searches refused records for a value; the audit log has who.",
     "version_unknown": "The registry did not answer whether it has the version that judged the last batch; the stream starts.",
 }

@@ -40,8 +40,10 @@ from tidegate.gateway.streams.quarantine_index.ingestion import QuarantineIngest
 from tidegate.gateway.streams.quarantine_index.reading import QuarantineIndex
 from tidegate.gateway.streams.quarantine_records import RecordMasking
 from tidegate.gateway.streams.reconciliations import Adoptions, Reconciliations
+from tidegate.gateway.streams.record_export import RecordExports
 from tidegate.gateway.streams.reports import ExpectationReader, ReportService, StreamReader
 from tidegate.gateway.streams.shadows import Shadows
+from tidegate.gateway.streams.value_search import ValueSearches
 
 
 class Factory:
@@ -55,6 +57,8 @@ class Factory:
         kafka = settings.kafka
         self._broker = BrokerProbe(kafka) if kafka else None
         self._quarantine = QuarantineReader(kafka) if kafka else None
+        self._exports = RecordExports(self.database, QuarantineReader(kafka), now) if kafka else None
+        self._value_searches = ValueSearches(self.database, kafka, now)
         self.authenticator = Authenticator(settings, self._find_key, now) if settings.access == "on" else None
         self._alerts = AlertSender(
             targets_of(settings), settings.alert_interval_seconds, channels=channels_of(settings)
@@ -163,6 +167,14 @@ class Factory:
             self.registry().version, lambda version: with_writers(self.plan(version), subjects)
         )
 
+    def record_exports(self) -> RecordExports | None:
+        """Return what makes downloads of refused records; None when no broker is set."""
+        return self._exports
+
+    def value_searches(self) -> ValueSearches:
+        """Return what searches refused records for values."""
+        return self._value_searches
+
     def start_ingestion(self) -> None:
         """Begin to keep the index of the quarantine topics up to date, if there is a broker and the settings ask for it."""
         if self._ingestion is not None:
@@ -225,6 +237,7 @@ class Factory:
         self.denial_audit.flush()
         if self._ingestion is not None:
             self._ingestion.close()
+        self._value_searches.close()
         self._alerts.close()
         if self._quarantine is not None:
             self._quarantine.close()

@@ -105,6 +105,11 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("GET", f"{_STREAM}/quarantine/positions"): _VIEW_STREAM,
     ("GET", f"{_STREAM}/quarantine/records"): _VIEW_STREAM,  # masked
     ("GET", f"{_STREAM}/quarantine/records/{{at_partition}}/{{at_offset}}"): _VIEW_STREAM,
+    ("GET", f"{_STREAM}/quarantine/export"): _VIEW_STREAM,  # masked, and in the audit log
+    ("POST", f"{_STREAM}/quarantine/searches"): _APPROVE_STREAM,  # says whether a hidden value is there
+    ("GET", f"{_STREAM}/quarantine/searches"): _APPROVE_STREAM,
+    ("GET", f"{_STREAM}/quarantine/searches/{{search}}"): _APPROVE_STREAM,
+    ("DELETE", f"{_STREAM}/quarantine/searches/{{search}}"): _APPROVE_STREAM,
     ("POST", f"{_STREAM}/quarantine/find"): _VIEW_STREAM,  # by a key that is hidden: approver
     ("GET", "/metrics"): _VIEW,
     ("GET", "/api/v1/audit"): _ADMIN_ALL,

@@ -30,6 +30,7 @@ from tidegate.gateway.storage.tables import (
     VersionRow,
     fields_of,
 )
+from tidegate.gateway.storage.value_searches import ValueSearchStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,7 @@ class Stores:
         self.adoptions = AdoptionStore(session)
         self.quarantine = QuarantineIndexStore(session)
         self.problems = ProblemStore(session)
+        self.value_searches = ValueSearchStore(session)
 
     def undo(self) -> None:
         """Undo what was changed in this transaction, which keeps nothing of it."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 import json
 import uuid
 from collections.abc import Callable, Iterator
@@ -11,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pydantic import SecretStr
+from sqlalchemy import text
 
 from tidegate.contracts.stream.evidence import EventPointer, quarantine_headers
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
@@ -117,15 +121,19 @@ def produce(broker: Broker, stream: str, numbers: range, *, commits: bool = True
     Producer(settings).init_transactions(30)
 
 
-def get(factory: Factory, path: str, **parameters: Any) -> Any:
+def send(factory: Factory, method: str, path: str, **options: Any) -> httpx.Response:
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(create_app(factory))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as client:
-            return await client.get(f"/api/v1/streams{path}", params=parameters)
+            return await client.request(method, f"/api/v1/streams{path}", **options)
 
     answer = asyncio.run(ask())
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    assert answer.is_success, answer.text
+    return answer
+
+
+def get(factory: Factory, path: str, **parameters: Any) -> Any:
+    return send(factory, "GET", path, params=parameters).json()
 
 
 def test_the_index_follows_the_topic(
@@ -197,3 +205,50 @@ def test_records_of_a_problem_are_paged_and_masked(
     assert one["record"]["violations"][0]["sentence"]
     producers = get(factory, f"/{stream}/quarantine/breakdown", by="producer")["groups"]
     assert [(each["shown"], each["records"]) for each in producers] == [("form", 60)]
+
+
+def test_downloads_are_masked_and_audited(
+    broker: Broker, stream: str, factory: Factory, make_ingestion: MakeIngestion
+) -> None:
+    produce(broker, stream, range(300))
+    make_ingestion().catch_up()
+    path = f"/{stream}/quarantine/export"
+    parts = {
+        form: send(factory, "GET", path, params={"format": form, "limit": 250}).content
+        for form in ("csv", "jsonl", "parquet")
+    }
+    assert not any(b"Zaphod" in part for part in parts.values())
+    lines = [json.loads(line) for line in parts["jsonl"].splitlines()]
+    assert len(lines) == len({line["position"] for line in lines}) == 250
+    assert json.loads(lines[0]["value"]) == {"age": 999, "note": "▇▇▇▇"}
+    rows = list(csv.DictReader(io.StringIO(parts["csv"].decode())))
+    assert [row["position"] for row in rows] == [line["position"] for line in lines]
+    table = pq.read_table(io.BytesIO(parts["parquet"]))
+    assert table["value"].to_pylist() == [line["value"] for line in lines]
+    audited = [each for each in factory.audit().page(0, 100).entries if each.action == "quarantine.exported"]
+    assert [each.subject for each in audited] == [f"{stream}-value#{form}" for form in parts]
+
+
+def test_a_value_is_searched_in_the_background(
+    broker: Broker, stream: str, factory: Factory, make_ingestion: MakeIngestion
+) -> None:
+    produce(broker, stream, range(30))
+    make_ingestion().catch_up()
+    path = f"/{stream}/quarantine/searches"
+    begun = send(factory, "POST", path, json={"value": "Zaphod", "partition": 1}).json()
+    while (found := get(factory, f"{path}/{begun['id']}"))["state"] == "running":
+        pass
+    numbers = [number for number in range(1, 30, 2) if number % 3]
+    assert (found["state"], found["looked_at"], len(found["positions"])) == ("done", 15, len(numbers))
+    assert {each.split("/")[0] for each in found["positions"]} == {"1"}
+    by_key = send(factory, "POST", f"/{stream}/quarantine/find", json={"key": "k7"}).json()
+    by_source = send(factory, "POST", f"/{stream}/quarantine/find", json={"source": "1/7"}).json()
+    assert by_key["positions"] == by_source["positions"] != []
+    with factory.database.reading() as stores:
+        kept = [
+            each
+            for table in ("audit", "quarantine_searches")
+            for each in stores._session.execute(text(f"SELECT * FROM {table}"))
+        ]  # noqa: S608 - our own names
+    assert "Zaphod" not in repr(kept)
+    assert send(factory, "DELETE", f"{path}/{begun['id']}").json()["state"] == "done"

@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from tidegate.gateway.http.models.examples import example, request_example
 from tidegate.gateway.streams.problem_states import Mute, ProblemState, StateChange
 from tidegate.gateway.streams.quarantine_index.reading import Dimension
+from tidegate.gateway.streams.value_search import SearchState
 
 PROBLEM_ID = "9f0c1d2e3b4a59687786a5b4c3d2e1f0"
 _AT = "2026-07-01T12:00:00Z"
@@ -364,3 +365,53 @@ class FoundInfo(BaseModel):
 
     positions: tuple[str, ...]
     is_complete: bool
+
+
+_SEARCH: dict[str, Any] = {
+    "id": "5d1e9c0a-7b42-4c0e-9d3f-2f6f3c1d7a10",
+    "by": "key:3f9c2a71b0de",
+    "at": _AT,
+    "state": "running",
+    "looked_at": 1200,
+    "total": 6000,
+    "positions": ["0/4711"],
+}
+
+
+class SearchRequest(BaseModel):
+    """A text that the key or value of a record holds, and which records are looked at: all of the stream if nothing is given."""
+
+    model_config = request_example({"value": "Smith", "rule": "age-is-known"})
+
+    value: str = Field(min_length=1, max_length=1_000)
+    problem: str | None = Field(default=None, max_length=64)
+    rule: str | None = Field(default=None, max_length=300)
+    field: str | None = Field(default=None, max_length=1_000)
+    version: str | None = Field(default=None, max_length=100)
+    partition: int | None = Field(default=None, ge=0, lt=2**31)
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
+
+
+class SearchInfo(BaseModel):
+    """How far a search is, and the positions that it found; what it looks for is not kept."""
+
+    model_config = example(_SEARCH)
+
+    id: str
+    by: str
+    at: datetime
+    state: SearchState = Field(
+        description="running, done, full (found as much as it may), bounded (looked as long as it may), cancelled or failed."
+    )
+    looked_at: int
+    total: int
+    positions: tuple[str, ...]
+
+
+class SearchesInfo(BaseModel):
+    """The searches of a stream that are kept, newest first."""
+
+    model_config = example({"searches": [_SEARCH]})
+
+    searches: tuple[SearchInfo, ...]

@@ -68,7 +68,8 @@ def test_no_operation_of_the_confluent_api_that_changes_something_is_for_viewers
 def test_no_operation_of_the_native_api_that_changes_something_is_for_viewers() -> None:
     for (method, path), rule in NATIVE.items():
         assert (rule.role > Role.VIEWER) == (
-            (method != "GET" and not path.endswith(("/judge", "/find"))) or path.endswith(("/audit", "/keys"))
+            (method != "GET" and not path.endswith(("/judge", "/find")))
+            or path.endswith(("/audit", "/keys", "/searches", "/{search}"))
         )
 
 

@@ -91,10 +91,26 @@ def upgrade() -> None:
         sa.Column("text", sa.Text, nullable=False),
     )
     op.create_index("ix_problem_comments_problem", "problem_comments", ["stream", "problem", "key"])
+    op.create_table(
+        "quarantine_searches",
+        sa.Column("key", sa.Integer, primary_key=True, autoincrement=True),
+        sa.Column("id", sa.Text, nullable=False, unique=True),
+        sa.Column("stream", _NAME, nullable=False),
+        sa.Column("by", sa.Text, nullable=False),
+        sa.Column("at", sa.BigInteger, nullable=False),
+        sa.Column("state", sa.Text, nullable=False),
+        sa.Column("looked_at", sa.Integer, nullable=False),
+        sa.Column("total", sa.Integer, nullable=False),
+        sa.Column("positions", sa.Text, nullable=False),
+        sa.Column("is_cancelled", sa.Boolean, nullable=False),
+        sa.Column("heard_at", sa.BigInteger, nullable=False),
+    )
+    op.create_index("ix_quarantine_searches_stream", "quarantine_searches", ["stream", "key"])
 
 
 def downgrade() -> None:
     for table in (
+        "quarantine_searches",
         "problem_comments",
         "problem_states",
         "quarantine_secret",

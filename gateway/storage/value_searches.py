@@ -1,0 +1,76 @@
+"""Store searches for a value among refused records: their progress and what they found, never the value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Boolean, Index, Integer, Text, select, update
+from sqlalchemy.orm import Mapped, mapped_column
+
+from tidegate.gateway.storage.tables import Instant, Name, Store, Table, fields_of, keep_newest
+
+KEPT = 50
+"""Searches of one stream that are kept."""
+
+
+class ValueSearchRow(Table):
+    """One search. `positions` is a JSON list of `partition/offset`; `heard_at` is when its process last went on with it."""
+
+    __tablename__ = "quarantine_searches"
+    __table_args__ = (Index("ix_quarantine_searches_stream", "stream", "key"),)
+
+    key: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    id: Mapped[str] = mapped_column(Text, unique=True)
+    stream: Mapped[str] = mapped_column(Name)
+    by: Mapped[str] = mapped_column(Text)
+    at: Mapped[datetime] = mapped_column(Instant)
+    state: Mapped[str] = mapped_column(Text)
+    looked_at: Mapped[int] = mapped_column(Integer)
+    total: Mapped[int] = mapped_column(Integer)
+    positions: Mapped[str] = mapped_column(Text)
+    is_cancelled: Mapped[bool] = mapped_column(Boolean)
+    heard_at: Mapped[datetime] = mapped_column(Instant)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSearch:
+    """One search as it is kept."""
+
+    id: str
+    stream: str
+    by: str
+    at: datetime
+    state: str
+    looked_at: int
+    total: int
+    positions: str
+    is_cancelled: bool
+    heard_at: datetime
+
+
+class ValueSearchStore(Store):
+    """Searches for values, as `stores.value_searches`."""
+
+    def add(self, search: StoredSearch) -> None:
+        """Store a new search; delete the oldest of its stream."""
+        self._session.add(ValueSearchRow(**fields_of(search, StoredSearch)))
+        self._session.flush()
+        keep_newest(self._session, ValueSearchRow.key, ValueSearchRow.stream, search.stream, KEPT)
+
+    def find(self, stream: str, search_id: str) -> StoredSearch | None:
+        """Return one search of a stream, None if there is none of this id."""
+        query = select(ValueSearchRow).where(ValueSearchRow.stream == stream, ValueSearchRow.id == search_id)
+        row = self._session.scalars(query).first()
+        return None if row is None else StoredSearch(**fields_of(row, StoredSearch))
+
+    def all(self, stream: str) -> tuple[StoredSearch, ...]:
+        """List the searches of a stream that are kept, newest first."""
+        query = (
+            select(ValueSearchRow).where(ValueSearchRow.stream == stream).order_by(ValueSearchRow.key.desc())
+        )
+        return tuple(StoredSearch(**fields_of(row, StoredSearch)) for row in self._session.scalars(query))
+
+    def update(self, search_id: str, **values: object) -> None:
+        """Change fields of a search."""
+        self._session.execute(update(ValueSearchRow).where(ValueSearchRow.id == search_id).values(**values))

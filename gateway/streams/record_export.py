@@ -1,0 +1,221 @@
+"""Downloads of refused records as CSV, JSON Lines or Parquet: masked for their reader, audited, bounded, and streamed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from datetime import datetime
+from enum import StrEnum
+from itertools import islice
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidegate.gateway.access.principal import Principal, TooManyRequests
+from tidegate.gateway.registry.subject_scope import subject_of_contract, topic_of_contract
+from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.streams.quarantine import Origin, QuarantineReader
+from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
+from tidegate.gateway.streams.quarantine_index.positions import FrozenPositions
+from tidegate.gateway.streams.quarantine_index.reading import QuarantineIndex
+from tidegate.gateway.streams.quarantine_records import MaskedRecord, RecordMasking, in_order
+
+MOST_RECORDS: Final = 1_000_000
+MOST_AT_ONCE: Final = 2
+"""Downloads of one process that run at the same time."""
+_AT_ONCE = 200
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet takes for a formula. Source: OWASP, "CSV Injection"."""
+
+
+class ExportFormat(StrEnum):
+    """The formats of a download."""
+
+    CSV = "csv"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+MEDIA_TYPES: Final = {
+    ExportFormat.CSV: "text/csv; charset=utf-8",
+    ExportFormat.JSONL: "application/x-ndjson",
+    ExportFormat.PARQUET: "application/vnd.apache.parquet",
+}
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("position", "source")),
+        *((name, pa.timestamp("ms", tz="UTC")) for name in ("at", "refused_at")),
+        ("contract", pa.string()),
+        ("rules", pa.list_(pa.string())),
+        ("fields", pa.list_(pa.string())),
+        ("sentences", pa.list_(pa.string())),
+        *((name, pa.string()) for name in ("key", "value")),
+        ("hidden", pa.list_(pa.string())),
+        ("size", pa.int64()),
+    ]
+)
+COLUMNS: Final[tuple[str, ...]] = tuple(_SCHEMA.names)
+
+
+class RecordExports:
+    """The downloads of one process."""
+
+    def __init__(self, database: Database, reader: QuarantineReader, now: Callable[[], datetime]) -> None:
+        self._database = database
+        self._reader = reader
+        self._now = now
+        self._room = threading.BoundedSemaphore(MOST_AT_ONCE)
+
+    def begin(
+        self, stream: str, wanted: QuarantineFilter, form: ExportFormat, limit: int, masking: RecordMasking, by: Principal
+    ) -> Iterator[bytes]:  # fmt: skip
+        """Return the parts of a download of at most `limit` records, by partition and offset; who asks for it is audited first.
+
+        Raises NotFoundError, TooManyRequests when as many downloads run as may, and Unavailable, also between two parts.
+        """
+        positions = QuarantineIndex(self._database, self._now).positions(stream, wanted)
+        with self._database.writing() as stores:
+            subject = subject_of_contract(stores, stream)
+            what = {"filter": json.loads(json.dumps(asdict(wanted), default=str)), "digest": positions.digest}
+            change = Change(
+                self._now(),
+                by.name,
+                "quarantine.exported",
+                f"{subject}#{form.value}",
+                None,
+                content_hash(what),
+            )
+            stores.audit.append(change)
+            origin = Origin(stream, topic_of_contract(stores, stream))
+        if not self._room.acquire(blocking=False):
+            raise TooManyRequests(f"{MOST_AT_ONCE} downloads run already; try again when one has ended")
+        records = self._records(origin, positions, limit, masking)
+        return _Download(_WRITERS[form](records), self._room.release)
+
+    def _records(
+        self, origin: Origin, positions: FrozenPositions, limit: int, masking: RecordMasking
+    ) -> Iterator[list[MaskedRecord]]:
+        every = ((partition, offset) for partition, found in positions.offsets.items() for offset in found)
+        places = islice(every, limit)
+        while part := tuple(islice(places, _AT_ONCE)):
+            yield [masking.masked(each) for each in in_order(self._reader.records(origin, part), part)]
+
+
+class _Download(Iterator[bytes]):
+    """The parts of a download; `ended` is called once, also when the reader goes away."""
+
+    def __init__(self, parts: Iterator[bytes], ended: Callable[[], None]) -> None:
+        self._parts = parts
+        self._ended: Callable[[], None] | None = ended
+
+    def __next__(self) -> bytes:
+        try:
+            return next(self._parts)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the download."""
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _jsonl(records: Iterator[list[MaskedRecord]]) -> Iterator[bytes]:
+    for part in records:
+        lines = (json.dumps(_row(each), ensure_ascii=False, default=_instant) for each in part)
+        yield "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+
+
+def _csv(records: Iterator[list[MaskedRecord]]) -> Iterator[bytes]:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(COLUMNS)
+    for part in records:
+        writer.writerows([_cell(value) for value in _row(each).values()] for each in part)
+        yield text.getvalue().encode("utf-8", "replace")
+        text.seek(0)
+        text.truncate()
+    yield text.getvalue().encode()
+
+
+def _parquet(records: Iterator[list[MaskedRecord]]) -> Iterator[bytes]:
+    sink = _Sink()
+    with pq.ParquetWriter(pa.PythonFile(sink, mode="w"), _SCHEMA, compression="zstd") as writer:
+        for part in records:
+            writer.write_table(pa.Table.from_pylist([_row(each) for each in part], _SCHEMA))
+            yield sink.taken()
+    yield sink.taken()
+
+
+class _Sink(io.RawIOBase):
+    """A file that is only appended to; what was written is taken from it, so that it never holds more than a part."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._written = 0
+
+    def writable(self) -> bool:
+        """Return that it can be written to."""
+        return True
+
+    def tell(self) -> int:
+        """Return how many bytes were written."""
+        return self._written
+
+    def write(self, data: Any, /) -> int:
+        """Append bytes."""
+        part = bytes(data)
+        self._parts.append(part)
+        self._written += len(part)
+        return len(part)
+
+    def taken(self) -> bytes:
+        """Return what was written since the last time."""
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
+
+
+_WRITERS: Final = {ExportFormat.CSV: _csv, ExportFormat.JSONL: _jsonl, ExportFormat.PARQUET: _parquet}
+
+
+def _row(record: MaskedRecord) -> dict[str, Any]:
+    violations = [each.violation for each in record.explanations]
+    return {
+        "position": record.position,
+        "source": record.source,
+        "at": record.at,
+        "refused_at": record.refused_at,
+        "contract": record.contract,
+        "rules": [each.code for each in violations],
+        "fields": [each.pointer for each in violations],
+        "sentences": [each.sentence for each in record.explanations],
+        "key": record.key,
+        "value": record.value_text,
+        "hidden": list(record.hidden),
+        "size": record.size,
+    }
+
+
+def _cell(value: Any) -> str:
+    """Return the text of a cell; one that a spreadsheet would run begins with an apostrophe."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return _instant(value)
+    text = " ; ".join(value) if isinstance(value, list) else str(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _instant(value: Any) -> str:
+    return str(value.isoformat())
