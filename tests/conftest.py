@@ -50,6 +50,7 @@ DATABASE_TESTS = {
     "test_audit_store.py",
     "test_database.py",
     "test_keys.py",
+    "test_quarantine_index.py",
     "test_registration.py",
     "test_registry_process.py",
     "test_registry_service.py",
