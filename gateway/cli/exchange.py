@@ -81,7 +81,7 @@ def import_(
 
     Examples:
       tidegate import orders.odcs.yaml --out contract.yaml
-      tidegate import models/schema.yml --object orders --topic shop.orders
+      tidegate import schema.yml --object orders --topic shop.orders
 
     Exit codes: 0 imported, perhaps with parts left out; 1 the document has
     mistakes; 2 usage, or the file to write exists.
