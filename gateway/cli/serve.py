@@ -128,7 +128,7 @@ def require_access_control(settings: GatewaySettings, listening: socket.socket) 
 
 
 class _Server(uvicorn.Server):
-    """Says where it listens, also when the port was chosen by the system, and ends within ten seconds of SIGTERM."""
+    """A server that prints its address, also if the system chose the port, and ends within ten seconds of SIGTERM."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop in order, and end the process if that takes too long."""

@@ -288,7 +288,7 @@ class Eraser:
 
 
 class Matches:
-    """Tells whether a refused record is the person's. A record that cannot be decoded is, if it holds the value as text."""
+    """The test whether a refused record is the person's: by its field, or if it cannot be decoded, by the value as text."""
 
     def __init__(self, plan: EnforcementPlan, subject: Subject) -> None:
         self._plan = plan
