@@ -25,7 +25,7 @@ from tidegate.contracts.crash import exception_without_values
 from tidegate.contracts.errors import SettingsError
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.app import create_app
-from tidegate.gateway.http.header_timeout import protocol_with_header_timeout
+from tidegate.gateway.http.header_limits import protocol_with_header_limits
 from tidegate.gateway.settings import GatewaySettings
 
 _SHUTDOWN_SECONDS = 4
@@ -103,7 +103,7 @@ def run(settings: GatewaySettings) -> None:
     factory.database.migrate()
     config = uvicorn.Config(
         create_app(factory),
-        http=protocol_with_header_timeout(settings.header_seconds),
+        http=protocol_with_header_limits(settings.header_seconds),
         log_config=None,
         access_log=False,
         server_header=False,

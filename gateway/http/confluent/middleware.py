@@ -155,7 +155,10 @@ class ConfluentMiddleware:
         if kept is not None:
             await _send_kept(kept, scope, send)
             return
-        if raw_path.split(b"/", 2)[1].decode("latin-1") not in _ROOTS and not _asks_for_root(scope, raw_path):
+        # `OPTIONS *` asks for no path: RFC 9112, clause 3.2.4.
+        if raw_path[1:].partition(b"/")[0].decode("latin-1") not in _ROOTS and not _asks_for_root(
+            scope, raw_path
+        ):
             await self._app(scope, receive, send)
             return
         request = Request(scope, receive)
