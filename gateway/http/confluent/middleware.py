@@ -52,6 +52,8 @@ _SUBJECTS = b"/subjects/"
 _VERSIONS = b"/versions/"
 _KEPT_ANSWERS = 4096
 _KEPT_BYTES = 64 * 2**20
+_BYTES_OF_A_TEXT = 57
+"""What a text takes in CPython beside its characters, with its place in a tuple."""
 _PYTHON = b"python/"
 KEPT_SECONDS = 5.0
 """How long a process gives an answer by id without asking the database: another may have deleted the schema for good."""
@@ -78,6 +80,7 @@ class _KeptAnswer:
     subjects: tuple[str, ...]
     kept_until: float
     mark: int | None
+    memory: int
 
 
 Key = tuple[bytes, ...]
@@ -116,11 +119,12 @@ class AnswerCache:
             subjects,
             self._clock() + KEPT_SECONDS,
             mark,
+            len(body) + sum(map(len, key)) + sum(len(name) + _BYTES_OF_A_TEXT for name in subjects),
         )
         with self._lock:
             self._forget(key)
             self._answers[key] = kept
-            self._bytes += len(body)
+            self._bytes += kept.memory
             while len(self._answers) > _KEPT_ANSWERS or self._bytes > _KEPT_BYTES:
                 self._forget(next(iter(self._answers)))
 
@@ -134,7 +138,7 @@ class AnswerCache:
         with self._lock:
             found = self._answers.pop(key, None)
             if found is not None:
-                self._bytes -= len(found.body["body"])
+                self._bytes -= found.memory
 
 
 class ConfluentMiddleware:

@@ -35,6 +35,7 @@ def settings(settings: GatewaySettings) -> GatewaySettings:
     ("attacker.example", ("*",), True),
     ("[", (), False),
     ("", (), False),
+    ("a" * 60_000 + ".localhost", (), False),  # longer than any name: it is not remembered
 ])  # fmt: skip
 def test_a_host_is_a_loopback_name_an_address_or_a_set_name(
     host: str, allowed: tuple[str, ...], expected: bool
