@@ -53,6 +53,10 @@ _HEADERS: Final = (
 )  # fmt: skip
 
 
+_LEFT_OUT_OF_ADDRESSES: Final = dict.fromkeys(map(ord, "\t\r\n"))
+"""Characters that `urlsplit` leaves out. Source: URL Standard, clause 4.4."""
+
+
 @dataclass(frozen=True)
 class HostileRequest:
     """One request, as a server passes it on."""
@@ -67,7 +71,8 @@ class HostileRequest:
     def text(self) -> str:
         """Return everything that an answer may repeat."""
         target = unquote_to_bytes(self.target).decode("utf-8", "replace")
-        return self.target + target + self.content.decode("utf-8", "replace") + str(self.headers)
+        sent = self.target + target + self.content.decode("utf-8", "replace") + str(self.headers)
+        return sent + sent.translate(_LEFT_OUT_OF_ADDRESSES)
 
 
 def fuzz_requests(chance: Random, rounds: Iterator[int], keep: Path) -> int:
