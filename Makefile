@@ -11,7 +11,7 @@ META := schemas/meta/tidegate-v1.schema.json
 unexport PYTHONDONTWRITEBYTECODE
 PACKAGES := tidegate contracts gateway spark_jobs schemas benchmarks tests docs
 
-.PHONY: help setup demo docs test test-full check fuzz mutation chaos bench bench-smoke dist generate lock clean
+.PHONY: help setup demo docs test test-full check types style fuzz mutation chaos bench bench-smoke dist generate lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,16 +34,20 @@ test-full: setup ## All tests
 # Tests of the shared Spark session and broker in one process, all others in a second (tests/conftest.py).
 IN_TWO := --numprocesses 2 --dist loadgroup
 
-check: $(ENVIRONMENT) ## Formatter, linter, types, import rules, generated files current
+check: types style ## Formatter, linter, types, import rules, generated files current
+
+types: $(ENVIRONMENT)
+	$(BIN)/mypy
+
+style: $(ENVIRONMENT)
 	$(BIN)/ruff format --check $(PACKAGES)
 	$(BIN)/ruff check $(PACKAGES)
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@$(BIN)/python -m tidegate.contracts.document.metaschema | diff -u $(META) - || { echo "$(META) is not current: run 'make generate'"; exit 1; }
 	@$(BIN)/python -m docs.generate --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-fuzz: $(ENVIRONMENT) ## Try odd records and contracts for SECONDS_OF_FUZZING (600); the seed is printed
+fuzz: $(ENVIRONMENT) ## Try odd records, contracts and requests for SECONDS_OF_FUZZING (600); the seed is printed
 	$(BIN)/python -X faulthandler -m tests.fuzz.run --seconds $(or $(SECONDS_OF_FUZZING),600)
 
 mutation: setup ## Change the protocol one place at a time; tests must notice (with Java for SECONDS_OF_MUTATION, 0)

@@ -44,7 +44,7 @@ def contract() -> DataContract:
 
 
 def values(records: int) -> list[bytes]:
-    """Return so many record values, every REFUSED-th of which the contract refuses, in all the ways of the demo."""
+    """Return `records` values; the contract refuses every REFUSED-th one, in all the ways of the demo."""
     stream = admissions_stream()
     good: list[bytes] = []
     bad: list[bytes] = []

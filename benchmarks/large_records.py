@@ -165,7 +165,7 @@ def _decode(values: list[bytes]) -> None:
 
 
 def _require_verdicts(plan: EnforcementPlan, value: bytes) -> None:
-    """Hold that a good order is accepted, and that one is not of which a line is wrong."""
+    """Assert that a valid order is accepted, and an order with an invalid line is not."""
     broken = value.replace(b'"quantity": ', b'"quantity": -', 1)
     dispositions = plan.judge(pa.array([value, broken], pa.binary())).field("disposition").to_pylist()
     if dispositions[0] != 0 or dispositions[1] == 0:

@@ -4,134 +4,112 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
 import typer
-from pydantic import ValidationError
-from pydantic_settings import SettingsError as UnreadableSource
 
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.stream.reconciliation import Answer
-from tidegate.spark_jobs.settings import (
-    SINKS,
-    JobSettings,
-    MaintainSettings,
-    ReconcileSettings,
-    Selection,
-    SinkSettings,
+from tidegate.spark_jobs.options import (
+    AsJson,
+    BootstrapServers,
+    KafkaConfig,
+    MergeMode,
+    Registry,
+    SinkOption,
+    Starting,
+    StreamId,
+    Warehouse,
+    WriteMode,
+    default_of,
+    read_settings,
 )
+from tidegate.spark_jobs.settings import JobSettings, MaintainSettings, ReconcileSettings, Selection
 
 _EXIT_CODES = {Answer.HOLDS: 0, Answer.LOST: 1, Answer.UNPROVEN: 6}
 """Those of the gateway's table of exit codes."""
 
-
-def default_of(name: str) -> str:
-    """Return the default of a setting, for help texts."""
-    return str(JobSettings.model_fields[name].default)
-
-
-BootstrapServers = Annotated[
-    str | None, typer.Option(help="Kafka brokers (host:port,...).", envvar="TIDEGATE_BOOTSTRAP_SERVERS")
+Contracts = Annotated[
+    list[str] | None, typer.Argument(metavar="[CONTRACT_ID]...", help="Contracts to enforce.")
 ]
-KafkaConfig = Annotated[
-    Path | None,
-    typer.Option(help="File of Kafka client properties (SASL, TLS).", envvar="TIDEGATE_KAFKA_CONFIG"),
+Every = Annotated[
+    bool, typer.Option("--all", help="Enforce all contracts that the job's key may read, also new ones.")
 ]
-StreamId = Annotated[str, typer.Argument(metavar="STREAM", help="Contract id of the stream.")]
-Registry = Annotated[
-    str | None, typer.Option(help="Address of the registry.", envvar="TIDEGATE_REGISTRY_URL")
+Prefixes = Annotated[
+    list[str] | None,
+    typer.Option(help="Enforce contracts with this id prefix, also new ones; can be repeated."),
 ]
-_TABLES = [name for name, rules in SINKS.items() if rules.is_table]
-_TOPICS = [name for name, rules in SINKS.items() if not rules.is_table]
-SinkOption = Annotated[
-    str | None,
+Domains = Annotated[
+    list[str] | None,
+    typer.Option(help="Enforce contracts of this domain, also new ones; can be repeated."),
+]
+MaxStreams = Annotated[
+    int | None,
     typer.Option(
-        help=f"{', '.join(_TABLES[:-1])} or {_TABLES[-1]} (a table), or {' or '.join(_TOPICS)} (a topic).",
-        show_default=default_of("sink"),
+        help="Maximum number of streams with --all, --prefix or --domain.",
+        show_default=default_of("max_streams"),
     ),
 ]
-Warehouse = Annotated[Path | None, typer.Option(help="Directory of the tables.", envvar="TIDEGATE_WAREHOUSE")]
+Checkpoints = Annotated[
+    Path | None, typer.Option(help="Directory of Spark's checkpoints.", envvar="TIDEGATE_CHECKPOINTS")
+]
+TriggerSeconds = Annotated[
+    float | None,
+    typer.Option(help="Maximum seconds between batches that are not full.", show_default="5; kafka 0.5"),
+]
+MaxOffsets = Annotated[
+    int | None,
+    typer.Option(help="Maximum number of offsets in a batch.", show_default=default_of("max_offsets")),
+]
+MaxBatchBytes = Annotated[
+    int | None,
+    typer.Option(
+        help="Approximate maximum bytes of keys, values and headers in a batch.",
+        show_default=default_of("max_batch_bytes"),
+    ),
+]
+AvailableNow = Annotated[
+    bool, typer.Option("--available-now", help="Process the available records, then exit.")
+]
+GraceSeconds = Annotated[
+    float | None,
+    typer.Option(
+        help="How long the job uses the last contract while the registry does not answer.",
+        show_default="no limit",
+    ),
+]
+ReadyFile = Annotated[Path | None, typer.Option(help="File that the job writes when all streams run.")]
+RegistryOfKeys = Annotated[
+    str | None,
+    typer.Option(help="Address of the registry, for tables with upserts.", envvar="TIDEGATE_REGISTRY_URL"),
+]
+Limit = Annotated[
+    int, typer.Option(min=0, max=10_000, help="Maximum number of records to list of each kind.")
+]
 
 
 def enforce(  # noqa: PLR0913 - one parameter for each option
-    contracts: Annotated[
-        list[str] | None, typer.Argument(metavar="[CONTRACT_ID]...", help="Contracts to enforce.")
-    ] = None,
+    contracts: Contracts = None,
     *,
-    every: Annotated[
-        bool, typer.Option("--all", help="Enforce all contracts that the job's key may read, also new ones.")
-    ] = False,
-    prefix: Annotated[
-        list[str] | None,
-        typer.Option(help="Enforce contracts with this id prefix, also new ones; can be repeated."),
-    ] = None,
-    domain: Annotated[
-        list[str] | None,
-        typer.Option(help="Enforce contracts of this domain, also new ones; can be repeated."),
-    ] = None,
-    max_streams: Annotated[
-        int | None,
-        typer.Option(
-            help="Maximum number of streams with --all, --prefix or --domain.",
-            show_default=default_of("max_streams"),
-        ),
-    ] = None,
+    every: Every = False,
+    prefix: Prefixes = None,
+    domain: Domains = None,
+    max_streams: MaxStreams = None,
     bootstrap_servers: BootstrapServers = None,
     kafka_config: KafkaConfig = None,
     registry: Registry = None,
     sink: SinkOption = None,
-    write_mode: Annotated[
-        str | None,
-        typer.Option(
-            help="append, or upsert on the primary key (not kafka).", show_default=default_of("write_mode")
-        ),
-    ] = None,
-    merge_mode: Annotated[
-        str | None,
-        typer.Option(
-            help="copy-on-write or merge-on-read, for upserts of iceberg and delta.",
-            show_default=default_of("merge_mode"),
-        ),
-    ] = None,
+    write_mode: WriteMode = None,
+    merge_mode: MergeMode = None,
     warehouse: Warehouse = None,
-    checkpoints: Annotated[
-        Path | None, typer.Option(help="Directory of Spark's checkpoints.", envvar="TIDEGATE_CHECKPOINTS")
-    ] = None,
-    trigger_seconds: Annotated[
-        float | None,
-        typer.Option(help="Maximum seconds between batches that are not full.", show_default="5; kafka 0.5"),
-    ] = None,
-    max_offsets: Annotated[
-        int | None,
-        typer.Option(help="Maximum number of offsets in a batch.", show_default=default_of("max_offsets")),
-    ] = None,
-    max_batch_bytes: Annotated[
-        int | None,
-        typer.Option(
-            help="Approximate maximum bytes of keys, values and headers in a batch.",
-            show_default=default_of("max_batch_bytes"),
-        ),
-    ] = None,
-    available_now: Annotated[
-        bool, typer.Option("--available-now", help="Process the available records, then exit.")
-    ] = False,
-    starting: Annotated[
-        str | None,
-        typer.Option(
-            help="earliest or latest: start of a stream without a ledger.",
-            show_default=default_of("starting"),
-        ),
-    ] = None,
-    registry_grace_seconds: Annotated[
-        float | None,
-        typer.Option(
-            help="How long the job uses the last contract while the registry does not answer.",
-            show_default="no limit",
-        ),
-    ] = None,
-    ready_file: Annotated[
-        Path | None, typer.Option(help="File that the job writes when all streams run.")
-    ] = None,
+    checkpoints: Checkpoints = None,
+    trigger_seconds: TriggerSeconds = None,
+    max_offsets: MaxOffsets = None,
+    max_batch_bytes: MaxBatchBytes = None,
+    available_now: AvailableNow = False,
+    starting: Starting = None,
+    registry_grace_seconds: GraceSeconds = None,
+    ready_file: ReadyFile = None,
 ) -> None:
     """Enforce contracts on their topics until a signal stops the job.
 
@@ -157,14 +135,7 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
     not answer; 4 a stream stopped; 5 another instance has taken over a stream;
     130 stopped by Ctrl-C.
     """
-    if bool(contracts) == (every or bool(prefix) or bool(domain)):
-        raise SettingsError("name the contracts to enforce, or choose them with --all, --prefix or --domain")
-    if "" in {*(prefix or ()), *(domain or ())}:
-        raise SettingsError(
-            "an empty --prefix or --domain chooses nothing; to enforce every contract, say --all"
-        )
-    if every and (prefix or domain):
-        raise SettingsError("--all leaves no contract out: give it without --prefix and --domain")
+    wanted = _wanted(contracts or [], every=every, prefixes=prefix or [], domains=domain or [])
     given = {
         "max_streams": max_streams,
         "bootstrap_servers": bootstrap_servers,
@@ -186,12 +157,24 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
 
     from tidegate.spark_jobs.enforce import enforce_contracts  # noqa: PLC0415 - loads Spark
 
-    wanted = (
-        tuple(dict.fromkeys(contracts)) if contracts else Selection(tuple(prefix or ()), tuple(domain or ()))
-    )
     received = enforce_contracts(settings, wanted, ready_file)
     if received == signal.SIGINT:
         raise typer.Exit(128 + signal.SIGINT)
+
+
+def _wanted(
+    contracts: list[str], *, every: bool, prefixes: list[str], domains: list[str]
+) -> tuple[str, ...] | Selection:
+    """Return the contracts to enforce, by id or by a selection. Raises SettingsError if none or both are given."""
+    if bool(contracts) == (every or bool(prefixes) or bool(domains)):
+        raise SettingsError("name the contracts to enforce, or choose them with --all, --prefix or --domain")
+    if "" in {*prefixes, *domains}:
+        raise SettingsError(
+            "an empty --prefix or --domain chooses nothing; to enforce every contract, say --all"
+        )
+    if every and (prefixes or domains):
+        raise SettingsError("--all leaves no contract out: give it without --prefix and --domain")
+    return tuple(dict.fromkeys(contracts)) if contracts else Selection(tuple(prefixes), tuple(domains))
 
 
 def reconcile(  # noqa: PLR0913 - one parameter for each option
@@ -201,16 +184,9 @@ def reconcile(  # noqa: PLR0913 - one parameter for each option
     kafka_config: KafkaConfig = None,
     sink: SinkOption = None,
     warehouse: Warehouse = None,
-    registry: Annotated[
-        str | None,
-        typer.Option(
-            help="Address of the registry, for tables with upserts.", envvar="TIDEGATE_REGISTRY_URL"
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    limit: Annotated[
-        int, typer.Option(min=0, max=10_000, help="Maximum number of records to list of each kind.")
-    ] = 20,
+    registry: RegistryOfKeys = None,
+    as_json: AsJson = False,
+    limit: Limit = 20,
 ) -> None:
     """Prove that every offset of a stream has exactly one fate.
 
@@ -251,7 +227,7 @@ def maintain(
     *,
     sink: SinkOption = None,
     warehouse: Warehouse = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Expire snapshots, merge small files and remove orphan files of a table.
 
@@ -277,25 +253,3 @@ def maintain(
     typer.echo(found.done.model_dump_json(indent=2) if as_json else maintained_text(found))
     if found.error is not None:
         raise found.error
-
-
-Settings = TypeVar("Settings", bound=SinkSettings)
-
-
-def read_settings(given: dict[str, Any], kind: type[Settings]) -> Settings:
-    """Read settings from options and the environment; an option that is None is not set. Raises SettingsError."""
-    try:
-        return kind(**{name: value for name, value in given.items() if value is not None})
-    except UnreadableSource as error:
-        # Its cause quotes the text, which may hold secrets.
-        raise SettingsError(
-            f'{error}: it should be JSON, as in TIDEGATE_CATALOG_PROPERTIES=\'{{"type": "rest"}}\''
-        ) from None
-    except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, problem['loc'])).replace('_', '-')}: {problem['msg']}"
-            for problem in error.errors()
-        )
-        raise SettingsError(
-            f"{problems} (each setting is an option, or an environment variable TIDEGATE_...)"
-        ) from error

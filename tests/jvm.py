@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-SHORT_LIVED_JAVA = {"JDK_JAVA_OPTIONS": _OPTIONS}
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SHORT_LIVED_JAVA = {"JDK_JAVA_OPTIONS": JAVA_OPTIONS}
 """Environment of processes that start a Java for a few seconds: its best compiler would only keep the cores busy meanwhile."""
 
 
 def recording_classes(archive: Path) -> dict[str, str]:
     """Environment of a process whose Java keeps what it has read of its classes in a file when it ends."""
-    return {"JDK_JAVA_OPTIONS": f"{_OPTIONS} -XX:ArchiveClassesAtExit={archive} -Xlog:cds*=off"}
+    return {"JDK_JAVA_OPTIONS": f"{JAVA_OPTIONS} -XX:ArchiveClassesAtExit={archive} -Xlog:cds*=off"}
 
 
 def use_classes(archive: Path) -> None:
     """Have each short-lived Java that reads the same jars start from such a file; any other takes no notice."""
-    SHORT_LIVED_JAVA["JDK_JAVA_OPTIONS"] = f"{_OPTIONS} -XX:SharedArchiveFile={archive} -Xlog:cds*=off"
+    SHORT_LIVED_JAVA["JDK_JAVA_OPTIONS"] = f"{JAVA_OPTIONS} -XX:SharedArchiveFile={archive} -Xlog:cds*=off"

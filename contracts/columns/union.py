@@ -52,7 +52,7 @@ def conflicts(parts: Sequence[GroupColumns]) -> Iterator[str]:
     """Yield why versions cannot write one table, a sentence each, with both versions.
 
     Primary key, tombstones and the mask of the record key must be equal, and none may be unframed beside framed ones.
-    A column of two versions needs types of which one holds all values of the other, and the same mask: otherwise
+    A column of two versions needs the same mask, and a type that holds all values of the other type: otherwise
     values that one hides are readable.
     """
     newest, *others = parts

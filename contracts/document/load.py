@@ -124,7 +124,7 @@ def read_draft(path: Path) -> Draft:
 
 
 def _parse_draft(text: str | bytes, name: str, read_schema: ReadSchema | None) -> Draft:
-    document = _read_source(name, text)
+    document = read_source(name, text)
     if not isinstance(document.value, dict):
         raise syntax_error(
             name, Place(1, 1), "a contract is a mapping; it begins with `apiVersion: tidegate/v1`"
@@ -198,8 +198,8 @@ def _place(finding: Finding, document: Source, schema: Source | None) -> Problem
     return document.problem(finding.pointer, finding.message, at_key=True)
 
 
-def _read_source(name: str, content: str | bytes) -> Source:
-    """Read JSON or YAML, by the name's ending or, without one, by the first character."""
+def read_source(name: str, content: str | bytes) -> Source:
+    """Read JSON or YAML, by the name's ending or, without one, by the first character. Raises ContractError, located."""
     text = _decode(name, content)
     suffix = PurePosixPath(name).suffix.lower()
     is_json = suffix in {".json", ".avsc"}
@@ -245,7 +245,7 @@ def _fetch_schema(document: Source, file: str, read_schema: ReadSchema | None) -
         message = "no file is read here; put the schema itself under `definition`"
         raise ContractError((document.problem("/schema/file", message),))
     try:
-        return _read_source(str(PurePosixPath(document.name).parent / file), read_schema(file))
+        return read_source(str(PurePosixPath(document.name).parent / file), read_schema(file))
     except OSError as error:
         message = f"cannot read `{file}`: {error.strerror or error}"
     except ValueError as error:
@@ -296,7 +296,7 @@ def _read_values(file: str, content: bytes) -> list[Any]:
     if PurePosixPath(file).suffix.lower() not in {".json", ".yaml", ".yml"}:
         values: Any = [line.strip() for line in _decode(file, content).splitlines() if line.strip()]
     else:
-        source = _read_source(file, content)
+        source = read_source(file, content)
         if source.problems:
             raise ContractError(source.problems)
         values = source.value

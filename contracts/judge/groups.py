@@ -42,8 +42,8 @@ def _violation(code: str, message: str) -> Violation:
 
 _UNGROUPED: Final = _violation(
     "frame.group-unnamed",
-    "names no schema, and the contract does not name the compatibility group of such records: set `unframed_group` in "
-    "the contract",
+    "names no schema, and the contract names no compatibility group with an enforced version for such records: set "
+    "`unframed_group` in the contract",
 )
 _NOT_ENFORCED: Final = _violation(
     "frame.group-not-enforced",

@@ -14,6 +14,7 @@ from tidegate.contracts.document.model import DataContract, JsonSchema
 from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.document.source import escape
 from tidegate.contracts.errors import ContractError, Problem
+from tidegate.contracts.exchange.read import recognised
 from tidegate.contracts.formats.json_keywords import subschemas
 from tidegate.contracts.inclusion.json_schema.dialect import FORMATS, Dialect, dialect_of
 from tidegate.contracts.inclusion.json_schema.keywords import KEYWORDS
@@ -31,6 +32,11 @@ def lint(path: Path) -> LoadedContract:
     Raises ContractError with every problem of the document, located and in document order.
     """
     draft = read_draft(path)
+    if draft.contract is None and (foreign := recognised(draft.document.value)) is not None:
+        message = (
+            f"this is a document of another format ({foreign}); `tidegate import` makes a contract of it"
+        )
+        raise ContractError((draft.document.problem("", message),))
     problems = _compile_problems(draft)
     spelling = _spelling(draft)
     loaded = draft.finish([*problems, *(draft.locate(each) for each in spelling.errors)])

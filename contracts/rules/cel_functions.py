@@ -170,7 +170,6 @@ _MEMBERS: Final[dict[str, tuple[Any, Callable[..., Any], tuple[tuple[Any, ...], 
     "join": (_TEXT, _join, ((cel.Type.List(_DYN),), (cel.Type.List(_DYN), _STRING))),
 }
 """By name: the type of the result, the function, and the types of its arguments, the receiver first."""
-FUNCTIONS: Final = frozenset({*_TESTS, *_MEMBERS})
 
 
 @cache

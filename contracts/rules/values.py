@@ -339,7 +339,7 @@ def number_of(bound: float | str) -> int | float | Decimal | None:
 
 
 Member = Callable[[Any], bool | None]
-"""Whether a value is listed; None for a value of a type of which the list has none."""
+"""Whether a value is listed; None for a value whose type the list does not contain."""
 
 
 def member_of(values: Mapping[str, Scalar], found: FieldType, scope: Scope) -> Member:

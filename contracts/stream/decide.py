@@ -20,8 +20,9 @@ from tidegate.contracts.privacy.classes import classes_of
 from tidegate.contracts.stream.bounds import MOST_COLUMNS
 from tidegate.contracts.stream.control import Trip
 from tidegate.contracts.stream.counts import RuleCount, RuleKey, rule_counts
-from tidegate.contracts.stream.ledger import FateCounts, Position, Settlement, Vector
+from tidegate.contracts.stream.ledger import Position, Settlement, Vector
 from tidegate.contracts.stream.report import ExpectationOutcome, ExpectationResult
+from tidegate.contracts.stream.segments import FateCounts
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 
 REFUSED_WITH_BATCH = Violation(

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidegate.contracts.errors import ConflictError
-from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Segment, Vector
+from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Vector
 from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.segments import Segment
 
 MOST_ROWS = 50_000
 """Most rows of one erasure: a value that more records share does not name a person."""

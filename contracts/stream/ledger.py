@@ -6,10 +6,9 @@ compared, it has one canonical form (`Ledger.text`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Self
 
 from pydantic import (
     BaseModel,
@@ -23,111 +22,9 @@ from pydantic import (
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.counts import RuleCount
 from tidegate.contracts.stream.generations import Rewound, oldest_counting
+from tidegate.contracts.stream.segments import FateCounts, Segment, extended, sums
 from tidegate.contracts.stream.versions import LEDGER_FORMAT, newer_ledger
 from tidegate.contracts.verdict import Violation
-
-MOST_OF_PARTITION: Final = 16
-MOST_OF_STREAM: Final = 256
-LEAST_OF_PARTITION: Final = 2
-"""A partition has at most 16 segments, and fewer when the stream would have more than 256; but always room for two.
-
-A segment takes about 40 bytes of the ledger, which is written with each batch: 10 KB at most up to 128 partitions.
-"""
-
-
-class Segment(NamedTuple):
-    """The offsets of one partition in [begin, end), and how many of them were accepted, quarantined and dropped.
-
-    The others are absent. The ledger's totals count all records since the start, and topics have only a part of them.
-    The counts of a segment can be compared with the records at its offsets. Accepted records went to the table or
-    topic: written, superseded or deleting.
-    """
-
-    begin: int
-    end: int
-    accepted: int
-    quarantined: int
-    dropped: int
-
-    def joined(self, following: Segment) -> Segment:
-        """Return one segment for this one and the one that follows it."""
-        return Segment(
-            self.begin,
-            following.end,
-            self.accepted + following.accepted,
-            self.quarantined + following.quarantined,
-            self.dropped + following.dropped,
-        )
-
-
-Segments = Mapping[int, tuple[Segment, ...]]
-"""Partition to its segments, in order and without a gap; they end where the ledger ends."""
-
-
-@dataclass(frozen=True, slots=True)
-class FateCounts:
-    """How many records of one partition were accepted, quarantined and dropped."""
-
-    accepted: int = 0
-    quarantined: int = 0
-    dropped: int = 0
-
-    def __add__(self, other: FateCounts) -> FateCounts:
-        return FateCounts(
-            self.accepted + other.accepted,
-            self.quarantined + other.quarantined,
-            self.dropped + other.dropped,
-        )
-
-
-def extended(
-    segments: Segments,
-    start: Mapping[int, int],
-    end: Mapping[int, int],
-    counts: Mapping[int, FateCounts] | None,
-) -> dict[int, tuple[Segment, ...]]:
-    """Return the segments after a batch of offsets in [start, end). A partition that is not in `counts` had no record.
-
-    Offsets without counts (None) belong to no segment; the segments of a partition restart after them.
-    """
-    grown = dict(segments)
-    for partition, last in sorted(end.items()):
-        first = start.get(partition, 0)
-        if last == first:
-            continue
-        earlier = grown.pop(partition, ())
-        if counts is None:
-            continue
-        found = counts.get(partition, FateCounts())
-        if earlier and earlier[-1].end != first:
-            earlier = ()
-        new = Segment(first, last, found.accepted, found.quarantined, found.dropped)
-        grown[partition] = (*earlier, new)
-    limit = max(LEAST_OF_PARTITION, min(MOST_OF_PARTITION, MOST_OF_STREAM // max(1, len(grown))))
-    return {partition: _merged(grown[partition], limit) for partition in sorted(grown)}
-
-
-def _merged(segments: tuple[Segment, ...], limit: int) -> tuple[Segment, ...]:
-    """Join neighbours until there are at most `limit` segments: first those that are short for their age.
-
-    So the length of a segment grows with its distance from the end, and recent offsets are counted finely.
-    """
-    kept = list(segments)
-    while len(kept) > limit:
-        head = kept[-1].end
-        shares = [(after.end - before.begin) / (head - before.begin) for before, after in pairwise(kept)]
-        index = shares.index(min(shares))
-        kept[index : index + 2] = [kept[index].joined(kept[index + 1])]
-    return tuple(kept)
-
-
-def sums(segments: Iterable[Segment]) -> FateCounts:
-    """Add the counts of segments."""
-    total = FateCounts()
-    for each in segments:
-        total += FateCounts(each.accepted, each.quarantined, each.dropped)
-    return total
-
 
 Vector = dict[int, int]
 """Partition to offset: the first offset that is not yet accounted for."""

@@ -11,16 +11,9 @@ from dataclasses import dataclass, field
 
 from tidegate.contracts.errors import ConflictError
 from tidegate.contracts.stream.generations import pruned, rewound
-from tidegate.contracts.stream.ledger import (
-    BatchTotals,
-    FateCounts,
-    Ledger,
-    Position,
-    Segment,
-    Vector,
-    span,
-)
+from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Position, Vector, span
 from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.segments import FateCounts, Segment
 
 _NAMED = 5
 

@@ -12,6 +12,7 @@ import structlog
 
 from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.words import seen
+from tidegate.gateway.access.limits import ADDRESS
 from tidegate.gateway.storage.audit_chain import Change
 from tidegate.gateway.storage.database import Database, Service
 
@@ -21,13 +22,37 @@ _OTHERS = "(others)"
 _LONGEST_PATH = 200
 _AUDIT_WINDOW_SECONDS = 3600.0
 MOST_AUDITED = 50
-"""Most pairs of principal and operation that the audit log names in an hour; the others share one entry."""
+"""Most pairs of principal and operation that the audit log names in an hour; the others share an entry."""
 _AUDITED = frozenset({401, 403})
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 REFUSING = frozenset({401, 403, 421, 429})
 """Statuses that say who may not ask, or not this, or not now."""
 
 _log = structlog.get_logger()
+
+
+class _Window:
+    """Counts of one window, for each who asked and what was refused; at most `most` have names of their own.
+
+    Addresses take at most half of the names: whoever has no credentials cannot hide what a principal tries.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._addresses = 0
+        self.counts: Counter[tuple[str, str]] = Counter()
+
+    def add(self, who: str, what: str, status: int) -> tuple[str, bool]:
+        """Count one refusal; return the name that it is counted under, and whether it is the first."""
+        is_address = who.startswith(ADDRESS)
+        if (who, what) not in self.counts:
+            is_full = len(self.counts) >= self._most or (is_address and self._addresses >= self._most // 2)
+            if is_full:
+                who, what = f"{ADDRESS}{_OTHERS}" if is_address else _OTHERS, str(status)
+            else:
+                self._addresses += is_address
+        self.counts[who, what] += 1
+        return who, self.counts[who, what] == 1
 
 
 class Denials:
@@ -37,7 +62,7 @@ class Denials:
         self._clock = clock
         self._lock = threading.Lock()
         self._totals: Counter[int] = Counter()
-        self._seen: Counter[tuple[str, int]] = Counter()
+        self._seen = _Window(_MOST_NAMES)
         self._window_ends = 0.0
 
     @property
@@ -51,22 +76,19 @@ class Denials:
         with self._lock:
             self._totals[status] += 1
             repeated = self._start_window()
-            if (who, status) not in self._seen and len(self._seen) >= _MOST_NAMES:
-                who = _OTHERS
-            self._seen[who, status] += 1
-            is_first = self._seen[who, status] == 1
+            who, is_first = self._seen.add(who, str(status), status)
         if repeated:
             _log.warning("requests_refused_again", requests=repeated)
         if is_first:
-            _log.warning("request_refused", status=status, who=who, method=method, path=_shown(path))
+            _log.warning("request_refused", status=status, who=_shown(who), method=method, path=_shown(path))
 
     def _start_window(self) -> int:
         """Forget the names of a window that has ended; return how many of its refusals were not logged."""
         now = self._clock()
         if now < self._window_ends:
             return 0
-        repeated = self._seen.total() - len(self._seen)
-        self._seen.clear()
+        repeated = self._seen.counts.total() - len(self._seen.counts)
+        self._seen = _Window(_MOST_NAMES)
         self._window_ends = now + _WINDOW_SECONDS
         return repeated
 
@@ -76,7 +98,7 @@ class DenialAudit(Service):
 
     The first denial of a principal, status and method in an hour is an entry `request.denied`. An entry
     `request.denied-again` counts the others when the next hour has its first denial, or when the process stops.
-    One process thus adds at most 2 * (MOST_AUDITED + 2) entries an hour, however many requests it refuses.
+    One process thus adds at most 2 * (MOST_AUDITED + 4) entries an hour, however many requests it refuses.
     """
 
     def __init__(
@@ -85,7 +107,7 @@ class DenialAudit(Service):
         super().__init__(database, now)
         self._clock = clock
         self._lock = threading.Lock()
-        self._seen: Counter[tuple[str, str]] = Counter()
+        self._seen = _Window(MOST_AUDITED)
         self._window_ends = 0.0
 
     @staticmethod
@@ -97,11 +119,8 @@ class DenialAudit(Service):
         """Count one denial, and write what the log has to hold now. A database that is away is logged only."""
         with self._lock:
             changes = self._repeats() if self._clock() >= self._window_ends else []
-            who, operation = _shown(who), f"{status} {_shown(method)}"
-            if (who, operation) not in self._seen and len(self._seen) >= MOST_AUDITED:
-                who, operation = _OTHERS, f"{status}"
-            self._seen[who, operation] += 1
-            if self._seen[who, operation] == 1:
+            who, is_first = self._seen.add(_shown(who), f"{status} {_shown(method)}", status)
+            if is_first:
                 subject = f"{status} {_shown(method)} {_shown(path)}"
                 changes.append(Change(self._now(), who, "request.denied", subject))
         self._write(changes)
@@ -116,10 +135,10 @@ class DenialAudit(Service):
         """Start a window; return the counts of the last one."""
         counts = [
             Change(self._now(), who, "request.denied-again", f"{operation}, {count - 1} times")
-            for (who, operation), count in self._seen.items()
+            for (who, operation), count in self._seen.counts.items()
             if count > 1
         ]
-        self._seen.clear()
+        self._seen = _Window(MOST_AUDITED)
         self._window_ends = self._clock() + _AUDIT_WINDOW_SECONDS
         return counts
 

@@ -26,7 +26,7 @@ NOBODY = Principal("nobody", ())
 _HEALTH = "/health/"
 _PUBLIC_PATHS = frozenset({"/", "/docs", "/docs/reference.css", "/openapi.json"})
 _PUBLIC_FOLDERS = (_HEALTH, "/desk/static/")
-_BY_ID = "/schemas/ids/"
+_BY_ID = re.compile(r"(?:/contexts/[^/]+)?/schemas/(?:ids|guids)/[^/]+(?:/schema)?")
 _JOB_REPORT = re.compile(
     r"/api/v1/streams/[^/]+/(?:batches|trips|events|heartbeat|reconciliations/[^/]+/result)"
 )
@@ -176,10 +176,10 @@ def _refuse_other_sites(request: Request, allowed: tuple[str, ...]) -> None:
 
 
 def _is_exempt(method: str, path: str) -> bool:
-    """Return whether the rate limit exempts a request: a schema by id or a report of a job, which records wait for."""
+    """Return whether the rate limit exempts a request that records wait for: a schema by id or GUID, a report of a job."""
     if method == "POST":
         return _JOB_REPORT.fullmatch(path) is not None
-    return method == "GET" and path.startswith(_BY_ID)
+    return method == "GET" and _BY_ID.fullmatch(path) is not None
 
 
 def _address(request: Request) -> str:

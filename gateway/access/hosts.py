@@ -7,15 +7,21 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 EVERY_HOST = "*"
+_LONGEST_HOST = 300
+"""A name has at most 253 characters, and a port follows; what is longer is refused, so that none is remembered."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-@lru_cache(maxsize=1024)
 def is_allowed(host: str, allowed: tuple[str, ...]) -> bool:
     """Return whether a Host header names this server: a loopback name, an IP address, or one of `allowed`.
 
     An address needs no setting: no one can make it lead to another machine, and probes of a process use it.
     """
+    return len(host) <= _LONGEST_HOST and _is_allowed(host, allowed)
+
+
+@lru_cache(maxsize=1024)
+def _is_allowed(host: str, allowed: tuple[str, ...]) -> bool:
     name, _ = split_host(host)
     if EVERY_HOST in allowed or name in allowed or name == "localhost" or name.endswith(".localhost"):
         return True

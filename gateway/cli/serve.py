@@ -8,6 +8,8 @@ import os
 import signal
 import socket
 import threading
+import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from ipaddress import ip_address
 from pathlib import Path
@@ -25,7 +27,7 @@ from tidegate.contracts.crash import exception_without_values
 from tidegate.contracts.errors import SettingsError
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.app import create_app
-from tidegate.gateway.http.header_timeout import protocol_with_header_timeout
+from tidegate.gateway.http.header_limits import protocol_with_header_limits
 from tidegate.gateway.settings import GatewaySettings
 
 _SHUTDOWN_SECONDS = 4
@@ -34,6 +36,7 @@ _EXIT_SECONDS = 6.0
 """When the process ends whatever it does: a thread that computes cannot be stopped, and Python would wait for it."""
 _LAST_SECONDS = 8.0
 _INTERRUPTED = 130
+_WARNING_SECONDS = 60.0
 _log = structlog.get_logger()
 
 
@@ -103,7 +106,7 @@ def run(settings: GatewaySettings) -> None:
     factory.database.migrate()
     config = uvicorn.Config(
         create_app(factory),
-        http=protocol_with_header_timeout(settings.header_seconds),
+        http=protocol_with_header_limits(settings.header_seconds),
         log_config=None,
         access_log=False,
         server_header=False,
@@ -128,7 +131,7 @@ def require_access_control(settings: GatewaySettings, listening: socket.socket) 
 
 
 class _Server(uvicorn.Server):
-    """Says where it listens, also when the port was chosen by the system, and ends within ten seconds of SIGTERM."""
+    """A server that prints its address, also if the system chose the port, and ends within ten seconds of SIGTERM."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop in order, and end the process if that takes too long."""
@@ -174,6 +177,25 @@ def listen(host: str, port: int) -> socket.socket:
         return listening
 
 
+class WebServerWarnings(logging.Filter):
+    """Lets each kind of warning of the web server through once a minute: clients without credentials cause them."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._until: dict[tuple[str, int], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a line is logged."""
+        if record.name != "uvicorn.error" or record.levelno > logging.WARNING:
+            return True
+        kind, now = (record.pathname, record.lineno), self._clock()
+        if now < self._until.get(kind, now):
+            return False
+        self._until[kind] = now + _WARNING_SECONDS
+        return True
+
+
 def configure_logging() -> None:
     """Log as JSON on standard error, the web server's own lines included."""
     shared: list[Processor] = [
@@ -192,6 +214,7 @@ def configure_logging() -> None:
     )
     handler = logging.StreamHandler()
     handler.setFormatter(formatter)
+    handler.addFilter(WebServerWarnings())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("tidegate").setLevel(logging.INFO)
     structlog.configure(

@@ -100,6 +100,18 @@ VERBS = (
         "tidegate.gateway.cli.consumers:app",
     ),
     Verb(
+        "import",
+        "tidegate.gateway.cli.exchange:import_",
+        "Make a contract from a document of another format.",
+        _CONTRACTS,
+    ),
+    Verb(
+        "export",
+        "tidegate.gateway.cli.exchange:export",
+        "Write a contract in another format.",
+        _CONTRACTS,
+    ),
+    Verb(
         "suite",
         "tidegate.gateway.cli.suite:suite",
         "Convert expectations to a suite of Great Expectations, or the reverse.",

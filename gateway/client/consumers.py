@@ -80,6 +80,7 @@ class ConsumerClient(RegistryClient):
         return self._model(self._ask(Request(method, path)), model)
 
     def _model(self, answer: Answer, model: type[M]) -> M:
+        """Return the body of an answer. Raises the error that its status means."""
         try:
             if answer.is_success:
                 return answer.read(model)

@@ -82,25 +82,33 @@ def require_group(stores: Stores, contract: DataContract) -> None:
     """Require that a document names its compatibility group if its subject has groups, and none otherwise.
 
     Raises ContractError. A document without a group would join the versions without the property, and judge their
-    producers' records.
+    producers' records; with a group of unframed records that does not exist, each of those records would be refused.
     """
     subject = subject_of(contract.topic)
     setting = group_setting(stores, contract.topic)
     if setting is None:
-        if contract.compatibility_group is not None:
-            raise ContractError.at(
-                "/compatibility_group",
-                f"the subject {subject} has no compatibility groups; set `compatibilityGroup` with PUT /config/{subject}, or "
-                "leave compatibility_group out",
-            )
+        for member in ("compatibility_group", "unframed_group"):
+            if getattr(contract, member) is not None:
+                raise ContractError.at(
+                    f"/{member}",
+                    f"the subject {subject} has no compatibility groups; set `compatibilityGroup` with "
+                    f"PUT /config/{subject}, or leave {member} out",
+                )
         return
     names = [group.name for group in groups_of(stores, contract.topic).groups]
+    listed = ", ".join(json.dumps(name) for name in names)
     if contract.compatibility_group is None and any(names):
-        listed = ", ".join(json.dumps(name) for name in names)
         raise ContractError.at(
             "/compatibility_group",
             f"the subject {subject} has compatibility groups (by {setting}: {listed}), and this version names none; name "
             'the group of its records, or "" for that of the versions without one',
+        )
+    unframed = contract.unframed_group
+    if unframed not in {None, contract.compatibility_group or "", *names}:
+        raise ContractError.at(
+            "/unframed_group",
+            f"the subject {subject} has no group {json.dumps(unframed)} (by {setting}: {listed}), and records that name no "
+            "schema would all be refused; name one of its groups, or that of this version",
         )
 
 

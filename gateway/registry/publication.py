@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from tidegate.contracts.document.load import LoadedContract, parse_contract
+from tidegate.contracts.document.load import LoadedContract, parse_contract, read_source
 from tidegate.contracts.document.model import DataContract, Status
 from tidegate.contracts.document.semver import next_minor
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, ContractError, NotFoundError, Problem
+from tidegate.contracts.exchange.odcs import is_odcs
+from tidegate.contracts.exchange.read import read_foreign
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.lint.lint import Spelling, check_spelling
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
@@ -56,6 +59,7 @@ class Registry(Service):
     def publish(self, document: bytes, name: str, by: Principal = ANONYMOUS) -> Publication:
         """Publish a self-contained contract document, YAML or JSON; `name` is in error messages.
 
+        A document of the Open Data Contract Standard is converted; the warnings list what no record is judged by.
         The same content again is not a change.
 
         Raises:
@@ -65,10 +69,10 @@ class Registry(Service):
         * NotApproved for a change that weakens what is enforced;
         * Forbidden for a topic that `by` may not publish for, and for a new id outside of their prefixes.
         """
-        loaded = parse_contract(document, name=name, read_schema=None)
+        loaded = _parsed(document, name)
         contract = loaded.contract
         require(by, Role.PRODUCER, subject_of(contract.topic))
-        warnings = compiled(loaded).warnings
+        warnings = (*loaded.warnings, *compiled(loaded).warnings)
         candidate = new_version(contract, self._now())
         if candidate.status in ENFORCED:
             with suppress(ConflictError):  # raised in the writers' turn, where the proofs are known by then
@@ -113,6 +117,17 @@ class Registry(Service):
         return ContractPage(
             *self._database.read(lambda stores: stores.contracts.page(wanted, ENFORCED, offset, limit))
         )
+
+
+def _parsed(document: bytes, name: str) -> LoadedContract:
+    """Parse a contract, or convert one of the Open Data Contract Standard. Raises ContractError, located."""
+    source = read_source(name, document)
+    if not is_odcs(source.value):
+        return parse_contract(document, name=name, read_schema=None)
+    imported = read_foreign(source)
+    loaded = parse_contract(json.dumps(imported.document), name=name, read_schema=None)
+    left_out = (source.problem(each.pointer, f"not judged: {each.reason}") for each in imported.left_out)
+    return replace(loaded, warnings=tuple(left_out))
 
 
 def compiled(loaded: LoadedContract) -> LoadedContract:

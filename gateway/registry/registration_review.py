@@ -40,7 +40,7 @@ _SCHEMA = "schema."
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The answer for clients; whether what is let in breaks all the same, because it was agreed to or is forced."""
+    """The answer for clients. An admitted schema may still break consumers, because they agreed or it is forced."""
 
     answer: CompatibilityAnswer
     breaks: bool = False
@@ -50,9 +50,10 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Governance:
-    """What a contract promises beside its schema: the version that is followed, and who reads apart from documents.
+    """The contract version that a registration must be compatible with, and its consumers.
 
-    `agreements` are those that were made for the contract: candidate and consumer, None for no one in particular.
+    `readers` are the consumers that are registered apart from the contract document. `agreements` are pairs of a candidate
+    and the consumer that acknowledged it; None is an approver, for changes that affect no consumer.
     """
 
     base: ContractVersion
@@ -61,10 +62,10 @@ class Governance:
 
 
 def governance(stores: Stores, subject: str, line: Lineage | None, config: Config) -> Governance | None:
-    """Find the promise that a registration is held to; None if only schemas are compared.
+    """Return what a registration must be compatible with; None if only schemas are compared.
 
-    That is a subject without a published contract document and without registered consumers, the level
-    NONE, and a registration that begins a new major version.
+    Only schemas are compared if the subject has neither a published contract document nor registered consumers, if the
+    level is NONE, and if the registration begins a new major version.
     """
     level = config.level or DEFAULT_LEVEL
     if line is None or line.base is None or line.is_new or level == "NONE":
@@ -82,22 +83,22 @@ def governance(stores: Stores, subject: str, line: Lineage | None, config: Confi
 def judge_registration(
     stores: Stores, subject: str, content: SchemaContent, config: Config, line: Lineage | None
 ) -> Judgement:
-    """Compare a schema, with what belongs to it, with the versions that its level looks at."""
+    """Compare a schema and its contract with the versions that the compatibility level requires."""
     schema = content.parsed
     key = None if content.references else key_of(schema.schema_type, schema.text, schema.dialect)
     schemas = check_compatibility(schema, config, history(stores, subject, content, config, line), key)
     found = governance(stores, subject, line, config)
     if found is None or line is None:
         return Judgement(schemas)
-    return _held(
-        stores, _Asked(content, config, line, found), schemas, _bases(stores, content, config, found)
+    return _judge_contract(
+        stores, _Registration(content, config, line, found), schemas, _bases(stores, content, config, found)
     )
 
 
 def judge_against(
     stores: Stores, subject: str, content: SchemaContent, config: Config, version: tuple[Earlier, int | None]
 ) -> Judgement:
-    """Compare a schema with one version of its subject; `version` is its schema and the contract version that it is."""
+    """Compare a schema with one version of its subject; `version` is its schema and its contract's registry id, if any."""
     earlier, registry_id = version
     schemas = check_compatibility(content.parsed, config, (earlier,))
     base = None if registry_id is None else stores.contracts.by_registry_id(registry_id)
@@ -108,7 +109,7 @@ def judge_against(
     if found is None:
         return Judgement(schemas)
     document = DataContract.model_validate_json(base.document)
-    return _held(stores, _Asked(content, config, line, found), schemas, (document,))
+    return _judge_contract(stores, _Registration(content, config, line, found), schemas, (document,))
 
 
 def history(
@@ -138,7 +139,7 @@ def history(
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Registration:
     content: SchemaContent
     config: Config
     line: Lineage
@@ -167,21 +168,21 @@ def _bases(
     return (base, *others)
 
 
-def _held(
-    stores: Stores, asked: _Asked, schemas: CompatibilityAnswer, bases: tuple[DataContract, ...]
+def _judge_contract(
+    stores: Stores, registration: _Registration, schemas: CompatibilityAnswer, bases: tuple[DataContract, ...]
 ) -> Judgement:
-    """Check a schema against a promise. A draft is checked when it is promoted."""
-    config, line = asked.config, asked.line
-    planned = plan_version(stores, line, asked.content, config)
+    """Compare the contract version that a registration creates with `bases`. A draft is compared when it is promoted."""
+    config, line = registration.config, registration.line
+    planned = plan_version(stores, line, registration.content, config)
     if planned.contract.status == Status.DRAFT:
         return Judgement(schemas)
     level = _level(config)
-    apart = tuple(each.consumer for each in asked.governance.readers)
+    apart = tuple(each.consumer for each in registration.governance.readers)
     comparisons = compare_with(bases, planned.contract, Terms(level, config.policy), apart)
     review = reviewed(stores, planned.contract, level, comparisons, is_new_major=False)
     if not review.breaking:  # what only some clients read as a break, no consumer can agree to
         return Judgement(schemas)
-    final = plan_version(stores, line, asked.content, config, breaks=True)
+    final = plan_version(stores, line, registration.content, config, breaks=True)
     review = reviewed(stores, final.contract, level, comparisons, is_new_major=False)
     details = (*_without_level(schemas.messages), *_messages(review))
     if review.breaking and review.is_publishable:
@@ -202,7 +203,7 @@ def _without_level(messages: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _messages(review: Review) -> tuple[str, ...]:
-    """Return what breaks besides the schema, and which consumers the schema breaks."""
+    """Return the breaking changes outside of the schema, and the consumers that the schema breaks."""
     lines = []
     for finding in review.breaking:
         if not finding.code.startswith(_SCHEMA):

@@ -12,12 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from threading import Event
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from tidegate.contracts.errors import ConflictError, NotFoundError, StreamStopped
-from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.stream.adoption import (
     EPOCH_GAP,
     Adoption,
@@ -30,8 +28,7 @@ from tidegate.contracts.stream.adoption import (
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Vector
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions, Sightings
-from tidegate.spark_jobs.adopt.log import AdoptionLog, adoption_of
-from tidegate.spark_jobs.contract_source import RegistryContract, registry_http
+from tidegate.spark_jobs.adopt.log import AdoptionLog, adoption_of, open_registry
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.source_topic import find_source, recreated
 from tidegate.spark_jobs.kafka.topics import Topics
@@ -43,8 +40,6 @@ from tidegate.spark_jobs.sinks.recovery_scan import names_ledger, require_own
 if TYPE_CHECKING:
     from tidegate.contracts.judge.plan import EnforcementPlan
     from tidegate.spark_jobs.settings import JobSettings
-
-_REGISTRY_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +113,8 @@ def adopter(settings: JobSettings, stream: str) -> Iterator[Adopter]:
 
     Raises NotFoundError for a stream without a contract, SettingsError, Unavailable.
     """
-    secret = settings.mask_key
-    mask_key = None if secret is None else MaskKey.of(secret.get_secret_value())
-    with registry_http(settings, settings.registry_url, _REGISTRY_SECONDS) as client:
-        plan = RegistryContract(client, stream, 0.0, Event(), mask_key).current()
-        yield Adopter(settings, plan, AdoptionLog(client, stream))
+    with open_registry(settings, stream) as (plan, log):
+        yield Adopter(settings, plan, log)
 
 
 class Adopter:

@@ -5,37 +5,62 @@ from __future__ import annotations
 import re
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from tidegate.contracts.errors import ConflictError, SettingsError
-from tidegate.spark_jobs.cli import (
+from tidegate.contracts.errors import SettingsError
+from tidegate.spark_jobs.adopt.confirmations import Confirmations
+from tidegate.spark_jobs.options import (
     BootstrapServers,
     KafkaConfig,
+    MergeMode,
     Registry,
     SinkOption,
+    Starting,
     StreamId,
     Warehouse,
-    default_of,
+    WriteMode,
     read_settings,
 )
 from tidegate.spark_jobs.settings import AdoptSettings
 
-if TYPE_CHECKING:
-    from tidegate.spark_jobs.adopt.adopt import Archive, Forgotten, Look, Skip
-    from tidegate.spark_jobs.adopt.erase import EraseLook
-    from tidegate.spark_jobs.adopt.rewind import RewindLook
-
-
 _LONGEST_VALUE = 1_000
 _TABLE_NAME = re.compile(r"[A-Za-z0-9_]{1,128}")
 
-WriteMode = Annotated[
-    str | None,
-    typer.Option(help="append or upsert, the same as in the job.", show_default=default_of("write_mode")),
-]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+Ledger = Annotated[str | None, typer.Option(help="Name of the ledger, if quarantined records name several.")]
+Replace = Annotated[
+    bool, typer.Option("--replace", help="Replace an existing ledger after a rollback of the table.")
+]
+Partition = Annotated[int | None, typer.Option(min=0, help="Partition with deleted records, to skip them.")]
+FirstOffset = Annotated[
+    int | None, typer.Option("--from", min=0, help="First available offset of the partition.")
+]
+ForgetDeleted = Annotated[
+    bool, typer.Option("--forget-deleted", help="Continue despite deleted records of an output topic.")
+]
+AcceptLoss = Annotated[bool, typer.Option("--accept-loss", help="Accept that offsets are in no output.")]
+Holes = Annotated[
+    int | None,
+    typer.Option(min=0, help="Exact number of offsets to accept, with --yes and --accept-loss."),
+]
+NewName = Annotated[
+    str | None, typer.Option("--as", help="New name of the table.", show_default="its name and the time")
+]
+Point = Annotated[
+    str, typer.Option("--to", help="Offsets (0:1200,1:1188), a time with zone, or a snapshot id.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
+SubjectField = Annotated[
+    str | None,
+    typer.Option(metavar="FIELD", help="Column or JSON Pointer of the field that identifies the person."),
+]
+ByKey = Annotated[bool, typer.Option("--key", help="The Kafka key identifies the person.")]
+ValueFile = Annotated[
+    typer.FileText | None,
+    typer.Option(help="File with the value; - is standard input.", show_default="prompt"),
+]
 
 
 def adopt(  # noqa: PLR0913 - one parameter for each option
@@ -46,44 +71,16 @@ def adopt(  # noqa: PLR0913 - one parameter for each option
     registry: Registry = None,
     sink: SinkOption = None,
     write_mode: WriteMode = None,
-    merge_mode: Annotated[
-        str | None,
-        typer.Option(
-            help="copy-on-write or merge-on-read, the same as in the job.",
-            show_default=default_of("merge_mode"),
-        ),
-    ] = None,
+    merge_mode: MergeMode = None,
     warehouse: Warehouse = None,
-    starting: Annotated[
-        str | None,
-        typer.Option(
-            help="earliest or latest, as at the first start of the stream.",
-            show_default=default_of("starting"),
-        ),
-    ] = None,
-    ledger: Annotated[
-        str | None, typer.Option(help="Name of the ledger, if quarantined records name several.")
-    ] = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace an existing ledger after a rollback of the table.")
-    ] = False,
-    partition: Annotated[
-        int | None, typer.Option(min=0, help="Partition with deleted records, to skip them.")
-    ] = None,
-    first: Annotated[
-        int | None, typer.Option("--from", min=0, help="First available offset of the partition.")
-    ] = None,
-    forget_deleted: Annotated[
-        bool,
-        typer.Option("--forget-deleted", help="Continue despite deleted records of an output topic."),
-    ] = False,
-    accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Accept that offsets are in no output.")
-    ] = False,
-    holes: Annotated[
-        int | None,
-        typer.Option(min=0, help="Exact number of offsets to accept, with --yes and --accept-loss."),
-    ] = None,
+    starting: Starting = None,
+    ledger: Ledger = None,
+    replace: Replace = False,
+    partition: Partition = None,
+    first: FirstOffset = None,
+    forget_deleted: ForgetDeleted = False,
+    accept_loss: AcceptLoss = False,
+    holes: Holes = None,
     yes: Yes = False,
 ) -> None:
     """Rebuild the ledger of a stream from its outputs.
@@ -137,17 +134,10 @@ def adopt(  # noqa: PLR0913 - one parameter for each option
         "warehouse": warehouse,
         "starting": starting,
     }
-    if (partition is None) != (first is None):
-        raise SettingsError(
-            "--partition and --from go together: tidegate adopt STREAM --partition P --from N"
-        )
-    if forget_deleted and (replace or ledger is not None or partition is not None):
-        raise SettingsError("--forget-deleted keeps the ledger and its partitions; give it alone")
-    if replace and (ledger is not None or partition is not None):
-        raise SettingsError(
-            "--replace keeps the name of the ledger that is there, and its partitions are read all"
-        )
-    asked = _Asked(is_loss_accepted=accept_loss, holes=holes, is_sure=yes)
+    _check_combination(
+        ledger, replace=replace, partition=partition, first=first, forget_deleted=forget_deleted
+    )
+    asked = Confirmations(is_loss_accepted=accept_loss, holes=holes, is_sure=yes)
     settings = read_settings(given, AdoptSettings)
 
     from tidegate.spark_jobs.adopt.adopt import adopter  # noqa: PLC0415 - loads Spark
@@ -163,6 +153,22 @@ def adopt(  # noqa: PLR0913 - one parameter for each option
     typer.echo(adopted_text(written))
 
 
+def _check_combination(
+    ledger: str | None, *, replace: bool, partition: int | None, first: int | None, forget_deleted: bool
+) -> None:
+    """Raise SettingsError for options of `tidegate adopt` that exclude each other."""
+    if (partition is None) != (first is None):
+        raise SettingsError(
+            "--partition and --from go together: tidegate adopt STREAM --partition P --from N"
+        )
+    if forget_deleted and (replace or ledger is not None or partition is not None):
+        raise SettingsError("--forget-deleted keeps the ledger and its partitions; give it alone")
+    if replace and (ledger is not None or partition is not None):
+        raise SettingsError(
+            "--replace keeps the name of the ledger that is there, and its partitions are read all"
+        )
+
+
 def archive(  # noqa: PLR0913 - one parameter for each option
     stream: StreamId,
     *,
@@ -170,21 +176,10 @@ def archive(  # noqa: PLR0913 - one parameter for each option
     kafka_config: KafkaConfig = None,
     registry: Registry = None,
     sink: SinkOption = None,
-    write_mode: Annotated[
-        str | None,
-        typer.Option(help="append or upsert, for the new table.", show_default=default_of("write_mode")),
-    ] = None,
+    write_mode: WriteMode = None,
     warehouse: Warehouse = None,
-    starting: Annotated[
-        str | None,
-        typer.Option(
-            help="earliest or latest: where the stream starts again.", show_default=default_of("starting")
-        ),
-    ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option("--as", help="New name of the table.", show_default="its name and the time"),
-    ] = None,
+    starting: Starting = None,
+    name: NewName = None,
     yes: Yes = False,
 ) -> None:
     """Rename the table of a stream, and let the stream start again.
@@ -227,28 +222,22 @@ def archive(  # noqa: PLR0913 - one parameter for each option
     from tidegate.spark_jobs.adopt.adopt import adopter  # noqa: PLC0415 - loads Spark
     from tidegate.spark_jobs.adopt.report import archived_text  # noqa: PLC0415 - the same
 
-    asked = _Asked(is_loss_accepted=False, holes=None, is_sure=yes)
     with adopter(settings, stream) as found:
-        written = found.archive(name, asked.confirm_archive)
+        written = found.archive(name, Confirmations(is_sure=yes).confirm_archive)
     typer.echo(archived_text(written, name))
 
 
 def rewind(  # noqa: PLR0913 - one parameter for each option
     stream: StreamId,
     *,
-    to: Annotated[
-        str,
-        typer.Option("--to", help="Offsets (0:1200,1:1188), a time with zone, or a snapshot id."),
-    ],
+    to: Point,
     bootstrap_servers: BootstrapServers = None,
     kafka_config: KafkaConfig = None,
     registry: Registry = None,
     sink: SinkOption = None,
     write_mode: WriteMode = None,
     warehouse: Warehouse = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
     """Set a stream back to earlier offsets, and judge its records again.
@@ -298,32 +287,23 @@ def rewind(  # noqa: PLR0913 - one parameter for each option
     with rewinder(settings, stream) as found:
         if dry_run:
             typer.echo(rewind_text(found.look(point)))
-            return
-        asked = _Asked(is_loss_accepted=False, holes=None, is_sure=yes)
-        typer.echo(rewound_text(found.rewind(point, asked.confirm_rewind)))
+        else:
+            typer.echo(rewound_text(found.rewind(point, Confirmations(is_sure=yes).confirm_rewind)))
 
 
 def erase(  # noqa: PLR0913 - one parameter for each option
     stream: StreamId,
     *,
-    subject: Annotated[
-        str | None,
-        typer.Option(metavar="FIELD", help="Column or JSON Pointer of the field that identifies the person."),
-    ] = None,
-    key: Annotated[bool, typer.Option("--key", help="The Kafka key identifies the person.")] = False,
-    value_file: Annotated[
-        typer.FileText | None,
-        typer.Option(help="File with the value; - is standard input.", show_default="prompt"),
-    ] = None,
+    subject: SubjectField = None,
+    key: ByKey = False,
+    value_file: ValueFile = None,
     bootstrap_servers: BootstrapServers = None,
     kafka_config: KafkaConfig = None,
     registry: Registry = None,
     sink: SinkOption = None,
     write_mode: WriteMode = None,
     warehouse: Warehouse = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
     """Erase the records of one person from a table and its quarantine topic.
@@ -364,7 +344,7 @@ def erase(  # noqa: PLR0913 - one parameter for each option
         "write_mode": write_mode,
         "warehouse": warehouse,
     }
-    settings = read_settings({name: each for name, each in given.items() if each is not None}, AdoptSettings)
+    settings = read_settings(given, AdoptSettings)
     value = _value(value_file)
 
     from tidegate.spark_jobs.adopt.erase import Subject, eraser  # noqa: PLC0415 - loads Spark
@@ -374,9 +354,8 @@ def erase(  # noqa: PLR0913 - one parameter for each option
     with eraser(settings, stream) as found:
         if dry_run:
             typer.echo(erase_text(found.look(person)))
-            return
-        asked = _Asked(is_loss_accepted=False, holes=None, is_sure=yes)
-        typer.echo(erased_text(found.erase(person, asked.confirm_erase)))
+        else:
+            typer.echo(erased_text(found.erase(person, Confirmations(is_sure=yes).confirm_erase)))
 
 
 def _value(file: typer.FileText | None) -> str:
@@ -390,77 +369,3 @@ def _value(file: typer.FileText | None) -> str:
     if not 0 < len(value) < _LONGEST_VALUE or "\n" in value:
         raise SettingsError(f"the value has 1 to {_LONGEST_VALUE - 1} characters, on one line")
     return value
-
-
-class _Asked:
-    """The confirmations that the command line allows, and prompts for the others."""
-
-    def __init__(self, *, is_loss_accepted: bool, holes: int | None, is_sure: bool) -> None:
-        self._is_loss_accepted = is_loss_accepted
-        self._holes = holes
-        self._is_sure = is_sure
-
-    def confirm_look(self, look: Look) -> None:
-        """Show what would be written; raise if the user declines."""
-        from tidegate.spark_jobs.adopt.report import look_text  # noqa: PLC0415 - loads Spark
-
-        typer.echo(look_text(look))
-        holes = look.proposal.holes
-        if holes and not self._is_loss_accepted:
-            raise ConflictError(
-                f"{holes:,} offsets are in no output, and nothing was changed. To go on without them: --accept-loss"
-            )
-        if self._is_sure and self._is_loss_accepted and (self._holes or 0) != holes:
-            raise ConflictError(
-                f"{holes:,} offsets are in no output, and nothing was changed: --holes {holes} confirms it"
-            )
-        self._confirm(f"Write this ledger{f', and give up {holes:,} offsets' if holes else ''}?")
-
-    def confirm_skip(self, skip: Skip) -> None:
-        """Show what would be given up; raise if the user declines."""
-        from tidegate.spark_jobs.adopt.report import skip_text  # noqa: PLC0415 - loads Spark
-
-        typer.echo(skip_text(skip))
-        if not self._is_loss_accepted:
-            raise ConflictError("nothing was changed; to go on without these records: --accept-loss")
-        self._confirm("Go on without them?")
-
-    def confirm_forgotten(self, forgotten: Forgotten) -> None:
-        """Show what is no longer known; raise if the user declines."""
-        from tidegate.spark_jobs.adopt.report import forgotten_text  # noqa: PLC0415 - loads Spark
-
-        typer.echo(forgotten_text(forgotten))
-        self._confirm("Go on without knowing them?")
-
-    def confirm_archive(self, archive: Archive) -> None:
-        """Show what would be put away; raise when it is not wanted."""
-        from tidegate.spark_jobs.adopt.report import archive_text  # noqa: PLC0415 - loads Spark
-
-        typer.echo(archive_text(archive))
-        self._confirm("Begin again with an empty output?")
-
-    def confirm_rewind(self, look: RewindLook) -> None:
-        """Show what would be taken back; raise when it is not wanted."""
-        from tidegate.spark_jobs.adopt.report import rewind_text  # noqa: PLC0415 - loads Spark
-
-        typer.echo(rewind_text(look))
-        self._confirm(f"Delete {look.rewind.rows:,} rows, and judge these records again?")
-
-    def confirm_erase(self, look: EraseLook) -> None:
-        """Show what would be erased; raise when it is not wanted, or when there is nothing."""
-        from tidegate.spark_jobs.adopt.report import erase_text  # noqa: PLC0415 - loads Spark
-
-        typer.echo(erase_text(look))
-        if not look.erasure:
-            raise typer.Exit
-        self._confirm(
-            f"Erase {len(look.erasure.rows):,} rows and {look.erasure.quarantined:,} refused records?"
-        )
-
-    def _confirm(self, question: str) -> None:
-        if self._is_sure:
-            return
-        if not sys.stdin.isatty():
-            raise SettingsError("nothing was changed: there is no terminal to ask on; --yes answers for you")
-        if not typer.confirm(question):
-            raise ConflictError("nothing was changed")

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from itertools import islice
-from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -24,7 +23,6 @@ from tidegate.contracts.document.fields import join, value_at
 from tidegate.contracts.document.model import Mask
 from tidegate.contracts.errors import ConflictError, NotFoundError, StreamStopped
 from tidegate.contracts.formats.framing import schema_header
-from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.stream.adoption import Adoption
 from tidegate.contracts.stream.erasure import Erasure, erase_from
 from tidegate.contracts.stream.evidence import headers_of, read_provenance
@@ -32,8 +30,7 @@ from tidegate.contracts.stream.ledger import Ledger, Vector
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.verdict import Violation
-from tidegate.spark_jobs.adopt.log import AdoptionLog, adoption_of
-from tidegate.spark_jobs.contract_source import RegistryContract, registry_http
+from tidegate.spark_jobs.adopt.log import AdoptionLog, adoption_of, open_registry
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic, read_dropped
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer, read_committed
@@ -49,7 +46,6 @@ if TYPE_CHECKING:
     from tidegate.contracts.judge.plan import EnforcementPlan
     from tidegate.spark_jobs.settings import JobSettings
 
-_REGISTRY_SECONDS: Final = 30.0
 _AT_A_TIME: Final = 10_000
 """Records in one transaction of the copy."""
 _OWN_SLOT: Final = MOST_SLOTS
@@ -104,11 +100,8 @@ def eraser(
 
     Raises NotFoundError for a stream without a contract, SettingsError, Unavailable.
     """
-    secret = settings.mask_key
-    mask_key = None if secret is None else MaskKey.of(secret.get_secret_value())
-    with registry_http(settings, settings.registry_url, _REGISTRY_SECONDS) as client:
-        plan = RegistryContract(client, stream, 0.0, Event(), mask_key).current()
-        yield Eraser(settings, plan, AdoptionLog(client, stream), on_step)
+    with open_registry(settings, stream) as (plan, log):
+        yield Eraser(settings, plan, log, on_step)
 
 
 class Eraser:
@@ -288,7 +281,7 @@ class Eraser:
 
 
 class Matches:
-    """Tells whether a refused record is the person's. A record that cannot be decoded is, if it holds the value as text."""
+    """The test whether a refused record is the person's: by its field, or if it cannot be decoded, by the value as text."""
 
     def __init__(self, plan: EnforcementPlan, subject: Subject) -> None:
         self._plan = plan

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from threading import Event
+from typing import Any, Final
 
 import httpx
 
 from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.registry_client import requests
 from tidegate.contracts.registry_client.messages import Answer, Request, send
 from tidegate.contracts.stream.adoption import Adoption
 from tidegate.contracts.stream.ledger import Ledger
+from tidegate.spark_jobs.contract_source import RegistryContract, registry_http
+from tidegate.spark_jobs.settings import JobSettings
+
+_REGISTRY_SECONDS: Final = 30.0
 
 
 def adoption_of(changed: Ledger, stream: str, sink: str, **further: Any) -> Adoption:
@@ -32,6 +41,19 @@ def adoption_of(changed: Ledger, stream: str, sink: str, **further: Any) -> Adop
         absent=totals.absent,
         **{"accepted_loss": 0, **further},
     )
+
+
+@contextmanager
+def open_registry(settings: JobSettings, stream: str) -> Iterator[tuple[EnforcementPlan, AdoptionLog]]:
+    """Yield the enforced contract of a stream and its log of adoptions.
+
+    Raises NotFoundError for a stream without a contract, SettingsError, Unavailable.
+    """
+    secret = settings.mask_key
+    mask_key = None if secret is None else MaskKey.of(secret.get_secret_value())
+    with registry_http(settings, settings.registry_url, _REGISTRY_SECONDS) as client:
+        plan = RegistryContract(client, stream, 0.0, Event(), mask_key).current()
+        yield plan, AdoptionLog(client, stream)
 
 
 class AdoptionLog:

@@ -12,20 +12,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from threading import Event
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from tidegate.contracts.errors import ConflictError, NotFoundError, SettingsError, StreamStopped
-from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.stream.adoption import Adoption
 from tidegate.contracts.stream.generations import overruling, rewound
 from tidegate.contracts.stream.ledger import Ledger, Vector
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.rewind import Held, Rewind, points_of, rewind_to
-from tidegate.spark_jobs.adopt.log import AdoptionLog, adoption_of
-from tidegate.spark_jobs.contract_source import RegistryContract, registry_http
+from tidegate.spark_jobs.adopt.log import AdoptionLog, adoption_of, open_registry
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic, read_dropped
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer, read_committed
@@ -38,8 +35,6 @@ from tidegate.spark_jobs.sinks.recovery_scan import require_own
 if TYPE_CHECKING:
     from tidegate.contracts.judge.plan import EnforcementPlan
     from tidegate.spark_jobs.settings import JobSettings
-
-_REGISTRY_SECONDS: Final = 30.0
 
 
 class RewindStep(StrEnum):
@@ -100,11 +95,8 @@ def rewinder(
 
     Raises NotFoundError for a stream without a contract, SettingsError, Unavailable.
     """
-    secret = settings.mask_key
-    mask_key = None if secret is None else MaskKey.of(secret.get_secret_value())
-    with registry_http(settings, settings.registry_url, _REGISTRY_SECONDS) as client:
-        plan = RegistryContract(client, stream, 0.0, Event(), mask_key).current()
-        yield Rewinder(settings, plan, AdoptionLog(client, stream), on_step)
+    with open_registry(settings, stream) as (plan, log):
+        yield Rewinder(settings, plan, log, on_step)
 
 
 class Rewinder:

@@ -21,8 +21,9 @@ from tidegate.contracts.expectations.library import LibraryFinding, agrees
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.counts import RuleKey
 from tidegate.contracts.stream.decide import Decision, Judged, Tally, refusals, results_of
-from tidegate.contracts.stream.ledger import BatchRefusal, FateCounts
+from tidegate.contracts.stream.ledger import BatchRefusal
 from tidegate.contracts.stream.report import ExpectationOutcome, ExpectationResult
+from tidegate.contracts.stream.segments import FateCounts
 from tidegate.contracts.verdict import Violation
 from tidegate.spark_jobs.worker.request import WorkerRequest
 

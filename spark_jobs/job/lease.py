@@ -268,7 +268,7 @@ class Lease:
 
 
 class StopOrLoss:
-    """Tells an attempt to end: when the stream is stopped, and when another instance has its lease."""
+    """The signal to end an attempt: the stream is stopped, or another instance has its lease."""
 
     def __init__(self, stopping: Event, lease: Lease) -> None:
         self._stopping = stopping

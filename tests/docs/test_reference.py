@@ -25,6 +25,8 @@ OF_PROCESSES = {"TIDEGATE_PROCESS_TOKEN", "TIDEGATE_COMPLETE"}
 """Variables that processes of ours give each other."""
 FILES = (
     "contract.yaml",
+    "orders.odcs.yaml",
+    "schema.yml",
     "records.jsonl",
     "person.txt",
     "topics.yaml",

@@ -1,4 +1,6 @@
-"""Throw changed records and contract documents at the judge: `python -m tests.fuzz.run --seconds 600`.
+"""Throw changed records and contract documents at the judge, and requests at the registry.
+
+`python -m tests.fuzz.run --seconds 600`; `--only requests --inputs 300000 --seed 1` asks a number of requests.
 
 Each input must be judged without an exception, within CPU_SECONDS of the processor's time and within MEMORY_BYTES above
 what the process had; a contract document must compile, or be refused with ContractError. The input in hand is kept in a
@@ -21,6 +23,7 @@ from typing import Final, TypeVar
 import pyarrow as pa
 
 from tests.fuzz.mutation import mutated, mutated_document
+from tests.fuzz.requests import fuzz_requests
 from tests.fuzz.seeds import CONTRACTS, DOCUMENTS, RECORDS, WRITERS
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.errors import ContractError
@@ -47,16 +50,17 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--inputs", type=int, help="instead of a time: so many inputs of each sort")
     parser.add_argument("--seed", type=int, default=SystemRandom().randrange(2**32))
-    parser.add_argument("--only", choices=("records", "documents"))
+    parser.add_argument("--only", choices=("records", "documents", "requests"))
     parser.add_argument(
         "--keep", type=Path, default=Path("fuzz-input.bin"), help="where the input in hand is kept"
     )
     arguments = parser.parse_args()
     _say(f"seed {arguments.seed}; the input in hand is kept in {arguments.keep}")
-    _bound_memory()
-    sorts = {"records": fuzz_records, "documents": fuzz_documents}
+    sorts = {"requests": fuzz_requests, "records": fuzz_records, "documents": fuzz_documents}
     chosen = [arguments.only] if arguments.only else list(sorts)
     for sort in chosen:
+        if sort != "requests":  # threads of a server reserve more addresses than they use memory
+            _bound_memory()
         until = time.monotonic() + arguments.seconds / len(chosen)
         rounds = iter(range(arguments.inputs)) if arguments.inputs else _rounds(until)
         done = sorts[sort](Random(f"{sort} {arguments.seed}"), rounds, arguments.keep)  # noqa: S311 - to be repeated

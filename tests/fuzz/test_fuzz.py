@@ -1,4 +1,4 @@
-"""A fixed number of changed records and contract documents, in a process of its own; `make fuzz` runs for longer."""
+"""A fixed number of changed records, documents and requests, in a process of its own; `make fuzz` runs for longer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(("sort", "inputs"), [("records", 30), ("documents", 150)])
+@pytest.mark.parametrize(("sort", "inputs"), [("records", 30), ("documents", 150), ("requests", 300)])
 def test_nothing_that_arrives_crashes_hangs_or_takes_the_memory(
     tmp_path: Path, sort: str, inputs: int
 ) -> None:

@@ -52,6 +52,7 @@ PURE: dict[str, tuple[str, ...]] = {
         f"{UNIT}/contracts/test_adoption.py",
         f"{UNIT}/contracts/test_reconcile.py",
     ),
+    f"{_STREAM}.segments": (f"{UNIT}/contracts/test_ledger.py",),
     f"{_STREAM}.decide": (
         f"{UNIT}/spark_jobs/test_decide.py",
         f"{UNIT}/contracts/expectations/test_refusal.py",

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from tests.ledgers import NEW
 from tests.reconciling import reconcile
-from tidegate.contracts.stream.ledger import BatchTotals, FateCounts, Ledger, Position, PublishedBatch, Vector
+from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Position, PublishedBatch, Vector
 from tidegate.contracts.stream.reconcile import RECORDS, Reconciliation, Retained, Upserts, find_replaced
 from tidegate.contracts.stream.reconciliation import Answer
+from tidegate.contracts.stream.segments import FateCounts
 
 FATES = ("written", "quarantined", "dropped", "absent", "replaces", "deletes")
 """`replaces` is a row that takes the place of the oldest one, `deletes` a tombstone that takes it away: of its partition."""

@@ -201,7 +201,7 @@ class ArrayFacts:
 Literal = tuple[Node, bool]
 """A node, and whether it holds."""
 Clause = tuple[Literal, ...]
-"""Literals, at least one of which is true."""
+"""Literals; at least one of them is true."""
 
 MAX_ALTERNATIVES: Final = 40
 """Maximum alternatives of a `oneOf` that are distinguished in pairs."""

@@ -318,7 +318,7 @@ def number_candidates(branch: Branch, *, is_integer: bool) -> Iterator[Any]:
     found = dict.fromkeys(_COMMON)
     for leaf in (*branch.facts.leaves.values(), *branch.broken.values()):
         found.update(dict.fromkeys(_named(leaf, facts.step)))
-    ends = facts.line.ends
+    ends = facts.exact.ends
     if len(ends) == 2:
         found[(ends[0] + ends[1]) / 2] = None
     if facts.step is not None:

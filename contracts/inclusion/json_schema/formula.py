@@ -208,7 +208,7 @@ class Effort:
 
 
 class Work:
-    """Tells for one schema which documents are judged in bounded time."""
+    """The documents that one schema judges in bounded time."""
 
     def __init__(self, root: Node, parts: int, *, is_recursive: bool) -> None:
         self.parts = parts

@@ -313,7 +313,7 @@ class Prover:
 
 
 ContainerTheory = Callable[[Prover, Branch, int], bool]
-"""Tells whether surely no array (or object) is like the leaves of a branch at a depth."""
+"""Returns True if certainly no array (or object) satisfies the leaves of a branch at a depth."""
 
 
 def _bits(mask: int) -> list[int]:

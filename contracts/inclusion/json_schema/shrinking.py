@@ -43,7 +43,7 @@ class Shrinker:
         self._tight: dict[Path, Any] = {(name,): value for name, value in small.items()}
         """Values that the old schema took no lighter ones for."""
         self._refused: set[tuple[Path, type]] = set()
-        """Types of which the old schema took no value that was tried."""
+        """Types whose tried values the old schema all refused."""
 
     def shrunk(
         self, document: Any, focus: tuple[str, ...], trial: Callable[[Any], Trial], checks: int

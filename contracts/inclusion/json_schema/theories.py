@@ -1,4 +1,8 @@
-"""Numbers and strings: whether any value is under some leaves and breaks others. True is sure, False is not."""
+"""Numbers and strings: whether any value satisfies some assertions of schemas ("leaves") and violates others.
+
+`holding` are the leaves that the value satisfies, `broken` those that it violates. An answer True is certain: there is
+no such value. False means that there may be one.
+"""
 
 from __future__ import annotations
 
@@ -52,14 +56,14 @@ WIDER_FORMATS: Final = {
 
 
 @dataclass(slots=True)
-class Line:
+class NumberRange:
     """The numbers between two cuts."""
 
     low: Cut = BEFORE_ALL
     high: Cut = AFTER_ALL
 
     def take(self, bound: Bound, *, is_kept: bool, slack: Fraction | int = 0) -> None:
-        """Narrow to what keeps or breaks a bound, or comes nearer to that than `slack`."""
+        """Narrow the range to the numbers that keep (or break) a bound; `slack` moves the bound outwards."""
         is_lower = bound.is_lower is is_kept
         is_exclusive = bound.is_exclusive is is_kept and not slack
         if is_lower:
@@ -74,30 +78,30 @@ class Line:
 
     @property
     def ends(self) -> list[Fraction]:
-        """Return the lowest and the highest limit, as far as there is one."""
+        """The lowest and the highest limit; a side without a limit is left out."""
         return [end for end, _ in (self.low, self.high) if isinstance(end, Fraction)]
 
     def multiples(self, step: Fraction) -> tuple[int | None, int | None]:
-        """Return the first factor of `step` in the line, and the first behind it; None is without end."""
+        """Return n such that n * `step` is the first multiple in the range, and that of the first one above; None: no limit."""
         first, behind = (first_integer((end / step, side)) for end, side in (self.low, self.high))
         return first, behind
 
 
 @dataclass(slots=True)
 class NumberFacts:
-    """What leaves that hold and leaves that do not say of a number."""
+    """The constraints on a number that satisfies the leaves `holding` and violates the leaves `broken`."""
 
     holding: Iterable[Node]
     broken: list[Node]
     is_integer: bool
-    line: Line = field(default_factory=Line)
-    """Where the number is."""
-    double: Line = field(default_factory=Line)
-    """Where the double is that the judge takes for the number, when it takes one."""
+    exact: NumberRange = field(default_factory=NumberRange)
+    """The range of the number."""
+    rounded: NumberRange = field(default_factory=NumberRange)
+    """The range of the double that the judge compares instead of the number, if it does."""
     step: Fraction | None = None
-    """What the number is a multiple of."""
+    """The number is a multiple of this."""
     rounded_step: Fraction | None = None
-    """What the double is a multiple of that is nearest to a number with a fraction."""
+    """The double nearest to a number with a fraction is a multiple of this."""
 
     def __post_init__(self) -> None:
         if self.is_integer:
@@ -114,11 +118,11 @@ class NumberFacts:
     def _take(self, bound: Bound, *, is_kept: bool) -> None:
         # A double tells small integers apart.
         if bound.precision is Precision.EXACT or (self.is_integer and abs(bound.limit) < MAX_EXACT // 4):
-            self.line.take(bound, is_kept=is_kept)
+            self.exact.take(bound, is_kept=is_kept)
             return
-        self.line.take(bound, is_kept=is_kept, slack=margin(bound.limit))
+        self.exact.take(bound, is_kept=is_kept, slack=margin(bound.limit))
         if bound.precision is Precision.DOUBLE:
-            self.double.take(bound, is_kept=is_kept)
+            self.rounded.take(bound, is_kept=is_kept)
 
     def _keep_step(self, leaf: MultipleOf) -> None:
         if leaf.precision is Precision.DOUBLE and not self.is_integer:
@@ -128,26 +132,26 @@ class NumberFacts:
 
     @property
     def is_empty(self) -> bool:
-        """Whether surely no number is like that."""
-        line = self.line
-        if line.is_empty or self.double.is_empty or self._is_between_steps():
+        """Whether there is certainly no such number."""
+        exact = self.exact
+        if exact.is_empty or self.rounded.is_empty or self._is_between_steps():
             return True
-        if len(line.ends) == 2 and line.ends[0] == line.ends[1]:
-            return self._excludes(line.ends[0])
+        if len(exact.ends) == 2 and exact.ends[0] == exact.ends[1]:
+            return self._excludes(exact.ends[0])
         if self.step is None:
             return False
-        first, behind = line.multiples(self.step)
+        first, behind = exact.multiples(self.step)
         if first is None or behind is None or behind - first > _MAX_LISTED:
             return False
         return all(self._excludes(factor * self.step) for factor in range(first, behind))
 
     def _is_between_steps(self) -> bool:
-        """Return whether every number left is a multiple of what it must not be, or an integer though it must be none."""
+        """Return whether every remaining number is a multiple of a broken step, or an integer although it must not be one."""
         if self.step is not None and self.step.denominator == 1 and not self.is_integer:
             return True
         broken = [leaf for leaf in self.broken if isinstance(leaf, MultipleOf)]
         return any(
-            # A double that is a multiple says nothing of a step that is compared exactly.
+            # The double of a number tells nothing about a step that is compared exactly.
             step is not None and (step / leaf.step).denominator == 1
             for leaf in broken
             for step in (self.step, self.rounded_step if leaf.precision is Precision.DOUBLE else None)
@@ -174,7 +178,7 @@ def _common_multiple(one: Fraction | None, other: Fraction) -> Fraction:
 
 @dataclass(slots=True)
 class StringFacts:
-    """What leaves that hold and leaves that do not say of a string."""
+    """The constraints on a string that satisfies the leaves `holding` and violates the leaves `broken`."""
 
     holding: Iterable[Node]
     broken: list[Node]
@@ -212,7 +216,7 @@ class StringFacts:
 
     @property
     def question(self) -> Question:
-        """Return the question after all strings of that kind, formats and unreadable patterns left out."""
+        """The question whether there is such a string, without formats and without patterns that no automaton reads."""
         return Question(
             tuple(sorted({each for each in self.inside if automaton_of(each)})),
             tuple(sorted({each for each in self.outside if automaton_of(each)})),
@@ -223,7 +227,7 @@ class StringFacts:
 
     @property
     def is_empty(self) -> bool:
-        """Whether surely no string is like that."""
+        """Whether there is certainly no such string."""
         if self.count.is_empty or self._is_of_wider_format():
             return True
         if self.count.most == 0:
@@ -248,7 +252,7 @@ class StringFacts:
 
 
 def _readable(pattern: str) -> str:
-    """Return a pattern that an automaton reads and that matches at least as much, where there is one."""
+    """Return a pattern that an automaton reads and that matches the same strings or more; else the pattern itself."""
     if automaton_of(pattern) is not None:
         return pattern
     return without_assertions(pattern) or pattern

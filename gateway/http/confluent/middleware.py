@@ -52,6 +52,8 @@ _SUBJECTS = b"/subjects/"
 _VERSIONS = b"/versions/"
 _KEPT_ANSWERS = 4096
 _KEPT_BYTES = 64 * 2**20
+_BYTES_OF_A_TEXT = 57
+"""What a text takes in CPython beside its characters, with its place in a tuple."""
 _PYTHON = b"python/"
 KEPT_SECONDS = 5.0
 """How long a process gives an answer by id without asking the database: another may have deleted the schema for good."""
@@ -78,6 +80,7 @@ class _KeptAnswer:
     subjects: tuple[str, ...]
     kept_until: float
     mark: int | None
+    memory: int
 
 
 Key = tuple[bytes, ...]
@@ -116,11 +119,12 @@ class AnswerCache:
             subjects,
             self._clock() + KEPT_SECONDS,
             mark,
+            len(body) + sum(map(len, key)) + sum(len(name) + _BYTES_OF_A_TEXT for name in subjects),
         )
         with self._lock:
             self._forget(key)
             self._answers[key] = kept
-            self._bytes += len(body)
+            self._bytes += kept.memory
             while len(self._answers) > _KEPT_ANSWERS or self._bytes > _KEPT_BYTES:
                 self._forget(next(iter(self._answers)))
 
@@ -134,7 +138,7 @@ class AnswerCache:
         with self._lock:
             found = self._answers.pop(key, None)
             if found is not None:
-                self._bytes -= len(found.body["body"])
+                self._bytes -= found.memory
 
 
 class ConfluentMiddleware:
@@ -155,7 +159,10 @@ class ConfluentMiddleware:
         if kept is not None:
             await _send_kept(kept, scope, send)
             return
-        if raw_path.split(b"/", 2)[1].decode("latin-1") not in _ROOTS and not _asks_for_root(scope, raw_path):
+        # `OPTIONS *` asks for no path: RFC 9112, clause 3.2.4.
+        if raw_path[1:].partition(b"/")[0].decode("latin-1") not in _ROOTS and not _asks_for_root(
+            scope, raw_path
+        ):
             await self._app(scope, receive, send)
             return
         request = Request(scope, receive)

@@ -15,10 +15,8 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Any, Final
 
-from tidegate.contracts.compatibility.finding import overlap
 from tidegate.contracts.document.fields import join
 from tidegate.contracts.document.model import AvroSchema, DataContract
 from tidegate.contracts.document.rule_model import Cel
@@ -26,6 +24,7 @@ from tidegate.contracts.document.terms import OnViolation
 from tidegate.contracts.privacy.classes import WHOLE_RECORD, classes_of
 from tidegate.contracts.rules.cel import Outcome, outcome_of
 from tidegate.contracts.verdict import Severity
+from tidegate.contracts.words import seen
 from tidegate.gateway.registry.schemas.entities import AVRO, JSON, Metadata, Rule, RuleSet
 from tidegate.gateway.registry.schemas.fields import Field, Fields, fields_of, with_inline_tags
 from tidegate.gateway.registry.schemas.parsing import ParsedSchema
@@ -37,6 +36,8 @@ from tidegate.gateway.registry.schemas.rule_expressions import (
     may_run,
     parts_of,
     quoted,
+    reads,
+    touches,
 )
 
 CLASS_PREFIX: Final = "confluent:"
@@ -79,11 +80,16 @@ PREFIX = "confluent."
 
 MAX_RULES: Final = 200
 """Maximum rules that a rule set becomes; the fields beyond are left out, and named."""
-_MESSAGE = re.compile(r"(?<![\w.])message\b((?:\.[A-Za-z_]\w*)*)(\s*\()?")
+MAX_WORK: Final = 1_000_000
+"""Maximum work of reading one rule set: 1 for a field that a rule passes over, and 100 and the length of the expression
+for one that it is asked about. Rules and fields are of others, and their number is multiplied."""
+_ASKED_WORK: Final = 100
+_LONGEST_POINTER: Final = 200
 _MAX_ID = 80
 _ODD = re.compile(r"[^a-z0-9._-]+")
 _MEMBER = re.compile(r"message((?:\.[A-Za-z_]\w*)+)")
 _EVERYTHING = frozenset({""})
+_TOO_MUCH: Final = "is beyond the work that reading one rule set may take"
 _NO_BOOLEAN: Final = "may give something else than true or false, which clients read differently"
 _CEL_TYPES = {
     "STRING": "string",
@@ -137,6 +143,14 @@ class _Importing:
     fields: Fields
     taken: dict[str, Cel] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
+    work: int = 0
+    changes: dict[str, frozenset[str]] = field(default_factory=dict)
+    """The places that a transformation may change, by its name."""
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Return whether no more work may be done."""
+        return self.work > MAX_WORK
 
     def rule_set(self, rule_set: RuleSet) -> None:
         """Read the rules of a rule set; each has those that change the record after it."""
@@ -146,11 +160,17 @@ class _Importing:
             if not rule.disabled:
                 self.left_out.append(f"{rule.name} is {_migration(rule)}")
         for index, rule in enumerate(enabled):
+            if _obstacle(rule) is not None or self.is_exhausted:
+                self._rule(rule, [])
+                continue
+            self.work += len(enabled)
             later = [*(each for each in enabled[index + 1 :] if each.kind == "TRANSFORM"), *encoding]
-            self._rule(
-                rule,
-                [self._changed([each for each in later if mode in _modes(each)]) for mode in _modes(rule)],
-            )
+            changed = [
+                self._changed([each for each in later if mode in _modes(each)]) for mode in _modes(rule)
+            ]
+            if rule.type == "CEL":
+                self.work += sum(1 for _ in reads(rule.expr or "")) * sum(map(len, changed))
+            self._rule(rule, changed)
         for rule in encoding:
             self.left_out.append(f"{rule.name} is {_kind(rule)}, which clients run")
 
@@ -177,9 +197,11 @@ class _Importing:
         obstacle = _obstacle(rule)
         if obstacle is not None:
             self.left_out.append(f"{rule.name} is {obstacle}")
+        elif self.is_exhausted:
+            self.left_out.append(f"{rule.name} {_TOO_MUCH}")
         elif rule.type == "CEL_FIELD" and any(places != _EVERYTHING for places in changed):
             self._of_fields(rule, changed)
-        elif rule.type == "CEL_FIELD" or all(_touches(_reads(rule.expr or ""), places) for places in changed):
+        elif rule.type == "CEL_FIELD" or all(touches(reads(rule.expr or ""), places) for places in changed):
             self.left_out.append(f"{rule.name} is about what a later rule of clients changes")
         elif not self._is_boolean(rule):
             self.left_out.append(f"{rule.name} {_NO_BOOLEAN}")
@@ -190,22 +212,31 @@ class _Importing:
     def _of_fields(self, rule: Rule, changed: list[frozenset[str]]) -> None:
         is_about_any = False
         for each in self.fields.found:
-            if (rule.tags and not each.tags & set(rule.tags)) or not _is_asked(rule, each, each.types):
+            if self.is_exhausted:
+                self.left_out.append(f"{rule.name} from {_readable(each.pointer)} on {_TOO_MUCH}")
+                return
+            if not self._asks(rule, each, each.types):
                 continue
-            if all(_touches(_reads_of_field(rule, each), places) for places in changed):
+            places_read = [*_reads_of_field(rule, each)]
+            self.work += len(places_read) * sum(map(len, changed))
+            if all(touches(places_read, places) for places in changed):
                 self.left_out.append(
-                    f"{rule.name} is about {each.pointer}, which a later rule of clients changes"
+                    f"{rule.name} is about {_readable(each.pointer)}, which a later rule of clients changes"
                 )
                 continue
             for type_name in each.types:
                 is_about_any = True
                 names = _names(each, type_name)
                 if type_name != "BOOLEAN" and not is_boolean(rule.expr or "", names, is_of_field=True):
-                    self.left_out.append(f"{rule.name} at {each.pointer} {_NO_BOOLEAN}")
+                    self.left_out.append(f"{rule.name} at {_readable(each.pointer)} {_NO_BOOLEAN}")
                 else:
                     self._of_field(rule, each, type_name)
         for pointer, reason in self.fields.left_out.items():
-            self.left_out.append(f"{rule.name} is not asked at {pointer}, which {reason}")
+            self.work += _ASKED_WORK
+            if self.is_exhausted:
+                self.left_out.append(f"{rule.name} from {_readable(pointer)} on {_TOO_MUCH}")
+                return
+            self.left_out.append(f"{rule.name} is not asked at {_readable(pointer)}, which {reason}")
         if not is_about_any:
             self.left_out.append(f"{rule.name} is about no field of the schema")
 
@@ -252,6 +283,14 @@ class _Importing:
             strict=bool(path),
         )
 
+    def _asks(self, rule: Rule, each: Field, types: Iterable[str]) -> bool:
+        """Return whether a rule about fields may be asked about one."""
+        if rule.tags and not each.tags & set(rule.tags):
+            self.work += 1
+            return False
+        self.work += _ASKED_WORK + len(rule.expr or "")
+        return _is_asked(rule, each, types)
+
     def _changed(self, transformations: list[Rule]) -> frozenset[str]:
         """Return the places of a record that some transformations may change; "" for any."""
         changed: set[str] = set()
@@ -260,15 +299,27 @@ class _Importing:
                 not rule.tags or rule.type in {"CEL", "JSONATA", "ENCRYPT_PAYLOAD"}
             ):
                 return _EVERYTHING
-            tagged = [each for each in self.fields.found if not rule.tags or each.tags & set(rule.tags)]
-            changed |= {
-                each.pointer
-                for each in tagged
-                if rule.type != "CEL_FIELD" or _is_asked(rule, each, (*each.types, *each.element_types))
-            }
-            # These places have fields with other names.
-            changed |= {pointer.rstrip("/") for pointer in self.fields.left_out}
+            if rule.name not in self.changes:
+                self.changes[rule.name] = self._changed_by(rule)
+            self.work += len(self.changes[rule.name])
+            if self.is_exhausted:
+                return _EVERYTHING
+            changed |= self.changes[rule.name]
         return frozenset(changed)
+
+    def _changed_by(self, rule: Rule) -> frozenset[str]:
+        changed: set[str] = set()
+        for each in self.fields.found:
+            if self.is_exhausted:
+                return _EVERYTHING
+            if rule.type == "CEL_FIELD":
+                is_changed = self._asks(rule, each, (*each.types, *each.element_types))
+            else:
+                is_changed = not rule.tags or bool(each.tags & set(rule.tags))
+            if is_changed:
+                changed.add(each.pointer)
+        # These places have fields with other names.
+        return frozenset(changed | {pointer.rstrip("/") for pointer in self.fields.left_out})
 
     def _is_boolean(self, rule: Rule) -> bool:
         """Return whether a condition over a message gives true or false: by itself, or as a field that is boolean."""
@@ -338,7 +389,7 @@ def _reads_of_field(rule: Rule, each: Field) -> Iterator[str]:
     """Yield the places that a rule about a field reads: the field, and members of the object that contains it."""
     yield each.pointer
     holder = join(each.path[:-1])
-    for place in _reads(rule.expr or ""):
+    for place in reads(rule.expr or ""):
         yield holder + place
 
 
@@ -346,21 +397,13 @@ def _holds_of_null(expression: str) -> bool:
     return outcome_of(expression, {"value": None, "parent": {}, "this": {}}) in {Outcome.HOLDS, None}
 
 
-def _reads(expression: str) -> Iterator[str]:
-    """Yield the places of the message that a condition reads; "" for the whole."""
-    for match in _MESSAGE.finditer(expression):
-        path = match[1].split(".")[1:]
-        if match[2] and path:  # the last name is that of a function
-            path.pop()
-        yield "".join(f"/{name}" for name in path)
-
-
-def _touches(read: Iterable[str], changed: Iterable[str]) -> bool:
-    return any(overlap(one, other) for one, other in product(read, changed))
-
-
 def _shown(path: tuple[str, ...]) -> str:
-    return _pointer(path) or "its root"
+    return _readable(_pointer(path) or "its root")
+
+
+def _readable(pointer: str) -> str:
+    """Write a pointer for a sentence: names of fields are of others, and may be long or hold line ends."""
+    return seen(pointer if len(pointer) <= _LONGEST_POINTER else f"{pointer[:_LONGEST_POINTER]}...")
 
 
 def _pointer(path: tuple[str, ...]) -> str | None:

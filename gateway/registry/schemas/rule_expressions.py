@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from typing import Final
 
+from tidegate.contracts.compatibility.finding import overlap
 from tidegate.contracts.rules.cel import Outcome, gives, outcome_of
 
 _LITERAL = re.compile(
     r"""[rRbB]{0,2}(?:'''.*?'''|\"\"\".*?\"\"\"|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", re.DOTALL
 )
+_MESSAGE = re.compile(r"(?<![\w.])message\b((?:\.[A-Za-z_]\w*)*)(\s*\()?")
 NAMES: Final = ("value", "parent", "this")
 """What an expression about a field can name; one about a record has only the last."""
 
@@ -110,3 +113,17 @@ _UNKNOWN: Final = "dyn(1 / 0)"
 
 def _blank(expression: str) -> str:
     return _LITERAL.sub(lambda match: " " * len(match[0]), expression)
+
+
+def reads(expression: str) -> Iterator[str]:
+    """Yield the places of the message that a condition reads; "" for the whole."""
+    for match in _MESSAGE.finditer(expression):
+        path = match[1].split(".")[1:]
+        if match[2] and path:  # the last name is that of a function
+            path.pop()
+        yield "".join(f"/{name}" for name in path)
+
+
+def touches(read: Iterable[str], changed: Iterable[str]) -> bool:
+    """Return whether a place that is read is one that changes, or within one, or holds one."""
+    return any(overlap(one, other) for one, other in product(read, changed))

@@ -31,7 +31,7 @@ log = structlog.get_logger()
 _OPTIMIZE: Final = "spark.databricks.delta.optimize"
 _DELETED_RATIO: Final = 0.3
 _BATCH_TARGETS: Final = (8, 1)
-"""Files of full size of which OPTIMIZE makes one commit; after a conflict it tries smaller ones."""
+"""The number of full-size files in one commit of OPTIMIZE; after a conflict it tries the smaller number."""
 
 
 class DeltaMaintenance:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -35,6 +36,7 @@ def settings(settings: GatewaySettings) -> GatewaySettings:
     ("attacker.example", ("*",), True),
     ("[", (), False),
     ("", (), False),
+    ("a" * 60_000 + ".localhost", (), False),  # longer than any name: it is not remembered
 ])  # fmt: skip
 def test_a_host_is_a_loopback_name_an_address_or_a_set_name(
     host: str, allowed: tuple[str, ...], expected: bool
@@ -108,7 +110,13 @@ class TestExempt:
         return settings.model_copy(update={"rate_limit": "1/hour"})
 
     def test_schemas_by_id_and_reports_of_jobs_are_never_told_to_wait(self, client: Any) -> None:
-        asked = [client.get("/schemas/ids/1").status_code for _ in range(3)]
+        by_id = ("/schemas/ids/1", "/schemas/ids/1/schema", f"/schemas/guids/{UUID(int=1)}")
+        asked = [client.get(path).status_code for path in (*by_id, *by_id)]
+        asked += [client.get(f"/contexts/.c{path}").status_code for path in by_id]
         asked += [client.post("/api/v1/streams/s/heartbeat", b"{}").status_code for _ in range(3)]
         assert 429 not in asked
         assert [client.get("/subjects").status_code for _ in range(2)] == [200, 429]
+
+    @pytest.mark.parametrize("path", ["/schemas/ids/1/versions", "/schemas/ids/1/subjects"])
+    def test_lists_of_who_uses_a_schema_are_limited(self, client: Any, path: str) -> None:
+        assert [client.get(path).status_code for _ in range(2)] == [404, 429]

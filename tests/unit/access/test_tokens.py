@@ -20,6 +20,7 @@ from joserfc import jws, jwt
 from joserfc.jwk import ECKey, KeySet, RSAKey
 from pydantic import ValidationError
 
+from tests.marks import examples
 from tidegate.gateway.access.principal import Grant, Role
 from tidegate.gateway.access.settings import AccessSettings
 from tidegate.gateway.access.tokens import TokenReader, UnknownSigner, WrongToken
@@ -183,7 +184,7 @@ def test_without_a_role_of_ours_one_is_somebody_who_may_nothing(claim: object) -
     assert (principal.name, principal.grants, principal.prefixes) == ("oidc:ana", (), ())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.one_of(st.text(max_size=60), st.tuples(*[st.binary(max_size=40)] * 3), st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["alg", "kid", "crit", "b64", "typ", "zip"]), inner, max_size=4),

@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.marks import examples
 from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
 from tidegate.contracts.inclusion.answer import Counterexample, Outcome
 from tidegate.gateway.checks.formats.github import check_annotations, step_summary
@@ -49,7 +50,7 @@ def unescaped(text: str, *, is_property: bool) -> str:
     return text
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(reports())
 def test_a_finding_is_one_workflow_command_that_says_what_was_meant(report: CheckReport) -> None:
     (finding,) = report.contracts[0].findings
@@ -65,7 +66,7 @@ def test_a_finding_is_one_workflow_command_that_says_what_was_meant(report: Chec
     assert unescaped(message, is_property=False).count("\n") == 2
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(reports())
 def test_every_report_can_be_written_and_read_again(report: CheckReport) -> None:
     (contract,) = report.contracts
@@ -81,7 +82,7 @@ def test_every_report_can_be_written_and_read_again(report: CheckReport) -> None
     assert len(step_summary(report).encode()) < 20_000
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(reports())
 def test_every_line_for_people_is_one_line_that_a_terminal_only_shows(report: CheckReport) -> None:
     lines = [line.plain for line in report_lines(report)]

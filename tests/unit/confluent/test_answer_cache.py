@@ -45,6 +45,21 @@ def test_kept_answers_have_a_bound_in_bytes() -> None:
     assert [cache.find(key) is not None for key in keys] == [False, False, True, True, True]
 
 
+def test_long_queries_and_lists_of_subjects_count_as_bytes() -> None:
+    """Both are of others: queries of whoever asks, and each schema may be of thousands of subjects."""
+    cache = AnswerCache()
+    answer = Answer({"schema": "x"}, headers={"ETag": '"1"'})
+    keys = [(b"/schemas/ids/1", b"%d" % number + b"x" * 20_000_000) for number in range(5)]
+    for key in keys:
+        cache.keep(key, answer, ("s",))
+    assert [cache.find(key) is not None for key in keys] == [False, False, True, True, True]
+    subjects = tuple(f"subject-{number:07d}" for number in range(300_000))
+    short = [(b"/schemas/ids/%d" % number, b"") for number in range(5)]
+    for key in short:
+        cache.keep(key, answer, subjects)
+    assert [cache.find(key) is not None for key in short] == [False, False, True, True, True]
+
+
 PATHS = ("/subjects/s/versions/latest", "/subjects/s/versions/-1", "/subjects/s/versions/1")
 
 

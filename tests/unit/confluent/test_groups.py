@@ -124,6 +124,27 @@ def test_a_document_names_its_group(grouped: Any, ask: Ask) -> None:
     assert "tombstones is pass in 1.2.0 and refuse in 2.0.2" in refused.text
 
 
+def test_a_group_of_unframed_records_has_to_exist(grouped: Any) -> None:
+    """Every record without a schema id would be refused for a mistake in one word."""
+    unknown = document(grouped, "2.0.0", version="2.0.1", description="Mended.", unframed_group="3")
+    refused = grouped.post(NATIVE, unknown)
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/unframed_group")
+    assert 'the subject t-value has no group "3" (by app_version: "1", "2")' in refused.text.replace(
+        '\\"', '"'
+    )
+    own = document(
+        grouped, "2.0.0", version="3.0.0", compatibility_group="3", unframed_group="3", description="New."
+    )
+    assert grouped.post(NATIVE, own).status_code == 201
+
+
+def test_a_group_of_unframed_records_without_the_setting_is_refused(client: Any, ask: Ask) -> None:
+    ask("POST", VERSIONS, body("1", "a"))
+    refused = client.post(NATIVE, document(client, "1.0.0", version="1.0.1", unframed_group="1"))
+    assert refused.status_code == 422
+    assert "or leave unframed_group out" in refused.text
+
+
 def test_a_group_without_the_setting_is_refused(client: Any, ask: Ask) -> None:
     ask("POST", VERSIONS, body("1", "a"))
     refused = client.post(NATIVE, document(client, "1.0.0", version="1.0.1", compatibility_group="1"))

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.marks import examples
 from tidegate.gateway.registry.schemas.avro_text import avro_text, with_types
 from tidegate.gateway.registry.schemas.entities import Metadata, Reference, RuleSet, schema_guid
 from tidegate.gateway.registry.schemas.errors import Refused
@@ -356,7 +357,7 @@ def test_a_guard_ends_at_a_semicolon_that_stands_in_no_literal() -> None:
     assert written == "(this.b != ';') ? (this.a == ';') : true"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(
         st.from_regex(r"[A-Za-z_][A-Za-z0-9_-]{0,255}", fullmatch=True), min_size=1, max_size=6, unique=True

@@ -7,8 +7,9 @@ import pytest
 from tests.ledgers import LEDGER
 from tidegate.contracts.errors import ConflictError
 from tidegate.contracts.stream.erasure import MOST_ROWS, erase_from
-from tidegate.contracts.stream.ledger import BatchTotals, Segment
+from tidegate.contracts.stream.ledger import BatchTotals
 from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.segments import Segment
 
 HELD = LEDGER.model_copy(
     update={

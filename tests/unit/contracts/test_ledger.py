@@ -9,19 +9,16 @@ import pytest
 from tests import ledgers
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.ledger import (
-    LEAST_OF_PARTITION,
     BatchRefusal,
     BatchTotals,
-    FateCounts,
     Ledger,
     PublishedBatch,
-    Segment,
     Settled,
     Settlement,
     require_contiguous,
     span,
-    sums,
 )
+from tidegate.contracts.stream.segments import LEAST_OF_PARTITION, FateCounts, Segment, sums
 
 LEDGER = ledgers.LEDGER.model_copy(update={"scan_from": {"t.quarantine": {0: 4}}, "slots": 2})
 

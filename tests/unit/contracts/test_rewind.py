@@ -22,9 +22,10 @@ from tidegate.contracts.stream.generations import (
     pruned,
     rewound,
 )
-from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Position, Segment
+from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Position
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.rewind import Held, Rewind, points_of, rewind_to
+from tidegate.contracts.stream.segments import Segment
 from tidegate.contracts.verdict import Disposition, Verdict
 from tidegate.spark_jobs.adopt.rewind import RewindTo
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.app import create_app
 
 NUL = (
     "/api/v1/contracts/%00",
@@ -49,6 +53,30 @@ def test_the_desk_says_so_on_a_page(client: Any) -> None:
 
 def test_a_number_or_name_that_nothing_has_is_not_found(client: Any) -> None:
     assert {path: client.get(path).status_code for path in NOWHERE} == dict.fromkeys(NOWHERE, 404)
+
+
+@pytest.mark.parametrize("method", ["OPTIONS", "GET", "POST"])
+def test_a_request_for_no_path_is_not_found(factory: Factory, method: str) -> None:
+    """httptools passes on `*` for every method."""
+    status = 0
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request"}
+
+    async def send(message: Any) -> None:
+        nonlocal status
+        status = message.get("status", status)
+
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": "*",
+        "raw_path": b"*",
+        "query_string": b"",
+        "headers": [],
+    }
+    asyncio.run(create_app(factory)(scope, receive, send))
+    assert status == 404
 
 
 def test_a_document_with_a_nul_is_refused_and_not_kept(

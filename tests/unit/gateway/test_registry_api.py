@@ -9,6 +9,7 @@ import orjson
 import pytest
 from structlog.testing import capture_logs
 
+from tests.unit.contracts.exchange.test_odcs import DOCUMENT
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.models.examples import CONTRACT_YAML, RECORDS, REPORT
 from tidegate.gateway.settings import GatewaySettings
@@ -80,6 +81,18 @@ def test_publishing_warns_of_names_that_nothing_declares(
         ),
     ]
     assert all(each["line"] for each in warnings)
+
+
+@only_sqlite
+def test_a_document_of_the_open_data_contract_standard_is_published(client: Any) -> None:
+    answer = client.post(CONTRACTS, DOCUMENT, "application/yaml")
+    assert answer.status_code == 201
+    body = answer.json()
+    assert (body["version"], body["topic"]) == ("1.4.0", "hospital.admissions")
+    warnings = [each for each in body["warnings"] if each["message"].startswith("not judged: SQL")]
+    assert [(each["pointer"], each["line"]) for each in warnings] == [
+        ("/schema/0/properties/1/quality/1", 40)
+    ]
 
 
 def test_a_changed_document_answers_409_with_what_to_do(client: Any, published: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import socket
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tidegate.contracts.errors import SettingsError
-from tidegate.gateway.cli.serve import listen, require_access_control, run
+from tidegate.gateway.cli.serve import WebServerWarnings, listen, require_access_control, run
 from tidegate.gateway.settings import GatewaySettings
 
 
@@ -54,3 +55,17 @@ def test_the_log_says_when_anybody_may_do_anything(
     with listen(host, 0) as listening, capture_logs() as logs:
         require_access_control(settings, listening)
     assert [log["event"] for log in logs] == expected
+
+
+def test_invalid_requests_do_not_fill_the_log() -> None:
+    seconds = 0.0
+    passes = WebServerWarnings(lambda: seconds)
+    invalid = logging.LogRecord(
+        "uvicorn.error", logging.WARNING, "httptools_impl.py", 1, "Invalid HTTP request received.", None, None
+    )
+    ours = logging.LogRecord("tidegate.a", logging.WARNING, "a.py", 1, "a", None, None)
+    failure = logging.LogRecord("uvicorn.error", logging.ERROR, "httptools_impl.py", 1, "a", None, None)
+    assert [passes.filter(invalid) for _ in range(3)] == [True, False, False]
+    assert [passes.filter(each) for each in (ours, ours, failure, failure)] == [True] * 4
+    seconds = 61.0
+    assert passes.filter(invalid)

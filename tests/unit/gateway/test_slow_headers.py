@@ -1,4 +1,4 @@
-"""A client that sends its request headers slowly, or none, does not keep its connection."""
+"""A client that sends its request headers slowly, without end, or not at all, does not keep its connection."""
 
 from __future__ import annotations
 
@@ -102,3 +102,49 @@ def test_a_client_that_closes_in_mid_body_is_no_crash(server: tuple[str, int]) -
         answer = read_to_end(client)
     assert answer.startswith(b"HTTP/1.1 200")
     assert b'status="500"' not in answer
+
+
+def send_without_end(client: socket.socket, piece: bytes) -> int:
+    """Send a piece again and again, up to 8 MiB; return how many bytes were sent before the server closed."""
+    sent = 0
+    with contextlib.suppress(OSError):
+        while sent < ENOUGH:
+            client.sendall(piece)
+            sent += len(piece)
+    return sent
+
+
+ENOUGH = 8 * 1024 * 1024
+HEADER = b"X-More: " + b"a" * 4000 + b"\r\n"
+
+
+@pytest.mark.parametrize("piece", [HEADER, b"a" * 4000], ids=["many headers", "one long header"])
+def test_headers_without_end_are_refused(server: tuple[str, int], piece: bytes) -> None:
+    with socket.create_connection(server, timeout=20) as client:
+        client.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nX-First: ")
+        assert send_without_end(client, piece) < ENOUGH
+
+
+def test_headers_that_are_too_large_are_answered_with_431(server: tuple[str, int]) -> None:
+    with socket.create_connection(server, timeout=20) as client:
+        client.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n" + HEADER * 17)
+        assert read_to_end(client).startswith(b"HTTP/1.1 431 ")
+
+
+def test_large_headers_and_bodies_below_the_limits_are_taken(server: tuple[str, int]) -> None:
+    with socket.create_connection(server, timeout=20) as client:
+        client.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n" + HEADER * 14 + b"\r\n")
+        assert client.recv(65536).startswith(b"HTTP/1.1 200")
+        client.sendall(
+            b"POST /compatibility HTTP/1.1\r\nHost: localhost\r\nContent-Length: 400000\r\nConnection: close\r\n\r\n"
+            + b"a" * 400_000
+        )
+        assert not read_to_end(client).startswith(b"HTTP/1.1 431")
+
+
+def test_trailers_without_end_are_refused(server: tuple[str, int]) -> None:
+    with socket.create_connection(server, timeout=20) as client:
+        client.sendall(
+            b"POST /compatibility HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"
+        )
+        assert send_without_end(client, HEADER) < ENOUGH

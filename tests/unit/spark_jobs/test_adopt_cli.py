@@ -14,7 +14,8 @@ from tidegate.contracts.stream.adoption import Found, SourceRange, bounds, propo
 from tidegate.contracts.stream.ledger import Position
 from tidegate.contracts.stream.positions import Positions, Sightings
 from tidegate.spark_jobs.adopt.adopt import Look, Skip
-from tidegate.spark_jobs.adopt.cli import _Asked, _value, adopt, erase
+from tidegate.spark_jobs.adopt.cli import _value, adopt, erase
+from tidegate.spark_jobs.adopt.confirmations import Confirmations
 
 
 def look(written: list[Position], quarantined: list[Position], records: list[Position]) -> Look:
@@ -35,7 +36,7 @@ HOLES = look([(0, 0), (0, 2), (0, 6), (0, 6)], [(0, 4), (0, 6)], [(0, 3)])
 
 def test_what_is_there_and_what_cannot_be_proven_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConflictError, match=r"^1 offsets are in no output, and nothing was changed"):
-        _Asked(is_loss_accepted=False, holes=None, is_sure=True).confirm_look(HOLES)
+        Confirmations(is_sure=True).confirm_look(HOLES)
     assert capsys.readouterr().out.splitlines() == [
         "iceberg:lake.a.b: no ledger; a.b@iceberg:1 follows from what is there",
         "  partition 0: written 0 to 6, quarantined 4 to 6; ledger 0 to 6; holes: 2 without a record, 1 in no output",
@@ -50,18 +51,18 @@ def test_what_is_there_and_what_cannot_be_proven_is_shown(capsys: pytest.Capture
 @pytest.mark.parametrize("holes", [None, 0, 2])
 def test_a_script_names_the_exact_number_of_holes(holes: int | None) -> None:
     with pytest.raises(ConflictError, match="--holes 1 confirms it"):
-        _Asked(is_loss_accepted=True, holes=holes, is_sure=True).confirm_look(HOLES)
+        Confirmations(is_loss_accepted=True, holes=holes, is_sure=True).confirm_look(HOLES)
 
 
 def test_what_was_said_is_enough() -> None:
-    _Asked(is_loss_accepted=True, holes=1, is_sure=True).confirm_look(HOLES)
-    _Asked(is_loss_accepted=False, holes=None, is_sure=True).confirm_look(WHOLE)
-    _Asked(is_loss_accepted=True, holes=None, is_sure=True).confirm_skip(Skip("s", LEDGER, 7, 3))
+    Confirmations(is_loss_accepted=True, holes=1, is_sure=True).confirm_look(HOLES)
+    Confirmations(is_sure=True).confirm_look(WHOLE)
+    Confirmations(is_loss_accepted=True, holes=None, is_sure=True).confirm_skip(Skip("s", LEDGER, 7, 3))
 
 
 def test_without_a_terminal_nothing_is_asked_and_nothing_done() -> None:
     with pytest.raises(SettingsError, match="no terminal to ask on"):
-        _Asked(is_loss_accepted=False, holes=None, is_sure=False).confirm_look(WHOLE)
+        Confirmations(is_sure=False).confirm_look(WHOLE)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_a_skip_says_what_is_given_up(
 ) -> None:
     skip = Skip("kafka:t.accepted", LEDGER, partition, first)
     with pytest.raises(ConflictError, match="--accept-loss"):
-        _Asked(is_loss_accepted=False, holes=None, is_sure=True).confirm_skip(skip)
+        Confirmations(is_sure=True).confirm_skip(skip)
     assert (
         capsys.readouterr().out
         == f"kafka:t.accepted: partition {partition} of t goes on at {first}: {what}\n"

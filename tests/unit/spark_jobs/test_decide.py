@@ -23,7 +23,8 @@ from tidegate.contracts.stream.decide import (
     count_evidence,
     decide,
 )
-from tidegate.contracts.stream.ledger import FateCounts, Settlement
+from tidegate.contracts.stream.ledger import Settlement
+from tidegate.contracts.stream.segments import FateCounts
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 
 RULES = [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.contracts.errors import SettingsError
-from tidegate.spark_jobs.cli import read_settings
+from tidegate.spark_jobs.options import read_settings
 from tidegate.spark_jobs.session import _engine, catalog_properties, refuse_launch_secrets, worker_sockets
 from tidegate.spark_jobs.settings import SinkSettings
 

@@ -18,8 +18,8 @@ from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.stream.decide import Decision
 from tidegate.contracts.stream.ledger import BatchTotals
 from tidegate.gateway.cli.up import Sink as SinkOfUp
-from tidegate.spark_jobs.cli import read_settings
 from tidegate.spark_jobs.kafka.topics import Topic
+from tidegate.spark_jobs.options import read_settings
 from tidegate.spark_jobs.settings import SINKS, JobSettings, SinkRules
 from tidegate.spark_jobs.sinks.kind import SinkContext, SinkKind, kind_of
 from tidegate.spark_jobs.sinks.sink import MicroBatch, StreamStart

@@ -7,6 +7,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.marks import examples
 from tidegate.contracts.inclusion.intervals import Intervals
 
 GRID = [Fraction(number, 2) for number in range(-6, 7)]
@@ -29,7 +30,7 @@ def members(values: Intervals) -> set[Fraction]:
     return {value for value in GRID if any(low <= (value, 0) < high for low, high in values.parts)}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(sets, sets)
 def test_the_algebra_is_that_of_sets(one: Intervals, other: Intervals) -> None:
     assert members(one.complement()) == set(GRID) - members(one)
@@ -37,7 +38,7 @@ def test_the_algebra_is_that_of_sets(one: Intervals, other: Intervals) -> None:
     assert members(one.minus(other)) == members(one) - members(other)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(sets)
 def test_emptiness_is_told_of_numbers_and_of_integers(values: Intervals) -> None:
     whole = {value for value in members(values) if value.denominator == 1}

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.marks import examples
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import ContractError, SettingsError, StreamStopped
 from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
@@ -327,7 +328,7 @@ ADMISSIONS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(ADMISSIONS)
 def test_avro_values_are_masked_like_their_records(record: dict[str, Any]) -> None:
     plan = avro_plan()

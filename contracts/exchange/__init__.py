@@ -1,0 +1,1 @@
+"""Contracts of other formats, read into Tidegate's and written from them."""

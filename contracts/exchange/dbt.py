@@ -1,0 +1,154 @@
+"""Models of dbt (`schema.yml`), read as a document of the Open Data Contract Standard.
+
+Source: dbt 1.11, model properties: `columns`, `constraints`, `data_tests`; packages dbt_utils and dbt_expectations.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tidegate.contracts.exchange.converted import Places, is_known_type, logical_type
+from tidegate.contracts.exchange.imported import LeftOut, pointer
+
+_ONE_COLUMN: Final = "expect_column_"
+
+
+def convert_dbt(document: dict[str, Any]) -> tuple[dict[str, Any], Places, list[LeftOut]]:
+    """Return the document in the standard, the places of its parts, and what no part stands for."""
+    converter = _Converter()
+    models = [each for each in document.get("models") or [] if isinstance(each, dict) and each.get("name")]
+    names = [str(each["name"]) for each in models]
+    converted = {
+        "apiVersion": "v3.1.0",
+        "kind": "DataContract",
+        "id": names[0] if len(names) == 1 else "dbt",
+        "version": "1.0.0",
+        "status": "active",
+        "schema": [converter.model(index, each) for index, each in enumerate(models)],
+    }
+    converter.places.note("/schema", "/models")
+    return converted, converter.places, converter.left_out
+
+
+class _Converter:
+    def __init__(self) -> None:
+        self.places = Places()
+        self.left_out: list[LeftOut] = []
+
+    def model(self, index: int, model: dict[str, Any]) -> dict[str, Any]:
+        """Return a model as an object."""
+        place, source = pointer("schema", index), pointer("models", index)
+        self.places.note(place, source)
+        columns = [each for each in model.get("columns") or [] if isinstance(each, dict) and each.get("name")]
+        properties = [
+            self._property(each, f"{place}/properties/{at}", f"{source}/columns/{at}")
+            for at, each in enumerate(columns)
+        ]
+        named = {each["name"]: each for each in properties}
+        for at, each in enumerate(model.get("constraints") or []):
+            keys = each.get("columns") or []
+            if each.get("type") == "primary_key" and set(keys) <= named.keys():
+                for position, key in enumerate(keys, 1):
+                    named[key] |= {"primaryKey": True, "primaryKeyPosition": position}
+            else:
+                self._leave(
+                    f"{source}/constraints/{at}",
+                    f"a constraint `{each.get('type')}` of the model is not judged",
+                )
+        for word in ("data_tests", "tests"):
+            for at, each in enumerate(model.get(word) or []):
+                self._leave(
+                    f"{source}/{word}/{at}", f"the test `{_named(each)[0]}` of the model is not judged"
+                )
+        return {"name": model["name"], "description": model.get("description"), "properties": properties}
+
+    def _property(self, column: dict[str, Any], place: str, source: str) -> dict[str, Any]:
+        self.places.note(place, source)
+        written = column.get("data_type")
+        if written is not None and not is_known_type(written):
+            self._leave(f"{source}/data_type", f"the type `{written}` is not known; any value passes")
+        found: dict[str, Any] = {"name": column["name"], **logical_type(written), "quality": []}
+        found |= {"description": column["description"]} if column.get("description") else {}
+        for at, each in enumerate(column.get("constraints") or []):
+            self._add(found, str(each.get("type")), each, f"{source}/constraints/{at}", place)
+        for word in ("data_tests", "tests"):
+            for at, each in enumerate(column.get(word) or []):
+                name, arguments = _named(each)
+                self._add(found, name, arguments, f"{source}/{word}/{at}", place)
+        return found
+
+    def _add(
+        self, found: dict[str, Any], name: str, arguments: dict[str, Any], source: str, place: str
+    ) -> None:
+        """Add one test or constraint to a property."""
+        words = {
+            "severity": str(
+                (arguments.get("config") or {}).get("severity", arguments.get("severity", "error"))
+            )
+        }
+        words |= {"name": arguments["name"]} if arguments.get("name") else {}
+        given = {**arguments, **(arguments.get("arguments") or {})}
+        quality = found["quality"]
+        plain = name.rpartition(".")[2]
+        if given.get("where") or (given.get("config") or {}).get("where"):
+            self._leave(source, f"`{name}` with `where` is not judged; write a rule of kind `cel`")
+            return
+        self.places.note(f"{place}/quality/{len(quality)}", source)
+        match plain:
+            case "not_null":
+                found["required"] = True
+            case "primary_key":
+                found["primaryKey"] = True
+            case "unique":
+                found["unique"] = True
+                self.places.note(f"{place}/unique", source)
+            case "accepted_values":
+                arguments_of = {"validValues": given.get("values") or []}
+                quality.append({"metric": "invalidValues", "mustBe": 0, "arguments": arguments_of, **words})
+            case "relationships" | "foreign_key":
+                found["relationships"] = [{"to": str(given.get("to"))}]
+                self.places.note(f"{place}/relationships", source)
+            case "accepted_range":
+                quality.append(_rule(_range(given), found["name"], words))
+            case _ if plain.startswith(_ONE_COLUMN):
+                kwargs = {
+                    key: value
+                    for key, value in given.items()
+                    if key not in {"config", "name", "arguments", "severity"}
+                }
+                written = {"type": plain, "kwargs": {"column": found["name"], **kwargs}}
+                quality.append(
+                    {"type": "custom", "engine": "greatExpectations", "implementation": written, **words}
+                )
+            case _:
+                self._leave(source, f"`{name}` is not judged; write it as a rule")
+
+    def _leave(self, source: str, reason: str) -> None:
+        self.left_out.append(LeftOut(source, reason))
+
+
+def _named(test: Any) -> tuple[str, dict[str, Any]]:
+    """Return the name of a test and its arguments: it is a name, or a mapping with its name as the key."""
+    if isinstance(test, dict) and test:
+        if isinstance(test.get("test_name"), str):
+            return test["test_name"], test
+        name, arguments = next(iter(test.items()))
+        return str(name), arguments if isinstance(arguments, dict) else {}
+    return str(test), {}
+
+
+def _range(given: dict[str, Any]) -> dict[str, Any]:
+    inclusive = given.get("inclusive", True)
+    low, high = ("minimum", "maximum") if inclusive else ("exclusive_minimum", "exclusive_maximum")
+    bounds = {low: given.get("min_value"), high: given.get("max_value")}
+    return {
+        "kind": "range",
+        **{name: value for name, value in bounds.items() if isinstance(value, int | float)},
+    }
+
+
+def _rule(rule: dict[str, Any], column: str, words: dict[str, Any]) -> dict[str, Any]:
+    is_warning = words["severity"].lower() == "warn"
+    written = {"id": words.get("name") or f"{column}-in-range", **rule, "field": pointer(column)}
+    written |= {"severity": "warning"} if is_warning else {}
+    return {"type": "custom", "engine": "tidegate", "implementation": written}

@@ -1,0 +1,62 @@
+"""What an import gives: a contract document, and what of the source it cannot express."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.contracts.document.source import escape
+
+_SEMANTIC = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?(-[0-9A-Za-z.-]+)?")
+_NO_TOPIC = re.compile(r"[^a-zA-Z0-9._-]+")
+_NO_RULE_ID = re.compile(r"[^a-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A part of the source that no record is judged by: its JSON Pointer in the source, and the reason."""
+
+    pointer: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.pointer or '/'}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A contract document with its schema under `definition`, as `parse_contract` reads it."""
+
+    document: dict[str, Any]
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def semantic_version(text: object) -> str | None:
+    """Return a version such as `v1.1` or `2` as a semantic version; None for any other text."""
+    found = _SEMANTIC.fullmatch(str(text).strip())
+    if found is None:
+        return None
+    return ".".join(str(int(part or 0)) for part in found.groups()[:3]) + (found[4] or "")
+
+
+def identifier(*parts: object) -> str:
+    """Return the parts as an identifier of a contract or a topic, separated by dots."""
+    named = [_NO_TOPIC.sub("-", str(part)).strip("._-") for part in parts if part]
+    return ".".join(part for part in named if part)[:200]
+
+
+def rule_id(name: str, taken: Iterable[str]) -> str:
+    """Return a name as the id of a rule that is not taken yet."""
+    plain = _NO_RULE_ID.sub("-", name.lower()).strip("._-")[:70] or "rule"
+    used = set(taken)
+    found, number = plain, 2
+    while found in used:
+        found, number = f"{plain}-{number}", number + 1
+    return found
+
+
+def pointer(*tokens: object) -> str:
+    """Return a JSON Pointer of these tokens."""
+    return "".join(f"/{escape(str(token))}" for token in tokens)

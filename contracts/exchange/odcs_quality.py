@@ -1,0 +1,195 @@
+"""Quality rules of the Open Data Contract Standard as rules and expectations.
+
+Source: Open Data Contract Standard 3.0 to 3.2, section *Data Quality*.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tidegate.contracts.document.yaml_source import read_yaml
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.exchange.imported import LeftOut, rule_id
+
+ENGINE: Final = "tidegate"
+"""The `engine` of a custom quality rule that is a rule or an expectation of a contract, as `implementation`."""
+_WARNINGS: Final = frozenset({"warning", "warn", "info", "low"})
+_ALL_ROWS: Final = (("mustBe", 0), ("mustBeLessOrEqualTo", 0), ("mustBeLessThan", 1))
+"""Ways to write that no row may be bad."""
+_LIBRARY: Final = frozenset({"greatexpectations", "great-expectations", "great_expectations"})
+_OF_THE_TABLE: Final = "this concerns the whole table, and the stream sees one batch; "
+
+
+@dataclass(slots=True)
+class QualityReader:
+    """Gathers rules and expectations, and what is neither. Pointers are into the source."""
+
+    rules: list[dict[str, Any]] = field(default_factory=list)
+    expectations: list[dict[str, Any]] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+
+    def read(self, listed: list[dict[str, Any]], source: str, place: str) -> None:
+        """Read the quality rules of a property, or of the object (`place` is "")."""
+        for index, each in enumerate(listed):
+            where = f"{source}/{index}"
+            try:
+                self._read_one(each, place)
+            except _NotJudgedError as error:
+                self.left_out.append(LeftOut(where, str(error)))
+
+    def add_rule(self, rule: dict[str, Any]) -> None:
+        """Add a rule, unless there is the same one. Its id may be any text."""
+        self._add(self.rules, rule)
+
+    def _add(self, to: list[dict[str, Any]], part: dict[str, Any]) -> None:
+        plain = rule_id(str(part["id"]), ())
+        numbered = re.compile(re.escape(plain) + r"(-[0-9]+)?")
+        if any({**each, "id": ""} == {**part, "id": ""} and numbered.fullmatch(each["id"]) for each in to):
+            return
+        taken = [each["id"] for each in (*self.rules, *self.expectations)]
+        to.append({**part, "id": rule_id(plain, taken)})
+
+    def _read_one(self, each: dict[str, Any], place: str) -> None:
+        kind = each.get("type") or "library"
+        if kind == "custom":
+            self._add_custom(each)
+        elif kind == "library":
+            self._add_metric(each, place)
+        elif kind == "sql":
+            raise _NotJudgedError("SQL is not run on a stream; write a rule of kind `cel`, or an expectation")
+        else:
+            raise _NotJudgedError("a text is not judged; write it as a rule")
+
+    def _add_custom(self, each: dict[str, Any]) -> None:
+        engine, written = str(each.get("engine")), _mapping(each.get("implementation"))
+        if engine == ENGINE and "kind" in written:
+            self.add_rule(written)
+        elif engine == ENGINE and "type" in written:
+            self._add(self.expectations, written)
+        elif engine.lower() in _LIBRARY and (name := written.get("type") or written.get("expectation_type")):
+            title = each.get("name") or each.get("id") or name.removeprefix("expect_").replace("_", "-")
+            found = {"id": title, "type": name, "kwargs": written.get("kwargs", {}), **_words(each)}
+            self._add(self.expectations, found)
+        else:
+            raise _NotJudgedError(f"a rule of the engine `{engine}` is not judged")
+
+    def _add_metric(self, each: dict[str, Any], place: str) -> None:
+        metric = str(each.get("metric") or each.get("rule"))
+        make = _METRICS.get(metric)
+        if make is None:
+            raise _NotJudgedError(_REFUSED.get(metric, f"the metric `{metric}` is not known"))
+        if not place:
+            raise _NotJudgedError(f"the metric `{metric}` needs a property")
+        if not _holds_for_all(each):
+            self._add_share(metric, each, place)
+            return
+        name = str(each.get("name") or each.get("id") or f"{place.rpartition('/')[2]}-{metric}")
+        for rule in make(each.get("arguments") or {}):
+            self.add_rule({"id": name, **rule, "field": place, **_words(each)})
+
+    def _add_share(self, metric: str, each: dict[str, Any], place: str) -> None:
+        column = place.removeprefix("/")
+        limit = each.get("mustBeLessOrEqualTo")
+        if each.get("unit") != "percent" or not isinstance(limit, int | float) or "/" in column:
+            raise _NotJudgedError(
+                _OF_THE_TABLE + "only `percent` with `mustBeLessOrEqualTo` is judged, by batch"
+            )
+        arguments = each.get("arguments") or {}
+        values = [value for value in arguments.get("validValues", ()) if value is not None]
+        kwargs: dict[str, Any] = {}
+        match metric:
+            case "nullValues":
+                kind = "expect_column_values_to_not_be_null"
+            case "invalidValues" if values:
+                kind, kwargs = "expect_column_values_to_be_in_set", {"value_set": values}
+            case "invalidValues" if arguments.get("pattern"):
+                kind, kwargs = "expect_column_values_to_match_regex", {"regex": arguments["pattern"]}
+            case _:
+                raise _NotJudgedError(f"a share of `{metric}` is not judged by batch")
+        mostly = round(1 - limit / 100, 12)
+        name = str(each.get("name") or each.get("id") or f"{column}-{metric}")
+        kwargs = {"column": column, **kwargs, "mostly": mostly}
+        self._add(self.expectations, {"id": name, "type": kind, "kwargs": kwargs, **_words(each)})
+
+
+class _NotJudgedError(ValueError):
+    """A quality rule that has no counterpart; the message is the reason."""
+
+
+def _words(each: dict[str, Any]) -> dict[str, Any]:
+    words = {"description": each["description"]} if each.get("description") else {}
+    return words | ({"severity": "warning"} if str(each.get("severity")).lower() in _WARNINGS else {})
+
+
+def _mapping(written: Any) -> dict[str, Any]:
+    if isinstance(written, str):
+        try:
+            written = read_yaml("implementation", written).value
+        except ContractError:
+            return {}
+    return written if isinstance(written, dict) else {}
+
+
+def _valid(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    values = arguments.get("validValues")
+    rules: list[dict[str, Any]] = []
+    if isinstance(values, list):
+        listed = [value for value in values if value is not None]
+        rules.append({"kind": "one_of", "values": listed} if listed else {})
+    if isinstance(arguments.get("pattern"), str):
+        rules.append({"kind": "matches", "pattern": f"^(?:{arguments['pattern']})$"})
+    if not rules or {} in rules:
+        raise _NotJudgedError("`invalidValues` needs the argument `validValues` or `pattern`")
+    return rules
+
+
+def _missing(arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    values = arguments.get("missingValues")
+    listed = [value for value in values if value is not None] if isinstance(values, list) else []
+    if not listed:
+        raise _NotJudgedError("`missingValues` needs the argument `missingValues` with a value")
+    nulls = {"nulls": "violate"} if isinstance(values, list) and None in values else {}
+    return [{"kind": "forbidden", "values": listed, **nulls}]
+
+
+def forbids_nulls(listed: list[dict[str, Any]]) -> bool:
+    """Return whether a quality rule of a property says that no value may be null; its schema then requires it."""
+    return any(
+        str(each.get("metric") or each.get("rule")) == "nullValues" and _holds_for_all(each)
+        for each in listed
+        if isinstance(each, dict)
+    )
+
+
+def _holds_for_all(each: dict[str, Any]) -> bool:
+    return each.get("unit", "rows") == "rows" and any(each.get(name) == limit for name, limit in _ALL_ROWS)
+
+
+_METRICS: Final[dict[str, Callable[[dict[str, Any]], list[dict[str, Any]]]]] = {
+    "nullValues": lambda _arguments: [],  # the schema requires the field
+    "invalidValues": _valid,
+    "validValues": _valid,
+    "missingValues": _missing,
+}
+_REFUSED: Final = {
+    "duplicateValues": _OF_THE_TABLE + "use a primary key and upserts",
+    "duplicateCount": _OF_THE_TABLE + "use a primary key and upserts",
+    "rowCount": _OF_THE_TABLE + "write an expectation about the rows of a batch",
+}
+
+
+def as_quality(written: dict[str, Any]) -> dict[str, Any]:
+    """Return a rule or an expectation of a contract as a custom quality rule."""
+    name = {"name": written["id"], "description": written.get("description")}
+    plain = json.loads(json.dumps(written))
+    return {
+        "type": "custom",
+        **{key: value for key, value in name.items() if value},
+        "severity": written.get("severity", "error"),
+        "engine": ENGINE,
+        "implementation": plain,
+    }

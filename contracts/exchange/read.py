@@ -1,0 +1,136 @@
+"""One door for documents of other formats: which one it is, and the contract that it describes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from jsonschema import Draft201909Validator, ValidationError
+
+from tidegate.contracts.document.fields import objects_of
+from tidegate.contracts.document.model import SCHEMA_KEY
+from tidegate.contracts.document.source import Source
+from tidegate.contracts.errors import ContractError, Problem
+from tidegate.contracts.exchange.datacontract import convert_datacontract
+from tidegate.contracts.exchange.dbt import convert_dbt
+from tidegate.contracts.exchange.imported import Imported, identifier, pointer
+from tidegate.contracts.exchange.odcs import is_odcs, read_odcs
+from tidegate.contracts.exchange.odcs_properties import KEPT
+
+ODCS: Final = "Open Data Contract Standard"
+SPECIFICATION: Final = "Data Contract Specification"
+DBT: Final = "dbt"
+AVRO: Final = "Avro schema"
+JSON_SCHEMA: Final = "JSON Schema"
+SUITE: Final = "Great Expectations suite"
+_SHOWN: Final = 20
+"""Maximum mistakes of a document that are reported."""
+_CONVERTERS: Final = {SPECIFICATION: convert_datacontract, DBT: convert_dbt}
+
+
+def recognised(document: object) -> str | None:
+    """Return the name of the format of a document; None for a contract of Tidegate and for anything unknown."""
+    if isinstance(document, list):
+        return AVRO if document and all(map(_is_avro, document)) else None
+    if not isinstance(document, dict):
+        return None
+    return next((name for name, is_one in _SIGNS.items() if is_one(document)), None)
+
+
+def _is_avro(document: object) -> bool:
+    return isinstance(document, dict) and document.get("type") == "record" and "fields" in document
+
+
+def _is_json_schema(document: dict[str, Any]) -> bool:
+    is_object = "properties" in document and document.get("type") == "object"
+    return "apiVersion" not in document and (SCHEMA_KEY in document or is_object)
+
+
+_SIGNS: Final[dict[str, Callable[[dict[str, Any]], bool]]] = {
+    ODCS: is_odcs,
+    SPECIFICATION: lambda document: "dataContractSpecification" in document,
+    DBT: lambda document: isinstance(document.get("models"), list) and "apiVersion" not in document,
+    AVRO: _is_avro,
+    JSON_SCHEMA: _is_json_schema,
+    SUITE: lambda document: isinstance(document.get("expectations"), list) and "kind" not in document,
+}
+"""How a document of each format is known, in the order in which they are tried."""
+
+
+def read_foreign(source: Source, chosen: str | None = None) -> Imported:
+    """Return the contract that a document describes; `chosen` names one of several objects or models.
+
+    Raises ContractError, located, for a document of no known format or with mistakes.
+    """
+    document, found = source.value, recognised(source.value)
+    try:
+        if found == ODCS:
+            _require_valid(document)
+            return read_odcs(document, chosen)
+        if found in _CONVERTERS:
+            converted, places, left_out = _CONVERTERS[found](document)
+            read = read_odcs(converted, chosen)
+            for each in objects_of(read.document):
+                each.pop(KEPT, None)
+            return Imported(read.document, (*left_out, *map(places.restore, read.left_out)))
+        if found in {AVRO, JSON_SCHEMA}:
+            return Imported(_around(document, found, PurePosixPath(source.name).name.partition(".")[0]))
+    except ContractError as error:
+        raise ContractError(
+            tuple(source.problem(each.pointer, each.message) for each in error.problems)
+        ) from None
+    if found is not None:
+        message = "this is a suite of expectations; `tidegate suite CONTRACT --import FILE` reads it"
+    else:
+        formats = f"{ODCS} 3, Data Contract Specification, dbt `schema.yml`, JSON Schema, Avro schema"
+        message = f"the format of this document is not known; read are: {formats}"
+    raise ContractError((source.problem("", message),))
+
+
+def _require_valid(document: dict[str, Any]) -> None:
+    """Check a document by the official JSON Schema of the standard."""
+    schema = json.loads(
+        files("open_data_contract_standard").joinpath("schema.json").read_text(encoding="utf-8")
+    )
+    found = [each for each in Draft201909Validator(schema).iter_errors(document) if not _is_of_no_type(each)]
+    errors = sorted(found, key=lambda each: list(map(str, each.absolute_path)))
+    if len(errors) > 1:  # an unknown key is reported by two keywords of the schema
+        errors = [each for each in errors if each.validator != "unevaluatedProperties"] or errors[:1]
+    if errors:
+        raise ContractError(
+            tuple(Problem(pointer(*each.absolute_path), each.message[:300]) for each in errors[:_SHOWN])
+        )
+
+
+def _is_of_no_type(error: ValidationError) -> bool:
+    """Return whether the error is that of a property without a logical type, which the standard allows.
+
+    The schema's condition for maps also holds without a type: `if` has no `required` beside its `properties`.
+    """
+    return (
+        error.validator == "required"
+        and isinstance(error.instance, dict)
+        and "logicalType" not in error.instance
+        and (error.validator_value == ["map"])
+    )
+
+
+def _around(schema: Any, found: str, stem: str) -> dict[str, Any]:
+    """Return a contract around a schema."""
+    first = schema[-1] if isinstance(schema, list) else schema
+    named = [first.get("namespace"), first.get("name")] if found == AVRO else [stem]
+    name = identifier(*named) or "records"
+    description = first.get("doc") or first.get("description")
+    return {
+        "apiVersion": "tidegate/v1",
+        "kind": "DataContract",
+        "id": name,
+        "version": "1.0.0",
+        "status": "active",
+        **({"description": description} if isinstance(description, str) and description else {}),
+        "topic": name,
+        "schema": {"type": "avro" if found == AVRO else "json-schema", "definition": schema},
+    }

@@ -1,0 +1,177 @@
+"""`tidegate import` and `tidegate export`: contracts of other formats."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+from ruamel.yaml import YAML
+
+from tidegate.contracts.document.load import parse_contract, read_source
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.errors import ContractError, SettingsError
+from tidegate.contracts.exchange.imported import Imported, LeftOut
+from tidegate.contracts.exchange.odcs import write_odcs
+from tidegate.contracts.exchange.read import read_foreign
+from tidegate.contracts.judge.plan import check_compiles
+from tidegate.contracts.lint.lint import lint
+from tidegate.gateway.cli.terminal import err
+
+ForeignFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE", exists=True, dir_okay=False, help="Document of another format, YAML or JSON."
+    ),
+]
+ContractFile = Annotated[
+    Path,
+    typer.Argument(metavar="CONTRACT", exists=True, dir_okay=False, help="Contract document, YAML or JSON."),
+]
+Chosen = Annotated[
+    str | None,
+    typer.Option("--object", metavar="NAME", help="Object or model to import, if the document has several."),
+]
+Id = Annotated[
+    str | None, typer.Option("--id", metavar="ID", help="Id of the contract, instead of the document's.")
+]
+Topic = Annotated[
+    str | None,
+    typer.Option("--topic", metavar="TOPIC", help="Topic of the contract, instead of the document's."),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FILE",
+        dir_okay=False,
+        help="File to write, which must not exist; else standard output.",
+    ),
+]
+
+
+class Target(StrEnum):
+    """The formats that are written."""
+
+    ODCS = "odcs"
+    SCHEMA = "schema"
+
+
+To = Annotated[Target, typer.Option("--to", help="Format to write.")]
+
+
+def import_(
+    file: ForeignFile, chosen: Chosen = None, id_: Id = None, topic: Topic = None, out: Out = None
+) -> None:
+    """Make a contract from a document of another format.
+
+    Reads the Open Data Contract Standard (3.0 to 3.2), the Data Contract
+    Specification, models of dbt (schema.yml), JSON Schemas and Avro schemas.
+    Prints the contract as YAML. What it cannot express is listed on standard
+    error with its place in the document, and as comments in the contract.
+
+    From the Open Data Contract Standard nothing is lost: parts that are not used
+    are kept in the contract, and `tidegate export` writes them again.
+
+    Examples:
+      tidegate import orders.odcs.yaml --out contract.yaml
+      tidegate import schema.yml --object orders --topic shop.orders
+
+    Exit codes: 0 imported, perhaps with parts left out; 1 the document has
+    mistakes; 2 usage, or the file to write exists.
+    """
+    imported = read_foreign(read_source(str(file), file.read_bytes()), chosen)
+    named = {name: value for name, value in (("id", id_), ("topic", topic)) if value}
+    imported = _judged(Imported(imported.document | named, imported.left_out))
+    _write(_as_yaml(imported), out)
+    for each in imported.left_out:
+        err.print(Text.assemble(("not judged ", "yellow"), (each.pointer or "/", "bold"), f": {each.reason}"))
+
+
+def _judged(imported: Imported) -> Imported:
+    """Return the import without the rules and expectations that do not suit their fields. Raises ContractError."""
+    document, left_out = dict(imported.document), list(imported.left_out)
+    while True:
+        try:
+            # The text is read again: what is printed is what `lint` and `publish` will read.
+            check_compiles(parse_contract(_yaml(document), name="contract.yaml", read_schema=None).contract)
+            return Imported(document, tuple(left_out))
+        except ContractError as error:
+            kind, _, rest = error.problems[0].pointer.removeprefix("/").partition("/")
+            if kind not in {"rules", "expectations"}:
+                raise
+            index, message = int(rest.partition("/")[0]), error.problems[0].message
+        left_out.append(LeftOut("", f"`{document[kind][index]['id']}` does not suit its field: {message}"))
+        document[kind] = [each for place, each in enumerate(document[kind]) if place != index]
+
+
+def export(contract: ContractFile, to: To = Target.ODCS, out: Out = None) -> None:
+    """Write a contract in another format.
+
+    odcs writes a document of the Open Data Contract Standard. Parts of a contract
+    that the standard has no word for are in its custom properties, and rules are
+    quality rules of the engine `tidegate`: `tidegate import` reads all of them.
+    schema writes the JSON Schema or the Avro schema alone. `tidegate suite` writes
+    the expectations for Great Expectations.
+
+    Examples:
+      tidegate export contract.yaml > contract.odcs.yaml
+      tidegate export contract.yaml --to schema --out orders.schema.json
+
+    Exit codes: 0 written; 1 the contract has mistakes; 2 usage, or the file to
+    write exists.
+    """
+    _write(_WRITERS[to](lint(contract).contract), out)
+
+
+def _odcs(contract: DataContract) -> str:
+    return _yaml(write_odcs(contract))
+
+
+def _schema(contract: DataContract) -> str:
+    return json.dumps(contract.schema_.definition, ensure_ascii=False, indent=2) + "\n"
+
+
+_WRITERS: dict[Target, Callable[[DataContract], str]] = {
+    Target.ODCS: _odcs,
+    Target.SCHEMA: _schema,
+}
+
+
+def _as_yaml(imported: Imported) -> str:
+    notes = "".join(
+        f"# Not judged: {str(each).encode('unicode_escape').decode()}\n" for each in imported.left_out
+    )
+    return notes + _yaml(imported.document)
+
+
+def _yaml(document: dict[str, Any]) -> str:
+    writer = YAML()
+    writer.width = 110
+    writer.representer.add_representer(
+        type(None), lambda representer, _: representer.represent_scalar("tag:yaml.org,2002:null", "null")
+    )
+    writer.indent(mapping=2, sequence=4, offset=2)
+    text = io.StringIO()
+    writer.dump(document, text)
+    return text.getvalue()
+
+
+def _write(text: str, out: Path | None) -> None:
+    if out is None:
+        sys.stdout.write(text)
+        return
+    try:
+        with out.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise SettingsError(f"{out} exists; choose another name, or move it away") from None
+    except OSError as error:
+        raise SettingsError(f"cannot write {out}: {error.strerror}") from None
+    err.print(f"wrote {out}")

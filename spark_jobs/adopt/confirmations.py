@@ -1,0 +1,89 @@
+"""What a person confirms before `tidegate adopt`, `archive`, `rewind` and `erase` change anything."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from tidegate.contracts.errors import ConflictError, SettingsError
+
+if TYPE_CHECKING:
+    from tidegate.spark_jobs.adopt.adopt import Archive, Forgotten, Look, Skip
+    from tidegate.spark_jobs.adopt.erase import EraseLook
+    from tidegate.spark_jobs.adopt.rewind import RewindLook
+
+
+class Confirmations:
+    """The confirmations that the command line allows, and prompts for the others."""
+
+    def __init__(self, *, is_sure: bool, is_loss_accepted: bool = False, holes: int | None = None) -> None:
+        self._is_loss_accepted = is_loss_accepted
+        self._holes = holes
+        self._is_sure = is_sure
+
+    def confirm_look(self, look: Look) -> None:
+        """Show what would be written; raise if the user declines."""
+        from tidegate.spark_jobs.adopt.report import look_text  # noqa: PLC0415 - loads Spark
+
+        typer.echo(look_text(look))
+        holes = look.proposal.holes
+        if holes and not self._is_loss_accepted:
+            raise ConflictError(
+                f"{holes:,} offsets are in no output, and nothing was changed. To go on without them: --accept-loss"
+            )
+        if self._is_sure and self._is_loss_accepted and (self._holes or 0) != holes:
+            raise ConflictError(
+                f"{holes:,} offsets are in no output, and nothing was changed: --holes {holes} confirms it"
+            )
+        self._confirm(f"Write this ledger{f', and give up {holes:,} offsets' if holes else ''}?")
+
+    def confirm_skip(self, skip: Skip) -> None:
+        """Show what would be given up; raise if the user declines."""
+        from tidegate.spark_jobs.adopt.report import skip_text  # noqa: PLC0415 - loads Spark
+
+        typer.echo(skip_text(skip))
+        if not self._is_loss_accepted:
+            raise ConflictError("nothing was changed; to go on without these records: --accept-loss")
+        self._confirm("Go on without them?")
+
+    def confirm_forgotten(self, forgotten: Forgotten) -> None:
+        """Show what is no longer known; raise if the user declines."""
+        from tidegate.spark_jobs.adopt.report import forgotten_text  # noqa: PLC0415 - loads Spark
+
+        typer.echo(forgotten_text(forgotten))
+        self._confirm("Go on without knowing them?")
+
+    def confirm_archive(self, archive: Archive) -> None:
+        """Show what would be put away; raise when it is not wanted."""
+        from tidegate.spark_jobs.adopt.report import archive_text  # noqa: PLC0415 - loads Spark
+
+        typer.echo(archive_text(archive))
+        self._confirm("Begin again with an empty output?")
+
+    def confirm_rewind(self, look: RewindLook) -> None:
+        """Show what would be taken back; raise when it is not wanted."""
+        from tidegate.spark_jobs.adopt.report import rewind_text  # noqa: PLC0415 - loads Spark
+
+        typer.echo(rewind_text(look))
+        self._confirm(f"Delete {look.rewind.rows:,} rows, and judge these records again?")
+
+    def confirm_erase(self, look: EraseLook) -> None:
+        """Show what would be erased; raise when it is not wanted, or when there is nothing."""
+        from tidegate.spark_jobs.adopt.report import erase_text  # noqa: PLC0415 - loads Spark
+
+        typer.echo(erase_text(look))
+        if not look.erasure:
+            raise typer.Exit
+        self._confirm(
+            f"Erase {len(look.erasure.rows):,} rows and {look.erasure.quarantined:,} refused records?"
+        )
+
+    def _confirm(self, question: str) -> None:
+        if self._is_sure:
+            return
+        if not sys.stdin.isatty():
+            raise SettingsError("nothing was changed: there is no terminal to ask on; --yes answers for you")
+        if not typer.confirm(question):
+            raise ConflictError("nothing was changed")

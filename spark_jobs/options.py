@@ -1,0 +1,83 @@
+"""The options that several commands of the job share, and the settings that follow from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from pydantic import ValidationError
+from pydantic_settings import SettingsError as UnreadableSource
+
+from tidegate.contracts.errors import SettingsError
+from tidegate.spark_jobs.settings import SINKS, JobSettings, SinkSettings
+
+
+def default_of(name: str) -> str:
+    """Return the default of a setting, for help texts."""
+    return str(JobSettings.model_fields[name].default)
+
+
+BootstrapServers = Annotated[
+    str | None, typer.Option(help="Kafka brokers (host:port,...).", envvar="TIDEGATE_BOOTSTRAP_SERVERS")
+]
+KafkaConfig = Annotated[
+    Path | None,
+    typer.Option(help="File of Kafka client properties (SASL, TLS).", envvar="TIDEGATE_KAFKA_CONFIG"),
+]
+StreamId = Annotated[str, typer.Argument(metavar="STREAM", help="Contract id of the stream.")]
+Registry = Annotated[
+    str | None, typer.Option(help="Address of the registry.", envvar="TIDEGATE_REGISTRY_URL")
+]
+_TABLES = [name for name, rules in SINKS.items() if rules.is_table]
+_TOPICS = [name for name, rules in SINKS.items() if not rules.is_table]
+SinkOption = Annotated[
+    str | None,
+    typer.Option(
+        help=f"{', '.join(_TABLES[:-1])} or {_TABLES[-1]} (a table), or {' or '.join(_TOPICS)} (a topic).",
+        show_default=default_of("sink"),
+    ),
+]
+Warehouse = Annotated[Path | None, typer.Option(help="Directory of the tables.", envvar="TIDEGATE_WAREHOUSE")]
+WriteMode = Annotated[
+    str | None,
+    typer.Option(
+        help="append, or upsert on the primary key (not kafka).", show_default=default_of("write_mode")
+    ),
+]
+MergeMode = Annotated[
+    str | None,
+    typer.Option(
+        help="copy-on-write or merge-on-read, for upserts of iceberg and delta.",
+        show_default=default_of("merge_mode"),
+    ),
+]
+Starting = Annotated[
+    str | None,
+    typer.Option(
+        help="earliest or latest: start of a stream without a ledger.", show_default=default_of("starting")
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+Settings = TypeVar("Settings", bound=SinkSettings)
+
+
+def read_settings(given: dict[str, Any], kind: type[Settings]) -> Settings:
+    """Read settings from options and the environment; an option that is None is not set. Raises SettingsError."""
+    try:
+        return kind(**{name: value for name, value in given.items() if value is not None})
+    except UnreadableSource as error:
+        # Its cause quotes the text, which may hold secrets.
+        raise SettingsError(
+            f'{error}: it should be JSON, as in TIDEGATE_CATALOG_PROPERTIES=\'{{"type": "rest"}}\''
+        ) from None
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, problem['loc'])).replace('_', '-')}: {problem['msg']}"
+            for problem in error.errors()
+        )
+        raise SettingsError(
+            f"{problems} (each setting is an option, or an environment variable TIDEGATE_...)"
+        ) from error

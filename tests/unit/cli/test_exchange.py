@@ -1,0 +1,53 @@
+"""Contracts of other formats, imported and exported on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.unit.contracts.exchange.test_odcs import DOCUMENT
+from tidegate.contracts.document.yaml_source import read_yaml
+from tidegate.contracts.lint.lint import lint
+from tidegate.gateway.exits import ExitCode
+
+from .conftest import Run
+
+
+def test_what_is_imported_lints_and_is_exported_again(tidegate: Run, tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "admissions.odcs.yaml", tmp_path / "contract.yaml"
+    theirs.write_text(DOCUMENT)
+    imported = tidegate("import", theirs, "--topic", "stays", "--out", ours)
+    assert imported.returncode == ExitCode.OK
+    assert b"not judged /schema/0/properties/1/quality/1: SQL is not run on a stream" in imported.stderr
+    assert lint(ours).contract.topic == "stays"
+    assert "# Not judged: /schema/0/quality/0: " in ours.read_text()
+    refused = tidegate("import", theirs, "--out", ours)
+    assert (refused.returncode, refused.stdout) == (ExitCode.USAGE, b"")
+    assert b"exists" in refused.stderr
+    exported = read_yaml("exported", tidegate("export", ours).stdout.decode()).value
+    expected = read_yaml("theirs", DOCUMENT).value
+    expected["schema"][0]["physicalName"] = "stays"
+    # Only the topic was changed.
+    assert exported["schema"][0]["properties"] == expected["schema"][0]["properties"]
+    assert exported["servers"] == expected["servers"]
+
+
+def test_a_rule_that_does_not_suit_its_field_is_left_out_and_named(tidegate: Run, tmp_path: Path) -> None:
+    models = tmp_path / "schema.yml"
+    range_test = "{name: status, data_type: text, tests: [dbt_utils.accepted_range: {min_value: 0}]}"
+    models.write_text(f"models: [{{name: orders, columns: [{range_test}]}}]")
+    imported = tidegate("import", models)
+    assert imported.returncode == ExitCode.OK
+    assert b"`status-in-range` does not suit its field" in imported.stderr
+    assert b"rules: []" in imported.stdout
+
+
+def test_lint_names_the_command_for_another_format(tidegate: Run, tmp_path: Path) -> None:
+    theirs = tmp_path / "admissions.odcs.yaml"
+    theirs.write_text(DOCUMENT)
+    refused = tidegate("lint", theirs)
+    assert refused.returncode == ExitCode.FINDINGS
+    assert b"another format (Open Data Contract Standard); `tidegate import`" in refused.stderr
+
+
+def test_the_schema_is_exported_alone(tidegate: Run, contract: Path) -> None:
+    assert b'"type": "integer"' in tidegate("export", contract, "--to", "schema").stdout

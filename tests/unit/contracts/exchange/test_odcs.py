@@ -1,0 +1,227 @@
+"""Documents of the Open Data Contract Standard: read, written, and nothing lost between."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tidegate.contracts.document.load import load_contract, parse_contract
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.source import Source
+from tidegate.contracts.document.yaml_source import read_yaml
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.exchange.imported import Imported
+from tidegate.contracts.exchange.odcs import read_odcs, write_odcs
+from tidegate.contracts.exchange.odcs_properties import KEPT
+from tidegate.contracts.exchange.read import read_foreign
+from tidegate.contracts.judge.plan import compile_plan
+
+EXAMPLES = sorted((Path(__file__).parents[4] / "schemas" / "examples").glob("*/contract.yaml"))
+DOCUMENT = """\
+apiVersion: v3.1.0
+kind: DataContract
+id: 2c1f1c8e-9a35-4e07-a3c5-0a2f6a6f3d11
+name: Admissions
+version: v1.4
+status: production
+tenant: north
+domain: hospital
+dataProduct: patient-flow
+tags: [gold]
+description: {purpose: Admissions of all wards., usage: Reports only., limitations: No children's ward.}
+team:
+  name: Patient flow
+  members: [{username: ann, role: Owner}]
+support: [{channel: "#patient-flow", tool: slack}]
+servers: [{server: live, type: kafka, host: "broker:9092", format: json}]
+slaProperties: [{property: latency, value: 4, unit: d}]
+customProperties: [{property: cost-centre, value: 7}]
+schema:
+  - name: Admissions
+    physicalName: hospital.admissions
+    physicalType: topic
+    businessName: Stays
+    tags: [inpatient]
+    quality: [{metric: rowCount, mustBeGreaterThan: 10}]
+    properties:
+      - {name: id, primaryKey: true, primaryKeyPosition: 1, logicalType: string, physicalType: varchar(10),
+         logicalTypeOptions: {pattern: "^A[0-9]+$", maxLength: 10}, unique: true}
+      - name: Age of the patient
+        physicalName: age
+        logicalType: integer
+        required: true
+        logicalTypeOptions: {minimum: 0, format: i32}
+        quality:
+          - {metric: missingValues, mustBe: 0, arguments: {missingValues: [999, null]}, description: 999 is unknown.}
+          - {type: sql, query: SELECT 1, mustBe: 1}
+      - {name: ward, logicalType: string, required: false, examples: [icu],
+         quality: [{metric: invalidValues, mustBeLessOrEqualTo: 5, unit: percent, arguments: {validValues: [icu, er]}},
+                   {metric: invalidValues, mustBeLessThan: 1, arguments: {pattern: "[a-z]+"}, severity: warning}]}
+      - {name: left, logicalType: date, logicalTypeOptions: {exclusiveMinimum: "1900-01-01", format: yyyy-MM-dd}}
+      - {name: seen, logicalType: timestamp, logicalTypeOptions: {format: "dd.MM.yyyy HH:mm"}}
+      - {name: patient, logicalType: object, properties: [{name: postcode, logicalType: string, classification: pii}]}
+      - {name: codes, logicalType: array, items: {logicalType: string, businessName: ICD-10}}
+      - {name: extra, physicalType: blob}
+"""
+
+
+def source_of(text: str) -> Source:
+    return read_yaml("admissions.odcs.yaml", text)
+
+
+def contract_of(imported: Imported) -> DataContract:
+    return parse_contract(json.dumps(imported.document), name="contract.json", read_schema=None).contract
+
+
+@pytest.fixture
+def document() -> dict[str, Any]:
+    value: dict[str, Any] = source_of(DOCUMENT).value
+    return value
+
+
+def refused(contract: DataContract, record: dict[str, Any]) -> set[str]:
+    good = {"id": "A1", "age": 63}
+    (verdict,) = compile_plan(contract).explain_each(
+        pa.array([json.dumps(good | record).encode()], pa.large_binary())
+    )
+    return {each.code for each in verdict.violations}
+
+
+def test_a_document_becomes_a_contract_that_judges(document: dict[str, Any]) -> None:
+    contract = contract_of(read_odcs(document))
+    assert (contract.id, contract.version, contract.topic) == (document["id"], "1.4.0", "hospital.admissions")
+    assert contract.team is not None
+    assert (contract.team.name, contract.team.contact) == ("Patient flow", "#patient-flow")
+    assert contract.primary_key == ("id",)
+    assert contract.classification == {"/patient/postcode": "pii"}
+    assert [each.id for each in contract.rules] == [
+        "age-missingvalues",
+        "ward-invalidvalues-2",
+        "left-in-range",
+    ]
+    assert [each.kwargs["mostly"] for each in contract.expectations] == [0.95]
+    assert refused(contract, {}) == set()
+    assert refused(contract, {"ward": None, "left": None}) == set()
+    assert refused(contract, {"age": 999}) == {"age-missingvalues"}
+    assert refused(contract, {"age": 2**31}) == {"maximum"}
+    assert refused(contract, {"ward": "ICU"}) == {"ward-invalidvalues-2"}
+    assert refused(contract, {"left": "1900-01-01"}) == {"left-in-range"}
+    assert refused(contract, {"codes": [1]}) == {"type"}
+
+
+def test_what_is_not_judged_is_listed_with_its_place(document: dict[str, Any]) -> None:
+    left_out = {each.pointer: each.reason for each in read_odcs(document).left_out}
+    assert left_out.keys() == {
+        "/slaProperties/0",
+        "/schema/0/quality/0",
+        "/schema/0/properties/0/unique",
+        "/schema/0/properties/1/quality/1",
+        "/schema/0/properties/4/logicalTypeOptions/format",
+    }
+    assert left_out["/schema/0/properties/1/quality/1"].startswith("SQL is not run on a stream")
+
+
+def test_nothing_is_lost(document: dict[str, Any]) -> None:
+    assert write_odcs(contract_of(read_odcs(document))) == document
+
+
+def test_each_object_of_several_is_imported_and_nothing_of_the_others_is_lost(
+    document: dict[str, Any],
+) -> None:
+    document["schema"].append({"name": "Wards", "properties": [{"name": "code", "logicalType": "string"}]})
+    with pytest.raises(ContractError, match="choose one of Admissions, Wards"):
+        read_odcs(document)
+    for name in ("Admissions", "Wards"):
+        contract = contract_of(read_odcs(document, name))
+        assert contract.id == f"{document['id']}.{name}"
+        assert write_odcs(contract) == document
+
+
+def test_a_changed_contract_is_written_and_what_it_does_not_use_is_kept(document: dict[str, Any]) -> None:
+    imported = read_odcs(document)
+    changed = copy.deepcopy(imported.document)
+    changed["version"] = "1.5.0"
+    changed["schema"]["definition"]["properties"]["age"]["maximum"] = 130
+    changed["rules"] = [each for each in changed["rules"] if each["id"] != "left-in-range"]
+    written = write_odcs(contract_of(Imported(changed)))
+    age, left = (
+        next(each for each in written["schema"][0]["properties"] if name_of(each) == name)
+        for name in ("age", "left")
+    )
+    assert written["version"] == "1.5.0"
+    assert age["logicalTypeOptions"]["maximum"] == 130
+    assert "exclusiveMinimum" not in left.get("logicalTypeOptions", {})
+    assert (written["tenant"], written["servers"]) == (document["tenant"], document["servers"])
+    assert written["schema"][0]["tags"] == ["inpatient"]
+    again = contract_of(read_odcs(written))
+    assert {each.id for each in again.rules} == {each["id"] for each in changed["rules"]}
+
+
+def name_of(given: dict[str, Any]) -> str:
+    return str(given.get("physicalName") or given["name"])
+
+
+def test_every_field_of_a_contract_survives_the_standard() -> None:
+    assert len(EXAMPLES) > 1
+    for path in EXAMPLES:
+        contract = load_contract(path).contract
+        written = write_odcs(contract)
+        read_foreign(Source(path.name, written, {}, {}, frozenset()))  # valid by the official schema
+        again = contract_of(read_odcs(written))
+        assert without_kept(again) == without_kept(contract)
+
+
+def without_kept(contract: DataContract) -> dict[str, Any]:
+    plain: dict[str, Any] = json.loads(contract.model_dump_json(by_alias=True))
+    plain["schema"]["definition"].pop(KEPT, None)
+    for each in plain["schema"]["definition"]["properties"].values():
+        each.pop(KEPT, None)
+    return plain
+
+
+def test_properties_that_were_edited_win_over_the_schema_beside_them() -> None:
+    written = write_odcs(load_contract(EXAMPLES[0]).contract)
+    written["schema"][0]["properties"].append({"name": "added", "logicalType": "string"})
+    imported = read_odcs(written)
+    assert "added" in imported.document["schema"]["definition"]["properties"]
+    assert [each.pointer for each in imported.left_out] == ["/customProperties/0/value/schema"]
+
+
+def test_mistakes_by_the_official_schema_are_located() -> None:
+    with pytest.raises(ContractError, match=r"admissions\.odcs\.yaml:\d+:\d+: .*'Kind'") as caught:
+        read_foreign(source_of(DOCUMENT.replace("kind: DataContract", "kind: DataContract\nKind: 1")))
+    assert len(caught.value.problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [("v3.1.0", "v2.2.2", "/apiVersion"), ("schema:\n", "schema: []\nx-rest:\n", "/schema")],
+)
+def test_a_document_without_a_contract_is_refused(old: str, new: str, place: str) -> None:
+    with pytest.raises(ContractError) as caught:
+        read_odcs(source_of(DOCUMENT.replace(old, new, 1)).value)
+    assert caught.value.problems[0].pointer == place
+
+
+@pytest.mark.parametrize(
+    ("options", "good", "bad"),
+    [
+        ({"minimum": 1, "exclusiveMinimum": True}, 2, 1),  # as 3.0 has it
+        ({"exclusiveMaximum": 5}, 4, 5),
+        ({"format": "u8"}, 255, 256),
+        ({"multipleOf": 5}, 10, 11),
+    ],
+)
+def test_options_of_numbers(document: dict[str, Any], options: dict[str, Any], good: int, bad: int) -> None:
+    document["schema"][0]["properties"].append(
+        {"name": "n", "logicalType": "integer", "logicalTypeOptions": options}
+    )
+    contract = contract_of(read_odcs(document))
+    assert refused(contract, {"n": good}) == set()
+    assert refused(contract, {"n": bad})
+    assert write_odcs(contract) == document
