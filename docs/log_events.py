@@ -50,7 +50,7 @@ MEANINGS: Final = {
     "orphans_removed": "Files of crashed attempts were removed.",
     "output_topic_forgets": "An output topic has a retention that will delete refused or accepted records.",
     "problem_state_changed": "A person changed the state of a problem of refused records.",
-    "quarantine_index_failed": "The index of the quarantine topics could not go on; it tries again after five seconds.",
+    "quarantine_index_failed": "The index of the quarantine topics cannot go on; it tries again every five seconds, and logs the first failure.",
     "quarantine_index_rebuilt": "A person had the index of a stream's quarantine topic built again.",
     "refused_records_exported": "A person downloads refused records; the audit log has who.",
     "reconciliation_asked": "A person requested a reconciliation of a stream.",

@@ -57,7 +57,7 @@ class Factory:
         kafka = settings.kafka
         self._broker = BrokerProbe(kafka) if kafka else None
         self._quarantine = QuarantineReader(kafka) if kafka else None
-        self._exports = RecordExports(self.database, QuarantineReader(kafka), now) if kafka else None
+        self._exports = RecordExports(self.database, kafka, now) if kafka else None
         self._value_searches = ValueSearches(self.database, kafka, now)
         self.authenticator = Authenticator(settings, self._find_key, now) if settings.access == "on" else None
         self._alerts = AlertSender(

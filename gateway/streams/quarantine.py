@@ -131,9 +131,11 @@ class QuarantineReader:
             "have removed it"
         )
 
-    def records(self, origin: Origin, positions: Iterable[tuple[int, int]]) -> list[QuarantinedRecord]:
+    def records(
+        self, origin: Origin, positions: Iterable[tuple[int, int]], patience: timedelta = GIVE_UP_AFTER
+    ) -> list[QuarantinedRecord]:
         """Return the refused records of a stream at some (partition, offset), in any order; those that are gone are left out."""
-        with self._session(origin) as session:
+        with self._session(origin, patience) as session:
             return session.at(positions)
 
     def close(self) -> None:
@@ -142,8 +144,8 @@ class QuarantineReader:
             self._drop_consumer()
 
     @contextmanager
-    def _session(self, origin: Origin) -> Iterator[_Session]:
-        deadline = time.monotonic() + GIVE_UP_AFTER.total_seconds()
+    def _session(self, origin: Origin, patience: timedelta = GIVE_UP_AFTER) -> Iterator[_Session]:
+        deadline = time.monotonic() + patience.total_seconds()
         if not self._lock.acquire(timeout=GIVE_UP_AFTER.total_seconds()):
             raise Unavailable("the desk is still reading for another user; try again")
         try:

@@ -8,7 +8,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice
 from typing import Any, Final
@@ -16,6 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.gateway.access.principal import Principal, TooManyRequests
 from tidegate.gateway.registry.subject_scope import subject_of_contract, topic_of_contract
 from tidegate.gateway.storage.audit_chain import Change, content_hash
@@ -30,6 +31,8 @@ MOST_RECORDS: Final = 1_000_000
 MOST_AT_ONCE: Final = 2
 """Downloads of one process that run at the same time."""
 _AT_ONCE = 200
+_PATIENCE = timedelta(seconds=60)
+"""How long a part may take: its records may be far apart."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for a formula. Source: OWASP, "CSV Injection"."""
 
@@ -66,9 +69,9 @@ COLUMNS: Final[tuple[str, ...]] = tuple(_SCHEMA.names)
 class RecordExports:
     """The downloads of one process."""
 
-    def __init__(self, database: Database, reader: QuarantineReader, now: Callable[[], datetime]) -> None:
+    def __init__(self, database: Database, kafka: KafkaConnection, now: Callable[[], datetime]) -> None:
         self._database = database
-        self._reader = reader
+        self._kafka = kafka
         self._now = now
         self._room = threading.BoundedSemaphore(MOST_AT_ONCE)
 
@@ -80,31 +83,47 @@ class RecordExports:
         Raises NotFoundError, TooManyRequests when as many downloads run as may, and Unavailable, also between two parts.
         """
         positions = QuarantineIndex(self._database, self._now).positions(stream, wanted)
-        with self._database.writing() as stores:
-            subject = subject_of_contract(stores, stream)
-            what = {"filter": json.loads(json.dumps(asdict(wanted), default=str)), "digest": positions.digest}
-            change = Change(
-                self._now(),
-                by.name,
-                "quarantine.exported",
-                f"{subject}#{form.value}",
-                None,
-                content_hash(what),
-            )
-            stores.audit.append(change)
-            origin = Origin(stream, topic_of_contract(stores, stream))
         if not self._room.acquire(blocking=False):
             raise TooManyRequests(f"{MOST_AT_ONCE} downloads run already; try again when one has ended")
-        records = self._records(origin, positions, limit, masking)
-        return _Download(_WRITERS[form](records), self._room.release)
+        reader = QuarantineReader(self._kafka)  # of its own: pages do not wait for a download
 
-    def _records(
-        self, origin: Origin, positions: FrozenPositions, limit: int, masking: RecordMasking
-    ) -> Iterator[list[MaskedRecord]]:
-        every = ((partition, offset) for partition, found in positions.offsets.items() for offset in found)
-        places = islice(every, limit)
-        while part := tuple(islice(places, _AT_ONCE)):
-            yield [masking.masked(each) for each in in_order(self._reader.records(origin, part), part)]
+        def end() -> None:
+            reader.close()
+            self._room.release()
+
+        try:
+            origin = self._audited(stream, wanted, form, positions, by)
+        except BaseException:
+            end()
+            raise
+        places = islice(positions.places(), limit)
+        records = _records(reader, origin, places, masking)
+        return _Download(_WRITERS[form](records), end)
+
+    def _audited(
+        self, stream: str, wanted: QuarantineFilter, form: ExportFormat, positions: FrozenPositions, by: Principal
+    ) -> Origin:  # fmt: skip
+        what = {"filter": json.loads(json.dumps(asdict(wanted), default=str)), "digest": positions.digest}
+        with self._database.writing() as stores:
+            subject = subject_of_contract(stores, stream)
+            stores.audit.append(
+                Change(
+                    self._now(),
+                    by.name,
+                    "quarantine.exported",
+                    f"{subject}#{form.value}",
+                    None,
+                    content_hash(what),
+                )
+            )
+            return Origin(stream, topic_of_contract(stores, stream))
+
+
+def _records(
+    reader: QuarantineReader, origin: Origin, places: Iterator[tuple[int, int]], masking: RecordMasking
+) -> Iterator[list[MaskedRecord]]:
+    while part := tuple(islice(places, _AT_ONCE)):
+        yield [masking.masked(each) for each in in_order(reader.records(origin, part, _PATIENCE), part)]
 
 
 class _Download(Iterator[bytes]):

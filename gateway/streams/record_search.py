@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.terms import subject_of
@@ -20,6 +21,9 @@ from tidegate.gateway.streams.quarantine_records import (
     RecordMasking,
     in_order,
 )
+
+_PATIENCE = timedelta(seconds=20)
+"""How long candidates of a key are read: they may be far apart."""
 
 Positions = tuple[tuple[int, int], ...]
 """Partition and offset in the quarantine topic."""
@@ -89,7 +93,7 @@ class RecordSearch:
         candidates = self._index.by_key(stream, key)
         found = {
             (each.pointer.partition, each.pointer.offset)
-            for each in self._reader.records(origin, candidates)
+            for each in self._reader.records(origin, candidates, _PATIENCE)
             if each.key == key
         }
         positions = tuple(each for each in candidates if each in found)

@@ -37,6 +37,7 @@ MOST_AT_ONCE: Final = 2
 """Searches of one process that run at the same time."""
 _MOST_SECONDS = 15 * 60.0
 _AT_ONCE = 500
+_PATIENCE = timedelta(seconds=60)
 _LOST_AFTER = timedelta(minutes=1)
 _PAUSE_SECONDS = 0.02
 
@@ -168,12 +169,12 @@ class ValueSearches:
         deadline = time.monotonic() + _MOST_SECONDS
         state = SearchState.DONE
         looked_at = 0
-        places = ((partition, offset) for partition, each in positions.offsets.items() for offset in each)
+        places = positions.places()
         while part := tuple(islice(places, _AT_ONCE)):
             if looked_at >= MOST_RECORDS or time.monotonic() > deadline:
                 state = SearchState.BOUNDED
                 break
-            hits = (each for each in reader.records(origin, part) if _holds(each, needles))
+            hits = (each for each in reader.records(origin, part, _PATIENCE) if _holds(each, needles))
             found += [f"{each.pointer.partition}/{each.pointer.offset}" for each in hits]
             looked_at += len(part)
             if len(found) >= MOST_FOUND:

@@ -47,6 +47,7 @@ _DISCOVER_SECONDS = 10.0
 _RETAIN_SECONDS = 60.0
 _TIMEOUT_SECONDS = 10.0
 _BACK_OFF_SECONDS = 5.0
+_CLOSE_SECONDS = 2.0
 
 Place = tuple[str, int]
 """Quarantine topic and partition."""
@@ -96,8 +97,11 @@ class QuarantineIngestion:
         """Stop, and give the leases back, so that another process takes over at once."""
         self._stopping.set()
         if self._thread is not None:
-            self._thread.join(_TIMEOUT_SECONDS)
-        self._disconnect()
+            self._thread.join(_CLOSE_SECONDS)
+        if (
+            self._thread is None or not self._thread.is_alive()
+        ):  # a consumer must not be closed while it waits for a broker
+            self._disconnect()
         with suppress(TidegateError):
             self._partitions.release()
 
@@ -124,12 +128,16 @@ class QuarantineIngestion:
         return records
 
     def _run(self) -> None:
+        is_failing = False
         while not self._stopping.is_set():
             try:
                 self.step()
+                is_failing = False
                 self._stopping.wait(_BREATH_SECONDS)
             except Exception as error:  # noqa: BLE001 - a thread that ends would stop the index without a word
-                _log.warning("quarantine_index_failed", error=described(error))
+                if not is_failing:
+                    _log.warning("quarantine_index_failed", error=described(error))
+                is_failing = True
                 self._disconnect()
                 self._stopping.wait(_BACK_OFF_SECONDS)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -46,6 +46,12 @@ class FrozenPositions:
             hashed.update(_COUNT.pack(partition, len(self.offsets[partition])))
             hashed.update(np.array(self.offsets[partition].to_array(), dtype=">u8").tobytes())
         return hashed.hexdigest()
+
+    def places(self) -> Iterator[tuple[int, int]]:
+        """Yield partition and offset of each position, in order."""
+        return (
+            (partition, offset) for partition in sorted(self.offsets) for offset in self.offsets[partition]
+        )
 
     def runs(self, partition: int) -> list[tuple[int, int]]:
         """Return the offsets of a partition as runs (first, last), ascending."""
