@@ -25,7 +25,7 @@ from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.quarantine_index import IndexedPartition
 from tidegate.gateway.streams.quarantine import Origin
 from tidegate.gateway.streams.quarantine_index.merge import RefusalBatch
-from tidegate.gateway.streams.quarantine_index.partitions import IndexedPartitions, Step
+from tidegate.gateway.streams.quarantine_index.partitions import IndexedPartitions, Range, Step
 from tidegate.gateway.streams.quarantine_index.refusals import (
     UNKNOWN_CONTRACT,
     ContractHints,
@@ -43,6 +43,9 @@ _FETCH_RECORDS = 500
 _POLL_SECONDS = 0.5
 _BREATH_SECONDS = 0.002
 """Pause after each step, in which threads of requests run."""
+_CLAIMED_AT_ONCE = 100
+"""Leases that one transaction takes."""
+_MOST_UNKNOWN = 1_000
 _DISCOVER_SECONDS = 10.0
 _RETAIN_SECONDS = 60.0
 _TIMEOUT_SECONDS = 10.0
@@ -82,6 +85,7 @@ class QuarantineIngestion:
         self._assigned: dict[Place, _Assigned] = {}
         self._readers: dict[str, RefusalReader] = {}
         self._hints: dict[tuple[str, str], ContractHints] = {}
+        self._unknown: set[tuple[str, str]] = set()
         self._consumer: Consumer | None = None
         self._admin: AdminClient | None = None
         self._stopping = threading.Event()
@@ -215,6 +219,7 @@ class QuarantineIngestion:
     def _discover(self) -> None:
         """Renew the leases, claim what is free, and follow the retention of the topics."""
         consumer = self._connected()
+        self._unknown.clear()
         if self._assigned:
             self._partitions.renew()
         with self._database.reading() as stores:
@@ -242,18 +247,22 @@ class QuarantineIngestion:
             self._retain_at = time.monotonic() + _RETAIN_SECONDS
             for place in [*self._assigned]:
                 self._retain(place, *edges[place])
-        for place in free:
-            self._claim(place, wanted[place], *edges[place])
+        for start in range(0, len(free), _CLAIMED_AT_ONCE):
+            self._claim({place: wanted[place] for place in free[start : start + _CLAIMED_AT_ONCE]}, edges)
 
-    def _claim(self, place: Place, origin: Origin, low: int, high: int) -> None:
-        claimed = self._partitions.claim(origin.contract_id, place[1], low, high)
-        if claimed is None:
-            return
-        self._assigned[place] = _Assigned(claimed, self._reader(origin))
-        self._retain(place, low, high)
-        if place in self._assigned:
-            start = self._assigned[place].partition.next_offset
-            self._connected().incremental_assign([TopicPartition(*place, start)])
+    def _claim(self, origins: dict[Place, Origin], edges: dict[Place, tuple[int, int]]) -> None:
+        ranges = [Range(origin.contract_id, place[1], *edges[place]) for place, origin in origins.items()]
+        for (place, origin), claimed in zip(origins.items(), self._partitions.claim_all(ranges), strict=True):
+            if claimed is not None:
+                self._assigned[place] = _Assigned(claimed, self._reader(origin))
+                self._retain(place, *edges[place])
+        begun = [
+            (place, self._assigned[place].partition.next_offset)
+            for place in origins
+            if place in self._assigned
+        ]
+        if begun:
+            self._connected().incremental_assign([TopicPartition(*place, start) for place, start in begun])
 
     def _retain(self, place: Place, low: int, high: int) -> None:
         assigned = self._assigned[place]
@@ -293,10 +302,14 @@ class QuarantineIngestion:
 
     def _hints_of(self, stream: str, version: str) -> ContractHints:
         """Return what the index has to know of a contract version; a published version never changes."""
+        if (stream, version) in self._unknown:  # anybody who writes to the topic can name one
+            return UNKNOWN_CONTRACT
         found = self._hints.get((stream, version))
         if found is None:
             stored = self._database.read(lambda stores: stores.contracts.version(stream, version))
             if stored is None or not stored.document:
+                if len(self._unknown) < _MOST_UNKNOWN:
+                    self._unknown.add((stream, version))
                 return UNKNOWN_CONTRACT
             found = ContractHints.of(DataContract.model_validate_json(stored.document))
             self._hints[stream, version] = found

@@ -8,10 +8,21 @@ from datetime import datetime, timedelta
 
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.quarantine_index import IndexedPartition
+from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.streams.quarantine_index.merge import RefusalBatch, add_batch, trim
 
 LEASE = timedelta(seconds=30)
 """After so long without a sign of life, another process takes a partition over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The offsets [low, high) that a partition of a stream's quarantine topic holds."""
+
+    stream: str
+    partition: int
+    low: int
+    high: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +48,34 @@ class IndexedPartitions:
         self._owner = owner
 
     def claim(self, stream: str, partition: int, low: int, high: int) -> IndexedPartition | None:
-        """Take the lease of a partition whose records are at offsets in [low, high); None while another process has it.
+        """Take the lease of one partition, as `claim_all` does."""
+        return self.claim_all([Range(stream, partition, low, high)])[0]
+
+    def claim_all(self, ranges: Sequence[Range]) -> list[IndexedPartition | None]:
+        """Take the leases of partitions in one transaction; None for each that another process has.
 
         A partition that ends before its indexed position belongs to a topic that was made again: the index of the stream
         begins again too.
         """
         now = self._now()
         with self._database.writing() as stores:
-            found = stores.quarantine.partition(stream, partition)
-            if found is not None and self._is_foreign(found, now):
-                return None
-            if found is not None and found.next_offset > high:
-                stores.quarantine.drop(stream)
-                found = None
-            if found is None:
-                found = IndexedPartition(stream, partition, low, low, high, 0, None, None, None)
-            claimed = replace(
-                found, owner=self._owner, lease_until=now + LEASE, high=high, revision=found.revision + 1
-            )
-            stores.quarantine.put_partition(claimed)
-            return claimed
+            return [self._claimed(stores, each, now) for each in ranges]
+
+    def _claimed(self, stores: Stores, wanted: Range, now: datetime) -> IndexedPartition | None:
+        found = stores.quarantine.partition(wanted.stream, wanted.partition)
+        if found is not None and self._is_foreign(found, now):
+            return None
+        if found is not None and found.next_offset > wanted.high:
+            stores.quarantine.drop(wanted.stream)
+            found = None
+        if found is None:
+            low = wanted.low
+            found = IndexedPartition(wanted.stream, wanted.partition, low, low, low, 0, None, None, None)
+        claimed = replace(
+            found, owner=self._owner, lease_until=now + LEASE, high=wanted.high, revision=found.revision + 1
+        )
+        stores.quarantine.put_partition(claimed)
+        return claimed
 
     def commit(self, steps: Sequence[Step]) -> list[IndexedPartition | None]:
         """Add the records of some partitions and advance their positions, in one transaction.

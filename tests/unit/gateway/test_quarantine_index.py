@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import threading
 from collections import Counter
 from dataclasses import replace
 
@@ -93,6 +95,41 @@ def test_two_processes_count_each_record_once(factory: Factory) -> None:
     late = Step(advanced, first.read(records[100:]), records[-1].offset + 1)
     assert first.partitions.commit([late]) == [None]
     assert index(factory) == expected
+
+
+def test_two_processes_that_race_count_each_record_once(factory: Factory) -> None:
+    records = many(60)
+    Process(factory, "alone").ingest(records)
+    expected = index(factory)
+    factory.database.write(lambda stores: stores.quarantine.drop("adm"))
+    end = records[-1].offset + 1
+    commits: list[str] = []
+
+    def take_turns(name: str) -> None:
+        """Take the lease whenever it is free, read some records, and give it back: sometimes before the commit."""
+        process, chance = Process(factory, name), random.Random(name)  # noqa: S311 - test data
+        while True:
+            claimed = process.partitions.claim("adm", 0, 0, end)
+            if claimed is None:
+                continue
+            part = [each for each in records if each.offset >= claimed.next_offset][:7]
+            if not part:
+                process.partitions.release()
+                return
+            step = Step(claimed, process.read(part), part[-1].offset + 1)
+            if chance.random() < 0.5:
+                process.partitions.release()
+            if process.partitions.commit([step]) != [None]:
+                commits.append(name)
+            process.partitions.release()
+
+    threads = [threading.Thread(target=take_turns, args=(name,)) for name in ("first", "second")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert index(factory) == expected
+    assert len(commits) == -(-len(records) // 7)
 
 
 def test_a_crash_before_the_commit_loses_and_doubles_nothing(
