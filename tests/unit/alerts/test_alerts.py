@@ -17,9 +17,11 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from tests.unit.alerts.mail_server import MailServer, mail_server
+from tests.unit.gateway import quarantine_records
 from tidegate.contracts.stream.control import StreamEvent, Trip
 from tidegate.contracts.stream.reconciliation import ReconciliationResult
 from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.clock import now
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.native.reconciliations import RESULT
 from tidegate.gateway.http.native.stream_controls import _EVENT, _TRIP
@@ -267,6 +269,28 @@ def test_what_comes_within_the_interval_waits_and_is_counted(
     first, second = web.next()[1], web.next()[1]
     assert ("301 of 2000" in first["message"], first["held_back"]) == (True, 0)
     assert ("304 of 2000" in second["message"], second["held_back"]) == (True, 2)
+
+
+def test_a_new_problem_is_told_to_people_and_to_the_channel_of_the_owner(
+    gate: Callable[..., Factory], web: WebServer, make_contract: Callable[..., bytes]
+) -> None:
+    channels = {"wards": SecretStr(f"{web.url}/wards"), "others": SecretStr(f"{web.url}/others")}
+    factory = gate(alert_webhook_url=SecretStr(web.url), alert_channels=channels)
+    team = {"name": "Wards", "alert_channel": "wards"}
+    factory.registry().publish(make_contract(version="1.3.0", team=team), "contract.json")
+    process = quarantine_records.Process(factory, "one", stream=STREAM)
+    process.ingest([quarantine_records.refused(0, at=now(), contract=STREAM, topic=STREAM)])
+    watch = factory.problem_watch()
+    watch.look(STREAM)
+    watch.look(STREAM)
+    told = dict(web.next() for _ in range(2))
+    assert len(told) == 2
+    assert web.received.empty()
+    for alert in told.values():
+        assert (alert["kind"], alert["message"]) == (
+            "problem-new", "a new problem refuses records: age-is-known at /age: 999",
+        )  # fmt: skip
+        assert alert["page"].startswith(f"https://gate.example.org/desk/streams/{STREAM}/problems/")
 
 
 def test_without_a_target_no_thread_is_begun(gate: Callable[..., Factory]) -> None:

@@ -16,7 +16,6 @@ from tidegate.gateway.streams.quarantine_index.partitions import IndexedPartitio
 from tidegate.gateway.streams.quarantine_index.refusals import ContractHints, RefusalReader, RefusedRecord
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
-ORIGIN = Origin("adm", "adm")
 HINTS = ContractHints(
     is_json=True,
     sentinels={"age-is-known": frozenset({"999"})},
@@ -37,11 +36,12 @@ def refused(  # noqa: PLR0913 - each has a default
     version: str = "1.0.0",
     at: datetime = NOW,
     contract: str = "adm",
+    topic: str = "adm",
     **headers: str,
 ) -> RefusedRecord:
     """Return a record as the job writes it to the quarantine topic."""
     verdict = Verdict(Disposition.QUARANTINED, tuple(violations))
-    source = EventPointer("adm", partition, offset * 10)
+    source = EventPointer(topic, partition, offset * 10)
     own = quarantine_headers(source, "ledger", f"{contract}@{version}", verdict)
     sent = [(name, value.encode()) for name, value in headers.items()]
     return RefusedRecord(
@@ -56,11 +56,12 @@ class Process:
     factory: Factory
     name: str
     now: datetime = NOW
+    stream: str = "adm"
 
     def __post_init__(self) -> None:
         self.partitions = IndexedPartitions(self.factory.database, lambda: self.now, self.name)
         secret = self.factory.database.read(lambda stores: stores.quarantine.secret())
-        self.reader = RefusalReader(ORIGIN, secret, lambda _: HINTS)
+        self.reader = RefusalReader(Origin(self.stream, self.stream), secret, lambda _: HINTS)
 
     def read(self, records: Iterable[RefusedRecord]) -> RefusalBatch:
         batch = RefusalBatch()
@@ -72,7 +73,7 @@ class Process:
     def ingest(self, records: list[RefusedRecord], at_once: int = 1_000, low: int = 0) -> bool:
         """Index the records of one partition from the position on which the index is; False when another has it."""
         partition = records[0].partition
-        claimed = self.partitions.claim("adm", partition, low, records[-1].offset + 1)
+        claimed = self.partitions.claim(self.stream, partition, low, records[-1].offset + 1)
         if claimed is None:
             return False
         rest = [each for each in records if each.offset >= claimed.next_offset]
