@@ -57,7 +57,7 @@ def main() -> None:
         database.migrate()
         try:
             fill(database, records)
-            figures = [*sizes(path, records), *pages(database), *ingest(database, ingested)]
+            figures = [*sizes(path), *pages(database), *ingest(database, ingested)]
         finally:
             database.close()
     report_figures(figures, arguments.out)
@@ -108,10 +108,10 @@ def fill(database: Database, records: int) -> None:
             stores.quarantine.put_partition(place)
 
 
-def sizes(path: Path, records: int) -> list[Figure]:
+def sizes(path: Path) -> list[Figure]:
     """Return the size of the database."""
     size = sum(each.stat().st_size for each in path.parent.glob(f"{path.name}*") if each.suffix != ".db-wal")
-    return [Figure.of(f"index of {records:,} refused records", size / 1e6, "MB", MOST_MEGABYTES)]
+    return [Figure.of("quarantine_index_size", size / 1e6, "MB", MOST_MEGABYTES)]
 
 
 def pages(database: Database) -> list[Figure]:
@@ -154,8 +154,14 @@ def pages(database: Database) -> list[Figure]:
             walls.append((time.perf_counter() - wall) * 1000)
             cpus.append((time.process_time() - cpu) * 1000)
         print(f"{name}: {statistics.median(walls):.0f} ms, CPU {statistics.median(cpus):.0f} ms", flush=True)
-        figures.append(Figure.of(f"index page: {name}", statistics.median(cpus), "ms CPU", MOST_MILLISECONDS))
+        figures.append(
+            Figure.of(f"quarantine_index_{_slug(name)}", statistics.median(cpus), "cpu ms", MOST_MILLISECONDS)
+        )
     return figures
+
+
+def _slug(name: str) -> str:
+    return name.replace(",", "").replace(" ", "_")
 
 
 def ingest(database: Database, records: int) -> list[Figure]:
@@ -202,7 +208,9 @@ def ingest(database: Database, records: int) -> list[Figure]:
     index = QuarantineIndex(database, lambda: datetime.now(UTC))
     database.write(lambda stores: stores.contracts.add_contract("new", "new", END))
     assert index.status("new").records == records
-    return [Figure.of("index: refused records read", records / cpu_seconds, "/s CPU", LEAST_RECORDS_A_SECOND)]
+    return [
+        Figure.of("quarantine_index_records_read", records / cpu_seconds, "1/cpu s", LEAST_RECORDS_A_SECOND)
+    ]
 
 
 if __name__ == "__main__":
