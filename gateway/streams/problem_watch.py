@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,6 +11,7 @@ from typing import Final
 
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.semver import precedence
+from tidegate.contracts.document.terms import VERSION_PATTERN
 from tidegate.contracts.errors import NotFoundError
 from tidegate.gateway.alerts.alert import AlertKind, ProblemSummary
 from tidegate.gateway.registry.subject_scope import ENFORCED, topic_of_contract
@@ -34,6 +36,7 @@ _MUTED_EVERY: Final = timedelta(minutes=1)
 _RECENT: Final = timedelta(hours=1)
 """A problem is told of as new if its first record is not older: a first index of an old topic alarms nobody."""
 _QUIET_AFTER_SURGE: Final = timedelta(hours=24)
+_VERSION: Final = re.compile(VERSION_PATTERN)
 _IN_HAND: Final = frozenset({ProblemState.OPEN, ProblemState.ACKNOWLEDGED, ProblemState.REGRESSED})
 
 
@@ -147,11 +150,15 @@ def _is_back(index: StreamIndex, problem: Problem) -> bool:
     wanted = QuarantineFilter(problem=problem.id, since=since)
     if resolved_in is None:
         return bool(count(index.offsets(wanted)))
-    least = precedence(resolved_in)
-    versions = (described(each)["version"] for each in index.of_kind(FacetKind.VERSION))
-    later = [version for version in versions if version != OTHER and precedence(version) >= least]
+    versions = [described(each)["version"] for each in index.of_kind(FacetKind.VERSION)]
+    later = [version for version in versions if _is_at_least(version, resolved_in)]
     filters = (QuarantineFilter(problem=problem.id, since=since, version=version) for version in later)
     return any(count(index.offsets(each)) for each in filters)
+
+
+def _is_at_least(version: str, least: str) -> bool:
+    """Return whether a version is not lower than another; False for what is no semantic version, as in forged headers."""
+    return bool(_VERSION.match(version)) and precedence(version) >= precedence(least)
 
 
 def _ratio(stores: Stores, index: StreamIndex, problem: Problem, now: datetime) -> float | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from tidegate.contracts.document.terms import VERSION_PATTERN
 from tidegate.gateway.http.models.examples import example, request_example
 from tidegate.gateway.streams.problem_states import Mute, ProblemState, StateChange
 from tidegate.gateway.streams.quarantine_index.reading import Dimension
@@ -184,6 +185,7 @@ class StateRequest(BaseModel):
     in_version: str | None = Field(
         default=None,
         max_length=100,
+        pattern=VERSION_PATTERN,
         description="Contract version that resolves it: from it on it must not come back.",
     )
 

@@ -18,6 +18,8 @@ from tidegate.gateway.storage.quarantine_index import Facet
 
 OTHER: Final = "other"
 _DIGEST_BYTES = 16
+_LONGEST = 500
+"""Longest code, pointer, message or version that is kept: all of them are ours, unless somebody forges headers."""
 _REQUIRED = re.compile(r"required property `(.*)` is missing", re.DOTALL)
 _NUMBERS = re.compile(r"\d[\d,.]*")
 
@@ -118,25 +120,25 @@ def offences_of(violations: tuple[Violation, ...]) -> tuple[Offence, ...]:
 
 
 def _offence(violation: Violation) -> Offence:
-    stage, code = violation.stage, violation.code
+    stage, code, message = violation.stage, violation.code[:_LONGEST], violation.message[:_LONGEST]
     path = tokens(violation.pointer)
     if stage in {Stage.FRAME, Stage.DECODE}:
-        sentence = _NUMBERS.sub("#", violation.message)
-        return Offence(stage, code, _generalised(path), None, violation.message, sentence)
-    if stage is Stage.SCHEMA and code == "required" and (missing := _REQUIRED.fullmatch(violation.message)):
+        sentence = _NUMBERS.sub("#", message)
+        return Offence(stage, code, _generalised(path), None, message, sentence)
+    if stage is Stage.SCHEMA and code == "required" and (missing := _REQUIRED.fullmatch(message)):
         field = _generalised((*path, missing[1]))
-        return Offence(stage, code, field, None, violation.message, "", is_absence=True)
+        return Offence(stage, code, field, None, message, "", is_absence=True)
     is_read = bool(path) and "*" not in path
-    return Offence(stage, code, _generalised(path), tuple(path) if is_read else None, violation.message, "")
+    return Offence(stage, code, _generalised(path), tuple(path) if is_read else None, message, "")
 
 
 def _generalised(path: tuple[str, ...] | list[str]) -> str:
-    return join(tuple("*" if token.isdecimal() else token for token in path))
+    return join(tuple("*" if token.isdecimal() else token for token in path))[:_LONGEST]
 
 
 def version_of(evidence: Evidence) -> str:
     """Return the contract version that refused a record."""
-    return evidence.contract.rpartition("@")[2]
+    return evidence.contract.rpartition("@")[2][:_LONGEST]
 
 
 def _facet(stream: str, kind: FacetKind, what: dict[str, Any], **more: str) -> Facet:

@@ -125,10 +125,10 @@ class QuarantineIngestion:
             self._discover_at = now + _DISCOVER_SECONDS
         if not self._assigned:
             self._stopping.wait(_POLL_SECONDS)
-            self._on_step(frozenset())
+            self._tell(frozenset())
             return 0
         records = sum(self._take(message) for message in self._messages())
-        self._on_step(self._commit())
+        self._tell(self._commit())
         return records
 
     def _run(self) -> None:
@@ -144,6 +144,13 @@ class QuarantineIngestion:
                 is_failing = True
                 self._disconnect()
                 self._stopping.wait(_BACK_OFF_SECONDS)
+
+    def _tell(self, streams: frozenset[str]) -> None:
+        """Tell of the streams that got records; a failure of who listens does not hold up the index."""
+        try:
+            self._on_step(streams)
+        except Exception as error:  # noqa: BLE001 - it is tried again after the next step
+            _log.warning("problem_watch_failed", error=described(error))
 
     def _messages(self) -> Iterator[Message]:
         """Yield what is there, up to the bounds of a step; wait for the first for a moment."""
