@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import io
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -124,13 +126,13 @@ class Inference:
         if batch.schema != VALUES:
             self.profile.add_table(batch, positions, untyped=untyped)
             return
-        rows, kept = [], []
-        read = self._decoded(batch.column(0).to_pylist())
-        for index, row in enumerate(read):
-            if isinstance(row, dict):
-                rows.append(row)
-                kept.append(index)
-        self.profile.add_rows(rows, positions[kept])
+        with _without_collector():
+            rows, kept = [], []
+            for index, row in enumerate(self._decoded(batch.column(0).to_pylist())):
+                if isinstance(row, dict):
+                    rows.append(row)
+                    kept.append(index)
+            self.profile.add_rows(rows, positions[kept])
         if len(kept) < len(positions):
             is_broken = np.ones(len(positions), bool)
             is_broken[kept] = False
@@ -308,6 +310,18 @@ class Inference:
             np.concatenate([each for each, _, _ in self._held]) if self._held else np.empty(0, np.int64)
         )
         return evaluate(contract, values, positions, proposals)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Pause the collector of cycles: decoded records have none, and looking for them took a quarter of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _is_large(field: FieldProfile) -> bool:

@@ -23,7 +23,7 @@ def json_values(batch: pa.RecordBatch, structure: Structure | None) -> list[byte
     cells of a file without types are read; None for a table with types.
     """
     if structure is None:
-        return [orjson.dumps(_plain(row)) for row in batch.to_pylist()]
+        return [json_row(row) for row in batch.to_pylist()]
     columns = [
         _cells(array, structure.types[(name,)].kinds)
         for name, array in zip(batch.schema.names, batch.columns, strict=True)
@@ -31,6 +31,11 @@ def json_values(batch: pa.RecordBatch, structure: Structure | None) -> list[byte
     return [
         orjson.dumps(dict(zip(batch.schema.names, row, strict=True))) for row in zip(*columns, strict=True)
     ]
+
+
+def json_row(row: dict[str, Any]) -> bytes:
+    """Return a row of a table as JSON. A value of a type that JSON has nothing for is written as text."""
+    return orjson.dumps(_plain(row), default=str)
 
 
 def _cells(array: pa.Array, kinds: tuple[Kind, ...]) -> list[Any]:

@@ -30,7 +30,8 @@ SourceName = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="File of records: JSON Lines, JSON array, CSV, Parquet or Avro, also .gz and .zst; - is standard input.",
+        help="File (JSON Lines, JSON array, CSV, Parquet, Avro; also .gz and .zst), - for standard input, folder of a Delta "
+        "or Iceberg table, kafka:TOPIC, iceberg:NAMESPACE.TABLE, or postgresql:TABLE.",
     ),
 ]
 Out = Annotated[
@@ -54,6 +55,16 @@ Nulls = Annotated[
 MostRecords = Annotated[
     int | None, typer.Option("--max-records", metavar="N", min=1, help="Read at most this many records.")
 ]
+MostSeconds = Annotated[
+    float, typer.Option("--max-seconds", min=1, help="Read a topic for at most this long.")
+]
+Servers = Annotated[
+    str | None, typer.Option(envvar="TIDEGATE_BOOTSTRAP_SERVERS", help="Kafka brokers (host:port,...).")
+]
+KafkaConfig = Annotated[
+    Path | None,
+    typer.Option(help="File of Kafka client properties (SASL, TLS).", envvar="TIDEGATE_KAFKA_CONFIG"),
+]
 
 
 def infer(  # noqa: PLR0913 - one parameter for each option
@@ -66,6 +77,9 @@ def infer(  # noqa: PLR0913 - one parameter for each option
     format_: Format = None,
     null: Nulls = None,
     max_records: MostRecords = None,
+    max_seconds: MostSeconds = 60,
+    bootstrap_servers: Servers = None,
+    kafka_config: KafkaConfig = None,
 ) -> None:
     """Propose a contract from records that you have.
 
@@ -78,18 +92,24 @@ def infer(  # noqa: PLR0913 - one parameter for each option
     are. What is doubtful is a comment. One record in ten is held back, and
     judged by the contract, to estimate how many it would refuse wrongly.
 
-    Records are read once, in bounded memory.
+    Records are read once, in bounded memory. A topic is read from its beginning
+    to the records that it has now, without a consumer group. PostgreSQL is
+    reached by TIDEGATE_POSTGRESQL_URL, Iceberg by PyIceberg's configuration.
 
     Examples:
       tidegate infer orders.jsonl
       tidegate infer trips.csv.gz --null NA --id city.trips -o trips.yaml
+      tidegate infer kafka:orders --bootstrap-servers kafka:9092
       zcat orders.jsonl.gz | tidegate infer - --id shop.orders
 
     Exit codes: 0 a contract is written; 1 no record can be read; 2 usage, or a
-    file exists.
+    file exists; 3 broker or database does not answer.
     """
     schema_file = output.with_name(f"{output.stem}.schema.json")
-    with open_source(source, SourceOptions(format_, tuple(null or ()))) as opened:
+    options = SourceOptions(
+        format_, tuple(null or ()), max_records, max_seconds, bootstrap_servers, kafka_config
+    )
+    with open_source(source, options) as opened:
         if opened.avro_schema is not None:
             schema_file = output.with_name(f"{output.stem}.avsc")
         for path in (output, schema_file):
@@ -104,6 +124,8 @@ def infer(  # noqa: PLR0913 - one parameter for each option
             err.print(f"[bold red]no record of {opened.title} can be read[/]{_advice(inference)}")
             raise typer.Exit(ExitCode.FINDINGS)
         found = inference.finish(contract_id or default_id(opened.stem))
+        if opened.framing != "none":
+            found.document["framing"] = opened.framing
         text = contract_text(found, source=opened.title, schema_file=schema_file.name, places=opened.places)
         _write(schema_file, schema_text(found.definition))
         _write(output, text)

@@ -230,7 +230,7 @@ class VerbGroup(TyperGroup):
         """Return the verb; a name that other tools have for a beginning names the verb to begin with."""
         if args and args[0] in _BEGINNINGS:
             raise SettingsError(
-                f"there is no verb `{args[0]}`: `tidegate infer FILE` proposes a contract from records that you have "
+                f"there is no verb `{args[0]}`: `tidegate infer SOURCE` proposes a contract from records that you have "
                 "and `tidegate infer --help` has examples; to write one by hand, begin with "
                 "`tidegate schema`, which editors complete and check by"
             )

@@ -68,6 +68,7 @@ class FileSource:
         self.size = path.stat().st_size if str(path) != "-" else None
         self.is_untyped = self.format is FileFormat.CSV
         self.avro_schema: Any = None
+        self.framing = "none"
         if self.format is FileFormat.AVRO:
             self._container = _opened_container(self._reader, self.title)
             self.avro_schema = self._container.writer_schema

@@ -41,6 +41,8 @@ class Source(AbstractContextManager["Source"], Protocol):
     """The beginning of a name for a contract about its records."""
     avro_schema: Any
     """The Avro schema of the records, None if they are JSON or rows."""
+    framing: str
+    """The framing of a contract about the records, as they are in their source."""
     is_untyped: bool
     """Whether its columns are texts of a file without types."""
     size: int | None
