@@ -17,10 +17,11 @@ _MONTH: Final = 31
 _DECADE: Final = 3_653
 
 
-def day_rules(field: FieldProfile, rules: RuleList, *, is_date: bool) -> None:
+def day_rules(field: FieldProfile, rules: RuleList, *, is_date: bool, is_personal: bool) -> None:
     """Propose rules about the days of a field; `is_date`: it has no time of day."""
     profile = field.days if field.days.count else field.texts.days
-    sentinels = day_sentinels(profile)
+    # Of a personal field, only well-known days are written.
+    sentinels = [each for each in day_sentinels(profile) if not is_personal or each.value in DAY_SENTINELS]
     if not sentinels:
         return
     days = [str(np.datetime64(int(each.value), "D")) for each in sentinels]

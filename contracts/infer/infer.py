@@ -163,7 +163,7 @@ class Inference:
         personal = {path: why for path, each in fields.items() if (why := reason_of(each)) is not None}
         for path, each in fields.items():
             self._field_rules(each, structure.types.get(path), rules, is_personal=path in personal)
-        relation_rules(self.profile, fields, rules)
+        relation_rules(self.profile, fields, personal, rules)
         order = list(fields)
         rules.rules.sort(key=lambda each: order.index(each.path))
         usable = [each for each in rules.rules if all(step == EACH or step for step in each.path)]
@@ -189,11 +189,11 @@ class Inference:
         if kind is None:
             return
         if kind.is_only(Kind.INTEGER, Kind.NUMBER):
-            number_rules(each, rules)
+            number_rules(each, rules, is_personal=is_personal)
         elif kind.is_only(Kind.DATE, Kind.TIMESTAMP, Kind.LOCAL_TIMESTAMP) or (
             kind.is_only(Kind.STRING) and each.texts.days.count
         ):
-            day_rules(each, rules, is_date=kind.format == "date")
+            day_rules(each, rules, is_date=kind.format == "date", is_personal=is_personal)
         elif kind.is_only(Kind.STRING):
             text_rules(each, rules, is_personal=is_personal)
 

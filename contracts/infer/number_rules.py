@@ -41,12 +41,14 @@ class Sentinel:
     seen: Seen
 
 
-def number_rules(field: FieldProfile, rules: RuleList) -> None:
-    """Propose rules about the numbers of a field."""
+def number_rules(field: FieldProfile, rules: RuleList, *, is_personal: bool) -> None:
+    """Propose rules about the numbers of a field. Of a personal one, only well-known sentinels are written."""
     profile = field.numbers
     if not profile.count:
         return
     sentinels, low, high = number_sentinels(profile)
+    if is_personal:
+        sentinels = [each for each in sentinels if float(each.value) in NUMBER_SENTINELS]
     if sentinels:
         _forbid(field, sentinels, rules)
     if low is not None and high is not None and not _is_identifier(field):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import permutations
 from typing import Any, Final
 
@@ -32,15 +32,17 @@ _OPPOSITES: Final = (
 )  # fmt: skip
 
 
-def relation_rules(profile: Profile, names: Mapping[Path, FieldProfile], rules: RuleList) -> None:
-    """Propose rules about the fields of each object."""
+def relation_rules(
+    profile: Profile, names: Mapping[Path, FieldProfile], personal: Collection[Path], rules: RuleList
+) -> None:
+    """Propose rules about the fields of each object. Values of personal fields are not written."""
     for relations in profile.relations.values():
         _orders(relations.pairs, rules)
         _origins(relations.pairs, rules)
         _ratios(relations.pairs, names, rules)
         _presence(relations.presence, rules)
-        _labels(relations.presence, rules)
-    _separate(profile, names, rules)
+        _labels(relations.presence, personal, rules)
+    _separate(profile, personal, rules)
 
 
 def _orders(pairs: Pairs, rules: RuleList) -> None:
@@ -226,12 +228,12 @@ def _required(presence: Presence, pair: Pair, rules: RuleList) -> None:
     rules.add(f"{slug(condition)}-has-{slug(required)}", rule, proposal)
 
 
-def _labels(presence: Presence, rules: RuleList) -> None:
+def _labels(presence: Presence, personal: Collection[Path], rules: RuleList) -> None:
     """Propose the fields that are required where another one has certain texts."""
     best: dict[Path, tuple[float, Path, list[str]]] = {}
     for (path, other), counts in presence.by_label.items():
         overall = presence.missing[other] / presence.rows
-        if overall < 0.05 or presence.present(other) < 50:
+        if path in personal or overall < 0.05 or presence.present(other) < 50:
             continue
         frequent = {text: each for text, each in counts.items() if each.records >= 100}
         requiring = [
@@ -266,16 +268,11 @@ def _labels(presence: Presence, rules: RuleList) -> None:
         rules.add(f"{slug(path)}-decides-{slug(other)}", rule, proposal)
 
 
-def _separate(profile: Profile, names: Mapping[Path, FieldProfile], rules: RuleList) -> None:
+def _separate(profile: Profile, personal: Collection[Path], rules: RuleList) -> None:
     """Propose that a field has no value of another one, whose values are few: no flight ends where it began."""
-    few = [
-        field
-        for field in profile.root.fields.values()
-        if _is_code(field) and 2 <= len(field.texts.counts) <= 20
-    ]
-    many = [
-        field for field in profile.root.fields.values() if _is_code(field) and len(field.texts.counts) >= 20
-    ]
+    codes = [each for each in profile.root.fields.values() if _is_code(each) and each.path not in personal]
+    few = [field for field in codes if 2 <= len(field.texts.counts) <= 20]
+    many = [field for field in codes if len(field.texts.counts) >= 20]
     for one in few:
         for two in many:
             if (
@@ -306,7 +303,6 @@ def _separate(profile: Profile, names: Mapping[Path, FieldProfile], rules: RuleL
                 "description": f"{label(two.path)} is never a value of {label(one.path)}.",
             }
             rules.add(f"{slug(two.path)}-is-not-{slug(one.path)}", rule, proposal)
-    del names
 
 
 def _is_code(field: FieldProfile) -> bool:

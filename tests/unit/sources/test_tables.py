@@ -94,7 +94,7 @@ def test_a_table_of_postgresql_is_read(stays_url: str, monkeypatch: pytest.Monke
     monkeypatch.setenv("TIDEGATE_POSTGRESQL_URL", stays_url)
     found = rows_of("postgresql:hospital.Stays")
     assert (len(found), found[0]) == (400, FIRST)
-    with pytest.raises(NotFoundError, match="no table hospital.nothing"):
+    with pytest.raises(NotFoundError, match=r"no table hospital\.nothing"):
         rows_of("postgresql:hospital.nothing")
 
 

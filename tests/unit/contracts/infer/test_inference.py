@@ -158,6 +158,23 @@ def test_the_key_and_personal_fields_are_named_and_their_values_never_written() 
     assert "person1" not in str(found.document)
 
 
+def test_no_rule_has_a_value_of_a_personal_field() -> None:
+    records: list[dict[str, Any]] = []
+    for index in range(3_000):
+        record: dict[str, Any] = {
+            "surname": CHANCE.choice(("Kay", "Noor")),
+            "phone": 31612345678 if index % 100 == 0 else CHANCE.randrange(1_000),
+            "birth_date": "1234-05-06" if index % 100 == 0 else f"1980-{1 + index % 12:02d}-01",
+        }
+        if record["surname"] == "Noor" or CHANCE.random() < 0.5:
+            record["visit"] = "V1"
+        records.append(record)
+    found = inferred(records)
+    assert {"/surname", "/phone", "/birth_date"} <= set(found.document["classification"])
+    written = str(found.document) + str(found.rules)
+    assert [value for value in ("Noor", "31612345678", "1234-05-06") if value in written] == []
+
+
 def test_mixed_types_are_kept_if_both_are_usual_and_a_mistake_if_one_is_rare() -> None:
     records = [
         {"code": index if index % 2 else str(index), "age": str(index) if index == 50 else index}
