@@ -25,10 +25,10 @@ from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.registry_client.subject_schemas import SubjectSchemas
 from tidegate.contracts.verdict import Disposition, Stage, Verdict
-from tidegate.gateway.cli.record_files import RecordBlock, RecordForm, record_blocks
 from tidegate.gateway.cli.terminal import err, out
 from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.exits import ExitCode
+from tidegate.gateway.sources.record_files import RecordBlock, RecordForm, record_blocks
 
 ContractFile = Annotated[
     Path,

@@ -26,6 +26,8 @@ from tidegate.gateway.exits import ExitCode
 GROUP = "tidegate.verbs"
 HELP = {"help_option_names": ["-h", "--help"]}
 
+_BEGINNINGS = frozenset({"init", "new", "create", "generate", "profile", "discover"})
+"""What other tools call the command that a person begins with."""
 _CONTRACTS = "Contracts"
 _RUNNING = "Running"
 _REGISTRY = "Registry"
@@ -50,6 +52,12 @@ class Verb:
 
 
 VERBS = (
+    Verb(
+        "infer",
+        "tidegate.gateway.cli.infer:infer",
+        "Propose a contract from records that you have.",
+        _CONTRACTS,
+    ),
     Verb(
         "lint",
         "tidegate.gateway.cli.lint:lint",
@@ -217,6 +225,16 @@ class VerbGroup(TyperGroup):
         for command in self.commands.values():
             command.help = command.help or _summary(command)
         super().format_help(ctx, formatter)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the verb; a name that other tools have for a beginning names the verb to begin with."""
+        if args and args[0] in _BEGINNINGS:
+            raise SettingsError(
+                f"there is no verb `{args[0]}`: `tidegate infer SOURCE` proposes a contract from records that you have "
+                "and `tidegate infer --help` has examples; to write one by hand, begin with "
+                "`tidegate schema`, which editors complete and check by"
+            )
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb. A reader that went away (`tidegate judge ... | head`) ends it without a word."""

@@ -18,8 +18,8 @@ from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.lint.lint import lint
 from tidegate.gateway.cli.judge import _judge_block
-from tidegate.gateway.cli.record_files import RecordBlock, RecordForm, record_blocks
 from tidegate.gateway.client.registry import RegistryClient
+from tidegate.gateway.sources.record_files import RecordBlock, RecordForm, record_blocks
 
 from .conftest import Run
 from .test_judge import _Chunks
