@@ -44,10 +44,9 @@ rules:
   - {id: age-is-known, kind: forbidden, field: /age, values: [999]}
 """
 DOOR = """\
-from pathlib import Path
-import pyarrow, tidegate
-plan = tidegate.compile_plan(tidegate.lint(Path("contract.yaml")).contract)
-print([each["disposition"] for each in plan.judge(pyarrow.array([b'{"age": 1}', b'{"age": 999}'])).to_pylist()])
+import tidegate
+contract = tidegate.Contract.load("contract.yaml")
+print([contract.judge(each).disposition.name.lower() for each in (b'{"age": 1}', {"age": 999})])
 """
 
 
