@@ -20,11 +20,6 @@ VERDICT_TYPE: Final = pa.struct(
     [("accepted", pa.bool_()), ("disposition", pa.string()), ("violations", pa.list_(_VIOLATION))]
 )
 """Type of that column: whether the row is written, what becomes of it, and each violation. It holds no value of a row."""
-_SPARK_TYPE: Final = (
-    "struct<accepted: boolean, disposition: string, violations: array<struct<"
-    + ", ".join(f"{name}: string" for name in _WORDS)
-    + ">>>"
-)
 
 
 class FrameKind(Protocol):
@@ -41,11 +36,12 @@ class FrameKind(Protocol):
 
 class _Spark:
     def judge(self, contract: Contract, frame: Any) -> Any:
-        from pyspark.sql.types import StructType  # noqa: PLC0415 - loaded already, as the frame is one of Spark
+        from pyspark.sql.pandas.types import from_arrow_type  # noqa: PLC0415 - the frame is one of Spark: loaded already
+        from pyspark.sql.types import StructType  # noqa: PLC0415 - the same
 
         if VERDICT in frame.columns:
             raise SettingsError(f"the data frame has a column `{VERDICT}` already; rename it first")
-        added = StructType().add(VERDICT, _SPARK_TYPE)
+        added = StructType().add(VERDICT, from_arrow_type(VERDICT_TYPE))
 
         def judge_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:

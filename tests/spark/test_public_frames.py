@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.connect.session import SparkSession as RemoteSession
 
+from tests.integration.enforce.running import eventually
 from tidegate import Contract, SettingsError
+from tidegate.gateway.embedded.java import Java
 
 CONTRACT = """\
 apiVersion: tidegate/v1
@@ -53,6 +62,57 @@ def check_frames(session: Any, contract: Contract) -> None:
 
 def test_a_frame_of_a_session_is_judged_and_split(spark: SparkSession, contract: Contract) -> None:
     check_frames(spark, contract)
+
+
+@pytest.mark.full
+def test_a_frame_of_spark_connect_is_judged_and_split(java: Java, contract: Contract, tmp_path: Path) -> None:
+    with connect_server(java, tmp_path) as address:
+        session = RemoteSession.builder.remote(address).getOrCreate()
+        try:
+            check_frames(session, contract)
+        finally:
+            session.stop()
+
+
+@contextmanager
+def connect_server(java: Java, folder: Path) -> Iterator[str]:
+    """Start a Connect server of this PySpark, with none of the job's settings, and yield its address."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    jars = Path(pyspark.__file__).parent / "jars"
+    command = [
+        str(java.path),
+        *(
+            f"--add-opens=java.base/{package}=ALL-UNNAMED"
+            for package in ("java.nio", "sun.nio.ch", "java.util", "java.lang")
+        ),
+        "-Xmx768m",
+        "-Dspark.master=local[1]",
+        "-Dspark.app.name=connect",
+        "-Dspark.ui.enabled=false",
+        f"-Dspark.sql.warehouse.dir={folder}",
+        "-Dspark.connect.grpc.binding.address=127.0.0.1",
+        f"-Dspark.connect.grpc.binding.port={port}",
+        "-cp",
+        f"{jars}/*",
+        "org.apache.spark.sql.connect.service.SparkConnectServer",
+    ]
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    with (folder / "log").open("wb") as log:
+        server = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
+        try:
+            eventually(lambda: is_open(port) or server.poll() is not None)
+            assert server.poll() is None, (folder / "log").read_text()
+            yield f"sc://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+            server.wait(60)
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_a_stream_is_enforced_batch_by_batch(spark: SparkSession, contract: Contract, tmp_path: Path) -> None:
