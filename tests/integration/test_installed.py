@@ -139,7 +139,7 @@ def test_the_light_installation_lints_checks_and_judges(light: Path, tmp_path: P
     judge = ["tidegate", "judge", "contract.yaml", "--data", "records.jsonl", "--json"]
     verdicts = [json.loads(line) for line in run(light, folder, judge, expected=1).stdout.splitlines()]
     assert [each["disposition"] for each in verdicts] == ["accepted", "quarantined"]
-    assert run(light, folder, ["python", "-c", DOOR]).stdout == "[0, 4]\n"
+    assert run(light, folder, ["python", "-c", DOOR]).stdout == "['accepted', 'quarantined']\n"
     assert imported(folder) == set()
 
 
