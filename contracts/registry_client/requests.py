@@ -17,6 +17,7 @@ from tidegate.contracts.stream.report import BatchReport
 
 CONTRACTS = "/api/v1/contracts"
 _STREAMS = "/api/v1/streams"
+WHOAMI = "/api/v1/whoami"
 _PAGE_CONTRACTS = 1000
 _MOST_CONTRACTS = 100_000
 

@@ -22,6 +22,11 @@ out = Console(highlight=False, soft_wrap=True)
 err = Console(highlight=False, soft_wrap=True, stderr=True)
 
 
+def say(line: str) -> None:
+    """Print one line to standard output as it is, with no markup; what a terminal would act on is escaped."""
+    out.print(_lines(line), markup=False)
+
+
 def show_error(error: TidegateError) -> None:
     """Print an error to standard error; a ContractError as one line for each of its problems."""
     if isinstance(error, ContractError):

@@ -124,6 +124,24 @@ VERBS = (
         _CONTRACTS,
     ),
     Verb(
+        "login",
+        "tidegate.gateway.cli.login:login",
+        "Store an API key or a token for a registry, after the registry accepted it.",
+        _REGISTRY,
+    ),
+    Verb(
+        "logout",
+        "tidegate.gateway.cli.login:logout",
+        "Delete the stored credentials of a registry from this machine.",
+        _REGISTRY,
+    ),
+    Verb(
+        "whoami",
+        "tidegate.gateway.cli.login:whoami",
+        "Show the principal and the roles of your credentials.",
+        _REGISTRY,
+    ),
+    Verb(
         "keys",
         "tidegate.gateway.cli.keys:keys",
         "Create, list and revoke API keys of a registry.",

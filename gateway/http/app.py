@@ -42,6 +42,7 @@ from tidegate.gateway.http.native import (
     shadows,
     stream_controls,
     streams,
+    whoami,
 )
 from tidegate.gateway.http.native import (
     problems as problem_routes,
@@ -155,6 +156,7 @@ _MODULES = (
     metrics,
     audit,
     keys,
+    whoami,
     health,
     reference,
     routes,

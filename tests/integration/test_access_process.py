@@ -52,7 +52,7 @@ def tidegate(database_url: str, tmp_path: Path) -> Run:
 @pytest.fixture
 def make_key(tidegate: Run) -> Callable[..., dict[str, str]]:
     def make(*grants: str) -> dict[str, str]:
-        made = tidegate("keys", "create", "test", "--json", *(f"--grant={grant}" for grant in grants))
+        made = tidegate("keys", "create", "test", "--format=json", *(f"--grant={grant}" for grant in grants))
         assert made.returncode == 0, made.stderr
         found: dict[str, str] = json.loads(made.stdout)
         return found
@@ -78,7 +78,7 @@ def test_a_key_from_the_command_line_publishes_until_it_is_revoked(
     assert said.startswith("hospital.admissions 1.2.0 published (registry id 1)\n  no job enforces it ")
     assert tidegate("keys", "revoke", key["key_id"]).returncode == 0
     assert tidegate(*publish, **halves).returncode == 2
-    listed = [json.loads(line) for line in tidegate("keys", "list", "--json").stdout.splitlines()]
+    listed = [json.loads(line) for line in tidegate("keys", "list", "--format=json").stdout.splitlines()]
     assert [(one["grants"], one["revoked_at"] is None) for one in listed] == [
         (["producer:nyc.", "viewer"], True),
         (["producer:hospital."], False),
