@@ -27,6 +27,11 @@ def contract_path(contract_id: str, *rest: str) -> str:
     return _path(CONTRACTS, contract_id, *rest)
 
 
+def streams() -> Request:
+    """Build the request for the state of every stream that the key may see."""
+    return Request("GET", _STREAMS)
+
+
 def stream_path(stream: str, *rest: str) -> str:
     """Return the path of a stream, or of a resource below it. The parts are percent-encoded."""
     return _path(_STREAMS, stream, *rest)

@@ -164,6 +164,9 @@ VERBS = (
         _RUNNING,
         extra="registry",
     ),
+    Verb(
+        "status", "tidegate.gateway.cli.status:status", "Show the state of all streams, or of one.", _RUNNING
+    ),
     Verb("pause", "tidegate.gateway.cli.streams:pause", "Pause a stream from its next batch on.", _RUNNING),
     Verb("resume", "tidegate.gateway.cli.streams:resume", "Resume a paused stream.", _RUNNING),
     Verb(

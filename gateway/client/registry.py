@@ -32,12 +32,14 @@ from tidegate.contracts.registry_client.requests import (
     list_contracts,
     read_batches,
     stream_path,
+    streams,
 )
 from tidegate.contracts.registry_client.subject_schemas import SubjectSchemas
 from tidegate.contracts.stream.control import RecordPosition, StreamControl
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.stream.shadow import ShadowFindings
 from tidegate.gateway.client.credentials import RegistryCredentials, credentials_for
+from tidegate.gateway.http.models.answers import StreamInfo, StreamList
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -187,6 +189,14 @@ class RegistryClient:
     def schemas_of(self, topic: str) -> SubjectSchemas:
         """Return what asks for the schemas that the records of a topic may name."""
         return SubjectSchemas(self._json_at, topic)
+
+    def streams(self) -> tuple[StreamInfo, ...]:
+        """Return the state of every stream that the key may see, by name."""
+        return self._parsed(self._ask(streams()), StreamList).streams
+
+    def stream(self, stream: str) -> StreamInfo:
+        """Return the state of one stream. Raises NotFoundError."""
+        return self._parsed(self._ask(Request("GET", stream_path(stream))), StreamInfo)
 
     def pause(self, stream: str, reason: str | None) -> StreamControl:
         """Pause a stream; returns what holds then. Raises NotFoundError."""
