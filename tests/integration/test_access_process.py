@@ -69,7 +69,8 @@ def test_a_key_from_the_command_line_publishes_until_it_is_revoked(
     nobody = tidegate(*publish)
     assert (nobody.returncode, nobody.stdout) == (7, "")
     assert "requires authentication. Store a key or token with `tidegate login" in nobody.stderr
-    viewer = tidegate(*publish, TIDEGATE_REGISTRY_TOKEN=make_key("viewer", "producer:nyc.")["token"])
+    other = make_key("viewer", "producer:nyc.")
+    viewer = tidegate(*publish, TIDEGATE_REGISTRY_TOKEN=other["token"])
     assert viewer.returncode == 7
     assert "this needs the role producer of the subject hospital.admissions-value" in viewer.stderr
     key = make_key("producer:hospital.")
@@ -85,7 +86,9 @@ def test_a_key_from_the_command_line_publishes_until_it_is_revoked(
     ]
     exported = [json.loads(line) for line in tidegate("audit", "export").stdout.splitlines()]
     assert [(entry["who"], entry["action"]) for entry in exported] == [
+        ("address:127.0.0.1", "request.denied"),
         ("cli:ops", "key.created"),
+        (f"key:{other['key_id']}", "request.denied"),
         ("cli:ops", "key.created"),
         (f"key:{key['key_id']}", "contract.published"),
         ("cli:ops", "key.revoked"),
