@@ -167,6 +167,19 @@ VERBS = (
     Verb(
         "status", "tidegate.gateway.cli.status:status", "Show the state of all streams, or of one.", _RUNNING
     ),
+    Verb(
+        "problems",
+        "tidegate.gateway.cli.quarantine:problems",
+        "List the problems of a stream: what is refused, grouped by cause.",
+        _RUNNING,
+    ),
+    Verb(
+        "quarantine",
+        "tidegate.gateway.cli.quarantine:quarantine",
+        "List, show and export the refused records of a stream.",
+        _RUNNING,
+        "tidegate.gateway.cli.quarantine:app",
+    ),
     Verb("pause", "tidegate.gateway.cli.streams:pause", "Pause a stream from its next batch on.", _RUNNING),
     Verb("resume", "tidegate.gateway.cli.streams:resume", "Resume a paused stream.", _RUNNING),
     Verb(

@@ -326,6 +326,8 @@ class RegistryClient:
                 return CredentialsError(self._unauthenticated())
             case HTTPStatus.FORBIDDEN:
                 return CredentialsError(f"the registry at {self.url} refuses: {detail}")
+            case HTTPStatus.UNPROCESSABLE_ENTITY:
+                return SettingsError(f"the registry at {self.url} refuses the request: {detail}")
             case HTTPStatus.TOO_MANY_REQUESTS:
                 return Unavailable(f"the registry at {self.url} refuses further requests for now: {detail}")
             case _:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import httpx
 
-from tidegate.contracts.errors import CredentialsError, NotFoundError, SettingsError, Unavailable
+from tidegate.contracts.errors import CredentialsError, NotFoundError, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.registry_client import requests
