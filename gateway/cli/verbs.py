@@ -132,6 +132,24 @@ VERBS = (
         _CONTRACTS,
     ),
     Verb(
+        "login",
+        "tidegate.gateway.cli.login:login",
+        "Store an API key or a token for a registry, after the registry accepted it.",
+        _REGISTRY,
+    ),
+    Verb(
+        "logout",
+        "tidegate.gateway.cli.login:logout",
+        "Delete the stored credentials of a registry from this machine.",
+        _REGISTRY,
+    ),
+    Verb(
+        "whoami",
+        "tidegate.gateway.cli.login:whoami",
+        "Show the principal and the roles of your credentials.",
+        _REGISTRY,
+    ),
+    Verb(
         "keys",
         "tidegate.gateway.cli.keys:keys",
         "Create, list and revoke API keys of a registry.",
@@ -153,6 +171,22 @@ VERBS = (
         "Serve the registry and the desk until SIGTERM or Ctrl-C.",
         _RUNNING,
         extra="registry",
+    ),
+    Verb(
+        "status", "tidegate.gateway.cli.status:status", "Show the state of all streams, or of one.", _RUNNING
+    ),
+    Verb(
+        "problems",
+        "tidegate.gateway.cli.quarantine:problems",
+        "List the problems of a stream: what is refused, grouped by cause.",
+        _RUNNING,
+    ),
+    Verb(
+        "quarantine",
+        "tidegate.gateway.cli.quarantine:quarantine",
+        "List, show and export the refused records of a stream.",
+        _RUNNING,
+        "tidegate.gateway.cli.quarantine:app",
     ),
     Verb("pause", "tidegate.gateway.cli.streams:pause", "Pause a stream from its next batch on.", _RUNNING),
     Verb("resume", "tidegate.gateway.cli.streams:resume", "Resume a paused stream.", _RUNNING),

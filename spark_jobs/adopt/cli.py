@@ -121,8 +121,8 @@ def adopt(  # noqa: PLR0913 - one parameter for each option
       tidegate adopt hospital.admissions --forget-deleted
 
     Exit codes: 0 adopted; 1 not confirmed, or the outputs do not permit it; 2
-    nothing to adopt, or no permission; 3 the registry, a broker or a store does
-    not answer; 4 the outputs do not match the source, or are still written to.
+    nothing to adopt; 3 the registry, a broker or a store does not answer; 4 the
+    outputs do not match the source, or are still written to; 7 no permission.
     """
     given = {
         "bootstrap_servers": bootstrap_servers,
@@ -202,8 +202,8 @@ def archive(  # noqa: PLR0913 - one parameter for each option
       tidegate archive hospital.admissions --as admissions_2025 --yes
 
     Exit codes: 0 archived; 1 not confirmed, or the name exists; 2 an invalid
-    setting, or no permission; 3 the registry, a broker or a store does not
-    answer; 4 another instance is still writing.
+    setting; 3 the registry, a broker or a store does not answer; 4 another
+    instance is still writing; 7 no permission.
     """
     given = {
         "bootstrap_servers": bootstrap_servers,
@@ -266,9 +266,9 @@ def rewind(  # noqa: PLR0913 - one parameter for each option
       tidegate rewind hospital.admissions --to 6418326490412341376 --yes
 
     Exit codes: 0 rewound; 1 not confirmed, or not possible to that point; 2 no
-    ledger, an invalid setting, or no permission; 3 the registry, a broker or a
-    store does not answer; 4 another instance is still writing, or the topic was
-    created again.
+    ledger, an invalid setting; 3 the registry, a broker or a store does not
+    answer; 4 another instance is still writing, or the topic was created again;
+    7 no permission.
     """
     given = {
         "bootstrap_servers": bootstrap_servers,
@@ -331,8 +331,8 @@ def erase(  # noqa: PLR0913 - one parameter for each option
       tidegate erase hospital.admissions --key --value-file person.txt --yes
 
     Exit codes: 0 erased, or nothing found; 1 not confirmed, or not possible; 2
-    no ledger or field, an invalid setting, or no permission; 3 the registry, a
-    broker or a store does not answer; 4 another instance is still writing.
+    no ledger or field, an invalid setting; 3 the registry, a broker or a store
+    does not answer; 4 another instance is still writing; 7 no permission.
     """
     if key == (subject is not None):
         raise SettingsError("choose what identifies the person: --subject FIELD or --key")

@@ -136,7 +136,7 @@ def test_the_light_installation_lints_checks_and_judges(light: Path, tmp_path: P
     assert "went from 0 to 18" in checked.stdout
     compared = run(light, folder, ["tidegate", "diff", "contract.yaml", "next.yaml"])
     assert "suggested version 2.0.0" in compared.stdout
-    judge = ["tidegate", "judge", "contract.yaml", "--data", "records.jsonl", "--json"]
+    judge = ["tidegate", "judge", "contract.yaml", "--data", "records.jsonl", "--format=json"]
     verdicts = [json.loads(line) for line in run(light, folder, judge, expected=1).stdout.splitlines()]
     assert [each["disposition"] for each in verdicts] == ["accepted", "quarantined"]
     assert run(light, folder, ["python", "-c", DOOR]).stdout == "['accepted', 'quarantined']\n"
