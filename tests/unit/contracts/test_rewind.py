@@ -143,6 +143,8 @@ def test_rewinds_that_no_refusal_needs_are_forgotten() -> None:
     many = {0: tuple(Rewound(10 * n, n) for n in range(1, MOST_REWINDS + 2))}
     with pytest.raises(ConflictError, match=f"offset {10 * MOST_REWINDS} or before"):
         pruned(many, [(0, each.first) for each in many[0]])
+    most = {0: many[0][1:]}
+    assert pruned(most, [(0, each.first) for each in most[0]]) == most
 
 
 def test_a_ledger_that_was_never_rewound_has_the_text_of_before() -> None:
