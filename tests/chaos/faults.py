@@ -290,7 +290,7 @@ class Chaos:
         with line.database() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             connection.execute(sql.SQL("CREATE TABLE {} AS SELECT * FROM {}").format(backup, table))
-            of_stream = "SELECT ledger FROM tidegate.ledger WHERE stream = %s"
+            of_stream = "SELECT epoch, n, ledger FROM tidegate.ledger WHERE stream = %s"
             ledger = connection.execute(of_stream, (line.contract_id,)).fetchone()
         self._wait()
         self._end(job)
@@ -299,7 +299,7 @@ class Chaos:
             connection.execute(sql.SQL("INSERT INTO {} SELECT * FROM {}").format(table, backup))
             connection.execute(sql.SQL("DROP TABLE {}").format(backup))
             assert ledger is not None
-            change = "UPDATE tidegate.ledger SET ledger = %s WHERE stream = %s"
+            change = "UPDATE tidegate.ledger SET epoch = %s, n = %s, ledger = %s WHERE stream = %s"
             connection.execute(change, (*ledger, line.contract_id))
 
     def roll_back(self) -> None:
