@@ -48,6 +48,10 @@ Holes = Annotated[
 NewName = Annotated[
     str | None, typer.Option("--as", help="New name of the table.", show_default="its name and the time")
 ]
+RepeatRecords = Annotated[
+    bool,
+    typer.Option("--repeat-records", help="Accept that readers of the accepted topic get its records again."),
+]
 Point = Annotated[
     str, typer.Option("--to", help="Offsets (0:1200,1:1188), a time with zone, or a snapshot id.")
 ]
@@ -180,6 +184,7 @@ def archive(  # noqa: PLR0913 - one parameter for each option
     warehouse: Warehouse = None,
     starting: Starting = None,
     name: NewName = None,
+    repeat_records: RepeatRecords = False,
     yes: Yes = False,
 ) -> None:
     """Rename the table of a stream, and let the stream start again.
@@ -190,9 +195,10 @@ def archive(  # noqa: PLR0913 - one parameter for each option
     its rows. The next start writes to a new table, from the first record that
     the topic still has. Nothing is deleted.
 
-    A topic cannot be renamed. With the Kafka sink, the topic stays as it is;
-    this is allowed if the source topic was created again. Each record names the
-    ledger that wrote it.
+    A topic cannot be renamed. With the Kafka sink the accepted topic stays, and
+    each record names the ledger that wrote it. If the source topic is still the
+    same, readers get its records again: accept that with --repeat-records, or
+    begin at the end of the source with --starting latest.
 
     Stop the job first, and use the same options and variables as the job. The
     registry records who did it; the key needs the role approver.
@@ -223,7 +229,7 @@ def archive(  # noqa: PLR0913 - one parameter for each option
     from tidegate.spark_jobs.adopt.report import archived_text  # noqa: PLC0415 - the same
 
     with adopter(settings, stream) as found:
-        written = found.archive(name, Confirmations(is_sure=yes).confirm_archive)
+        written = found.archive(name, Confirmations(is_sure=yes).confirm_archive, repeats=repeat_records)
     typer.echo(archived_text(written, name))
 
 
