@@ -132,12 +132,12 @@ def test_help_has_examples_and_exit_codes_in_80_columns(name: str) -> None:
 def choices_of(parameter: Any) -> tuple[str, ...]:
     """Return the values that an option takes; none for an option that takes any."""
     annotation = parameter.type_descriptor.annotation
-    kinds = [annotation, *(get_args(annotation) if get_origin(annotation) in {Union, UnionType} else ())]
-    for kind in kinds:
-        if get_origin(kind) is Literal:
-            return get_args(kind)
-        if isinstance(kind, type) and issubclass(kind, Enum):
-            return tuple(each.value for each in kind)
+    while get_origin(annotation) in {Union, UnionType, list}:
+        annotation = next(each for each in get_args(annotation) if each is not type(None))
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return tuple(each.value for each in annotation)
     return ()
 
 
