@@ -3,6 +3,7 @@
 The job is `tidegate enforce` in a process of its own, with a real broker and a real registry, its settings as they come.
 *Latency*: records are produced at a steady rate; a record's time ends when the job's log tells that the batch is published
 that it is in. *Restart*: from kill -9 to the first batch that the next process publishes, records coming all the time.
+*Takeover*: the same with a standby, whose wait for the lease (10 s) is included.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ RATE: Final = 1_000
 MEDIAN_BOUND: Final = 0.9
 P99_BOUND: Final = 2.5
 RESTART_BOUND: Final = 25.0
+TAKEOVER_BOUND: Final = 15.0
+"""Length of the lease, and five seconds."""
 _DEADLINE: Final = 180.0
 
 
@@ -51,6 +54,8 @@ class Job:
     process: subprocess.Popen[str]
     published: list[tuple[float, int]] = field(default_factory=list)
     """Of each published batch, when it was told (`time.time`) and how many records it had."""
+    is_waiting: bool = False
+    """Whether it has told that it is a standby."""
 
     def read(self) -> None:
         """Read the log until the process ends."""
@@ -59,6 +64,7 @@ class Job:
             event: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
             if event.get("event") == "batch_published":
                 self.published.append((time.time(), event["records"]))
+            self.is_waiting |= event.get("event") == "stream_standing_by"
 
     @property
     def records(self) -> int:
@@ -150,11 +156,13 @@ def main() -> None:
         with line.feed() as feed:
             latencies = sorted(measure_latency(line, feed, warm, measured))
             seconds = statistics.median(measure_restart(line) for _ in range(restarts))
+            takeover = statistics.median(measure_takeover(line) for _ in range(restarts))
     median, p99 = latencies[len(latencies) // 2], latencies[len(latencies) * 99 // 100]
     figures = [
         Figure.of("latency_median", median, "s", MEDIAN_BOUND),
         Figure.of("latency_p99", p99, "s", P99_BOUND),
         Figure.of("restart_after_kill", seconds, "s", RESTART_BOUND),
+        Figure.of("takeover_after_kill", takeover, "s", TAKEOVER_BOUND),
     ]
     report_figures(figures, arguments.out)
 
@@ -187,6 +195,19 @@ def measure_restart(line: Line) -> float:
     with line.job() as job:
         wait_until(lambda: bool(job.published))
         return job.published[0][0] - begun
+
+
+def measure_takeover(line: Line) -> float:
+    """Return the seconds from the end of a killed job to the first batch of its standby."""
+    with line.job() as first, line.job() as standby:
+        wait_until(lambda: bool(first.published or standby.published))
+        wait_until(lambda: first.is_waiting or standby.is_waiting)
+        killed, heir = (standby, first) if first.is_waiting else (first, standby)
+        # Not waited for: a process that is gone from this machine's table would give its lease up at once.
+        killed.process.send_signal(signal.SIGKILL)
+        begun = time.time()
+        wait_until(lambda: bool(heir.published))
+        return heir.published[0][0] - begun
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:

@@ -29,6 +29,7 @@ QUESTIONS = (
     "quarantine_index",
     "compatibility",
     "expectations",
+    "infer",
     "light_install",
 )
 

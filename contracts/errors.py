@@ -7,6 +7,7 @@ A refusal is a value (`tidegate.contracts.verdict.Violation`), a mistake is an e
     ├── NotFoundError      a contract, version, stream or record that does not exist
     ├── ConflictError      a request that conflicts with stored data
     ├── SettingsError      a setting that cannot work, or something this machine lacks
+    │   └── CredentialsError  credentials that are rejected (401), or that lack a permission (403)
     ├── Unavailable        a registry, broker or store that does not answer: try again
     └── StreamStopped      a stream that must not continue without a person
         └── Fenced         another instance holds the ledger now
@@ -71,6 +72,10 @@ class ConflictError(TidegateError):
 
 class SettingsError(TidegateError):
     """A setting that cannot work, or something that this machine lacks."""
+
+
+class CredentialsError(SettingsError):
+    """Credentials that a registry rejects (401), or that do not permit the request (403)."""
 
 
 class Unavailable(TidegateError):  # noqa: N818 - an outage is a state, not somebody's error

@@ -66,3 +66,8 @@ class Verdict:
 
     disposition: Disposition
     violations: tuple[Violation, ...] = ()
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the record is written."""
+        return self.disposition.is_written

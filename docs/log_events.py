@@ -67,6 +67,7 @@ MEANINGS: Final = {
     "registry_started": "The registry has opened its database.",
     "registry_stopped": "The registry has stopped.",
     "report_refused": "The registry refused a batch report.",
+    "traces_off": "The variables ask for traces, and the log says why there are none.",
     "request_crashed": "A request failed because of a bug. Report it with the traceback.",
     "request_failed": "A request failed because something that the registry needs does not work.",
     "request_refused": "A request was answered 401, 403, 421 or 429; one line a minute for each `who` and `status`.",

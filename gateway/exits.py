@@ -7,6 +7,7 @@ from enum import IntEnum
 from tidegate.contracts.errors import (
     ConflictError,
     ContractError,
+    CredentialsError,
     Fenced,
     NotFoundError,
     SettingsError,
@@ -26,6 +27,7 @@ class ExitCode(IntEnum):
     STOPPED = 4
     FENCED = 5
     UNPROVEN = 6
+    REFUSED = 7
     BUG = 70  # EX_SOFTWARE of sysexits.h; a traceback must not look like a finding
     INTERRUPTED = 130  # as a shell reports SIGINT
     PIPE_CLOSED = 141  # as a shell reports SIGPIPE
@@ -39,6 +41,7 @@ MEANINGS = {
     ExitCode.STOPPED: "a stream stopped and needs a person",
     ExitCode.FENCED: "another instance has taken over the stream",
     ExitCode.UNPROVEN: "reconcile: no fault was found, but a proof is not possible",
+    ExitCode.REFUSED: "the registry rejects the credentials, or they lack a permission",
     ExitCode.BUG: "a bug in Tidegate",
     ExitCode.INTERRUPTED: "interrupted",
 }
@@ -48,6 +51,7 @@ _CODES: tuple[tuple[type[TidegateError], ExitCode], ...] = (
     (ContractError, ExitCode.FINDINGS),
     (ConflictError, ExitCode.FINDINGS),
     (NotFoundError, ExitCode.USAGE),
+    (CredentialsError, ExitCode.REFUSED),
     (SettingsError, ExitCode.USAGE),
     (Unavailable, ExitCode.UNAVAILABLE),
     (Fenced, ExitCode.FENCED),

@@ -11,10 +11,10 @@ import typer
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.stream.reconciliation import Answer
 from tidegate.spark_jobs.options import (
-    AsJson,
     BootstrapServers,
     KafkaConfig,
     MergeMode,
+    OutputFormat,
     Registry,
     SinkOption,
     Starting,
@@ -84,7 +84,7 @@ RegistryOfKeys = Annotated[
     typer.Option(help="Address of the registry, for tables with upserts.", envvar="TIDEGATE_REGISTRY_URL"),
 ]
 Limit = Annotated[
-    int, typer.Option(min=0, max=10_000, help="Maximum number of records to list of each kind.")
+    int, typer.Option(metavar="N", min=0, max=10_000, help="Maximum number of records to list of each kind.")
 ]
 
 
@@ -131,9 +131,9 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
       tidegate enforce --prefix hospital. --prefix lab. --max-streams 20
 
     Exit codes: 0 stopped by SIGTERM, or finished with --available-now; 2 an
-    invalid setting, or the key is refused; 3 a registry, broker or store does
-    not answer; 4 a stream stopped; 5 another instance has taken over a stream;
-    130 stopped by Ctrl-C.
+    invalid setting; 3 a registry, broker or store does not answer; 4 a stream
+    stopped; 5 another instance has taken over a stream; 7 the credentials are
+    rejected; 130 stopped by Ctrl-C.
     """
     wanted = _wanted(contracts or [], every=every, prefixes=prefix or [], domains=domain or [])
     given = {
@@ -185,7 +185,7 @@ def reconcile(  # noqa: PLR0913 - one parameter for each option
     sink: SinkOption = None,
     warehouse: Warehouse = None,
     registry: RegistryOfKeys = None,
-    as_json: AsJson = False,
+    output_format: OutputFormat = "text",
     limit: Limit = 20,
 ) -> None:
     """Prove that every offset of a stream has exactly one fate.
@@ -200,7 +200,7 @@ def reconcile(  # noqa: PLR0913 - one parameter for each option
 
     Exit codes: 0 proven; 1 records are lost or exist twice; 2 an invalid
     setting; 3 a broker or store does not answer; 6 no fault was found, but
-    deleted topic records prevent a proof.
+    deleted topic records prevent a proof; 7 the credentials are rejected.
     """
     given = {
         "bootstrap_servers": bootstrap_servers,
@@ -217,7 +217,7 @@ def reconcile(  # noqa: PLR0913 - one parameter for each option
 
     found = reconcile_stream(settings, stream, lambda: find_plan(settings, stream))
     findings = as_findings(found, limit)
-    typer.echo(json_text(findings) if as_json else as_text(findings))
+    typer.echo(json_text(findings) if output_format == "json" else as_text(findings))
     if code := _EXIT_CODES[findings.answer]:
         raise typer.Exit(code)
 
@@ -227,7 +227,7 @@ def maintain(
     *,
     sink: SinkOption = None,
     warehouse: Warehouse = None,
-    as_json: AsJson = False,
+    output_format: OutputFormat = "text",
 ) -> None:
     """Expire snapshots, merge small files and remove orphan files of a table.
 
@@ -240,8 +240,8 @@ def maintain(
     Examples:
       tidegate maintain hospital.admissions --warehouse ./warehouse
 
-    Exit codes: 0 maintained; 2 no such table, or an invalid setting; 3 the store
-    does not answer, or a part failed.
+    Exit codes: 0 maintained; 2 no such table, or an invalid setting; 3 the
+    store does not answer, or a part failed.
     """
     settings = read_settings({"sink": sink, "warehouse": warehouse}, MaintainSettings)
 
@@ -250,6 +250,6 @@ def maintain(
 
     log_to_stderr()
     found = maintain_table(settings, stream)
-    typer.echo(found.done.model_dump_json(indent=2) if as_json else maintained_text(found))
+    typer.echo(found.done.model_dump_json(indent=2) if output_format == "json" else maintained_text(found))
     if found.error is not None:
         raise found.error

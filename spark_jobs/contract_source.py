@@ -14,7 +14,13 @@ import httpx
 import structlog
 
 from tidegate.contracts.document.semver import precedence
-from tidegate.contracts.errors import NotFoundError, SettingsError, StreamStopped, Unavailable
+from tidegate.contracts.errors import (
+    CredentialsError,
+    NotFoundError,
+    SettingsError,
+    StreamStopped,
+    Unavailable,
+)
 from tidegate.contracts.formats.writers import WriterSchemas
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.privacy.tokens import MaskKey
@@ -227,12 +233,12 @@ class RegistryContract:
                 raise Unavailable(f"the registry answered {status}")
 
     def _unauthorized(self, status: int) -> Exception:
-        """Return the error for a refused key: SettingsError for a stream without a contract, else Unavailable."""
+        """Return the error for a refused key: CredentialsError for a stream without a contract, else Unavailable."""
         reason = (
             f"the registry at {self._client.base_url} answers {status} to this job: set TIDEGATE_REGISTRY_TOKEN (or "
             f"TIDEGATE_REGISTRY_USER and TIDEGATE_REGISTRY_PASSWORD) to a key that may publish {self._contract_id}"
         )
-        return SettingsError(reason) if self._plan is None else Unavailable(reason)
+        return CredentialsError(reason) if self._plan is None else Unavailable(reason)
 
     def _record_outage(self, error: Exception) -> None:
         """Log an outage, every five minutes. Raises RegistryGone after the grace period."""

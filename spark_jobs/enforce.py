@@ -18,6 +18,7 @@ from tidegate.contracts.crash import exception_without_values
 from tidegate.spark_jobs.session import build_session, warm_up
 from tidegate.spark_jobs.settings import JobSettings, Selection
 from tidegate.spark_jobs.steps import StepObserver, ignore_steps
+from tidegate.spark_jobs.tracing import open_tracer
 
 
 def enforce_contracts(
@@ -45,15 +46,18 @@ def enforce_contracts(
     Thread(target=warm_up, args=(spark,), name="warm-up", daemon=True).start()
     try:
         with registry_http(settings, settings.registry_url, settings.registry_timeout_seconds) as client:
-            reporter = RegistryReporter(client)
+            tracer = open_tracer()
+            tracer.follow(client)
+            reporter = RegistryReporter(client, tracer)
             topics = Topics(settings.kafka)
             try:
-                job = Job(spark, settings, topics, reporter, observer)
+                job = Job(spark, settings, topics, reporter, observer, tracer)
                 if isinstance(wanted, Selection):
                     return watch_streams(job, wanted, client, ready_file)
                 return run_streams(job, wanted, client, ready_file)
             finally:
                 reporter.close()
+                tracer.close()
     finally:
         with suppress(
             Py4JError, OSError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 from pydantic import ValidationError
@@ -11,6 +11,9 @@ from pydantic_settings import SettingsError as UnreadableSource
 
 from tidegate.contracts.errors import SettingsError
 from tidegate.spark_jobs.settings import SINKS, JobSettings, SinkSettings
+from tidegate.spark_jobs.settings import MergeMode as MergeModeName
+from tidegate.spark_jobs.settings import Starting as StartingName
+from tidegate.spark_jobs.settings import WriteMode as WriteModeName
 
 
 def default_of(name: str) -> str:
@@ -31,34 +34,45 @@ Registry = Annotated[
 ]
 _TABLES = [name for name, rules in SINKS.items() if rules.is_table]
 _TOPICS = [name for name, rules in SINKS.items() if not rules.is_table]
+if TYPE_CHECKING:
+    SinkName = str
+else:
+    # Typer offers the values of a Literal; mypy knows none whose values are computed.
+    SinkName = Literal[tuple(SINKS)]
 SinkOption = Annotated[
-    str | None,
+    SinkName | None,
     typer.Option(
+        metavar="SINK",
         help=f"{', '.join(_TABLES[:-1])} or {_TABLES[-1]} (a table), or {' or '.join(_TOPICS)} (a topic).",
         show_default=default_of("sink"),
     ),
 ]
 Warehouse = Annotated[Path | None, typer.Option(help="Directory of the tables.", envvar="TIDEGATE_WAREHOUSE")]
 WriteMode = Annotated[
-    str | None,
+    WriteModeName | None,
     typer.Option(
-        help="append, or upsert on the primary key (not kafka).", show_default=default_of("write_mode")
+        metavar="MODE",
+        help="append, or upsert on the primary key (not kafka).",
+        show_default=default_of("write_mode"),
     ),
 ]
 MergeMode = Annotated[
-    str | None,
+    MergeModeName | None,
     typer.Option(
+        metavar="MODE",
         help="copy-on-write or merge-on-read, for upserts of iceberg and delta.",
         show_default=default_of("merge_mode"),
     ),
 ]
 Starting = Annotated[
-    str | None,
+    StartingName | None,
     typer.Option(
-        help="earliest or latest: start of a stream without a ledger.", show_default=default_of("starting")
+        metavar="WHERE",
+        help="earliest or latest: start of a stream without a ledger.",
+        show_default=default_of("starting"),
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+OutputFormat = Annotated[Literal["text", "json"], typer.Option("--format", help="Format of the output.")]
 
 
 Settings = TypeVar("Settings", bound=SinkSettings)

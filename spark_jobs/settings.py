@@ -19,7 +19,9 @@ from tidegate.contracts.stream.kafka_connection import KafkaConnection, KafkaSet
 _TABLE_SECONDS = 5.0
 _TOPIC_SECONDS = 0.5
 
+WriteMode = Literal["append", "upsert"]
 MergeMode = Literal["copy-on-write", "merge-on-read"]
+Starting = Literal["earliest", "latest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +201,7 @@ class JobSettings(RegistrySettings):
 
     registry_url: str = Field(description="Base address of the registry, such as http://localhost:8081.")
     checkpoints: Path = Field(description="Directory for Spark's checkpoints; they may be lost at any time.")
-    write_mode: Literal["append", "upsert"] = Field(
+    write_mode: WriteMode = Field(
         default="append",
         description="upsert: the newest record of each primary key is the row (not with the Kafka sink).",
     )
@@ -220,9 +222,7 @@ class JobSettings(RegistrySettings):
         ge=1,
         description="About so many bytes of keys, values and headers in one batch, by what an offset held lately.",
     )
-    starting: Literal["earliest", "latest"] = Field(
-        default="earliest", description="Where a stream without a ledger starts."
-    )
+    starting: Starting = Field(default="earliest", description="Where a stream without a ledger starts.")
     available_now: bool = Field(default=False, description="Process the available records, then exit.")
     expectations_proof_every: int = Field(
         default=0,

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import Protocol
 
+from tidegate.spark_jobs.tracing import NO_TRACE, Trace
+
 
 class Step(StrEnum):
     """The steps of a start (claim to scan) and of a batch (contract to publish), in order.
@@ -43,11 +45,12 @@ def ignore_steps(stream: str, step: Step) -> None:
 
 
 class Stopwatch:
-    """Times the steps of one start or one batch, and notifies the observer after each."""
+    """Times the steps of one start or one batch; notifies the observer and the trace after each."""
 
-    def __init__(self, stream: str, observer: StepObserver) -> None:
+    def __init__(self, stream: str, observer: StepObserver, trace: Trace = NO_TRACE) -> None:
         self._stream = stream
         self._observer = observer
+        self.trace = trace
         self.milliseconds: dict[str, int] = {}
 
     def notify(self, step: Step) -> None:
@@ -57,8 +60,9 @@ class Stopwatch:
     @contextmanager
     def __call__(self, step: Step) -> Iterator[None]:
         """Time one step; a step that raises is not reported."""
-        begun = time.perf_counter()
+        begun, begun_ns = time.perf_counter(), time.time_ns()
         yield
         elapsed = round((time.perf_counter() - begun) * 1000)
+        self.trace.step(step, begun_ns, time.time_ns())
         self.milliseconds[step] = self.milliseconds.get(step, 0) + elapsed
         self._observer(self._stream, step)

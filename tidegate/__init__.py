@@ -1,7 +1,11 @@
 """Tidegate: data contracts, enforced on every record between Kafka and its tables.
 
-    plan = tidegate.compile_plan(tidegate.lint(Path("contract.yaml")).contract)
-    verdicts = plan.judge(pyarrow.array([b'{"age": 63}']))
+    contract = tidegate.Contract.load("contract.yaml")
+    contract.judge(b'{"age": 63}').is_accepted
+    accepted, refused = contract.split(spark.table("admissions"))
+
+`Contract`, `Registry`, the values that they return and the errors that they raise are the public interface, and change
+as semantic versioning says. Everything else may change with any release.
 
 The folders beside this file are links to the top level of the repository; an installed Tidegate has them here.
 So its parts share no name with the `contracts`, `schemas` or `gateway` packages of those who use it.
@@ -13,34 +17,45 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidegate.contracts.document.load import LoadedContract, load_contract
-    from tidegate.contracts.document.model import DataContract
-    from tidegate.contracts.errors import ContractError, TidegateError
-    from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
-    from tidegate.contracts.lint.lint import lint
-
-__all__ = [
-    "ContractError",
-    "DataContract",
-    "EnforcementPlan",
-    "LoadedContract",
-    "TidegateError",
-    "compile_plan",
-    "lint",
-    "load_contract",
-]
+    from tidegate.contract import Contract, Registry
+    from tidegate.contracts.errors import (
+        ContractError,
+        NotFoundError,
+        SettingsError,
+        TidegateError,
+        Unavailable,
+    )
+    from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 
 # Loaded when asked for: the command line imports this module before it knows what a verb needs.
 _HOMES = {
+    "Contract": "tidegate.contract",
     "ContractError": "tidegate.contracts.errors",
-    "DataContract": "tidegate.contracts.document.model",
-    "EnforcementPlan": "tidegate.contracts.judge.plan",
-    "LoadedContract": "tidegate.contracts.document.load",
+    "Disposition": "tidegate.contracts.verdict",
+    "NotFoundError": "tidegate.contracts.errors",
+    "Registry": "tidegate.contract",
+    "SettingsError": "tidegate.contracts.errors",
+    "Severity": "tidegate.contracts.verdict",
+    "Stage": "tidegate.contracts.verdict",
     "TidegateError": "tidegate.contracts.errors",
-    "compile_plan": "tidegate.contracts.judge.plan",
-    "lint": "tidegate.contracts.lint.lint",
-    "load_contract": "tidegate.contracts.document.load",
+    "Unavailable": "tidegate.contracts.errors",
+    "Verdict": "tidegate.contracts.verdict",
+    "Violation": "tidegate.contracts.verdict",
 }
+__all__ = [
+    "Contract",
+    "ContractError",
+    "Disposition",
+    "NotFoundError",
+    "Registry",
+    "SettingsError",
+    "Severity",
+    "Stage",
+    "TidegateError",
+    "Unavailable",
+    "Verdict",
+    "Violation",
+]
 
 
 def __getattr__(name: str) -> Any:

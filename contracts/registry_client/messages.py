@@ -18,18 +18,23 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; `content` is JSON, `etag` that of the answer that the client holds."""
+    """One request; `content` is JSON, `etag` that of the answer that the client holds, `traceparent` its trace."""
 
     method: str
     path: str
     content: bytes | None = None
     etag: str | None = None
+    traceparent: str | None = None
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that content and ETag ask for."""
+        """The headers that the fields ask for."""
         headers = {} if self.content is None else {"Content-Type": "application/json"}
-        return headers if self.etag is None else headers | {"If-None-Match": self.etag}
+        if self.etag is not None:
+            headers["If-None-Match"] = self.etag
+        if self.traceparent is not None:
+            headers["traceparent"] = self.traceparent
+        return headers
 
 
 @dataclass(frozen=True, slots=True)

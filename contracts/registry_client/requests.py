@@ -17,6 +17,7 @@ from tidegate.contracts.stream.report import BatchReport
 
 CONTRACTS = "/api/v1/contracts"
 _STREAMS = "/api/v1/streams"
+WHOAMI = "/api/v1/whoami"
 _PAGE_CONTRACTS = 1000
 _MOST_CONTRACTS = 100_000
 
@@ -24,6 +25,11 @@ _MOST_CONTRACTS = 100_000
 def contract_path(contract_id: str, *rest: str) -> str:
     """Return the path of a contract, or of a resource below it. The parts are percent-encoded."""
     return _path(CONTRACTS, contract_id, *rest)
+
+
+def streams() -> Request:
+    """Build the request for the state of every stream that the key may see."""
+    return Request("GET", _STREAMS)
 
 
 def stream_path(stream: str, *rest: str) -> str:

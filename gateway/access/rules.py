@@ -112,6 +112,7 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("DELETE", f"{_STREAM}/quarantine/searches/{{search}}"): _APPROVE_STREAM,
     ("POST", f"{_STREAM}/quarantine/find"): _VIEW_STREAM,  # by a key that is hidden: approver
     ("GET", "/metrics"): _VIEW,
+    ("GET", "/api/v1/whoami"): _VIEW,
     ("GET", "/api/v1/audit"): _ADMIN_ALL,
     ("GET", "/api/v1/keys"): _ADMIN_ALL,
     ("POST", "/api/v1/keys"): _ADMIN_ALL,

@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from tidegate.contracts.errors import SettingsError
-from tidegate.gateway.cli.publish import RegistryUrl
+from tidegate.gateway.cli.options import DEFAULT_REGISTRY, ContractId, OutputFormat, RegistryUrl
 from tidegate.gateway.client.consumers import ConsumerClient
 from tidegate.gateway.http.models.changes import ProposalInfo
 
 
 def approve(
-    contract: Annotated[str, typer.Argument(metavar="CONTRACT", help="Id of the contract.")],
+    contract: ContractId,
     candidate: Annotated[
         str | None,
         typer.Argument(
@@ -24,7 +24,8 @@ def approve(
     reject: Annotated[
         bool, typer.Option("--reject", help="Delete the proposed change and its approval.")
     ] = False,
-    registry: RegistryUrl = "http://127.0.0.1:8081",
+    registry: RegistryUrl = DEFAULT_REGISTRY,
+    output_format: OutputFormat = "text",
 ) -> None:
     """Approve a change that weakens an enforced contract, or list pending ones.
 
@@ -38,22 +39,27 @@ def approve(
       tidegate approve hospital.admissions 9b0c1d2e...
       tidegate approve hospital.admissions 9b0c1d2e... --reject
 
-    Exit codes: 0 approved, rejected or listed; 2 unknown contract or candidate,
-    or no permission; 3 the registry does not answer.
+    Exit codes: 0 approved, rejected or listed; 2 unknown contract or candidate;
+    3 the registry does not answer; 7 no permission.
     """
     if reject and candidate is None:
         raise SettingsError(
             "--reject needs the fingerprint of one change: tidegate approve CONTRACT CANDIDATE --reject"
         )
     with ConsumerClient(registry) as client:
-        if reject and candidate is not None:
-            rejected = client.reject(contract, candidate)
-            typer.echo(f"{_title(rejected)} is rejected")
-            return
-        if candidate is not None:
-            _show(client.approve(contract, candidate))
-            return
-        found = client.proposals(contract)
+        if candidate is None:
+            found = client.proposals(contract)
+        elif reject:
+            found = (client.reject(contract, candidate),)
+        else:
+            found = (client.approve(contract, candidate),)
+    if output_format == "json":
+        for each in found:
+            typer.echo(each.model_dump_json())
+        return
+    if reject:
+        typer.echo(f"{_title(found[0])} is rejected")
+        return
     if not found:
         typer.echo(f"no change of {contract} waits for an approver")
     for each in found:

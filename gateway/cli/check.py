@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterable
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
@@ -21,7 +22,7 @@ from tidegate.gateway.checks.formats.text import report_lines
 from tidegate.gateway.checks.git import Revision
 from tidegate.gateway.checks.places import repository_root
 from tidegate.gateway.checks.results import CheckReport, FailOn
-from tidegate.gateway.cli.publish import RegistryUrl
+from tidegate.gateway.cli.options import DEFAULT_REGISTRY, RegistryUrl
 from tidegate.gateway.cli.terminal import out
 from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.exits import ExitCode
@@ -35,6 +36,11 @@ else:
     # Typer offers the members of an enumeration; mypy knows none whose members are computed.
     Format = StrEnum("Format", {name.upper(): name for name in FORMATS})
 _FOR_PEOPLE = Format(TEXT)
+
+
+def _or(names: Iterable[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} or {last}"
 
 
 def complete_against(incomplete: str) -> list[str]:
@@ -71,7 +77,9 @@ Level = Annotated[
         show_default="the contract's level",
     ),
 ]
-ReportFormat = Annotated[Format, typer.Option("--format", help="Format of the report.")]
+ReportFormat = Annotated[
+    Format, typer.Option("--format", metavar="FORMAT", help=f"Format of the report: {_or(FORMATS)}.")
+]
 Output = Annotated[
     Path | None,
     typer.Option(
@@ -81,7 +89,9 @@ Output = Annotated[
         help="File for the report; the text format goes to the terminal.",
     ),
 ]
-Failing = Annotated[FailOn, typer.Option(help="Lowest severity that fails the check.")]
+Failing = Annotated[
+    FailOn, typer.Option(metavar="SEVERITY", help=f"Lowest severity that fails the check: {_or(FailOn)}.")
+]
 AllowMajor = Annotated[
     bool, typer.Option("--allow-major", help="Allow breaking changes in new major versions.")
 ]
@@ -91,7 +101,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
     paths: Paths,
     *,
     against: Against = REGISTRY,
-    registry: RegistryUrl = "http://127.0.0.1:8081",
+    registry: RegistryUrl = DEFAULT_REGISTRY,
     level: Level = None,
     report_format: ReportFormat = _FOR_PEOPLE,
     output: Output = None,
@@ -113,7 +123,8 @@ def check(  # noqa: PLR0913 - one parameter for each option
       tidegate check new.yaml --against old.yaml --level FULL
 
     Exit codes: 0 no finding as severe as --fail-on; 1 findings; 2 usage, such
-    as an unknown commit or no contract; 3 the registry does not answer.
+    as an unknown commit or no contract; 3 the registry does not answer; 7 the
+    credentials are rejected.
     """
     selection = _selected(paths, against)
     with ExitStack() as stack:

@@ -11,20 +11,17 @@ import typer
 
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.lint.lint import lint
-from tidegate.gateway.cli.publish import RegistryUrl
+from tidegate.gateway.cli.options import DEFAULT_REGISTRY, ContractId, OutputFormat, RegistryUrl
 from tidegate.gateway.client.consumers import ConsumerClient
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.http.models.changes import ChangeInfo, ConsumerInfo
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _FINGERPRINT = re.compile("[0-9a-f]{64}")
-_URL = "http://127.0.0.1:8081"
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", no_args_is_help=True, context_settings=_HELP)
 
-ContractId = Annotated[str, typer.Argument(metavar="CONTRACT", help="Id of the contract.")]
 ConsumerId = Annotated[str, typer.Argument(metavar="CONSUMER", help="Id of the consumer.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.callback()
@@ -37,19 +34,22 @@ def consumers() -> None:
 
 
 @app.command("list")
-def list_consumers(contract: ContractId, *, as_json: AsJson = False, registry: RegistryUrl = _URL) -> None:
+def list_consumers(
+    contract: ContractId, *, registry: RegistryUrl = DEFAULT_REGISTRY, output_format: OutputFormat = "text"
+) -> None:
     """List the consumers of a contract, and the readers of deprecated versions.
 
     Examples:
       tidegate consumers list hospital.admissions
-      tidegate consumers list hospital.admissions --json
+      tidegate consumers list hospital.admissions --format json
 
-    Exit codes: 0 listed; 2 unknown contract; 3 the registry does not answer.
+    Exit codes: 0 listed; 2 unknown contract; 3 the registry does not answer; 7
+    the credentials are rejected.
     """
     with ConsumerClient(registry) as client:
         found = client.consumers(contract)
         versions = client.contract(contract).versions
-    if as_json:
+    if output_format == "json":
         for one in found:
             typer.echo(one.model_dump_json())
         return
@@ -80,7 +80,7 @@ def register(
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="File with a JSON Schema of its assumptions."),
     ] = None,
-    registry: RegistryUrl = _URL,
+    registry: RegistryUrl = DEFAULT_REGISTRY,
 ) -> None:
     """Register a consumer, or change what it reads.
 
@@ -91,7 +91,7 @@ def register(
       tidegate consumers register hospital.admissions los-report --reads /age
 
     Exit codes: 0 registered; 1 unknown field, or invalid --assumes; 2 unknown
-    contract, or no permission; 3 the registry does not answer.
+    contract; 3 the registry does not answer; 7 no permission.
     """
     wanted: dict[str, Any] = {"reads": list(reads or ()), "team": team}
     if assumes is not None:
@@ -102,14 +102,14 @@ def register(
 
 
 @app.command()
-def remove(contract: ContractId, consumer: ConsumerId, *, registry: RegistryUrl = _URL) -> None:
+def remove(contract: ContractId, consumer: ConsumerId, *, registry: RegistryUrl = DEFAULT_REGISTRY) -> None:
     """Remove a registered consumer and its acknowledgements.
 
     Examples:
       tidegate consumers remove hospital.admissions los-report
 
     Exit codes: 0 removed; 1 the contract's document declares the consumer; 2
-    unknown consumer, or no permission; 3 the registry does not answer.
+    unknown consumer; 3 the registry does not answer; 7 no permission.
     """
     with ConsumerClient(registry) as client:
         gone = client.remove(contract, consumer)
@@ -132,7 +132,7 @@ def acknowledge(
         bool, typer.Option("--breaking", help="Acknowledge a change that affects no registered consumer.")
     ] = False,
     by: Annotated[str | None, typer.Option(help="Name of the person who acknowledges.")] = None,
-    registry: RegistryUrl = _URL,
+    registry: RegistryUrl = DEFAULT_REGISTRY,
 ) -> None:
     """Acknowledge one breaking change on behalf of a consumer.
 
@@ -146,7 +146,7 @@ def acknowledge(
       tidegate consumers acknowledge vitals report --to 1.3.0 --by "Ada Lovelace"
 
     Exit codes: 0 recorded; 1 the version needs no acknowledgement; 2 unknown
-    consumer or version, or no permission; 3 the registry does not answer.
+    consumer or version; 3 the registry does not answer; 7 no permission.
     """
     if (consumer is None) is not breaking:
         raise typer.BadParameter("name the consumer that acknowledges, or use --breaking")
@@ -164,8 +164,8 @@ def blocks(
         Path, typer.Argument(exists=True, dir_okay=False, help="Contract document, YAML or JSON.")
     ],
     *,
-    as_json: AsJson = False,
-    registry: RegistryUrl = _URL,
+    registry: RegistryUrl = DEFAULT_REGISTRY,
+    output_format: OutputFormat = "text",
 ) -> None:
     """Show what blocks the publication of a document; store nothing.
 
@@ -176,11 +176,11 @@ def blocks(
       tidegate consumers blocks contract.yaml
 
     Exit codes: 0 it can be published; 1 acknowledgements are missing, or a
-    document is invalid; 2 no permission; 3 the registry does not answer.
+    document is invalid; 3 the registry does not answer; 7 no permission.
     """
     with ConsumerClient(registry) as client:
         change = client.what_breaks(lint(file))
-    if as_json:
+    if output_format == "json":
         typer.echo(change.model_dump_json())
     else:
         _show(change)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +15,7 @@ from tidegate.gateway.checks.formats.json_report import diff_json
 from tidegate.gateway.checks.formats.text import contract_lines, counted
 from tidegate.gateway.checks.git import Revision, load_contract_at
 from tidegate.gateway.cli.check import GIT, Level
-from tidegate.gateway.cli.publish import RegistryUrl
+from tidegate.gateway.cli.options import DEFAULT_REGISTRY, OutputFormat, RegistryUrl
 from tidegate.gateway.cli.terminal import out
 from tidegate.gateway.client.registry import RegistryClient
 
@@ -24,25 +23,17 @@ _REGISTRY = "registry:"
 _HELP = "A file, `registry:ID@VERSION` (or @latest), or `git:REF:PATH`."
 
 
-class Format(StrEnum):
-    """What the differences are written as."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
 Old = Annotated[str, typer.Argument(metavar="OLD", help=_HELP)]
 New = Annotated[str, typer.Argument(metavar="NEW", help="The other version, in the same form.")]
-AsFormat = Annotated[Format, typer.Option("--format", help="Format of the differences.")]
 
 
 def diff(
     old: Old,
     new: New,
     *,
-    registry: RegistryUrl = "http://127.0.0.1:8081",
+    registry: RegistryUrl = DEFAULT_REGISTRY,
     level: Level = None,
-    diff_format: AsFormat = Format.TEXT,
+    output_format: OutputFormat = "text",
 ) -> None:
     """Show the differences between two contracts and the affected consumers.
 
@@ -56,7 +47,8 @@ def diff(
       tidegate diff git:main:admissions.yaml admissions.yaml --format json
 
     Exit codes: 0 compared, with or without findings; 2 a document is missing or
-    is not a contract; 3 the registry does not answer.
+    is not a contract; 3 the registry does not answer; 7 the credentials are
+    rejected.
     """
     with ExitStack() as stack:
         base, candidate = (_load(name, registry, stack) for name in (old, new))
@@ -64,7 +56,7 @@ def diff(
         found = compare_documents(base, candidate, level)
     except ContractError as error:
         raise _no_contract(error) from None
-    if diff_format is Format.JSON:
+    if output_format == "json":
         typer.echo(diff_json(found), nl=False)
         return
     for line in contract_lines(found, several=False):

@@ -11,12 +11,12 @@ import typer
 from rich.text import Text
 
 from tidegate.contracts.stream.kafka_connection import KafkaSettings
+from tidegate.gateway.cli.options import OutputFormat
 from tidegate.gateway.cli.terminal import out
 from tidegate.gateway.embedded.doctor import Finding, examine, examine_topics
 from tidegate.gateway.exits import ExitCode
 
 State = Annotated[Path, typer.Option(help="State folder to check.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Servers = Annotated[
     str | None,
     typer.Option(
@@ -35,7 +35,7 @@ def doctor(
     state: State = Path(".tidegate"),
     bootstrap_servers: Servers = None,
     kafka_config: KafkaConfig = None,
-    as_json: AsJson = False,
+    output_format: OutputFormat = "text",
 ) -> None:
     """Check this machine: versions, jars, ports, disk, memory, processes.
 
@@ -46,7 +46,7 @@ def doctor(
     Examples:
       tidegate doctor
       tidegate doctor --bootstrap-servers kafka:9092
-      tidegate doctor --json | jq '.findings[] | select(.ok | not)'
+      tidegate doctor --format json | jq '.findings[] | select(.ok | not)'
 
     Exit codes: 0 no problems; 1 problems; 3 no broker answers.
     """
@@ -54,7 +54,7 @@ def doctor(
     if bootstrap_servers is not None:
         findings += examine_topics(KafkaSettings(kafka_config=kafka_config).connection_to(bootstrap_servers))
     is_ok = all(finding.is_ok for finding in findings)
-    if as_json:
+    if output_format == "json":
         rows = [asdict(finding) | {"ok": finding.is_ok} for finding in findings]
         typer.echo(json.dumps({"ok": is_ok, "findings": rows}, indent=2))
     else:

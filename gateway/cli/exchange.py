@@ -114,11 +114,11 @@ def _judged(imported: Imported) -> Imported:
 def export(contract: ContractFile, to: To = Target.ODCS, out: Out = None) -> None:
     """Write a contract in another format.
 
-    odcs writes a document of the Open Data Contract Standard. Parts of a contract
-    that the standard has no word for are in its custom properties, and rules are
-    quality rules of the engine `tidegate`: `tidegate import` reads all of them.
-    schema writes the JSON Schema or the Avro schema alone. `tidegate suite` writes
-    the expectations for Great Expectations.
+    odcs writes a document of the Open Data Contract Standard. Parts of a
+    contract that the standard has no word for are in its custom properties, and
+    rules are quality rules of the engine `tidegate`: `tidegate import` reads all
+    of them. schema writes the JSON Schema or the Avro schema alone.
+    `tidegate suite` writes the expectations for Great Expectations.
 
     Examples:
       tidegate export contract.yaml > contract.odcs.yaml

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, BinaryIO, Self
+from typing import Annotated, BinaryIO, Literal, Self
 
 import orjson
 import pyarrow as pa
@@ -25,10 +25,10 @@ from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.registry_client.subject_schemas import SubjectSchemas
 from tidegate.contracts.verdict import Disposition, Stage, Verdict
-from tidegate.gateway.cli.record_files import RecordBlock, RecordForm, record_blocks
 from tidegate.gateway.cli.terminal import err, out
 from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.exits import ExitCode
+from tidegate.gateway.sources.record_files import RecordBlock, RecordForm, record_blocks
 
 ContractFile = Annotated[
     Path,
@@ -42,7 +42,9 @@ DataFile = Annotated[
         help="File of records; - is standard input.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one verdict as JSON for each record.")]
+AsFormat = Annotated[
+    Literal["text", "json"], typer.Option("--format", help="text: a summary; json: one verdict a line.")
+]
 Show = Annotated[int, typer.Option("--show", metavar="N", min=0, help="Number of refused records to show.")]
 Reference = Annotated[
     bool,
@@ -67,14 +69,14 @@ def judge(  # noqa: PLR0913 - one parameter for each option
     records: Form = RecordForm.LINES,
     registry: Registry = None,
     *,
-    as_json: AsJson = False,
+    output_format: AsFormat = "text",
     show: Show = 10,
     reference: Reference = False,
 ) -> None:
     """Judge records by a contract, as the job does.
 
     Prints for each refused record the violations, and the values that would
-    pass. Values of classified fields are never printed, also not with --json.
+    pass. Values of classified fields are never printed, also not as JSON.
 
     By default, each line is one record without framing. Only LF ends a line: a
     CR belongs to the record, an empty line is an empty record, and the last
@@ -93,10 +95,11 @@ def judge(  # noqa: PLR0913 - one parameter for each option
       tidegate judge contract.yaml --data records.jsonl
       kcat -C -t admissions -e | tidegate judge contract.yaml
       kcat -C -t stays -e -f '%R%s' | tidegate judge stays.yaml --records sized
-      tidegate judge contract.yaml --data records.jsonl --json | jq .violations
+      tidegate judge contract.yaml --format json < records.jsonl | jq .violations
 
     Exit codes: 0 no record refused; 1 records refused, or the contract has
-    problems; 2 usage; 3 the registry does not answer.
+    problems; 2 usage; 3 the registry does not answer; 7 the credentials are
+    rejected.
     """
     plan = compile_plan(_in_form(lint(contract).contract, records))
     tally = Tally(limit=show)
@@ -109,13 +112,13 @@ def judge(  # noqa: PLR0913 - one parameter for each option
             judged_by, verdicts = _judge_block(plan, schemas, block)
             explainer = Explainer.of(judged_by)
             opinions = None if second is None else second.compare(block.values, verdicts, tally.records + 1)
-            if as_json:
+            if output_format == "json":
                 explanations = (
                     _explained(explainer, block, verdicts, index) for index in range(len(block.values))
                 )
                 _print_json(verdicts, explanations, opinions, tally.records + 1)
             tally.add(verdicts, partial(_explained, explainer, block, verdicts))
-    if not as_json:
+    if output_format == "text":
         _print_summary(plan.contract, tally, records.noun)
         if second is not None:
             second.print(records.noun)
@@ -331,4 +334,6 @@ def _print_refused(tally: Tally, noun: str) -> None:
             if words:
                 out.print(Text(f"{indent}{words}", style="dim"))
     if (more := tally.refused - len(tally.first_refused)) > 0:
-        out.print(f"  [dim]and {more:,} more refused; --show N shows more of them, --json every verdict[/]")
+        out.print(
+            f"  [dim]and {more:,} more refused; --show N shows more of them, --format json every verdict[/]"
+        )

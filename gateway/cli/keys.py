@@ -10,6 +10,7 @@ import typer
 
 from tidegate.gateway.access.keys import KeyService
 from tidegate.gateway.access.principal import read_grants
+from tidegate.gateway.cli.options import OutputFormat
 from tidegate.gateway.cli.registry_database import DEFAULT_URL, DatabaseUrl, operator, registry_database
 from tidegate.gateway.cli.terminal import err, out
 from tidegate.gateway.clock import now
@@ -29,7 +30,6 @@ Grants = Annotated[
     ),
 ]
 Expires = Annotated[datetime | None, typer.Option(help="Expiry time in UTC.", show_default="never")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 KeyId = Annotated[str, typer.Argument(metavar="KEY_ID", help="Id of the key (see `tidegate keys list`).")]
 
 
@@ -48,8 +48,8 @@ def create(
     *,
     grant: Grants,
     expires: Expires = None,
-    as_json: AsJson = False,
     database_url: DatabaseUrl = DEFAULT_URL,
+    output_format: OutputFormat = "text",
 ) -> None:
     """Create a key, and print its secret once.
 
@@ -67,7 +67,7 @@ def create(
     with registry_database(database_url) as database:
         made = KeyService(database, now).create(name, grants, operator(), expires_at)
     parts = {"key_id": made.key_id, "secret": made.secret, "token": made.token}
-    if as_json:
+    if output_format == "json":
         typer.echo(json.dumps(parts))
         return
     typer.echo("".join(f"{label:<8}{value}\n" for label, value in parts.items()), nl=False)
@@ -77,18 +77,18 @@ def create(
 
 
 @app.command("list")
-def list_keys(*, as_json: AsJson = False, database_url: DatabaseUrl = DEFAULT_URL) -> None:
+def list_keys(*, database_url: DatabaseUrl = DEFAULT_URL, output_format: OutputFormat = "text") -> None:
     """List all keys, including revoked ones; secrets are not stored.
 
     Examples:
       tidegate keys list
-      tidegate keys list --json
+      tidegate keys list --format json
 
     Exit codes: 0 listed; 3 the database does not answer.
     """
     with registry_database(database_url) as database:
         found = KeyService(database, now).all()
-    if as_json:
+    if output_format == "json":
         for key in found:
             typer.echo(json.dumps(_row(key)))
         return

@@ -11,6 +11,7 @@ import typer
 from tidegate.contracts.document.model import Status
 from tidegate.contracts.errors import ConflictError, ContractError
 from tidegate.contracts.lint.lint import lint
+from tidegate.gateway.cli.options import DEFAULT_REGISTRY, RegistryUrl
 from tidegate.gateway.cli.terminal import err, out, show_error, show_warnings
 from tidegate.gateway.client.registry import Published, RegistryClient
 from tidegate.gateway.exits import ExitCode
@@ -19,10 +20,9 @@ Files = Annotated[
     list[Path],
     typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="Contract documents, YAML or JSON."),
 ]
-RegistryUrl = Annotated[str, typer.Option(envvar="TIDEGATE_REGISTRY_URL", help="Address of the registry.")]
 
 
-def publish(files: Files, registry: RegistryUrl = "http://127.0.0.1:8081") -> None:
+def publish(files: Files, registry: RegistryUrl = DEFAULT_REGISTRY) -> None:
     """Publish contract versions to the registry, with their schema files.
 
     A version never changes: publishing the same content again has no effect, and
@@ -34,7 +34,8 @@ def publish(files: Files, registry: RegistryUrl = "http://127.0.0.1:8081") -> No
       tidegate publish contracts/*.yaml --registry http://registry:8081
 
     Exit codes: 0 all are published; 1 a document is invalid, or conflicts with
-    the registry; 3 the registry does not answer.
+    the registry; 3 the registry does not answer; 7 the credentials are
+    rejected.
     """
     refused = 0
     with RegistryClient(registry) as client:

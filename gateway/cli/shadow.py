@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
@@ -9,18 +10,16 @@ import typer
 
 from tidegate.contracts.stream.counts import RuleCount
 from tidegate.contracts.stream.shadow import ShadowFindings
-from tidegate.gateway.cli.streams import DEFAULT_URL, RegistryUrl, Stream
-from tidegate.gateway.cli.terminal import out
+from tidegate.gateway.cli.options import DEFAULT_REGISTRY, ContractId, OutputFormat, RegistryUrl, StreamId
+from tidegate.gateway.cli.terminal import say
 from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.exits import ExitCode
 
 _MOST_SHOWN = 5
 
-Contract = Annotated[str, typer.Argument(metavar="CONTRACT", help="Id of the contract.")]
-
 
 def shadow(
-    stream: Stream,
+    stream: StreamId,
     version: Annotated[
         str | None,
         typer.Argument(
@@ -29,7 +28,8 @@ def shadow(
     ] = None,
     *,
     off: Annotated[bool, typer.Option("--off", help="End the shadow; its results are kept.")] = False,
-    registry: RegistryUrl = DEFAULT_URL,
+    registry: RegistryUrl = DEFAULT_REGISTRY,
+    output_format: OutputFormat = "text",
 ) -> None:
     """Judge records also by another version, and only report its verdicts.
 
@@ -44,27 +44,35 @@ def shadow(
       tidegate shadow hospital.admissions --off
 
     Exit codes: 0 done; 1 the version cannot be a shadow; 2 unknown stream or
-    version, no results yet, or no permission; 3 the registry does not answer.
+    version, no results yet; 3 the registry does not answer; 7 no permission.
     """
     if off and version is not None:
         raise typer.BadParameter("give a VERSION or --off", param_hint="--off")
     with RegistryClient(registry) as client:
         if off or version is not None:
-            declared = client.declare_shadow(stream, version).shadow
-            _print(
-                f"{stream} is judged by {declared} too" if declared else f"{stream} has no shadow any more"
-            )
+            control = client.declare_shadow(stream, version)
+            if output_format == "json":
+                typer.echo(control.model_dump_json())
+            elif control.shadow:
+                say(f"{stream} is judged by {control.shadow} too")
+            else:
+                say(f"{stream} has no shadow any more")
             return
-        for line in _findings(client.shadow(stream)):
-            _print(line)
+        findings = client.shadow(stream)
+    if output_format == "json":
+        typer.echo(findings.model_dump_json())
+        return
+    for line in _findings(findings):
+        say(line)
 
 
 def promote(
-    contract: Contract,
+    contract: ContractId,
     version: Annotated[str, typer.Argument(metavar="VERSION", help="The draft to enforce.")],
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Enforce the draft instead of only showing it.")] = False,
-    registry: RegistryUrl = DEFAULT_URL,
+    registry: RegistryUrl = DEFAULT_REGISTRY,
+    output_format: OutputFormat = "text",
 ) -> None:
     """Show what a draft would change; with --yes, enforce it.
 
@@ -78,24 +86,36 @@ def promote(
       tidegate promote hospital.admissions 1.3.0 --yes
 
     Exit codes: 0 shown, or promoted; 1 the draft cannot be promoted; 2 unknown
-    contract or version, or no permission; 3 the registry does not answer.
+    contract or version; 3 the registry does not answer; 7 no permission.
     """
     with RegistryClient(registry) as client:
         found = client.promotion(contract, version)
-        for line in _changes(found):
-            _print(line)
-        if found["shadow"] is None:
-            _print(f"it was not tried on live records; tidegate shadow {contract} {version} does that")
+        is_text = output_format == "text"
+        if is_text:
+            _show(found)
         else:
-            for line in _findings(ShadowFindings.model_validate(found["shadow"])):
-                _print(line)
+            typer.echo(json.dumps(found))
         if yes:
             client.promote(contract, version)
-            _print(f"{contract} {version} is enforced from the next batch on")
+            outcome = f"{contract} {version} is enforced from the next batch on"
         elif not found["change"]["is_publishable"]:
             raise typer.Exit(ExitCode.FINDINGS)
         else:
-            _print("nothing was changed; --yes promotes it")
+            outcome = "nothing was changed; --yes promotes it"
+    if is_text:
+        say(outcome)
+
+
+def _show(found: dict[str, Any]) -> None:
+    for line in _changes(found):
+        say(line)
+    if found["shadow"] is None:
+        say(
+            f"it was not tried on live records; tidegate shadow {found['contract']} {found['version']} does that"
+        )
+        return
+    for line in _findings(ShadowFindings.model_validate(found["shadow"])):
+        say(line)
 
 
 def _changes(found: dict[str, Any]) -> Iterator[str]:
@@ -131,7 +151,3 @@ def _counted(what: str, records: int, rules: Iterable[RuleCount]) -> Iterator[st
     yield f"{records:>10,}  {what}"
     for rule in rules:
         yield f"{rule.records:>16,}  {rule.stage} {rule.code}"
-
-
-def _print(line: str) -> None:
-    out.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -7,20 +7,19 @@ from typing import Annotated
 import typer
 
 from tidegate.contracts.stream.control import RecordPosition, StreamControl
-from tidegate.gateway.cli.terminal import out
+from tidegate.gateway.cli.options import DEFAULT_REGISTRY, OutputFormat, RegistryUrl, StreamId
+from tidegate.gateway.cli.terminal import say
 from tidegate.gateway.client.registry import RegistryClient
 
-Stream = Annotated[str, typer.Argument(metavar="STREAM", help="Name of the stream: the id of its contract.")]
-RegistryUrl = Annotated[str, typer.Option(envvar="TIDEGATE_REGISTRY_URL", help="Address of the registry.")]
-DEFAULT_URL = "http://127.0.0.1:8081"
 _MOST_CHARACTERS = 500
 
 
 def pause(
-    stream: Stream,
+    stream: StreamId,
     *,
     reason: Annotated[str | None, typer.Option(help="Reason, shown with the paused stream.")] = None,
-    registry: RegistryUrl = DEFAULT_URL,
+    registry: RegistryUrl = DEFAULT_REGISTRY,
+    output_format: OutputFormat = "text",
 ) -> None:
     """Pause a stream from its next batch on.
 
@@ -31,17 +30,17 @@ def pause(
     Examples:
       tidegate pause hospital.admissions --reason "the ward's clock is wrong"
 
-    Exit codes: 0 paused; 2 unknown stream, or no permission; 3 the registry does
-    not answer.
+    Exit codes: 0 paused; 2 unknown stream; 3 the registry does not answer; 7 no
+    permission.
     """
     if reason is not None and not 0 < len(reason) <= _MOST_CHARACTERS:
         raise typer.BadParameter(f"a reason has 1 to {_MOST_CHARACTERS} characters", param_hint="--reason")
     with RegistryClient(registry) as client:
-        _show(client.pause(stream, reason))
+        _show(client.pause(stream, reason), output_format)
 
 
 def resume(
-    stream: Stream,
+    stream: StreamId,
     *,
     accept_batch: Annotated[
         bool, typer.Option("--accept-batch", help="Process the batch that spent the error budget.")
@@ -50,7 +49,8 @@ def resume(
         int | None,
         typer.Option(min=0, max=10**9, help="Decisions that the stopped job names, after a restore."),
     ] = None,
-    registry: RegistryUrl = DEFAULT_URL,
+    registry: RegistryUrl = DEFAULT_REGISTRY,
+    output_format: OutputFormat = "text",
 ) -> None:
     """Resume a paused stream.
 
@@ -68,18 +68,19 @@ def resume(
       tidegate resume hospital.admissions --accept-batch
 
     Exit codes: 0 resumed; 1 no batch spent the budget, so there is none to
-    accept; 2 unknown stream, or no permission; 3 the registry does not answer.
+    accept; 2 unknown stream; 3 the registry does not answer; 7 no permission.
     """
     with RegistryClient(registry) as client:
-        _show(client.resume(stream, accept_batch=accept_batch, decisions=decisions))
+        _show(client.resume(stream, accept_batch=accept_batch, decisions=decisions), output_format)
 
 
 def quarantine_record(
-    stream: Stream,
+    stream: StreamId,
     partition: Annotated[int, typer.Argument(min=0, max=2**31 - 1, help="Partition of the source topic.")],
     offset: Annotated[int, typer.Argument(min=0, max=2**63 - 1, help="Offset of the record.")],
     *,
-    registry: RegistryUrl = DEFAULT_URL,
+    registry: RegistryUrl = DEFAULT_REGISTRY,
+    output_format: OutputFormat = "text",
 ) -> None:
     """Quarantine one record that stops its stream, without judging it.
 
@@ -93,14 +94,18 @@ def quarantine_record(
     Examples:
       tidegate quarantine-record hospital.admissions 1 90211
 
-    Exit codes: 0 recorded; 2 unknown stream, or no permission; 3 the registry
-    does not answer.
+    Exit codes: 0 recorded; 2 unknown stream; 3 the registry does not answer; 7
+    no permission.
     """
     with RegistryClient(registry) as client:
-        _show(client.quarantine_record(stream, RecordPosition(partition=partition, offset=offset)))
+        record = RecordPosition(partition=partition, offset=offset)
+        _show(client.quarantine_record(stream, record), output_format)
 
 
-def _show(control: StreamControl) -> None:
+def _show(control: StreamControl, output_format: OutputFormat) -> None:
+    if output_format == "json":
+        typer.echo(control.model_dump_json())
+        return
     line = f"{control.stream} is {control.state}"
     if control.is_paused:
         line += f": {control.reason} ({control.by}, {control.at:%Y-%m-%d %H:%M:%S} UTC)"
@@ -114,4 +119,4 @@ def _show(control: StreamControl) -> None:
     if control.set_aside:
         last = control.set_aside[-1]
         line += f"; set aside last: partition {last.partition}, offset {last.offset}"
-    out.print(line, markup=False, highlight=False)
+    say(line)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Self
 
 from rich.console import Console
 from rich.text import Text
@@ -17,9 +18,41 @@ if TYPE_CHECKING:
         LoadedContract,  # its import loads the judge, which would slow down `--help`
     )
 
+_SILENT_SECONDS: Final = 2.0
+
 # Soft wrap: a line is a line, so that `grep` and editors find `file:line:column`.
 out = Console(highlight=False, soft_wrap=True)
 err = Console(highlight=False, soft_wrap=True, stderr=True)
+
+
+class Downloaded:
+    """Shows how much has come, on standard error of a terminal, once that takes two seconds. A context manager."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._bytes = 0
+        self._status = err.status("downloading")
+        self._is_shown = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
+
+    def advance(self, size: int) -> None:
+        """Count bytes."""
+        self._bytes += size
+        if err.is_terminal and time.monotonic() - self._began >= _SILENT_SECONDS:
+            self._status.update(f"{self._bytes / 1_000_000:,.1f} MB downloaded")
+            if not self._is_shown:
+                self._status.start()
+                self._is_shown = True
+
+
+def say(line: str) -> None:
+    """Print one line to standard output as it is, with no markup; what a terminal would act on is escaped."""
+    out.print(_lines(line), markup=False)
 
 
 def show_error(error: TidegateError) -> None:

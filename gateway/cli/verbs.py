@@ -26,6 +26,8 @@ from tidegate.gateway.exits import ExitCode
 GROUP = "tidegate.verbs"
 HELP = {"help_option_names": ["-h", "--help"]}
 
+_BEGINNINGS = frozenset({"init", "new", "create", "generate", "profile", "discover"})
+"""What other tools call the command that a person begins with."""
 _CONTRACTS = "Contracts"
 _RUNNING = "Running"
 _REGISTRY = "Registry"
@@ -50,6 +52,12 @@ class Verb:
 
 
 VERBS = (
+    Verb(
+        "infer",
+        "tidegate.gateway.cli.infer:infer",
+        "Propose a contract from records that you have.",
+        _CONTRACTS,
+    ),
     Verb(
         "lint",
         "tidegate.gateway.cli.lint:lint",
@@ -124,6 +132,24 @@ VERBS = (
         _CONTRACTS,
     ),
     Verb(
+        "login",
+        "tidegate.gateway.cli.login:login",
+        "Store an API key or a token for a registry, after the registry accepted it.",
+        _REGISTRY,
+    ),
+    Verb(
+        "logout",
+        "tidegate.gateway.cli.login:logout",
+        "Delete the stored credentials of a registry from this machine.",
+        _REGISTRY,
+    ),
+    Verb(
+        "whoami",
+        "tidegate.gateway.cli.login:whoami",
+        "Show the principal and the roles of your credentials.",
+        _REGISTRY,
+    ),
+    Verb(
         "keys",
         "tidegate.gateway.cli.keys:keys",
         "Create, list and revoke API keys of a registry.",
@@ -145,6 +171,22 @@ VERBS = (
         "Serve the registry and the desk until SIGTERM or Ctrl-C.",
         _RUNNING,
         extra="registry",
+    ),
+    Verb(
+        "status", "tidegate.gateway.cli.status:status", "Show the state of all streams, or of one.", _RUNNING
+    ),
+    Verb(
+        "problems",
+        "tidegate.gateway.cli.quarantine:problems",
+        "List the problems of a stream: what is refused, grouped by cause.",
+        _RUNNING,
+    ),
+    Verb(
+        "quarantine",
+        "tidegate.gateway.cli.quarantine:quarantine",
+        "List, show and export the refused records of a stream.",
+        _RUNNING,
+        "tidegate.gateway.cli.quarantine:app",
     ),
     Verb("pause", "tidegate.gateway.cli.streams:pause", "Pause a stream from its next batch on.", _RUNNING),
     Verb("resume", "tidegate.gateway.cli.streams:resume", "Resume a paused stream.", _RUNNING),
@@ -217,6 +259,16 @@ class VerbGroup(TyperGroup):
         for command in self.commands.values():
             command.help = command.help or _summary(command)
         super().format_help(ctx, formatter)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the verb; a name that other tools have for a beginning names the verb to begin with."""
+        if args and args[0] in _BEGINNINGS:
+            raise SettingsError(
+                f"there is no verb `{args[0]}`: `tidegate infer SOURCE` proposes a contract from records that you have "
+                "and `tidegate infer --help` has examples; to write one by hand, begin with "
+                "`tidegate schema`, which editors complete and check by"
+            )
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb. A reader that went away (`tidegate judge ... | head`) ends it without a word."""

@@ -1,28 +1,38 @@
-"""What a client of a registry presents, read from the environment."""
+"""What a client of a registry presents: credentials of the environment, or those that `tidegate login` stored."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Self
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
 
 import httpx
-from pydantic import SecretStr, ValidationError, model_validator
+import platformdirs
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.registry_client.messages import authorization
 
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
-class RegistryCredentials(BaseSettings):
-    """A user and a password (the halves of an API key), or a token (a whole key, or one of an identity provider)."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="TIDEGATE_REGISTRY_", frozen=True, extra="ignore", env_ignore_empty=True
-    )
+class RegistryCredentials(BaseModel):
+    """A user and a password (the halves of an API key), or a token (a whole key, or one of an identity provider).
+
+    `source` says where they were found, for messages; None if there are none.
+    """
+
+    model_config = ConfigDict(frozen=True)
 
     user: str | None = None
     password: SecretStr | None = None
     token: SecretStr | None = None
+    source: str | None = Field(default=None, exclude=True)
 
     @model_validator(mode="after")
     def _one_kind_is_whole(self) -> Self:
@@ -35,8 +45,10 @@ class RegistryCredentials(BaseSettings):
     @classmethod
     def of_environment(cls) -> Self:
         """Read TIDEGATE_REGISTRY_USER, _PASSWORD and _TOKEN. Raises SettingsError."""
+        found = _Environment()
+        source = "the environment" if found.model_fields_set else None
         try:
-            return cls()
+            return cls(user=found.user, password=found.password, token=found.token, source=source)
         except ValidationError as error:
             reasons = "; ".join(one["msg"].removeprefix("Value error, ") for one in error.errors())
             raise SettingsError(
@@ -46,3 +58,100 @@ class RegistryCredentials(BaseSettings):
     def auth(self) -> Callable[[httpx.Request], httpx.Request] | None:
         """Return what an HTTP client sends; None without credentials."""
         return authorization(self.user, self.password, self.token)
+
+
+class _Environment(BaseSettings):
+    model_config = SettingsConfigDict(
+        env_prefix="TIDEGATE_REGISTRY_", frozen=True, extra="ignore", env_ignore_empty=True
+    )
+
+    user: str | None = None
+    password: SecretStr | None = None
+    token: SecretStr | None = None
+
+
+def credentials_for(url: str) -> RegistryCredentials:
+    """Return the credentials for a registry: of the environment, else of `tidegate login`, else none.
+
+    Raises SettingsError.
+    """
+    found = RegistryCredentials.of_environment()
+    if found.source is not None:
+        return found
+    token = _stored().get(_key(url))
+    return RegistryCredentials() if token is None else of_token(token, f"`tidegate login` ({stored_path()})")
+
+
+def of_token(token: str, source: str) -> RegistryCredentials:
+    """Return credentials of an API key or a token."""
+    return RegistryCredentials(token=SecretStr(token), source=source)
+
+
+def store_token(url: str, token: str) -> Path:
+    """Store the token for a registry, in place of an earlier one; return the file, which only its owner can read.
+
+    Raises SettingsError.
+    """
+    return _write(_stored() | {_key(url): token})
+
+
+def forget_token(url: str) -> bool:
+    """Delete the stored token of a registry; return whether there was one. Raises SettingsError."""
+    stored = _stored()
+    if stored.pop(_key(url), None) is None:
+        return False
+    _write(stored)
+    return True
+
+
+def stored_path() -> Path:
+    """Return the file of the stored tokens, in the user's configuration folder."""
+    return platformdirs.user_config_path("tidegate") / "credentials.json"
+
+
+def _key(url: str) -> str:
+    """Return a URL as the file has it: a token is sent only to the scheme, host, port and path that it was stored for."""
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise SettingsError(f"{url} is not the URL of a registry: {error}") from error
+    return str(parsed.copy_with(username=None, password=None, query=None, fragment=None)).rstrip("/")
+
+
+def _stored() -> dict[str, str]:
+    path = stored_path()
+    try:
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            found: Any = json.load(file)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{path} cannot be read ({error}): delete it, and log in again") from error
+    if os.name == "posix" and mode & _OTHERS:
+        raise SettingsError(
+            f"{path} holds tokens, and other users can read it (mode {mode:03o}): chmod 600 {path}, or log in again with "
+            "new tokens"
+        )
+    tokens = found.get("tokens") if isinstance(found, dict) else None
+    if not isinstance(tokens, dict) or not all(isinstance(token, str) for token in tokens.values()):
+        raise SettingsError(f"{path} is not a file of `tidegate login`: delete it, and log in again")
+    return tokens
+
+
+def _write(tokens: Mapping[str, str]) -> Path:
+    """Replace the file at once, so that a crash leaves the old one or the new one."""
+    path = stored_path()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".credentials-")  # mode 0600
+        try:
+            with os.fdopen(descriptor, "w") as file:
+                json.dump({"tokens": dict(sorted(tokens.items()))}, file, indent=2)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be written: {error.strerror}") from error
+    return path

@@ -16,6 +16,7 @@ from tidegate.contracts.document.model import Consumer, Status
 from tidegate.contracts.errors import (
     ConflictError,
     ContractError,
+    CredentialsError,
     NotFoundError,
     Problem,
     SettingsError,
@@ -24,24 +25,27 @@ from tidegate.contracts.errors import (
 from tidegate.contracts.registry_client.messages import Answer, Request, send
 from tidegate.contracts.registry_client.requests import (
     CONTRACTS,
+    WHOAMI,
     batches,
     contract_path,
     contract_version,
     list_contracts,
     read_batches,
     stream_path,
+    streams,
 )
 from tidegate.contracts.registry_client.subject_schemas import SubjectSchemas
 from tidegate.contracts.stream.control import RecordPosition, StreamControl
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.stream.shadow import ShadowFindings
-from tidegate.gateway.client.credentials import RegistryCredentials
+from tidegate.gateway.client.credentials import RegistryCredentials, credentials_for
+from tidegate.gateway.http.models.answers import StreamInfo, StreamList
 
 M = TypeVar("M", bound=BaseModel)
 
 _TIMEOUT_SECONDS = 30.0
 _MOST_BATCHES = 10_000
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +82,19 @@ class PublishedVersion:
 class RegistryClient:
     """Talks to one registry; use it in a `with` statement. Every call raises Unavailable when it does not answer.
 
-    Without `credentials` those of the environment are presented (`RegistryCredentials.of_environment`).
+    Without `credentials`, those of the environment are presented, or else those that `tidegate login` stored for the URL.
     """
 
     def __init__(self, url: str, credentials: RegistryCredentials | None = None) -> None:
         self.url = url.rstrip("/")
         self._is_registry = False
+        self._credentials = credentials or credentials_for(self.url)
         try:
             # A proxy of the environment has no business on this machine's own loopback.
-            trust_env = httpx.URL(self.url).host not in _LOOPBACK
+            trust_env = httpx.URL(self.url).host not in LOOPBACK
             self._http = httpx.Client(
                 base_url=self.url,
-                auth=(credentials or RegistryCredentials.of_environment()).auth(),
+                auth=self._credentials.auth(),
                 timeout=_TIMEOUT_SECONDS,
                 trust_env=trust_env,
             )
@@ -185,6 +190,14 @@ class RegistryClient:
         """Return what asks for the schemas that the records of a topic may name."""
         return SubjectSchemas(self._json_at, topic)
 
+    def streams(self) -> tuple[StreamInfo, ...]:
+        """Return the state of every stream that the key may see, by name."""
+        return self._parsed(self._ask(streams()), StreamList).streams
+
+    def stream(self, stream: str) -> StreamInfo:
+        """Return the state of one stream. Raises NotFoundError."""
+        return self._parsed(self._ask(Request("GET", stream_path(stream))), StreamInfo)
+
     def pause(self, stream: str, reason: str | None) -> StreamControl:
         """Pause a stream; returns what holds then. Raises NotFoundError."""
         return self._decide(stream, "pause", {"reason": reason})
@@ -224,6 +237,10 @@ class RegistryClient:
         """Have a version enforced from now on. Raises NotFoundError, ConflictError when it breaks what is enforced."""
         path = contract_path(contract_id, "versions", version, "status")
         self._require_found(self._ask(Request("POST", path, b'{"status": "active"}')))
+
+    def whoami(self) -> dict[str, Any]:
+        """Return `name`, `grants` and `access_control` of the credentials. Raises CredentialsError."""
+        return self._require_found(self._ask(Request("GET", WHOAMI))).document
 
     def is_ready(self) -> bool:
         """Return whether the registry and what it depends on can serve now."""
@@ -292,15 +309,25 @@ class RegistryClient:
             return Unavailable(f"the registry at {self.url} failed ({answer.status}): {detail}")
         return self._turned_away(answer.status, detail)
 
+    def _unauthenticated(self) -> str:
+        match self._credentials.source:
+            case None:
+                what = "requires authentication"
+            case source:
+                what = f"rejects the credentials of {source}: they are wrong, expired or revoked"
+        return (
+            f"the registry at {self.url} {what}. Store a key or token with `tidegate login --registry {self.url}`, or "
+            "set TIDEGATE_REGISTRY_TOKEN; `tidegate keys create` makes a key"
+        )
+
     def _turned_away(self, status: int, detail: str) -> Exception:
         match status:
             case HTTPStatus.UNAUTHORIZED:
-                return SettingsError(
-                    f"the registry at {self.url} requires authentication: set TIDEGATE_REGISTRY_TOKEN to a key that "
-                    "`tidegate keys create` printed, or TIDEGATE_REGISTRY_USER and TIDEGATE_REGISTRY_PASSWORD"
-                )
+                return CredentialsError(self._unauthenticated())
             case HTTPStatus.FORBIDDEN:
-                return SettingsError(f"the registry at {self.url} refuses: {detail}")
+                return CredentialsError(f"the registry at {self.url} refuses: {detail}")
+            case HTTPStatus.UNPROCESSABLE_ENTITY:
+                return SettingsError(f"the registry at {self.url} refuses the request: {detail}")
             case HTTPStatus.TOO_MANY_REQUESTS:
                 return Unavailable(f"the registry at {self.url} refuses further requests for now: {detail}")
             case _:

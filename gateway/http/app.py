@@ -42,11 +42,13 @@ from tidegate.gateway.http.native import (
     shadows,
     stream_controls,
     streams,
+    whoami,
 )
 from tidegate.gateway.http.native import (
     problems as problem_routes,
 )
 from tidegate.gateway.http.openapi import DocumentedApi
+from tidegate.gateway.http.tracing import RequestSpans, open_provider
 
 _NATIVE = ("/api/", "/health/", "/docs", "/openapi.json")
 
@@ -109,6 +111,7 @@ def create_app(factory: Factory) -> FastAPI:
 
     The database's tables are there already; the factory is closed when the application stops.
     """
+    provider = open_provider()
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -117,6 +120,8 @@ def create_app(factory: Factory) -> FastAPI:
         _log.info("registry_started", database=factory.database.description)
         yield
         await run_in_threadpool(factory.close)
+        if provider is not None:
+            await run_in_threadpool(provider.shutdown)
         _log.info("registry_stopped")
 
     app = DocumentedApi(
@@ -134,6 +139,8 @@ def create_app(factory: Factory) -> FastAPI:
     app.add_middleware(AccessGuard, door=factory, answer=turned_away)
     problems.install(app)
     app.add_middleware(SecurityHeaders)
+    if provider is not None:
+        app.add_middleware(RequestSpans, provider=provider)
     for module in _MODULES:
         app.include_router(module.router)
     return app
@@ -155,6 +162,7 @@ _MODULES = (
     metrics,
     audit,
     keys,
+    whoami,
     health,
     reference,
     routes,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from datetime import datetime
 
 from tidegate.contracts.document.terms import subject_of
 from tidegate.gateway.http.models.answers import (
@@ -21,6 +22,7 @@ from tidegate.gateway.http.models.answers import (
     PublishedContract,
     RefusalCount,
     RefusalSlice,
+    StreamInfo,
     VerdictInfo,
     VersionInfo,
     ViolationInfo,
@@ -40,7 +42,8 @@ from tidegate.gateway.registry.judging import Judgement
 from tidegate.gateway.registry.publication import ContractPage, Publication
 from tidegate.gateway.storage.agreements import Proposal
 from tidegate.gateway.storage.sql import ContractVersion
-from tidegate.gateway.streams.reports import Enforcement, RefusalBucket
+from tidegate.gateway.streams.reports import Enforcement, RefusalBucket, StreamSummary
+from tidegate.gateway.streams.status import status_of
 
 Readers = Mapping[int, tuple[str, ...]]
 """The consumers that still read a deprecated version, by its registry id."""
@@ -126,6 +129,12 @@ def judgement_info(judgement: Judgement) -> JudgementInfo:
         counts=Counter(verdict.disposition for verdict in verdicts),
         verdicts=verdicts,
     )
+
+
+def stream_info(summary: StreamSummary, now: datetime) -> StreamInfo:
+    """Return the state of a stream."""
+    shown = {name: getattr(summary, name) for name in StreamInfo.model_fields.keys() - {"status"}}
+    return StreamInfo.model_validate(shown | {"status": status_of(summary, now)}, from_attributes=True)
 
 
 def refusal_slice(bucket: RefusalBucket) -> RefusalSlice:

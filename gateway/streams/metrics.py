@@ -139,10 +139,15 @@ def _shadow(stores: Stores, control: StreamControl) -> ShadowFindings | None:
     return found if found is not None and found.result.version == control.shadow else None
 
 
-def _is_stopped(facts: StreamFacts) -> bool:
-    committed_at = facts.last.committed_at if facts.last else None
-    condition = condition_of(StreamControl(stream=facts.stream), facts.event, committed_at).condition
-    return condition is Condition.STOPPED
+def _is(condition: Condition) -> Callable[[StreamFacts], float]:
+    """Return what says whether the job of a stream has ended in this way; a pause has a metric of its own."""
+
+    def value(facts: StreamFacts) -> float:
+        committed_at = facts.last.committed_at if facts.last else None
+        found = condition_of(StreamControl(stream=facts.stream), facts.event, committed_at)
+        return float(found.condition is condition)
+
+    return value
 
 
 def _sums(facts: StreamFacts) -> StreamRow | None:
@@ -201,6 +206,11 @@ def _violations(facts: StreamFacts) -> Iterator[Sample]:
         yield (_OTHER, _OTHER, severity), count
 
 
+def _info(facts: StreamFacts) -> Iterator[Sample]:
+    if facts.last:
+        yield (facts.last.contract.rpartition("@")[2], facts.last.sink), 1.0
+
+
 def _offsets(facts: StreamFacts) -> Iterator[Sample]:
     if facts.last:
         for partition, end in sorted(facts.last.end.items())[:_MOST_PARTITIONS]:
@@ -254,7 +264,9 @@ _RULE = ("stage", "code", "severity")
 # To add a metric, add its line: Prometheus sees them in this order.
 METRICS = (
     StreamMetric(_GAUGE, "tidegate_stream_paused", "1 while a stream is paused, else 0.", (), _one(_self, lambda it: float(it.control.is_paused))),
-    StreamMetric(_GAUGE, "tidegate_stream_stopped", "1 when a stream's job has stopped or failed, else 0.", (), _one(_self, lambda it: float(_is_stopped(it)))),
+    StreamMetric(_GAUGE, "tidegate_stream_stopped", "1 when a stream's job has stopped or failed, else 0.", (), _one(_self, _is(Condition.STOPPED))),
+    StreamMetric(_GAUGE, "tidegate_stream_ended", "1 when a person stopped a stream's job, or it had read everything, else 0.", (), _one(_self, _is(Condition.ENDED))),
+    StreamMetric(_GAUGE, "tidegate_stream_info", "1; the labels have the contract version that judged the last batch, and the sink.", ("version", "sink"), _info),
     StreamMetric(_GAUGE, "tidegate_stream_heartbeat_timestamp_seconds", "When the job of a stream said last that it lives, in seconds since 1970 UTC.", (), _one(lambda it: it.heard, lambda it: it.at.timestamp())),
     StreamMetric(_GAUGE, "tidegate_batch_running_seconds", "How long the oldest batch in hand had taken at the last heartbeat; 0 when none was in hand.", (), _one(lambda it: it.heard, lambda it: it.busy_seconds or 0.0)),
     StreamMetric(_COUNTER, "tidegate_records", "Records by what became of them.", ("disposition",), _each("written", "quarantined", "dropped")),

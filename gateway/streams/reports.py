@@ -18,6 +18,7 @@ from tidegate.gateway.storage.reports import Buckets, PastResult
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.storage.stream_control import HeartbeatRow
 from tidegate.gateway.storage.tables import StreamRow
+from tidegate.gateway.streams.budgets import BudgetUse, budget_use
 from tidegate.gateway.streams.controls import (
     reporter_topic,
     require_own,
@@ -95,6 +96,7 @@ class StreamSummary:
     condition: StreamCondition
     seen_at: datetime | None
     busy_seconds: float | None
+    budget: BudgetUse | None
     totals: StreamTotals
     sparkline: tuple[SparkBucket, ...]
 
@@ -301,6 +303,7 @@ def _summary(stores: Stores, sums: StreamRow, topic: str, now: datetime) -> Stre
         ),
         seen_at=None if heard is None else heard.at,
         busy_seconds=None if heard is None else heard.busy_seconds,
+        budget=budget_use(stores, last),
         totals=StreamTotals(**{name: getattr(sums, name) for name in StreamTotals.__slots__}),
         sparkline=_sparkline(stores, sums.stream, now),
     )

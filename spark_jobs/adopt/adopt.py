@@ -32,7 +32,7 @@ from tidegate.spark_jobs.adopt.log import AdoptionLog, adoption_of, open_registr
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.source_topic import find_source, recreated
 from tidegate.spark_jobs.kafka.topics import Topics
-from tidegate.spark_jobs.sinks.adoption import MOST_SLOTS
+from tidegate.spark_jobs.sinks.adoption import MOST_SLOTS, readable
 from tidegate.spark_jobs.sinks.kind import kind_of
 from tidegate.spark_jobs.sinks.outputs import provenances
 from tidegate.spark_jobs.sinks.recovery_scan import names_ledger, require_own
@@ -96,7 +96,8 @@ class Archive:
     """What would be put away as `name`, and `begin`: the offsets at which the stream then begins again.
 
     `held` is the ledger of what is put away, None if there is none. `is_recreated`: it counts a topic of this name that was
-    deleted since, so its offsets are not offsets of the present topic.
+    deleted since, so its offsets are not offsets of the present topic. `repeated` counts offsets that readers of the output
+    get again, `skipped` those that no ledger judges.
     """
 
     sink: str
@@ -105,6 +106,8 @@ class Archive:
     topic: str
     is_recreated: bool
     begin: Vector
+    repeated: int
+    skipped: int
 
 
 @contextmanager
@@ -210,25 +213,28 @@ class Adopter:
         self._replace(held, new, adoption)
         return new
 
-    def archive(self, name: str, confirm: Callable[[Archive], None]) -> Ledger:
+    def archive(self, name: str, confirm: Callable[[Archive], None], *, repeats: bool = False) -> Ledger:
         """Put the output away as `name`, and write the ledger of a stream that begins again with an empty one.
 
         Nothing is deleted: a table keeps its rows, and a topic its records, which name the ledger that wrote them. The new
         ledger goes on counting epochs, so that the registry takes the reports of its batches for newer ones.
 
         Cut off at any point, it can be run again: what is put away stays, and what is not there is made.
-        Raises ConflictError when the name is taken or the sink cannot put it away, Unavailable.
+        Raises ConflictError when the name is taken, or without `repeats` if readers of a topic would get records again;
+        Unavailable.
         """
-        try:
-            held = self._sink.ledger_if_there()
-        except StreamStopped:  # a ledger that cannot be read is a reason to archive
-            held = None
+        held = readable(self._sink.ledger_if_there)  # one that cannot be read is a reason to archive
         if held is not None:
             require_own(held, self._stream, self._sink.name)
-        is_recreated = held is not None and held.topic_id != self._source.topic_id
-        begin = self._begin()
-        archive = Archive(self._sink.name, name, held, self._source.name, is_recreated, begin)
+        archive = self._archive_of(name, held)
+        if archive.repeated and not repeats:
+            raise ConflictError(
+                f"{self._sink.name}: a topic cannot be renamed, and its readers would get again up to {archive.repeated:,} "
+                f"records that {self._source.name} still holds; nothing was changed. To accept that: tidegate archive "
+                f"{self._stream} --repeat-records; to begin at the end of {self._source.name} instead: --starting latest"
+            )
         confirm(archive)
+        begin = archive.begin
         identity = uuid4().hex
         epoch = max(self._log.last_epoch(), held.epoch if held else 0) + EPOCH_GAP
         self._log.keep(self._archived(archive, identity, epoch))
@@ -254,8 +260,23 @@ class Adopter:
             adopted=identity,
         )
         self._sink.fence(ledger, self._sink.slots)
-        self._sink.write(self._sink.read(), new, is_rebuilt=True)
+        self._sink.write(readable(self._sink.read), new, is_rebuilt=True)
         return new
+
+    def _archive_of(self, name: str, held: Ledger | None) -> Archive:
+        """Return what would be put away; nothing is changed."""
+        source, begin = self._source, self._begin()
+        is_recreated = held is not None and held.topic_id != source.topic_id
+        latest = self._topics.latest(source.name)
+        end = held.end if held is not None else latest
+        repeated = skipped = 0
+        if not is_recreated:
+            if not self._sink.is_renamed and (held is not None or self._sink.has_written()):
+                repeated = sum(
+                    max(0, min(last, latest.get(p, 0)) - begin.get(p, last)) for p, last in end.items()
+                )
+            skipped = sum(max(0, first - end.get(p, 0)) for p, first in begin.items()) if held else 0
+        return Archive(self._sink.name, name, held, source.name, is_recreated, begin, repeated, skipped)
 
     def _begin(self) -> Vector:
         """Return where a stream without a ledger begins, as its settings say."""

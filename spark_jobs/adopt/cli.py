@@ -48,6 +48,10 @@ Holes = Annotated[
 NewName = Annotated[
     str | None, typer.Option("--as", help="New name of the table.", show_default="its name and the time")
 ]
+RepeatRecords = Annotated[
+    bool,
+    typer.Option("--repeat-records", help="Accept that readers of the accepted topic get its records again."),
+]
 Point = Annotated[
     str, typer.Option("--to", help="Offsets (0:1200,1:1188), a time with zone, or a snapshot id.")
 ]
@@ -121,8 +125,8 @@ def adopt(  # noqa: PLR0913 - one parameter for each option
       tidegate adopt hospital.admissions --forget-deleted
 
     Exit codes: 0 adopted; 1 not confirmed, or the outputs do not permit it; 2
-    nothing to adopt, or no permission; 3 the registry, a broker or a store does
-    not answer; 4 the outputs do not match the source, or are still written to.
+    nothing to adopt; 3 the registry, a broker or a store does not answer; 4 the
+    outputs do not match the source, or are still written to; 7 no permission.
     """
     given = {
         "bootstrap_servers": bootstrap_servers,
@@ -180,6 +184,7 @@ def archive(  # noqa: PLR0913 - one parameter for each option
     warehouse: Warehouse = None,
     starting: Starting = None,
     name: NewName = None,
+    repeat_records: RepeatRecords = False,
     yes: Yes = False,
 ) -> None:
     """Rename the table of a stream, and let the stream start again.
@@ -190,9 +195,10 @@ def archive(  # noqa: PLR0913 - one parameter for each option
     its rows. The next start writes to a new table, from the first record that
     the topic still has. Nothing is deleted.
 
-    A topic cannot be renamed. With the Kafka sink, the topic stays as it is;
-    this is allowed if the source topic was created again. Each record names the
-    ledger that wrote it.
+    A topic cannot be renamed. With the Kafka sink the accepted topic stays, and
+    each record names the ledger that wrote it. If the source topic is still the
+    same, readers get its records again: accept that with --repeat-records, or
+    begin at the end of the source with --starting latest.
 
     Stop the job first, and use the same options and variables as the job. The
     registry records who did it; the key needs the role approver.
@@ -202,8 +208,8 @@ def archive(  # noqa: PLR0913 - one parameter for each option
       tidegate archive hospital.admissions --as admissions_2025 --yes
 
     Exit codes: 0 archived; 1 not confirmed, or the name exists; 2 an invalid
-    setting, or no permission; 3 the registry, a broker or a store does not
-    answer; 4 another instance is still writing.
+    setting; 3 the registry, a broker or a store does not answer; 4 another
+    instance is still writing; 7 no permission.
     """
     given = {
         "bootstrap_servers": bootstrap_servers,
@@ -223,7 +229,7 @@ def archive(  # noqa: PLR0913 - one parameter for each option
     from tidegate.spark_jobs.adopt.report import archived_text  # noqa: PLC0415 - the same
 
     with adopter(settings, stream) as found:
-        written = found.archive(name, Confirmations(is_sure=yes).confirm_archive)
+        written = found.archive(name, Confirmations(is_sure=yes).confirm_archive, repeats=repeat_records)
     typer.echo(archived_text(written, name))
 
 
@@ -266,9 +272,9 @@ def rewind(  # noqa: PLR0913 - one parameter for each option
       tidegate rewind hospital.admissions --to 6418326490412341376 --yes
 
     Exit codes: 0 rewound; 1 not confirmed, or not possible to that point; 2 no
-    ledger, an invalid setting, or no permission; 3 the registry, a broker or a
-    store does not answer; 4 another instance is still writing, or the topic was
-    created again.
+    ledger, an invalid setting; 3 the registry, a broker or a store does not
+    answer; 4 another instance is still writing, or the topic was created again;
+    7 no permission.
     """
     given = {
         "bootstrap_servers": bootstrap_servers,
@@ -331,8 +337,8 @@ def erase(  # noqa: PLR0913 - one parameter for each option
       tidegate erase hospital.admissions --key --value-file person.txt --yes
 
     Exit codes: 0 erased, or nothing found; 1 not confirmed, or not possible; 2
-    no ledger or field, an invalid setting, or no permission; 3 the registry, a
-    broker or a store does not answer; 4 another instance is still writing.
+    no ledger or field, an invalid setting; 3 the registry, a broker or a store
+    does not answer; 4 another instance is still writing; 7 no permission.
     """
     if key == (subject is not None):
         raise SettingsError("choose what identifies the person: --subject FIELD or --key")

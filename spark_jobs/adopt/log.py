@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import httpx
 
-from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
+from tidegate.contracts.errors import CredentialsError, NotFoundError, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.registry_client import requests
@@ -64,7 +64,7 @@ class AdoptionLog:
         self._stream = stream
 
     def last_epoch(self) -> int:
-        """Return the epoch of the last reported batch, or 0. Raises Unavailable, SettingsError."""
+        """Return the epoch of the last reported batch, or 0. Raises Unavailable, CredentialsError."""
         answer = self._ask(Request("GET", requests.stream_path(self._stream)))
         if answer.is_missing:
             return 0
@@ -75,7 +75,7 @@ class AdoptionLog:
             raise self._unreadable() from error
 
     def was_rewound(self, ledger: str) -> bool:
-        """Return whether the registry knows of a rewind of this ledger. Raises Unavailable, SettingsError."""
+        """Return whether the registry knows of a rewind of this ledger. Raises Unavailable, CredentialsError."""
         answer = self._ask(Request("GET", requests.stream_path(self._stream, "adoptions")))
         if answer.is_missing:
             return False
@@ -89,7 +89,7 @@ class AdoptionLog:
             raise self._unreadable() from error
 
     def keep(self, adoption: Adoption) -> None:
-        """Store an adoption. Raises NotFoundError, SettingsError, Unavailable; then it must not be made."""
+        """Store an adoption. Raises NotFoundError, CredentialsError, Unavailable; then it must not be made."""
         answer = self._ask(requests.post(requests.stream_path(adoption.stream, "adoptions"), adoption))
         if answer.is_missing:
             raise NotFoundError(
@@ -117,7 +117,7 @@ class AdoptionLog:
         if answer.is_success:
             return
         if answer.status in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN}:
-            raise SettingsError(
+            raise CredentialsError(
                 f"the registry at {self._client.base_url} does not let you {what} ({answer.status}): set "
                 "TIDEGATE_REGISTRY_TOKEN to a key of yours with the role approver; nothing was changed"
             )

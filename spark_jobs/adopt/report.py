@@ -80,6 +80,10 @@ def archive_text(archive: Archive) -> str:
         f"{partition}: {first}" for partition, first in sorted(archive.begin.items())[:_SHOWN_PARTITIONS]
     )
     lines.append(f"the stream begins again at {begin}; records before are only in what is put away")
+    if archive.repeated:
+        lines.append(f"readers of {archive.sink} get up to {archive.repeated:,} records again")
+    if archive.skipped:
+        lines.append(f"{archive.skipped:,} offsets of {archive.topic} were not judged, and are left out")
     return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 import httpx
 import structlog
 
-from tidegate.contracts.errors import Fenced, SettingsError, Unavailable
+from tidegate.contracts.errors import CredentialsError, Fenced, Unavailable
 from tidegate.contracts.registry_client import requests
 from tidegate.contracts.registry_client.messages import Answer, Request, send
 from tidegate.contracts.registry_client.requests import ListedContract
@@ -150,7 +150,7 @@ class ContractWatch(Generic[S]):
     def step(self) -> None:
         """Look at the list when it is time, and start and end what it asks for.
 
-        Raises RegistryGone or SettingsError when no list was ever had, and the failure of a stream that ends the job.
+        Raises RegistryGone or CredentialsError when no list was ever had, and the failure of a stream that ends the job.
         """
         self._note_ends()
         if self._now() >= self._look_at and not (self._settings.available_now and self._wanted is not None):
@@ -203,7 +203,7 @@ class ContractWatch(Generic[S]):
     def _ask(self, request: Request) -> Answer:
         answer = send(self._registry, request)
         if answer.status in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN} and self._wanted is None:
-            raise SettingsError(
+            raise CredentialsError(
                 f"the registry at {self._registry.base_url} answers {answer.status} to this job: set "
                 "TIDEGATE_REGISTRY_TOKEN (or TIDEGATE_REGISTRY_USER and TIDEGATE_REGISTRY_PASSWORD) to a key that may "
                 "list contracts"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, replace
 from threading import Condition, Thread
 from typing import Protocol
 
@@ -12,12 +13,21 @@ import structlog
 from tidegate.contracts.registry_client import requests
 from tidegate.contracts.registry_client.messages import send
 from tidegate.contracts.stream.report import BatchReport
+from tidegate.spark_jobs.tracing import NoTracer, Tracer
 
 log = structlog.get_logger()
 
 _CAPACITY = 1_000
 _RETRY_SECONDS = 2.0
 _CLOSE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A report that is to be posted, and the span of its batch."""
+
+    batch: BatchReport
+    traceparent: str | None
 
 
 class Reporter(Protocol):
@@ -31,9 +41,10 @@ class Reporter(Protocol):
 class RegistryReporter:
     """Posts reports in its own thread. While the registry is unreachable it keeps the newest `_CAPACITY` reports."""
 
-    def __init__(self, client: httpx.Client) -> None:
+    def __init__(self, client: httpx.Client, tracer: Tracer | None = None) -> None:
         self._client = client
-        self._waiting: deque[BatchReport] = deque(maxlen=_CAPACITY)
+        self._tracer = tracer or NoTracer()
+        self._waiting: deque[_Waiting] = deque(maxlen=_CAPACITY)
         self._changed = Condition()
         self._closing = False
         self._thread = Thread(target=self._post_all, name="reports", daemon=True)
@@ -42,7 +53,7 @@ class RegistryReporter:
     def report(self, batch: BatchReport) -> None:
         """Queue a report; if the queue is full, drop the oldest."""
         with self._changed:
-            self._waiting.append(batch)
+            self._waiting.append(_Waiting(batch, self._tracer.traceparent()))
             self._changed.notify()
 
     def close(self) -> None:
@@ -58,22 +69,25 @@ class RegistryReporter:
                 self._changed.wait_for(lambda: self._waiting or self._closing)
                 if not self._waiting:
                     return
-                batch = self._waiting[0]
-            delivered = self._post(batch)
+                first = self._waiting[0]
+            delivered = self._post(first)
             with self._changed:
-                if delivered and self._waiting and self._waiting[0] is batch:
+                if delivered and self._waiting and self._waiting[0] is first:
                     self._waiting.popleft()
                 elif not delivered and self._closing:
                     return
                 elif not delivered:
                     self._changed.wait_for(lambda: self._closing, _RETRY_SECONDS)
 
-    def _post(self, batch: BatchReport) -> bool:
+    def _post(self, waiting: _Waiting) -> bool:
         """Post one report; return whether it is done. A refused report is done, because it would be refused again."""
         try:
-            answer = send(self._client, requests.report(batch))
+            request = replace(requests.report(waiting.batch), traceparent=waiting.traceparent)
+            answer = send(self._client, request)
         except httpx.HTTPError:
             return False
         if answer.is_refused:
-            log.warning("report_refused", stream=batch.stream, n=batch.n, status=answer.status)
+            log.warning(
+                "report_refused", stream=waiting.batch.stream, n=waiting.batch.n, status=answer.status
+            )
         return not answer.is_passing

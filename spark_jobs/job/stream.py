@@ -10,7 +10,7 @@ import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
@@ -44,6 +44,7 @@ from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.sinks.kind import SinkContext, kind_of
 from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, StreamStart
 from tidegate.spark_jobs.steps import Step, StepObserver, Stopwatch
+from tidegate.spark_jobs.tracing import Attributes, NoTracer, Tracer
 from tidegate.spark_jobs.worker.judge import worker_errors
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Job:
     topics: Topics
     reporter: Reporter
     observer: StepObserver
+    tracer: Tracer = field(default_factory=NoTracer)
 
 
 class _BatchHandler:
@@ -204,7 +206,18 @@ class StreamAttempt:
         return outage
 
     def _start(self) -> StreamingQuery:
-        watch = Stopwatch(self._contract_id, self._job.observer)
+        trace = self._job.tracer.begin("stream start", {"tidegate.stream": self._contract_id})
+        try:
+            with trace.current():
+                query = self._claim(Stopwatch(self._contract_id, self._job.observer, trace))
+        except BaseException as error:
+            trace.fail(error)
+            raise
+        trace.end({"tidegate.epoch": self._ledger.epoch})
+        return query
+
+    def _claim(self, watch: Stopwatch) -> StreamingQuery:
+        """Take the stream, and start to read at the end of its ledger."""
         with watch(Step.CONTRACT):
             self._plan = self._contracts.current()
             require_running(self._control.current())
@@ -319,9 +332,18 @@ class StreamAttempt:
         self._closing = True
 
     def _process(self, rows: DataFrame, start: Vector, end: Vector) -> None:
+        """Judge a batch and begin to write it. Its trace ends when it is published, or fails."""
+        trace = self._job.tracer.begin("batch", {"tidegate.stream": self._contract_id})
+        try:
+            with trace.current():
+                self._judge(rows, start, end, Stopwatch(self._contract_id, self._job.observer, trace))
+        except BaseException as error:
+            trace.fail(error)
+            raise
+
+    def _judge(self, rows: DataFrame, start: Vector, end: Vector, watch: Stopwatch) -> None:
         began = datetime.now(UTC)
         self._in_hand.append(time.monotonic())
-        watch = Stopwatch(self._contract_id, self._job.observer)
         with watch(Step.CONTRACT):  # 6: the contract is fixed for the batch here
             control = self._control.current()
             require_running(control)
@@ -384,8 +406,11 @@ class StreamAttempt:
             begins_anew = decision.is_accepted or bool(decision.refusal)
             self._control.window.published(decision.counted, begins_anew=begins_anew)
             self._job.observer(self._contract_id, Step.COMMITTED)
-            self._report(batch, judged, decision, published, began)
+            with batch.watch.trace.current():
+                report = self._report(batch, judged, decision, published, began)
+            batch.watch.trace.end(_figures(report))
         except BaseException as error:
+            batch.watch.trace.fail(error)
             self._fail(error, batch)
             raise
 
@@ -417,7 +442,7 @@ class StreamAttempt:
         decision: Decision,
         published: Published,
         began: datetime,
-    ) -> None:
+    ) -> BatchReport:
         ledger, contract = published.ledger, batch.plan.contract
         report = BatchReport(
             stream=self._contract_id,
@@ -468,6 +493,7 @@ class StreamAttempt:
             )
         if decision.over_budget:
             log.warning("budget_exceeded", stream=self._contract_id, n=ledger.n, records=decision.records)
+        return report
 
     def _compared(self, judged: JudgedBatch[Any]) -> ShadowResult | None:
         try:
@@ -481,3 +507,16 @@ class StreamAttempt:
             return max(0, span(end, self._job.topics.latest(self._source.name)))
         except Unavailable:
             return None
+
+
+def _figures(report: BatchReport) -> Attributes:
+    """Return what a trace has of a batch: names and counts."""
+    return {
+        "tidegate.contract": report.contract,
+        "tidegate.epoch": report.epoch,
+        "tidegate.batch": report.n,
+        "tidegate.records": report.records,
+        "tidegate.written": report.written,
+        "tidegate.quarantined": report.quarantined,
+        "tidegate.dropped": report.dropped,
+    }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from tidegate.contracts.errors import ConflictError, Unavailable
+from tidegate.contracts.errors import ConflictError, StreamStopped, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.adoption import Ahead
 from tidegate.contracts.stream.ledger import Ledger, Vector
@@ -35,6 +35,8 @@ class AdoptableSink(Protocol):
     slots: int
     is_appended: bool
     """Whether each accepted record is one row, which can be taken back."""
+    is_renamed: bool
+    """Whether `archive` renames the output, so that its readers do not see what is written after it."""
 
     @property
     def own_ledger(self) -> str:
@@ -107,10 +109,19 @@ class AdoptableSink(Protocol):
         ...
 
 
+def readable(read: Callable[[], Ledger | None]) -> Ledger | None:
+    """Return what a read of a ledger returns, and None for one that this version cannot read."""
+    try:
+        return read()
+    except StreamStopped:
+        return None
+
+
 class AdoptableTable:
     """A table with its ledger."""
 
     ahead: Ahead | None = "quarantined"
+    is_renamed = True
 
     def __init__(self, settings: JobSettings, store: LedgerStore, plan: EnforcementPlan) -> None:
         self._kafka = settings.kafka

@@ -1,4 +1,4 @@
-"""What is done to a line at random: to its jobs, to its broker, to its topic, to its contract and to its table."""
+"""What is done to a line at random: to its jobs, to its broker, topics, contract, table and disk."""
 
 from __future__ import annotations
 
@@ -11,18 +11,25 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Event
 
 import httpx
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
+from psycopg import sql
 from pyiceberg.table.snapshots import ancestors_of
 
+from tests.integration.enforce.checker import Topic, read_topic
 from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
+from tidegate.contracts.stream.ledger import Vector
+from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.gateway.exits import ExitCode
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table
+from tidegate.spark_jobs.sinks.postgresql.table import qualified_name
 
 PARTITIONS = 4
 MOST_PARTITIONS = 8
@@ -43,13 +50,17 @@ Fault = Callable[[], None]
 
 @dataclass(frozen=True)
 class World:
-    """What is around a line: how its contract is changed, and what stops and starts its broker."""
+    """What is around a line: how its contract is changed, and what stops and starts its broker.
+
+    `disk` is a small file system that holds tables and checkpoints, None without the right to mount one.
+    """
 
     environment: dict[str, str]
     changes: Mapping[str, object]
     """What each version of the contract has beside its rules."""
     stop_broker: Fault
     start_broker: Fault
+    disk: Path | None
 
 
 class Chaos:
@@ -66,6 +77,8 @@ class Chaos:
         self._version = 0
         self.faults: Counter[str] = Counter()
         self.events: Counter[str] = Counter()
+        self.deleted: dict[str, Topic] = {}
+        """What retention has deleted of each topic: the account needs it."""
 
     def menu(self) -> dict[str, Fault]:
         """Return the faults that this sink can have, by name."""
@@ -79,8 +92,12 @@ class Chaos:
             self.change_slots,
         ]
         settings = self._line.settings
-        if settings.sink == "iceberg" and settings.write_mode == "append":
-            faults.append(self.roll_back)
+        if settings.sink == "kafka" or settings.write_mode == "upsert":
+            faults.append(self.shorten_retention)  # an older table would need what its topics held then
+        elif settings.sink in {"iceberg", "postgresql"}:
+            faults.append(self.roll_back if settings.sink == "iceberg" else self.restore)
+        if self._world.disk is not None:
+            faults.append(self.fill_disk)
         return {fault.__name__: fault for fault in faults}
 
     def run(self, seconds: float, only: Sequence[str] = ()) -> None:
@@ -125,7 +142,8 @@ class Chaos:
 
     def _end(self, job: RunningJob) -> None:
         job.end()
-        self.events.update(each["event"] for each in job.events if each["event"] in EVENTS)
+        told = [each for each in job.events if each["event"] in EVENTS]
+        self.events.update(f"{each['event']} {each.get('error', '')[:200]}".strip() for each in told)
 
     def _wait(self, longest: float = LONGEST_SECONDS) -> None:
         time.sleep(self._random.uniform(0, longest))
@@ -216,19 +234,83 @@ class Chaos:
             self._environment["TIDEGATE_ACCEPTED_SLOTS"] = str(self._random.randint(2, MOST_SLOTS))
         self.kill()
 
+    def shorten_retention(self) -> None:
+        """Delete what no start needs: source records below the ledger, and refused ones below its mark."""
+
+        def shorten() -> None:
+            ledger, quarantine = self._line.ledger(), quarantine_topic(self._line.topic)
+            self._delete(self._line.topic, ledger.end)
+            self._delete(quarantine, ledger.scan_from.get(quarantine, {}))
+
+        job = self._start()
+        job.await_event("batch_published")  # there is a ledger from then on
+        self._wait()
+        shorten()
+        self._wait()
+        self._end(job)
+
+    def _delete(self, topic: str, before: Vector) -> None:
+        """Delete the records below these offsets, as retention does, and remember them."""
+        first = {p: offset for p, offset in before.items() if offset > 0}
+        known = self.deleted.setdefault(topic, {})
+        known |= {
+            place: read for place, read in read_topic(self._line, topic) if place[1] < first.get(place[0], 0)
+        }
+        client = AdminClient({"bootstrap.servers": self._line.settings.bootstrap_servers})
+        places = [TopicPartition(topic, partition, offset) for partition, offset in first.items()]
+        for future in client.delete_records(places).values() if places else ():
+            future.result(30)
+
+    def fill_disk(self) -> None:
+        """Fill the disk of tables and checkpoints beside a job, for a while."""
+        assert self._world.disk is not None
+        ballast = self._world.disk / "ballast"
+
+        def fill() -> None:
+            try:
+                with ballast.open("wb", buffering=0) as file:
+                    while True:
+                        file.write(bytes(65536))
+            except OSError:
+                self._wait(AWAY_SECONDS)
+            finally:
+                ballast.unlink(missing_ok=True)
+
+        self._beside_a_job(fill)
+
+    def restore(self) -> None:
+        """Restore rows and ledger from a backup that is some batches old."""
+        line = self._line
+        table, backup = (
+            sql.Identifier(*qualified_name(line.contract_id)),
+            sql.Identifier("tidegate", "chaos_backup"),
+        )
+        job = self._start()
+        job.await_event("batch_published")
+        with line.database() as connection:
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            connection.execute(sql.SQL("CREATE TABLE {} AS SELECT * FROM {}").format(backup, table))
+            of_stream = "SELECT epoch, n, ledger FROM tidegate.ledger WHERE stream = %s"
+            ledger = connection.execute(of_stream, (line.contract_id,)).fetchone()
+        self._wait()
+        self._end(job)
+        with line.database() as connection:
+            connection.execute(sql.SQL("DELETE FROM {}").format(table))
+            connection.execute(sql.SQL("INSERT INTO {} SELECT * FROM {}").format(table, backup))
+            connection.execute(sql.SQL("DROP TABLE {}").format(backup))
+            assert ledger is not None
+            change = "UPDATE tidegate.ledger SET epoch = %s, n = %s, ledger = %s WHERE stream = %s"
+            connection.execute(change, (*ledger, line.contract_id))
+
     def roll_back(self) -> None:
         """Roll the table back. The next job stops and names the remedy, which rebuilds the ledger from the rows."""
         line = self._line
         job = self._start()
         job.await_event("batch_published")
         self._end(job)
-        table = open_table(line.settings, line.contract_id)
-        head = table.current_snapshot()
-        _, *earlier = ancestors_of(head, table.metadata) if head else [None]
-        if not earlier:  # expired
+        if not self._roll_back_iceberg():
+            print("          there is one version only, and nothing to go back to")
             return
-        to = self._random.choice(earlier)
-        table.manage_snapshots().rollback_to_snapshot(to.snapshot_id).commit()
         job = self._start()
         code, told = job.exit_code(), "".join(job.lines[-20:])
         self._end(job)
@@ -243,3 +325,13 @@ class Chaos:
             check=False,
         )
         assert adopted.returncode == 0, adopted.stdout + adopted.stderr
+
+    def _roll_back_iceberg(self) -> bool:
+        """Move the head to an earlier snapshot; return False if all have expired."""
+        table = open_table(self._line.settings, self._line.contract_id)
+        head = table.current_snapshot()
+        _, *earlier = ancestors_of(head, table.metadata) if head else [None]
+        if earlier:
+            to = self._random.choice(earlier)
+            table.manage_snapshots().rollback_to_snapshot(to.snapshot_id).commit()
+        return bool(earlier)

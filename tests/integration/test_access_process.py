@@ -52,7 +52,7 @@ def tidegate(database_url: str, tmp_path: Path) -> Run:
 @pytest.fixture
 def make_key(tidegate: Run) -> Callable[..., dict[str, str]]:
     def make(*grants: str) -> dict[str, str]:
-        made = tidegate("keys", "create", "test", "--json", *(f"--grant={grant}" for grant in grants))
+        made = tidegate("keys", "create", "test", "--format=json", *(f"--grant={grant}" for grant in grants))
         assert made.returncode == 0, made.stderr
         found: dict[str, str] = json.loads(made.stdout)
         return found
@@ -67,25 +67,28 @@ def test_a_key_from_the_command_line_publishes_until_it_is_revoked(
     (tmp_path / "contract.yaml").write_text(CONTRACT_YAML)
     publish = ("publish", "contract.yaml", "--registry", server.url)
     nobody = tidegate(*publish)
-    assert (nobody.returncode, nobody.stdout) == (2, "")
-    assert "requires authentication: set TIDEGATE_REGISTRY_TOKEN" in nobody.stderr
-    viewer = tidegate(*publish, TIDEGATE_REGISTRY_TOKEN=make_key("viewer", "producer:nyc.")["token"])
-    assert viewer.returncode == 2
+    assert (nobody.returncode, nobody.stdout) == (7, "")
+    assert "requires authentication. Store a key or token with `tidegate login" in nobody.stderr
+    other = make_key("viewer", "producer:nyc.")
+    viewer = tidegate(*publish, TIDEGATE_REGISTRY_TOKEN=other["token"])
+    assert viewer.returncode == 7
     assert "this needs the role producer of the subject hospital.admissions-value" in viewer.stderr
     key = make_key("producer:hospital.")
     halves = {"TIDEGATE_REGISTRY_USER": key["key_id"], "TIDEGATE_REGISTRY_PASSWORD": key["secret"]}
     said = tidegate(*publish, **halves).stdout
     assert said.startswith("hospital.admissions 1.2.0 published (registry id 1)\n  no job enforces it ")
     assert tidegate("keys", "revoke", key["key_id"]).returncode == 0
-    assert tidegate(*publish, **halves).returncode == 2
-    listed = [json.loads(line) for line in tidegate("keys", "list", "--json").stdout.splitlines()]
+    assert tidegate(*publish, **halves).returncode == 7
+    listed = [json.loads(line) for line in tidegate("keys", "list", "--format=json").stdout.splitlines()]
     assert [(one["grants"], one["revoked_at"] is None) for one in listed] == [
         (["producer:nyc.", "viewer"], True),
         (["producer:hospital."], False),
     ]
     exported = [json.loads(line) for line in tidegate("audit", "export").stdout.splitlines()]
     assert [(entry["who"], entry["action"]) for entry in exported] == [
+        ("address:127.0.0.1", "request.denied"),
         ("cli:ops", "key.created"),
+        (f"key:{other['key_id']}", "request.denied"),
         ("cli:ops", "key.created"),
         (f"key:{key['key_id']}", "contract.published"),
         ("cli:ops", "key.revoked"),

@@ -24,7 +24,7 @@ PROMISED = {
     "batch_fixed_cost": {"batch_fixed_cost_over_stock"},
     "kafka_throughput": {"kafka_to_kafka_over_untouched", "kafka_to_iceberg_over_untouched"},
     "protocol": {"protocol_large_batch_over_plain", "protocol_small_batch_over_plain"},
-    "operations": {"latency_median", "latency_p99", "restart_after_kill"},
+    "operations": {"latency_median", "latency_p99", "restart_after_kill", "takeover_after_kill"},
     "table_growth": {"commit_after_backlog_last_over_first", "snapshots_after_expiry"},
     "registry": {"registry_by_id_over_bare_route"},
     "rules": {"hundred_rules_over_ten", "ten_in_cel_over_ten_rules", "half_refused_over_ten_rules"},

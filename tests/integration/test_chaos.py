@@ -28,7 +28,15 @@ def test_a_little_chaos_loses_and_doubles_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sink", "fault"), [("kafka", "restart_broker"), ("kafka", "add_partition"), ("iceberg", "roll_back")]
+    ("sink", "fault"),
+    [
+        ("kafka", "restart_broker"),
+        ("kafka", "add_partition"),
+        ("kafka", "shorten_retention"),
+        ("iceberg", "roll_back"),
+        ("iceberg", "fill_disk"),
+        ("postgresql", "restore"),
+    ],
 )
 def test_what_is_around_a_job_may_change(sink: str, fault: str) -> None:
     assert f"faults: 1 {fault};" in chaos("--sink", sink, "--only", fault)

@@ -39,7 +39,7 @@ def doctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
 
 
 def test_what_is_there_is_shown(jars: Jars, java: Java, tmp_path: Path) -> None:
-    answer = doctor("--json", "--state", str(tmp_path))
+    answer = doctor("--format=json", "--state", str(tmp_path))
     report = json.loads(answer.stdout)
     assert answer.stderr == ""
     assert answer.returncode == (0 if report["ok"] else 1)
@@ -107,7 +107,7 @@ def test_topics_that_forget_too_early_are_a_problem_with_a_command(
     topics = [NewTopic(f"{source}.quarantine", 1, 1, config=hour), NewTopic(f"{source}.accepted.other", 1, 1)]
     for future in client.create_topics(topics).values():
         future.result(30)
-    answer = doctor("--json", "--state", str(tmp_path), "--bootstrap-servers", broker.bootstrap)
+    answer = doctor("--format=json", "--state", str(tmp_path), "--bootstrap-servers", broker.bootstrap)
     assert answer.returncode == 1, answer.stderr
     findings = {row["name"]: row for row in json.loads(answer.stdout)["findings"]}
     assert source not in findings

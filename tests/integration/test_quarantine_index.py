@@ -6,6 +6,8 @@ import asyncio
 import csv
 import io
 import json
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -21,6 +23,7 @@ from confluent_kafka.cimpl import NewTopic
 from pydantic import SecretStr
 from sqlalchemy import text
 
+from tests.unit.cli.conftest import listening
 from tidegate.contracts.stream.evidence import EventPointer, quarantine_headers
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
@@ -249,3 +252,37 @@ def test_a_value_is_searched_in_the_background(
         kept = [tuple(each) for table in tables for each in stores._session.execute(table)]
     assert "Zaphod" not in repr(kept)
     assert send(factory, "DELETE", f"{path}/{begun['id']}").json()["state"] == "done"
+
+
+def test_the_command_line_lists_shows_and_exports_what_the_reader_may_see(
+    broker: Broker, stream: str, factory: Factory, make_ingestion: MakeIngestion, tmp_path: Path
+) -> None:
+    produce(broker, stream, range(250))
+    make_ingestion().catch_up()
+    with listening(factory) as url:
+
+        def run(*arguments: str, code: int = 0) -> str:
+            command = [sys.executable, "-m", "tidegate.gateway.cli.main", *arguments, "--registry", url]
+            ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+            assert ran.returncode == code, ran.stderr
+            return ran.stdout
+
+        listed = run("quarantine", "list", stream, "--limit", "230").splitlines()
+        assert len({line.split()[0] for line in listed}) == 230
+        notes = run(
+            "quarantine", "list", stream, "--rule", "type", "--format", "json", "--limit", "7"
+        ).splitlines()
+        assert len(notes) == 7
+        position = json.loads(notes[0])["position"]
+        shown = run("quarantine", "show", stream, position)
+        assert f"record {position} of the quarantine topic" in shown
+        assert "age-is-known /age: " in shown
+        assert "hidden    " in shown
+        json_lines = run("quarantine", "export", stream).splitlines()
+        assert len([json.loads(line) for line in json_lines]) == 250
+        assert "Zaphod" not in "".join(json_lines)
+        target = tmp_path / "refused.csv"
+        run("quarantine", "export", stream, "--format", "csv", "--limit", "10", "--output", str(target))
+        assert len(list(csv.reader(target.read_text("utf-8").splitlines()))) == 11
+        run("quarantine", "show", stream, "0/999999", code=2)
+        run("quarantine", "export", stream, "--output", f"{tmp_path}/no/such/file", code=2)

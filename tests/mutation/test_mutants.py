@@ -52,3 +52,13 @@ def test_a_claim_that_counts_backwards_is_noticed(tmp_path: Path) -> None:
         [sys.executable, script], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
     )
     assert told.stdout.split() == ["3", "2"]
+
+
+def test_a_run_tells_noticed_mutants_from_survivors() -> None:
+    """The tests of the module pass without a mutant, or else it would say so."""
+    command = [sys.executable, "-m", "tests.mutation.run", "tidegate.contracts.stream.ledger", "--only"]
+    told = subprocess.run(
+        [*command, "Ledger.claim: `self.epoch + 1`"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert "1 tried, 1 noticed, 0 survive as explained" in told.stdout, told.stdout + told.stderr
+    assert told.returncode == 0

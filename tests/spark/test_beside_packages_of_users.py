@@ -32,7 +32,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-import tidegate
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.lint.lint import lint
 from tidegate.spark_jobs.worker.judge import disposition_of, judge_column
 
 
@@ -41,7 +42,7 @@ def owners(value):
     return " ".join({contracts.OWNER, gateway.OWNER, schemas.OWNER})
 
 
-plan = tidegate.compile_plan(tidegate.lint(Path("contract.yaml")).contract)
+plan = compile_plan(lint(Path("contract.yaml")).contract)
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 values = pa.array([b'{"age": 63}', b'{"age": 999}'], pa.binary())
 frame = spark.createDataFrame(pa.table({"value": values}))

@@ -205,6 +205,9 @@ class ConfluentMiddleware:
             return _no_such(match)
         if not _accepts(request.headers.get("accept", "*/*")):
             return _plain_error(406, f"the answer is of type {MEDIA_TYPE}; accept it")
+        request.state.route_template = (
+            match.operation.path
+        )  # for traces: FastAPI does not know this operation
         asked = self._call(request, match, context)
         call = await self._without_alias(asked, match.operation, context)
         try:

@@ -12,6 +12,7 @@ from tidegate.contracts.stream.control import Condition
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Severity, Stage
 from tidegate.gateway.http.models.examples import REPORT, example, request_example
+from tidegate.gateway.http.models.stream_status import BUDGET, STATUS, BudgetInfo, StatusInfo
 
 _VERSION: dict[str, Any] = {
     "registry_id": 3,
@@ -72,6 +73,8 @@ _STREAM: dict[str, Any] = {
     "lag_records": 0,
     "condition": _CONDITION,
     "seen_at": "2026-07-01T12:00:08Z",
+    "status": STATUS,
+    "budget": BUDGET,
     "totals": _TOTALS,
     "sparkline": [{"start": "2026-07-01T11:32:03Z", "records": 1000, "refused": 30}],
 }
@@ -341,6 +344,8 @@ class StreamInfo(BaseModel):
     seen_at: datetime | None = Field(
         description="Time of the last heartbeat of its job; null if there never was one."
     )
+    status: StatusInfo
+    budget: BudgetInfo | None = Field(description="null for a contract without an error budget.")
     totals: TotalsInfo
     sparkline: tuple[SparkInfo, ...] = Field(description="The last 24 hours in half hours, oldest first.")
 

@@ -13,7 +13,7 @@ from tidegate.contracts.errors import Problem
 from tidegate.contracts.stream.bounds import Instant
 from tidegate.contracts.stream.report import BatchReport, ExpectationResult
 from tidegate.gateway.clock import now
-from tidegate.gateway.http.conversions import refusal_slice
+from tidegate.gateway.http.conversions import refusal_slice, stream_info
 from tidegate.gateway.http.dependencies import FactoryDep, body_of, posted
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.models.answers import (
@@ -80,13 +80,14 @@ def report_batch(
 def list_streams(factory: FactoryDep, principal: PrincipalDep) -> StreamList:
     """Show the state of every stream that ever reported a batch."""
     summaries = factory.streams(principal).summaries()
-    return StreamList(streams=tuple(StreamInfo.model_validate(summary) for summary in summaries))
+    at = now()
+    return StreamList(streams=tuple(stream_info(summary, at) for summary in summaries))
 
 
 @router.get("/{stream}", operation_id="get_stream", summary="Show a stream", responses=responses(404, 503))
 def get_stream(stream: StreamName, factory: FactoryDep) -> StreamInfo:
     """Show the state of one stream."""
-    return StreamInfo.model_validate(factory.streams().summary(stream))
+    return stream_info(factory.streams().summary(stream), now())
 
 
 @router.get(

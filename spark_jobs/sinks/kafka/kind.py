@@ -21,6 +21,7 @@ from tidegate.spark_jobs.kafka.kafka_ledger import (
 )
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
 from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.sinks.adoption import readable
 from tidegate.spark_jobs.sinks.kafka.sink import KafkaSink
 from tidegate.spark_jobs.sinks.kind import SinkContext, SinkKind
 from tidegate.spark_jobs.sinks.outputs import FindPlan, Outputs, output_positions, provenances, unclaimed
@@ -41,6 +42,7 @@ class AdoptableTopic:
 
     kind = "kafka"
     is_appended = False
+    is_renamed = False
 
     def __init__(self, settings: JobSettings, plan: EnforcementPlan) -> None:
         self._kafka = settings.kafka
@@ -67,17 +69,8 @@ class AdoptableTopic:
         return self.read() if Topics(self._kafka).identity(LEDGER_TOPIC) is not None else None
 
     def archive(self, name: str) -> str | None:  # noqa: ARG002 - as the protocol has it
-        """Return the topic, or None when it is not there: what it holds stays, and names the ledger that wrote it.
-
-        Raises ConflictError where the source is still the topic that it came from: its readers would get records again.
-        """
-        topics, held = Topics(self._kafka), self.ledger_if_there()
-        source = topics.identity(self._topic)
-        if held is not None and source is not None and source[0] == held.topic_id:
-            raise ConflictError(
-                f"{self.name}: a topic cannot be renamed, and its readers would get again what {self._topic} still holds. "
-                f"Delete the topic {self._accepted} and the ledger of the stream, or give the contract another id"
-            )
+        """Return the topic, or None when it is not there: what it holds stays, and names the ledger that wrote it."""
+        topics = Topics(self._kafka)
         return self._accepted if topics.identity(self._accepted) is not None else None
 
     def new_ledger(self, mark: str) -> str:
@@ -125,11 +118,14 @@ class AdoptableTopic:
         held: Ledger | None,
         new: Ledger,
         *,
-        is_rebuilt: bool = False,  # noqa: ARG002 - a topic is never rolled back
+        is_rebuilt: bool = False,
     ) -> None:
-        """Write the ledger as slot 0: the broker refuses it if another instance has started since."""
+        """Write the ledger as slot 0: the broker refuses it if another instance has started since.
+
+        `is_rebuilt`: a ledger that cannot be read counts as none.
+        """
         assert self._producer is not None, "fence comes first"  # noqa: S101 - a programming error
-        if self.read() != held:
+        if (readable(self.read) if is_rebuilt else self.read()) != held:
             raise Unavailable(f"{self.name}: the ledger has changed during the adoption; run it again")
         self._producer.write([ledger_record(new)])
 
@@ -138,7 +134,8 @@ class AdoptableTopic:
         raise ConflictError(
             f"{self.name}: records of a topic cannot be taken back, and consumers have read them; nothing was changed. "
             f"Publish the mended contract: it judges what comes from now on. For what is there, judge the topic again into "
-            f"a table: tidegate enforce {self._stream} --sink iceberg"
+            f"a table: tidegate enforce {self._stream} --sink iceberg; or give its readers all records again: tidegate archive "
+            f"{self._stream} --repeat-records"
         )
 
     def position_at(self, snapshot: int, held: Ledger) -> Vector:  # noqa: ARG002 - as the protocol has it

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
@@ -47,16 +47,23 @@ class Account:
 CLEAN = Account()
 
 
-def account(line: Line) -> Account:
-    """Look at everything that the ledger covers."""
-    ledger = line.ledger()
+Topic = dict[Position, Read]
+"""Records of a topic, by partition and offset."""
+NOTHING: Mapping[str, Topic] = {}
+
+
+def account(line: Line, deleted: Mapping[str, Topic] = NOTHING) -> Account:
+    """Look at everything that the ledger covers. `deleted` are records that topics held and retention has deleted."""
+    ledger, quarantine = line.ledger(), quarantine_topic(line.topic)
     source = {
         position: read
-        for position, read in _topic(line, line.topic)
+        for position, read in (deleted.get(line.topic, {}) | dict(read_topic(line, line.topic))).items()
         if ledger.begin.get(position[0], 0) <= position[1] < ledger.end.get(position[0], 0)
     }
     refused = [
-        (position, read) for position, read in _outputs(line, quarantine_topic(line.topic)) if position
+        (position, read)
+        for position, read in _outputs(line, quarantine, deleted.get(quarantine, {}))
+        if position
     ]
     written, changed = _written(line, source)
     in_quarantine, in_sink = Counter(position for position, _ in refused), Counter(written)
@@ -113,7 +120,7 @@ def _expected(line: Line, source: dict[Position, Read], refused: Counter[Positio
 def _written(line: Line, source: dict[Position, Read]) -> tuple[list[Position], list[Position]]:
     """Return the positions of what is in the sink, and of what is not what it was."""
     if line.settings.sink == "kafka":
-        records = [(p, read) for p, read in _outputs(line, accepted_topic(line.topic)) if p]
+        records = [(p, read) for p, read in _outputs(line, accepted_topic(line.topic), {}) if p]
         changed = [p for p, read in records if p in source and not _is_same(source[p], read)]
         return [position for position, _ in records], changed
     positions, changed = [], []
@@ -140,9 +147,9 @@ def _is_same(original: Read, read: Read) -> bool:
     return read._replace(headers=headers) == original
 
 
-def _outputs(line: Line, topic: str) -> Iterator[tuple[Position | None, Read]]:
+def _outputs(line: Line, topic: str, deleted: Topic) -> Iterator[tuple[Position | None, Read]]:
     """Read an output topic, by the source position that its records name; None for a stranger's record."""
-    for _, read in _topic(line, topic):
+    for read in (deleted | dict(read_topic(line, topic))).values():
         named = [value for name, value in read.headers if name == SOURCE_HEADER]
         if not named:
             yield None, read
@@ -153,7 +160,8 @@ def _outputs(line: Line, topic: str) -> Iterator[tuple[Position | None, Read]]:
         yield (int(partition), int(offset)), read if own is None else read._replace(timestamp_ms=own)
 
 
-def _topic(line: Line, topic: str) -> Iterator[tuple[Position, Read]]:
+def read_topic(line: Line, topic: str) -> Iterator[tuple[Position, Read]]:
+    """Read the committed records of a topic, by partition and offset."""
     kafka = line.settings.kafka
     for message in read_committed(kafka, topic, {}, Topics(kafka).latest(topic)):
         value, key, moment = message.value(), message.key(), message.timestamp()[1]

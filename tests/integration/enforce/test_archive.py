@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from confluent_kafka import Producer
 from psycopg import sql
 from psycopg.rows import dict_row
 
@@ -22,7 +23,10 @@ from tests.marks import full
 from tidegate.contracts.errors import ConflictError, StreamStopped
 from tidegate.contracts.stream.adoption import EPOCH_GAP
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger
+from tidegate.contracts.stream.output_topics import LEDGER_TOPIC
 from tidegate.spark_jobs.adopt.adopt import Archive, adopter
+from tidegate.spark_jobs.kafka.kafka_ledger import ledger_name
+from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.sinks.delta.merge import DeltaMerge
 from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table
@@ -42,9 +46,9 @@ class Archiving:
     def settings(self, line: Line) -> JobSettings:
         return line.settings.model_copy(update={"registry_url": self.url})
 
-    def archive(self, line: Line, name: str) -> Ledger:
+    def archive(self, line: Line, name: str, *, repeats: bool = False) -> Ledger:
         with adopter(self.settings(line), line.contract_id) as found:
-            return found.archive(name, self.shown.append)
+            return found.archive(name, self.shown.append, repeats=repeats)
 
     def report(self, line: Line) -> list[int]:
         """Send the reports of a line's batches; return the status of each answer."""
@@ -297,9 +301,72 @@ def test_readers_of_an_accepted_topic_do_not_get_records_again(
     line.produce(row(0), row(2))
     line.enforce()
     before = line.ledger()
-    with pytest.raises(ConflictError, match="a topic cannot be renamed"):
+    with pytest.raises(ConflictError, match=r"up to 2 records.*--repeat-records.*--starting latest"):
         archiving.archive(line, "away")
     assert line.ledger() == before
+    assert archiving.noted(line) == []
+
+
+@pytest.mark.full
+def test_a_person_may_have_an_accepted_topic_get_its_records_again(
+    make_line: Callable[..., Line], publish: Publish, archiving: Archiving
+) -> None:
+    line = make_line(sink="kafka")
+    publish(line.document())
+    line.produce(row(0), row(2), row(4, 999))
+    line.enforce()
+    archiving.archive(line, "away", repeats=True)
+    (shown,) = archiving.shown
+    assert (shown.repeated, shown.skipped) == (3, 0)
+    line.produce(row(6))
+    line.enforce()
+    assert len(line.accepted()) == 2 + 3
+    assert line.ledger().totals == BatchTotals(written=3, quarantined=1)
+    assert line.reconcile().holds
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("sink", ["kafka", "postgresql"])
+def test_a_stream_may_begin_again_at_the_end_of_its_topic(
+    make_line: Callable[..., Line], publish: Publish, archiving: Archiving, sink: str
+) -> None:
+    """Readers get nothing again, and what was not judged is named."""
+    line = make_line(sink=sink)
+    publish(line.document())
+    line.produce(row(0), row(2))
+    line.enforce()
+    line.produce(row(4))
+    line.settings = line.settings.model_copy(update={"starting": "latest"})
+    archiving.archive(line, "away")
+    (shown,) = archiving.shown
+    assert (shown.repeated, shown.skipped) == (0, 1)
+    line.produce(row(6))
+    line.enforce()
+    assert line.ledger().totals == BatchTotals(written=1)
+    assert line.reconcile().holds
+
+
+@pytest.mark.full
+def test_a_ledger_in_kafka_that_cannot_be_read_is_put_away(
+    make_line: Callable[..., Line], publish: Publish, archiving: Archiving
+) -> None:
+    line = make_line(sink="kafka")
+    publish(line.document())
+    line.produce(row(0), row(2))
+    line.enforce()
+    damaged = {"bootstrap.servers": line.settings.bootstrap_servers}
+    producer = Producer(damaged)
+    for partition in Topics(line.settings.kafka).latest(LEDGER_TOPIC):
+        producer.produce(LEDGER_TOPIC, b"no ledger", ledger_name(line.contract_id).encode(), partition)
+    assert producer.flush(30) == 0
+    with pytest.raises(StreamStopped, match="cannot be read by this version"):
+        line.enforce()
+    with pytest.raises(ConflictError, match="--repeat-records"):
+        archiving.archive(line, "away")
+    archiving.archive(line, "away", repeats=True)
+    line.enforce()
+    assert len(line.accepted()) == 4
+    assert line.reconcile().holds
 
 
 @pytest.mark.full

@@ -23,6 +23,7 @@ from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import KNOWN, Line, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.test_source_changes import PowerCutError
+from tests.marks import full
 from tidegate.contracts.errors import Fenced
 from tidegate.spark_jobs.steps import Step
 
@@ -41,7 +42,6 @@ SINKS = {
     "kafka": {"sink": "kafka"},
     "kafka-tasks": {"sink": "kafka", "accepted_slots": 2},
 }
-COMMIT_STEPS = (Step.QUARANTINE, Step.STAGE, Step.PUBLISH)
 QUICK_KILLS = {("iceberg", Step.QUARANTINE)}
 """Before the sink's commit: the selection that is not left to the long run, beside an attempt that ends after each step.
 
@@ -73,7 +73,10 @@ def line(make_line: Callable[..., Line], request: pytest.FixtureRequest) -> Line
 
 
 @pytest.mark.parametrize("step", [*STARTING, *IN_BATCH])
-def test_an_attempt_that_ends_after_a_step_is_finished_by_the_next(line: Line, step: Step) -> None:
+@pytest.mark.parametrize("sink", ["iceberg", *full("delta", "postgresql")])
+def test_an_attempt_that_ends_after_a_step_is_finished_by_the_next(
+    line: Line, sink: str, step: Step  # noqa: ARG001 - `line` takes it
+) -> None:  # fmt: skip
     """As killed there, within this process: each step has a test that takes seconds."""
 
     def cut(_stream: str, passed: Step) -> None:
@@ -98,7 +101,7 @@ def test_an_attempt_that_ends_after_a_step_is_finished_by_the_next(line: Line, s
         *(("iceberg", step) for step in (*STARTING, *IN_BATCH)),
         *(("kafka", step) for step in (Step.FENCE, Step.VERIFY, Step.CLAIM, *IN_ONE_TRANSACTION)),
         *(("kafka-tasks", step) for step in (Step.FENCE, Step.CLAIM, Step.SCAN, *IN_TASKS)),
-        *((sink, step) for sink in ("delta", "postgresql") for step in (*COMMIT_STEPS, Step.COMMITTED)),
+        *((sink, step) for sink in ("delta", "postgresql") for step in (*STARTING, *IN_BATCH)),
         *((f"{sink}-upsert", Step.STAGE) for sink in ("iceberg", "delta", "postgresql")),
         *((f"{sink}-upsert", Step.PUBLISH) for sink in ("iceberg", "delta")),
     ),
@@ -124,7 +127,7 @@ def test_killed_after_a_step(
     at(
         QUICK_ZOMBIES,
         *(("iceberg", step) for step in (*STARTING, *IN_BATCH)),
-        *((sink, step) for sink in ("delta", "postgresql") for step in (Step.CLAIM, Step.JUDGE, *COMMIT_STEPS)),
+        *((sink, step) for sink in ("delta", "postgresql") for step in (*STARTING, *IN_BATCH)),
         *((f"{sink}-upsert", Step.STAGE) for sink in ("iceberg", "delta", "postgresql")),
         *(("kafka", step) for step in (Step.CLAIM, Step.JUDGE, Step.DECIDE, Step.PUBLISH)),
         *(("kafka-tasks", step) for step in (Step.CLAIM, Step.SCAN, Step.DECIDE, Step.SLOT, Step.PUBLISH)),

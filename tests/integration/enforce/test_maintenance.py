@@ -481,7 +481,7 @@ def test_the_command_in_a_process_of_its_own(line: Line, jars: Jars) -> None:
     assert "enforce the contract first" in missing.stderr
     fill(line, 6)
     before = data_files(line)
-    done = maintain("--json")
+    done = maintain("--format=json")
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout)["files_compacted"] == before
     again = maintain()

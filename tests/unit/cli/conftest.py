@@ -62,6 +62,13 @@ def contract(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture(autouse=True)
+def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of `tidegate login`: never that of the user who runs the tests."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path / "config" / "tidegate"
+
+
 @pytest.fixture
 def tidegate(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
     """Run `tidegate` with arguments and bytes on standard input, in this process."""

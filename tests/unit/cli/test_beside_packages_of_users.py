@@ -48,7 +48,7 @@ def test_a_project_with_such_packages_is_linted_and_judged(project: Path, contra
     command = ("-m", "tidegate.gateway.cli.main")
     assert run(project, *command, "lint", str(contract)).returncode == 0
     (project / "records.jsonl").write_text('{"age": 63}\n{"age": 999}\n')
-    judged = run(project, *command, "judge", str(contract), "--data", "records.jsonl", "--json")
+    judged = run(project, *command, "judge", str(contract), "--data", "records.jsonl", "--format=json")
     assert judged.returncode == 1, judged.stderr
     verdicts = [json.loads(line)["disposition"] for line in judged.stdout.splitlines()]
     assert verdicts == ["accepted", "quarantined"]

@@ -54,7 +54,9 @@ def test_who_reads_is_registered_listed_changed_and_removed(tidegate: Run, publi
         "aged reads every field and assumes something, registered by anonymous",
         "warded reads /ward, registered by anonymous",
     ]
-    lines = [json.loads(line) for line in tidegate("consumers", "list", ID, "--json").stdout.splitlines()]
+    lines = [
+        json.loads(line) for line in tidegate("consumers", "list", ID, "--format=json").stdout.splitlines()
+    ]
     assert [(one["id"], one["reads"]) for one in lines] == [("aged", []), ("warded", ["/ward"])]
     assert tidegate("consumers", "remove", ID, "warded").stdout == b"warded removed\n"
     assert tidegate("consumers", "remove", ID, "warded").returncode == 2
@@ -70,7 +72,7 @@ def test_what_a_change_breaks_who_blocks_it_and_their_agreement(tidegate: Run, p
     assert lines[0].startswith("schema.minimum-added /age: ")
     assert lines[0].endswith("[breaks aged]")
     assert lines[1:4] == ["affected: aged", "not affected: warded", "to agree: aged"]
-    change = json.loads(tidegate("consumers", "blocks", published, "--json").stdout)
+    change = json.loads(tidegate("consumers", "blocks", published, "--format=json").stdout)
     assert lines[4] == f"candidate: {change['candidate']}"
     assert tidegate("publish", published).returncode == 1
 

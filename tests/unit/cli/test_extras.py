@@ -52,7 +52,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_extra_is_part_of_all() -> None:
-    assert set(EXTRAS) == {"kafka", "registry", "spark", "demo", "all"}
+    assert set(EXTRAS) == {"delta", "kafka", "registry", "spark", "demo", "all"}
     assert [name for name in EXTRAS if distributions(name) - distributions("all")] == []
     assert {
         "pyspark",

@@ -14,7 +14,7 @@ from tests.deep_schemas import chained, contract_with, nested
 from tidegate.contracts.explain.account import Explanation
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 from tidegate.gateway.cli.judge import Tally
-from tidegate.gateway.cli.record_files import line_batches
+from tidegate.gateway.sources.record_files import line_batches
 
 from .conftest import CONTRACT, Run
 
@@ -67,7 +67,7 @@ def test_a_tally_keeps_only_the_first_refused() -> None:
 
 
 def test_every_line_gets_its_verdict(tidegate: Run, contract: Path) -> None:
-    ran = tidegate("judge", contract, "--json", stdin=RECORDS)
+    ran = tidegate("judge", contract, "--format=json", stdin=RECORDS)
     verdicts = [json.loads(line) for line in ran.stdout.splitlines()]
     assert [
         (verdict["line"], verdict["disposition"], [violation["code"] for violation in verdict["violations"]])
@@ -102,7 +102,7 @@ def test_a_record_beyond_the_budget_of_steps_is_named_and_the_others_are_judged(
 ) -> None:
     path = tmp_path / "deep.tidegate.json"
     path.write_text(contract_with(chained("allOf")).model_dump_json(by_alias=True, exclude_unset=True))
-    ran = tidegate("judge", path, "--json", stdin=b"{}\n" + nested(40, "1") + b"\n{}\n")
+    ran = tidegate("judge", path, "--format=json", stdin=b"{}\n" + nested(40, "1") + b"\n{}\n")
     verdicts = [json.loads(line) for line in ran.stdout.splitlines()]
     found = [[each["code"] for each in verdict["violations"]] for verdict in verdicts]
     assert found == [[], ["json.too-much-work"], []]
@@ -131,7 +131,7 @@ def test_the_summary_names_the_first_refused(tidegate: Run, contract: Path, tmp_
         for line in lines
         if line.startswith(("  line 2  /age  age-is-known: ", "  line 3        json.empty: "))
     ]
-    assert lines[-1] == "  and 3 more refused; --show N shows more of them, --json every verdict"
+    assert lines[-1] == "  and 3 more refused; --show N shows more of them, --format json every verdict"
     assert ran.returncode == 1
 
 
@@ -148,7 +148,7 @@ def test_the_first_refused_are_told_in_words(tidegate: Run, contract: Path) -> N
     ]
 
 
-@pytest.mark.parametrize("options", [(), ("--json",)])
+@pytest.mark.parametrize("options", [(), ("--format=json",)])
 def test_values_of_classified_fields_are_not_printed(
     tidegate: Run, contract: Path, options: tuple[str, ...]
 ) -> None:
@@ -217,7 +217,7 @@ def test_a_difference_from_the_reference_is_a_finding(tidegate: Run, tmp_path: P
     ran = tidegate("judge", path, "--reference", stdin=records)
     assert b"python-jsonschema agrees on 2 of 3 records" in ran.stdout
     assert b"line 2  the judge refuses by the schema, python-jsonschema accepts" in ran.stdout
-    ran = tidegate("judge", path, "--reference", "--json", stdin=records)
+    ran = tidegate("judge", path, "--reference", "--format=json", stdin=records)
     answers = [json.loads(line)["reference_accepts"] for line in ran.stdout.splitlines()]
     assert (answers, ran.returncode) == ([True, True, False, None], 1)
 

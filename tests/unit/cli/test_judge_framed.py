@@ -18,8 +18,8 @@ from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.lint.lint import lint
 from tidegate.gateway.cli.judge import _judge_block
-from tidegate.gateway.cli.record_files import RecordBlock, RecordForm, record_blocks
 from tidegate.gateway.client.registry import RegistryClient
+from tidegate.gateway.sources.record_files import RecordBlock, RecordForm, record_blocks
 
 from .conftest import Run
 from .test_judge import _Chunks
@@ -124,7 +124,7 @@ def test_each_record_is_read_with_the_schema_that_it_names(
     contract = contract_of(tmp_path, tombstones="pass")
     stays = [old + b"\x02", new + b"\x02?\x02", old + b"\x7e", new + b"\x02?\x7e", b"\0\0\0\1\0\x02", None]
     expected = [[], [], ["age-is-known"], ["age-is-known"], ["frame.unknown-schema"], []]
-    ran = tidegate("judge", contract, "--records", "sized", "--json", stdin=sized(*stays))
+    ran = tidegate("judge", contract, "--records", "sized", "--format=json", stdin=sized(*stays))
     assert (codes(ran.stdout), ran.returncode) == (expected, 1)
     told = answers(ran.stdout)[2]["violations"][0]["sentence"]
     assert told == "age is 63, a placeholder value"
@@ -137,7 +137,7 @@ def test_each_record_is_read_with_the_schema_that_it_names(
         (b"\x02", b"\x01" + bytes(16)),
         (b"\x02", None),
     ]
-    ran = tidegate("judge", contract, "--records", "base64", "--json", stdin=in_base64(*pairs))
+    ran = tidegate("judge", contract, "--records", "base64", "--format=json", stdin=in_base64(*pairs))
     assert codes(ran.stdout) == [
         ["age-is-known"],
         ["age-is-known"],

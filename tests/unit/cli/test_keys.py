@@ -27,14 +27,20 @@ def test_a_secret_is_printed_when_it_is_made_and_never_again(tidegate: Run) -> N
     assert credentials is not None
     assert (credentials.key_id, credentials.secret) == (lines["key_id"], lines["secret"])
     assert b"shown this once" in made.stderr
-    for shown in (tidegate("keys", "list"), tidegate("keys", "list", "--json"), tidegate("audit", "export")):
+    for shown in (
+        tidegate("keys", "list"),
+        tidegate("keys", "list", "--format=json"),
+        tidegate("audit", "export"),
+    ):
         assert lines["key_id"].encode() in shown.stdout
         assert lines["secret"].encode() not in shown.stdout + shown.stderr
 
 
 def test_the_list_says_what_became_of_each_key(tidegate: Run) -> None:
     keys = [
-        json.loads(tidegate("keys", "create", name, "--grant", "viewer", "--json", *more).stdout)["key_id"]
+        json.loads(tidegate("keys", "create", name, "--grant", "viewer", "--format=json", *more).stdout)[
+            "key_id"
+        ]
         for name, more in (("a", ()), ("b", ("--expires", "2999-01-01")), ("c", ()))
     ]
     assert tidegate("keys", "revoke", keys[2]).stdout == f"{keys[2]} revoked\n".encode()
@@ -44,7 +50,7 @@ def test_the_list_says_what_became_of_each_key(tidegate: Run) -> None:
         (keys[1], "b", "cli:ops", "expires"),
         (keys[2], "c", "cli:ops", "revoked"),
     ]
-    listed = [json.loads(line) for line in tidegate("keys", "list", "--json").stdout.splitlines()]
+    listed = [json.loads(line) for line in tidegate("keys", "list", "--format=json").stdout.splitlines()]
     assert [row["expires_at"] for row in listed] == [None, "2999-01-01T00:00:00Z", None]
 
 
@@ -71,5 +77,5 @@ def test_what_makes_no_sense_is_said(
 
 
 def test_a_key_is_revoked_once(tidegate: Run) -> None:
-    key = json.loads(tidegate("keys", "create", "a", "--grant", "viewer", "--json").stdout)["key_id"]
+    key = json.loads(tidegate("keys", "create", "a", "--grant", "viewer", "--format=json").stdout)["key_id"]
     assert [tidegate("keys", "revoke", key).returncode for _ in range(2)] == [0, 1]

@@ -12,10 +12,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from enum import Enum
 from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 import psutil
 import pytest
@@ -23,6 +25,7 @@ import pytest
 from tidegate.contracts.errors import (
     ConflictError,
     ContractError,
+    CredentialsError,
     Fenced,
     NotFoundError,
     SettingsError,
@@ -44,6 +47,7 @@ from .conftest import Run
         (ConflictError("m"), 1),
         (NotFoundError("m"), 2),
         (SettingsError("m"), 2),
+        (CredentialsError("m"), 7),
         (Unavailable("m"), 3),
         (StreamStopped("m"), 4),
         (Fenced("m"), 5),
@@ -125,6 +129,60 @@ def test_help_has_examples_and_exit_codes_in_80_columns(name: str) -> None:
     assert max(map(len, text.splitlines())) <= 78  # the terminal takes a column at either side
 
 
+def choices_of(parameter: Any) -> tuple[str, ...]:
+    """Return the values that an option takes; none for an option that takes any."""
+    annotation = parameter.type_descriptor.annotation
+    while get_origin(annotation) in {Union, UnionType, list}:
+        annotation = next(each for each in get_args(annotation) if each is not type(None))
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return tuple(each.value for each in annotation)
+    return ()
+
+
+@pytest.mark.parametrize("name", HELPS)
+def test_help_fits_a_terminal_of_80_columns(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is cut off, and no name of an option or of a value is broken at the end of a line."""
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 80)
+    with pytest.raises(SystemExit):
+        HELPS[name].main(["--help"], prog_name=f"tidegate {name}")
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "…" not in shown
+    words = set(re.findall(r"[\w-]+", shown))
+    for parameter in HELPS[name].params:
+        assert {option for option in parameter.opts if option.startswith("-")} <= words, parameter.name
+        if parameter.name != "level":  # its help names the suffix of four of its values once
+            assert set(choices_of(parameter)) <= words, parameter.name
+
+
+@pytest.mark.parametrize("name", HELPS)
+def test_json_is_asked_for_in_one_way(name: str) -> None:
+    options = {option: parameter for parameter in HELPS[name].params for option in parameter.opts}
+    assert "--json" not in options
+    if "--format" in options:
+        assert options["--format"].default == ("text" if name != "quarantine export" else "jsonl")
+
+
+@pytest.mark.parametrize("name", HELPS)
+def test_a_verb_that_asks_a_registry_says_what_rejected_credentials_do(name: str) -> None:
+    asks = any("--registry" in parameter.opts for parameter in HELPS[name].params)
+    text = " ".join(HELPS[name].help.split())
+    assert ("; 7 " in text.partition("Exit codes:")[2]) == (asks and name != "logout")
+
+
+@pytest.mark.parametrize("name", HELPS)
+def test_no_option_takes_one_of_a_few_words_as_free_text(name: str) -> None:
+    """A help text such as `append or upsert` belongs to a choice, which refuses another word at once."""
+    for parameter in HELPS[name].params:
+        closed = re.match(r"[a-z-]+(, [a-z-]+)* or [a-z-]+\b", getattr(parameter, "help", None) or "")
+        if closed and parameter.name != "grant":
+            assert choices_of(parameter), parameter.name
+
+
 @pytest.mark.parametrize("name", HELPS)
 def test_no_help_holds_what_the_terminal_takes_for_markup(name: str) -> None:
     """Rich drops `[default: never]` as a tag; a default belongs into `show_default`."""
@@ -153,7 +211,7 @@ def test_a_reader_that_goes_away_ends_the_run_quietly(contract: Path, tmp_path: 
         str(contract),
         "--data",
         str(records),
-        "--json",
+        "--format=json",
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -172,7 +230,7 @@ def await_read(pid: int) -> None:
 
 
 def test_an_interrupt_ends_with_130_and_no_traceback(contract: Path) -> None:
-    command = [sys.executable, "-m", "tidegate.gateway.cli.main", "judge", str(contract), "--json"]
+    command = [sys.executable, "-m", "tidegate.gateway.cli.main", "judge", str(contract), "--format=json"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:

@@ -37,7 +37,7 @@ def key(factory: Factory) -> Callable[[str], Credentials]:
 def test_without_a_key_it_is_said_how_to_present_one(tidegate: Run, contract: Path, registry: str) -> None:
     for verb in ("publish", "check"):
         ran = tidegate(verb, contract, "--registry", registry)
-        assert ran.returncode == 2
+        assert ran.returncode == 7
         assert b"TIDEGATE_REGISTRY_TOKEN" in ran.stderr
 
 
@@ -59,7 +59,7 @@ def test_a_producer_publishes_and_a_viewer_checks(
 
     present(key("viewer:hospital."))
     refused = tidegate("publish", contract, "--registry", registry)
-    assert refused.returncode == 2
+    assert refused.returncode == 7
     assert b"needs the role producer" in refused.stderr.replace(b"\n", b" ")
     present(key("producer:hospital."))
     assert tidegate("publish", contract, "--registry", registry).returncode == 0
@@ -115,8 +115,8 @@ def test_a_weaker_contract_is_published_when_another_person_approved_it(
     assert listed.returncode == 0
     candidate = listed.stdout.split(b"candidate ")[1].split(b",")[0].decode()
     approve = ("approve", "hospital.admissions", candidate, "--registry", registry)
-    assert tidegate(*approve).returncode == 2
-    assert tidegate(*approve, "--reject").returncode == 2
+    assert tidegate(*approve).returncode == 7
+    assert tidegate(*approve, "--reject").returncode == 7
     assert tidegate("approve", "hospital.admissions", "--reject").returncode == 2
     monkeypatch.setenv("TIDEGATE_REGISTRY_TOKEN", approver.token)
     rejected = tidegate(*approve, "--reject")

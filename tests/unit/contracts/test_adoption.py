@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.adoption import (
+    Adoption,
     Ahead,
     Found,
     PartitionFound,
@@ -91,6 +93,11 @@ def test_a_topic_that_tasks_write_is_ahead_by_one_batch_at_most() -> None:
     assert (proposal.totals.unproven, proposal.unanswered) == (1, {(0, 2)})
 
 
+def test_a_topic_whose_ledger_is_lost_with_its_window_ends_at_the_first_offset_that_is_missing() -> None:
+    outputs = found(at(0, 1, 3), ahead="written", window=None)
+    assert proposed(outputs, records=at(2)).end == {0: 2}
+
+
 def test_a_topic_that_tasks_write_without_a_hole_ends_after_its_last_record() -> None:
     assert proposed(found(at(0, 1, 2), ahead="written")).end == {0: 3}
 
@@ -136,6 +143,26 @@ def test_records_that_are_there_twice_are_named_and_counted_once() -> None:
 def test_positions_that_the_source_does_not_have_stop(latest: dict[int, int], partition: int) -> None:
     with pytest.raises(StreamStopped, match=f"partition {partition} of the source ends at"):
         bounds(found(at(3)), SourceRange(dict.fromkeys(latest, 0), latest), from_earliest=True)
+
+
+def test_a_first_offset_of_a_partition_that_the_source_lacks_stops_too() -> None:
+    with pytest.raises(
+        StreamStopped, match="partition 0 of the source ends at 0, and an output holds its offset 0"
+    ):
+        bounds(found(at(0)), SourceRange({}, {}), from_earliest=True)
+
+
+def test_an_adoption_is_told_without_fields_that_an_earlier_registry_does_not_know() -> None:
+    plain = Adoption(
+        id="ab" * 16, stream="s", topic="t", sink="iceberg:t", ledger="l", at=datetime(2026, 7, 1, tzinfo=UTC), epoch=1,
+        begin={0: 0}, end={0: 0}, written=0, quarantined=0, absent=0, accepted_loss=0,
+    )  # fmt: skip
+    later = {"kind", "forgotten", "archived", "generation", "rewound_from", "deleted", "rejudged", "erased"}
+    told = plain.model_dump()
+    assert told.keys() & later == set()
+    assert told["written"] == 0
+    told = plain.model_copy(update={"kind": "rewind", "deleted": 3}).model_dump()
+    assert {name: told[name] for name in told.keys() & later} == {"kind": "rewind", "deleted": 3}
 
 
 OFFSETS = st.sets(st.integers(0, 19))

@@ -63,3 +63,12 @@ def test_nothing_is_found() -> None:
 def test_what_is_refused(rows: Positions, refused: Positions, message: str) -> None:
     with pytest.raises(ConflictError, match=message):
         erase_from(HELD, rows, refused, len(refused), NONE)
+
+
+def test_all_that_the_ledger_counts_may_be_erased() -> None:
+    refused = Positions([(0, 3), (0, 8), (1, 3)])
+    rows = Positions([*((0, n) for n in (0, 1, 2, 4, 5, 6, 7)), (1, 0), (1, 1)])
+    assert len(erase_from(HELD, rows, refused, 3, NONE).dropped) == 12
+    held = HELD.model_copy(update={"totals": BatchTotals(written=MOST_ROWS)})
+    most = Positions((0, n) for n in range(MOST_ROWS))
+    assert len(erase_from(held, most, NONE, 0, NONE).rows) == MOST_ROWS

@@ -64,12 +64,27 @@ def test_counts_lose_what_is_from_the_point_on() -> None:
     assert new.totals.offsets == 10
     assert new.segments == {0: (Segment(0, 4, 3, 1, 0), Segment(4, 6, 2, 0, 0)), 1: HELD.segments[1]}
     assert (new.epoch, new.n, new.generation, new.adopted) == (HELD.epoch + 2, HELD.n, 1, "ab" * 16)
+    assert new.instance == "ab" * 4
 
 
 def test_a_partition_that_is_rewound_to_its_begin_has_no_segment() -> None:
     new = rewind(0).ledger(HELD, "ab" * 16, "")
     assert new.segments == {1: HELD.segments[1]}
     assert new.totals == BatchTotals(written=2, quarantined=1, absent=1)
+
+
+def test_a_segment_that_ends_at_the_point_stays_and_one_that_begins_there_goes() -> None:
+    new = rewind(4).ledger(HELD, "ab" * 16, "")
+    assert new.segments == {0: (Segment(0, 4, 3, 1, 0),), 1: HELD.segments[1]}
+
+
+def test_dropped_records_from_the_point_on_leave_their_segment() -> None:
+    totals = BatchTotals(written=8, quarantined=3, dropped=1, absent=2)
+    segments = {0: (Segment(0, 10, 6, 2, 1),)}
+    held = HELD.model_copy(update={"totals": totals, "segments": segments})
+    written = [each for each in WRITTEN if each != (0, 7)]
+    taken = rewind(6, held, written=written, dropped=Positions([(0, 7)]))
+    assert taken.ledger(held, "ab" * 16, "").segments == {0: (Segment(0, 6, 5, 1, 0),)}
 
 
 def test_rows_beyond_the_ledger_and_refusals_ahead_of_it_go_too() -> None:
@@ -88,6 +103,17 @@ def test_a_refusal_that_was_forgotten_was_counted_as_quarantined() -> None:
     assert taken.fates.totals["quarantined"] == 1
 
 
+def test_a_record_at_an_unknown_position_was_counted_as_dropped() -> None:
+    totals = BatchTotals(written=8, quarantined=3, dropped=1, absent=2)
+    held = HELD.model_copy(update={"totals": totals})
+    without = [each for each in WRITTEN if each != (0, 7)]
+    assert rewind(6, held, written=without).fates.totals["dropped"] == 1
+    # The only one that was dropped is known to be another.
+    without = [each for each in without if each != (0, 1)]
+    taken = rewind(6, held, written=without, dropped=Positions([(0, 1)]))
+    assert (taken.fates.totals["dropped"], taken.fates.totals["written"]) == (0, 2)
+
+
 def test_what_a_missing_record_was_must_be_clear() -> None:
     held = HELD.model_copy(update={"totals": BatchTotals(written=9, quarantined=3, absent=1, unproven=1)})
     with pytest.raises(ConflictError, match="quarantined or unproven: 0/8"):
@@ -101,6 +127,11 @@ def test_what_the_source_no_longer_holds_is_not_rewound() -> None:
     source = Positions(each for each in [*WRITTEN, *REFUSED] if each != (0, 7))
     with pytest.raises(ConflictError, match=r"no longer holds 1 records.*0/7"):
         rewind(6, source=source)
+    gone = [(0, offset) for offset in range(9) if offset != 3]
+    for some, named in ((gone[:5], r"0/5; nothing"), (gone[:6], r"0/5, \.\.\.; nothing")):
+        source = Positions(each for each in [*WRITTEN, *REFUSED] if each not in some)
+        with pytest.raises(ConflictError, match=named):
+            rewind(0, source=source)
 
 
 def test_counts_that_do_not_fit_are_refused() -> None:
@@ -118,6 +149,9 @@ def test_points_are_within_the_ledger() -> None:
         with pytest.raises(ConflictError, match=reason):
             points_of(HELD, wanted, is_exact=True)
     assert points_of(HELD, {0: 6, 1: 9, 2: 3}, is_exact=False) == {0: 6, 1: 4}
+    without_begin = HELD.model_copy(update={"begin": {}})
+    for held in (HELD, without_begin):
+        assert points_of(held, {0: 0}, is_exact=True) == {0: 0}
 
 
 def test_a_later_rewind_keeps_earlier_ones_and_an_earlier_one_swallows_them() -> None:
@@ -143,6 +177,8 @@ def test_rewinds_that_no_refusal_needs_are_forgotten() -> None:
     many = {0: tuple(Rewound(10 * n, n) for n in range(1, MOST_REWINDS + 2))}
     with pytest.raises(ConflictError, match=f"offset {10 * MOST_REWINDS} or before"):
         pruned(many, [(0, each.first) for each in many[0]])
+    most = {0: many[0][1:]}
+    assert pruned(most, [(0, each.first) for each in most[0]]) == most
 
 
 def test_a_ledger_that_was_never_rewound_has_the_text_of_before() -> None:

@@ -87,6 +87,8 @@ def test_the_metrics_are_those_of_the_reports(
     assert samples(answer.text) == {
         ("tidegate_stream_paused", STREAM): 0,
         ("tidegate_stream_stopped", STREAM): 0,
+        ("tidegate_stream_ended", STREAM): 0,
+        ("tidegate_stream_info", "iceberg:lake.hospital.admissions", STREAM, "1.2.0"): 1,
         ("tidegate_records_total", "written", STREAM): 185,
         ("tidegate_records_total", "quarantined", STREAM): 15,
         ("tidegate_records_total", "dropped", STREAM): 0,
@@ -149,7 +151,11 @@ def test_a_stream_that_is_paused_or_stopped_says_so_before_its_first_batch_too(
         {"id": uuid4(), "stream": STREAM, "kind": "stopped", "at": NOON + timedelta(hours=1)}
     )
     factory.stream_controls().record_event(STREAM, event)
-    expected = {("tidegate_stream_paused", STREAM): 1, ("tidegate_stream_stopped", STREAM): 1}
+    expected = {
+        ("tidegate_stream_paused", STREAM): 1,
+        ("tidegate_stream_stopped", STREAM): 1,
+        ("tidegate_stream_ended", STREAM): 0,
+    }
     assert samples(client.get("/metrics").text) == expected
     factory.report_book().record(STREAM, make_report(1, committed_at=NOON))
     assert expected.items() <= samples(client.get("/metrics").text).items()

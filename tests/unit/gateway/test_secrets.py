@@ -247,7 +247,7 @@ def test_avro_that_cannot_be_read_leaves_no_trace() -> None:
         assert_clean(repr([each.sentence for each in Explainer.of(plan).explain(value, verdict.violations)]))
 
 
-@pytest.mark.parametrize("options", [(), ("--json",)])
+@pytest.mark.parametrize("options", [(), ("--format=json",)])
 def test_the_command_line_prints_no_value_of_a_classified_field(
     tidegate: Run, tmp_path: Path, options: tuple[str, ...]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import struct
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -63,18 +64,29 @@ def record_blocks(stream: BinaryIO, form: RecordForm) -> Iterator[RecordBlock]:
                 yield RecordBlock(values, [None] * len(values))
 
 
-def line_batches(stream: BinaryIO) -> Iterator[list[bytes]]:
-    """Split a stream into its lines. They end at LF, which is not part of them; a last line without LF counts."""
+def line_batches(stream: BinaryIO, longest: int = sys.maxsize) -> Iterator[list[bytes]]:
+    """Split a stream into its lines. They end at LF, which is not part of them; a last line without LF counts.
+
+    A line of more than `longest` bytes becomes an empty one, and is not kept in memory.
+    """
     parts: list[bytes] = []
+    size = 0
     while block := _read(stream):
         head, found, rest = block.rpartition(b"\n")
         if not found:
-            parts.append(block)
+            size += len(block)
+            if size <= longest:
+                parts.append(block)
+            else:
+                parts.clear()
             continue
         lines = (b"".join(parts) + head).split(b"\n")
+        if size > longest:
+            lines[0] = b""
         parts = [rest] if rest else []
+        size = len(rest)
         yield lines
-    if parts:
+    if size:
         yield [b"".join(parts)]
 
 

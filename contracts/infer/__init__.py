@@ -1,0 +1,1 @@
+"""Profiles of records, and the contracts that they suggest. Start with `infer.py`."""

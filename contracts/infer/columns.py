@@ -1,0 +1,277 @@
+"""Records as columns: for each field and each kind of value an Arrow array that is aligned with the records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, time
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Mask = npt.NDArray[np.bool_]
+Positions = npt.NDArray[np.int64]
+
+
+class Kind(StrEnum):
+    """Kinds of values that a profile tells apart."""
+
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    NUMBER = "number"
+    STRING = "string"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    LOCAL_TIMESTAMP = "local timestamp"
+    BYTES = "bytes"
+    OBJECT = "object"
+    ARRAY = "array"
+
+
+class Rows(Protocol):
+    """Objects, one for each record of a batch; some records may have none."""
+
+    def fields(self, most: int) -> Iterator[tuple[str, Column]]:
+        """Yield the columns of at most `most` fields, in the order of their first occurrence."""
+
+    @property
+    def names_left_out(self) -> int:
+        """Number of fields that the last call of `fields` did not yield."""
+
+
+@dataclass(slots=True)
+class Elements:
+    """The elements of all arrays of a column, and for each of them the row that it is in."""
+
+    values: Column
+    parents: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+    """Number of elements of each array; rows without an array have none."""
+
+
+@dataclass(slots=True)
+class Column:
+    """The values of one field in a batch of `length` records.
+
+    `scalars` has for each kind an array that is null where the record has no value of that kind. `null` and `absent`
+    are None where no record has a null, or lacks the field. `untyped`: the values are texts of a file without types
+    (CSV): a text that is a number is in both arrays.
+    """
+
+    length: int
+    scalars: dict[Kind, pa.Array] = field(default_factory=dict)
+    objects: Rows | None = None
+    is_object: Mask | None = None
+    elements: Elements | None = None
+    is_array: Mask | None = None
+    null: Mask | None = None
+    absent: Mask | None = None
+    untyped: bool = False
+
+
+class _Absent:
+    __slots__ = ()
+
+
+ABSENT: Final = _Absent()
+
+_ARROW_TYPES: Final[Mapping[type, tuple[Kind, pa.DataType]]] = {
+    bool: (Kind.BOOLEAN, pa.bool_()),
+    int: (Kind.INTEGER, pa.int64()),
+    float: (Kind.NUMBER, pa.float64()),
+    str: (Kind.STRING, pa.string()),
+    date: (Kind.DATE, pa.date32()),
+    bytes: (Kind.BYTES, pa.binary()),
+}
+
+
+class PythonRows:
+    """Objects that were decoded to dictionaries; None for a record without one."""
+
+    def __init__(self, rows: Sequence[dict[str, Any] | None]) -> None:
+        self._rows = rows
+        self.names_left_out = 0
+
+    def fields(self, most: int) -> Iterator[tuple[str, Column]]:
+        """Yield the columns of at most `most` fields."""
+        shapes = dict.fromkeys(tuple(row) for row in self._rows if row is not None)
+        names = list(dict.fromkeys(name for shape in shapes for name in shape))
+        self.names_left_out = max(0, len(names) - most)
+        is_whole = all(row is not None for row in self._rows)
+        for name in names[:most]:
+            if is_whole:
+                yield name, column_of([row.get(name, ABSENT) for row in self._rows if row is not None])
+            else:
+                yield (
+                    name,
+                    column_of([ABSENT if row is None else row.get(name, ABSENT) for row in self._rows]),
+                )
+
+
+class ArrowRows:
+    """Objects in the columns of a table; `present` is None if every record has one."""
+
+    def __init__(self, names: Sequence[str], arrays: Sequence[pa.Array], *, untyped: bool = False) -> None:
+        self._names = names
+        self._arrays = arrays
+        self._untyped = untyped
+        self.names_left_out = 0
+
+    def fields(self, most: int) -> Iterator[tuple[str, Column]]:
+        """Yield the columns of at most `most` fields."""
+        self.names_left_out = max(0, len(self._names) - most)
+        for name, array in zip(self._names[:most], self._arrays[:most], strict=True):
+            yield name, untyped_column(array) if self._untyped else arrow_column(array)
+
+
+def column_of(values: list[Any]) -> Column:
+    """Return the column of decoded values: those of JSON and Avro, or ABSENT."""
+    column = Column(len(values))
+    types = set(map(type, values))
+    if type(None) in types:
+        column.null = np.fromiter((value is None for value in values), bool, len(values))
+    if _Absent in types:
+        column.absent = np.fromiter((value is ABSENT for value in values), bool, len(values))
+    types -= {type(None), _Absent}
+    if len(types) == 1 and column.absent is None:
+        _add(column, next(iter(types)), values)
+        return column
+    for kind in sorted(types, key=lambda each: each.__name__):
+        _add(column, kind, [value if type(value) is kind else None for value in values])
+    return column
+
+
+def _add(column: Column, kind: type, values: list[Any]) -> None:
+    """Add the values of one Python type; the others are None."""
+    if kind is dict:
+        column.is_object = np.fromiter((value is not None for value in values), bool, len(values))
+        column.objects = PythonRows(values)
+    elif kind is list:
+        column.is_array = np.fromiter((value is not None for value in values), bool, len(values))
+        lengths = np.fromiter((len(value or ()) for value in values), np.int64, len(values))
+        inner = column_of([each for value in values if value for each in value])
+        column.elements = Elements(
+            inner, np.repeat(np.arange(len(values)), lengths), lengths[column.is_array]
+        )
+    elif kind is datetime:
+        local = [value if value is not None and value.tzinfo is None else None for value in values]
+        zoned = [value if value is not None and value.tzinfo is not None else None for value in values]
+        for name, some, zone in ((Kind.LOCAL_TIMESTAMP, local, None), (Kind.TIMESTAMP, zoned, "UTC")):
+            if any(value is not None for value in some):
+                column.scalars[name] = pa.array(some, pa.timestamp("us", zone))
+    elif kind is Decimal:
+        numbers = [None if value is None else float(value) for value in values]
+        column.scalars[Kind.NUMBER] = pa.array(numbers, pa.float64())
+    elif kind in (time, UUID):
+        column.scalars[Kind.STRING] = pa.array(
+            [None if value is None else str(value) for value in values], pa.string()
+        )
+    else:
+        name, arrow = _ARROW_TYPES[kind]
+        try:
+            column.scalars[name] = pa.array(values, arrow)
+        except (OverflowError, pa.ArrowInvalid):  # integers above 2^63
+            column.scalars[name] = pa.array(
+                [None if value is None else _as_float(value) for value in values], pa.float64()
+            )
+
+
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def arrow_column(array: pa.Array) -> Column:
+    """Return the column of an Arrow array. A null of a table is a null of the record."""
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    column = Column(len(array))
+    if array.null_count:
+        column.null = _mask(pc.is_null(array))
+    kind = array.type
+    if pa.types.is_struct(kind):
+        names = [kind.field(index).name for index in range(kind.num_fields)]
+        children = [pc.struct_field(array, [index]) for index in range(kind.num_fields)]
+        column.objects = ArrowRows(names, children)
+        column.is_object = _mask(pc.is_valid(array))
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        lists = array.cast(pa.list_(kind.value_type)) if pa.types.is_fixed_size_list(kind) else array
+        column.is_array = _mask(pc.is_valid(array))
+        lengths = pc.list_value_length(lists).drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
+        parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False).astype(np.int64)
+        column.elements = Elements(arrow_column(pc.list_flatten(lists)), parents, lengths)
+    elif pa.types.is_map(kind):
+        column.objects = ArrowRows([], [])
+        column.is_object = _mask(pc.is_valid(array))
+    elif not pa.types.is_null(kind):
+        name, values = _scalar(array)
+        column.scalars[name] = values
+    return column
+
+
+def _scalar(array: pa.Array) -> tuple[Kind, pa.Array]:
+    """Return the kind of a scalar array, and its values in the type that profiles read."""
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        name = Kind.LOCAL_TIMESTAMP if kind.tz is None else Kind.TIMESTAMP
+        return name, array.cast(pa.timestamp("us", kind.tz), safe=False)
+    for is_type, name, read_as in _READ_AS:
+        if is_type(kind):
+            return name, array.cast(read_as, safe=False)
+    return Kind.STRING, array.cast(pa.string(), safe=False)
+
+
+_READ_AS: Final[tuple[tuple[Callable[[pa.DataType], bool], Kind, pa.DataType], ...]] = (
+    (pa.types.is_boolean, Kind.BOOLEAN, pa.bool_()),
+    (pa.types.is_uint64, Kind.INTEGER, pa.float64()),
+    (pa.types.is_integer, Kind.INTEGER, pa.int64()),
+    (pa.types.is_floating, Kind.NUMBER, pa.float64()),
+    (pa.types.is_decimal, Kind.NUMBER, pa.float64()),
+    (pa.types.is_date, Kind.DATE, pa.date32()),
+    (pa.types.is_binary, Kind.BYTES, pa.binary()),
+    (pa.types.is_large_binary, Kind.BYTES, pa.binary()),
+    (pa.types.is_fixed_size_binary, Kind.BYTES, pa.binary()),
+)
+
+
+_INTEGER: Final = r"^-?(0|[1-9][0-9]{0,17})$"
+_NUMBER: Final = r"^-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?$"
+NUMBER_TEXT: Final = _NUMBER
+"""What JSON writes as a number. `007` and `+1` are texts."""
+
+
+def untyped_column(array: pa.Array) -> Column:
+    """Return the column of the cells of a file without types. A null is an empty cell."""
+    column = Column(len(array), untyped=True)
+    if array.null_count:
+        column.null = _mask(pc.is_null(array))
+    column.scalars[Kind.STRING] = array
+    integer = pc.match_substring_regex(array, _INTEGER)
+    number = pc.match_substring_regex(array, _NUMBER)
+    if pc.any(number).as_py():
+        whole = pc.if_else(integer, array, pa.scalar(None, pa.string()))
+        broken = pc.if_else(pc.and_not(number, integer), array, pa.scalar(None, pa.string()))
+        if whole.null_count < len(array):
+            column.scalars[Kind.INTEGER] = whole.cast(pa.int64())
+        if broken.null_count < len(array):
+            column.scalars[Kind.NUMBER] = broken.cast(pa.float64())
+    truth = pc.is_in(array, value_set=pa.array(["true", "false"]))
+    if pc.any(truth).as_py():
+        column.scalars[Kind.BOOLEAN] = pc.if_else(truth, pc.equal(array, "true"), pa.scalar(None, pa.bool_()))
+    return column
+
+
+def _mask(array: pa.Array) -> Mask:
+    found: Mask = array.to_numpy(zero_copy_only=False).astype(bool)
+    return found

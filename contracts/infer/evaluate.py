@@ -1,0 +1,123 @@
+"""Judge held-back records by a proposed contract: how many would be refused that should not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from tidegate.contracts.document.fields import join
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.infer.columns import Positions
+from tidegate.contracts.infer.proposal import Proposal
+from tidegate.contracts.infer.values import Tally
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.verdict import Stage, Violation
+
+_TOLERABLE: Final = 0.0005
+"""Share of held-back records that a rule without exceptions may refuse; above it the rule is doubtful."""
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """Held-back records that the contract refuses.
+
+    `explained` records violate something that has listed exceptions; `broken` ones cannot be read; the others are
+    `unexpected`: no record that the contract was inferred from was refused for their reason.
+    """
+
+    records: int = 0
+    explained: int = 0
+    broken: int = 0
+    unexpected: Tally = field(default_factory=Tally)
+    reasons: Counter[str] = field(default_factory=Counter)
+    """What unexpected records violate: codes with pointers."""
+
+    @property
+    def false_refusals(self) -> float:
+        """The expected share of records that are refused though nothing is wrong with them."""
+        return self.unexpected.count / max(self.records, 1)
+
+
+def evaluate(
+    contract: DataContract, values: Iterable[pa.Array], positions: Positions, proposals: list[Proposal]
+) -> Evaluation:
+    """Judge records, and write into each proposal how many violate it.
+
+    A rule without exceptions that refuses too many of them becomes doubtful, and its refusals do not count.
+    """
+    plan = compile_plan(contract)
+    found: list[tuple[int, tuple[Violation, ...]]] = []
+    at = 0
+    for array in values:
+        judged = plan.judge(array.cast(pa.large_binary()))
+        failed = judged.field("failed")
+        verdicts = list(plan.explain_each(array.cast(pa.large_binary()), failed=failed))
+        found += [
+            (at + index, verdict.violations) for index, verdict in enumerate(verdicts) if verdict.violations
+        ]
+        at += len(array)
+    by_place: dict[tuple[str, str], Proposal] = {}
+    for each in proposals:
+        if each.rule is None:
+            # A violation of `required` has the place of the object, without the name of the missing field.
+            place = (each.code, join(each.path[:-1]) if each.code == "required" else each.pointer)
+            if place not in by_place or by_place[place].exceptions < each.exceptions:
+                by_place[place] = each
+    by_rule = {each.code: each for each in proposals if each.rule is not None}
+    causes = [(index, _causes(violations, by_place, by_rule)) for index, violations in found]
+    counts = Counter(id(cause) for _, each in causes for cause in each if isinstance(cause, Proposal))
+    for proposal in proposals:
+        proposal.held_back = counts[id(proposal)]
+        proposal.unexpected = max(0.0, proposal.held_back - proposal.share * at)
+        if proposal.rule is not None and not proposal.exceptions and proposal.held_back > _TOLERABLE * at:
+            proposal.doubt = f"it refuses {proposal.held_back} of {at:,} held-back records"
+    return _summary(causes, positions, at)
+
+
+Cause = Proposal | str
+
+
+def _causes(
+    violations: tuple[Violation, ...], by_place: dict[tuple[str, str], Proposal], by_rule: dict[str, Proposal]
+) -> list[Cause]:
+    """Return the proposals that a record violates; a text where there is none."""
+    causes: dict[int | str, Cause] = {}
+    for each in violations:
+        cause: Cause
+        if each.stage is Stage.DECODE:
+            cause = "decode"
+        elif each.stage is Stage.RULE:
+            cause = by_rule[each.code]
+        else:
+            pointer = _any_element(each.pointer)
+            cause = by_place.get((each.code, pointer), f"{each.code} {pointer}")
+        causes[cause if isinstance(cause, str) else id(cause)] = cause
+    return list(causes.values())
+
+
+def _any_element(pointer: str) -> str:
+    return "/".join("*" if step.isdigit() else step for step in pointer.split("/"))
+
+
+def _summary(causes: list[tuple[int, list[Cause]]], positions: Positions, records: int) -> Evaluation:
+    summary = Evaluation(records)
+    unexpected = []
+    for index, each in causes:
+        enforced = [cause for cause in each if isinstance(cause, str) or cause.is_enforced]
+        if not enforced:
+            continue
+        if "decode" in enforced:
+            summary.broken += 1
+        elif any(isinstance(cause, Proposal) and cause.exceptions for cause in enforced):
+            summary.explained += 1
+        else:
+            unexpected.append(int(positions[index]))
+            summary.reasons.update(
+                cause if isinstance(cause, str) else f"{cause.code} {cause.pointer}" for cause in enforced
+            )
+    summary.unexpected.add_counted(len(unexpected), unexpected)
+    return summary

@@ -1,0 +1,344 @@
+"""Infer a contract from records: profile most of them, propose rules, and judge the others by the result."""
+
+from __future__ import annotations
+
+import gc
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import fastavro
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from tidegate.contracts.columns.typed import column_name, derived_type
+from tidegate.contracts.document.fields import FieldType, join
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.infer.columns import Kind, Positions
+from tidegate.contracts.infer.day_rules import day_rules
+from tidegate.contracts.infer.evaluate import Evaluation, evaluate
+from tidegate.contracts.infer.number_rules import number_rules
+from tidegate.contracts.infer.pairs import Path
+from tidegate.contracts.infer.personal import CLASS, reason_of
+from tidegate.contracts.infer.profile import EACH, FieldProfile, Profile
+from tidegate.contracts.infer.proposal import Proposal, RuleList, label, words_of
+from tidegate.contracts.infer.relation_rules import relation_rules
+from tidegate.contracts.infer.structure import ProposedType, Structure, structure_of
+from tidegate.contracts.infer.table_rows import json_values
+from tidegate.contracts.infer.text_rules import text_rules
+from tidegate.contracts.infer.values import Tally
+from tidegate.contracts.judge.plan import schema_fields
+
+VALUES: Final = pa.schema([pa.field("value", pa.binary())])
+"""Records as bytes: JSON or Avro."""
+_HELD_BACK: Final = 20_000
+_HELD_BACK_BYTES: Final = 64 << 20
+_MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
+_ONE_IN: Final = 10
+_IDENTIFIERS: Final = frozenset(
+    {"id", "key", "uuid", "guid", "number", "no", "nr", "reference", "ref", "code"}
+)
+
+
+@dataclass(slots=True)
+class Inferred:
+    """A proposed contract. `document` is its content without comments; `definition` is its schema."""
+
+    document: dict[str, Any]
+    definition: Any
+    structure: Structure
+    rules: list[Proposal]
+    personal: dict[Path, str]
+    """Fields that seem to hold personal data, and why."""
+    key: Proposal | None
+    records: int
+    broken: Tally
+    evaluation: Evaluation
+
+    @property
+    def proposals(self) -> list[Proposal]:
+        """All proposals: those of the schema, then the rules."""
+        return [*self.structure.proposals, *self.rules]
+
+
+@dataclass(slots=True)
+class Inference:
+    """Records are added in batches; `finish` proposes a contract.
+
+    One record in ten is held back for judging, at most 20,000: the choice depends on the position alone, so that two runs
+    agree. `avro_schema` is the schema of the records, if they are Avro; otherwise they are JSON or rows of a table.
+    """
+
+    avro_schema: Any = None
+    profile: Profile = field(default_factory=Profile)
+    broken: Tally = field(default_factory=Tally)
+    _held: list[tuple[Positions, pa.RecordBatch, bool]] = field(default_factory=list)
+    _threshold: np.uint64 = field(default_factory=lambda: np.uint64(0xFFFFFFFFFFFFFFFF // _ONE_IN))
+    _untyped: bool = False
+
+    @property
+    def records(self) -> int:
+        """Number of records that were added and can be read."""
+        return self.profile.records + sum(len(positions) for positions, _, _ in self._held)
+
+    def add(self, batch: pa.RecordBatch, positions: Positions, *, untyped: bool = False) -> None:
+        """Add records: a column `value` of bytes (the schema VALUES), or the rows of a table.
+
+        `positions` identify the records, such as numbers of lines. `untyped`: the columns are texts of a file without types.
+        """
+        self._untyped |= untyped
+        hashes = _hashes(positions)
+        is_held = hashes <= self._threshold
+        if is_held.any():
+            self._hold(batch.filter(pa.array(is_held)), positions[is_held], untyped=untyped)
+        self._profile(batch.filter(pa.array(~is_held)), positions[~is_held], untyped=untyped)
+        while self._is_full():
+            self._release()
+
+    def _hold(self, batch: pa.RecordBatch, positions: Positions, *, untyped: bool) -> None:
+        """Hold records back, except for those that cannot be read."""
+        if batch.schema == VALUES:
+            is_read = np.array([isinstance(row, dict) for row in self._decoded(batch.column(0).to_pylist())])
+            self.broken.add(~is_read, positions)
+            batch, positions = batch.filter(pa.array(is_read)), positions[is_read]
+        self._held.append((positions, batch, untyped))
+
+    def _is_full(self) -> bool:
+        number = sum(len(positions) for positions, _, _ in self._held)
+        return number > 1 and (
+            number > _HELD_BACK or sum(batch.nbytes for _, batch, _ in self._held) > _HELD_BACK_BYTES
+        )
+
+    def _release(self) -> None:
+        """Hold back half as many records; the others are profiled."""
+        self._threshold = self._threshold >> np.uint64(1)
+        held, self._held = self._held, []
+        for positions, batch, untyped in held:
+            stays = _hashes(positions) <= self._threshold
+            if stays.any():
+                self._held.append((positions[stays], batch.filter(pa.array(stays)), untyped))
+            self._profile(batch.filter(pa.array(~stays)), positions[~stays], untyped=untyped)
+
+    def _profile(self, batch: pa.RecordBatch, positions: Positions, *, untyped: bool) -> None:
+        if batch.schema != VALUES:
+            self.profile.add_table(batch, positions, untyped=untyped)
+            return
+        with _without_collector():
+            rows, kept = [], []
+            for index, row in enumerate(self._decoded(batch.column(0).to_pylist())):
+                if isinstance(row, dict):
+                    rows.append(row)
+                    kept.append(index)
+            self.profile.add_rows(rows, positions[kept])
+        if len(kept) < len(positions):
+            is_broken = np.ones(len(positions), bool)
+            is_broken[kept] = False
+            self.broken.add(is_broken, positions)
+
+    def _decoded(self, values: list[bytes | None]) -> Iterator[Any]:
+        """Yield the decoded records, None for one that cannot be read."""
+        for value in values:
+            try:
+                if value is None:
+                    yield None
+                elif self.avro_schema is not None:
+                    yield fastavro.schemaless_reader(io.BytesIO(value), self.avro_schema, None)
+                else:
+                    yield orjson.loads(value)
+            except (ValueError, EOFError, IndexError, OverflowError, RecursionError):
+                yield None
+
+    def finish(self, name: str) -> Inferred:
+        """Propose a contract with this id."""
+        if not self.records:
+            self._held, held = [], self._held
+            for positions, batch, untyped in held:
+                self._profile(batch, positions, untyped=untyped)
+        structure = structure_of(self.profile.root, words_title(name))
+        rules = RuleList()
+        fields = {each.path: each for each in self.profile.fields()}
+        personal = {path: why for path, each in fields.items() if (why := reason_of(each)) is not None}
+        for path, each in fields.items():
+            self._field_rules(each, structure.types.get(path), rules, is_personal=path in personal)
+        relation_rules(self.profile, fields, personal, rules)
+        order = list(fields)
+        rules.rules.sort(key=lambda each: order.index(each.path))
+        usable = [each for each in rules.rules if all(step == EACH or step for step in each.path)]
+        key = self._key(structure)
+        document = self._document(name, structure, usable, personal, key)
+        evaluation = self._evaluate(document, [*structure.proposals, *usable], structure)
+        document = self._document(name, structure, usable, personal, key)
+        return Inferred(
+            document,
+            self._definition(structure),
+            structure,
+            usable,
+            personal,
+            key,
+            self.records,
+            self.broken,
+            evaluation,
+        )
+
+    def _field_rules(
+        self, each: FieldProfile, kind: ProposedType | None, rules: RuleList, *, is_personal: bool
+    ) -> None:
+        if kind is None:
+            return
+        if kind.is_only(Kind.INTEGER, Kind.NUMBER):
+            number_rules(each, rules, is_personal=is_personal)
+        elif kind.is_only(Kind.DATE, Kind.TIMESTAMP, Kind.LOCAL_TIMESTAMP) or (
+            kind.is_only(Kind.STRING) and each.texts.days.count
+        ):
+            day_rules(each, rules, is_date=kind.format == "date", is_personal=is_personal)
+        elif kind.is_only(Kind.STRING):
+            text_rules(each, rules, is_personal=is_personal)
+
+    def _key(self, structure: Structure) -> Proposal | None:
+        """Return the first field that identifies a record, or nearly so."""
+        candidates = []
+        for name, each in self.profile.root.fields.items():
+            kind = structure.types.get(each.path)
+            is_key = kind is not None and kind.is_only(Kind.INTEGER, Kind.STRING) and len(kind.kinds) == 1
+            if (
+                not is_key
+                or each.keys.is_off
+                or each.keys.seen < 100
+                or (each.texts.formats.keys() - {"uuid"} and each.texts.count)
+            ):
+                continue
+            if each.keys.repeated > 0.001 * each.keys.seen or words_of((name,))[-1] not in _IDENTIFIERS:
+                continue
+            candidates.append(each)
+        if not candidates:
+            return None
+        best = min(candidates, key=lambda each: each.keys.repeated)
+        return Proposal(
+            "primary_key",
+            best.path,
+            f"{label(best.path)} is different in every record",
+            best.keys.seen,
+            best.keys.repeated,
+            tuple(best.keys.first_repeated),
+            doubt="some values are repeated" if best.keys.repeated else None,
+        )
+
+    def _definition(self, structure: Structure) -> Any:
+        return structure.definition if self.avro_schema is None else self.avro_schema
+
+    def _document(
+        self,
+        name: str,
+        structure: Structure,
+        rules: list[Proposal],
+        personal: dict[Path, str],
+        key: Proposal | None,
+    ) -> dict[str, Any]:
+        document: dict[str, Any] = {
+            "apiVersion": "tidegate/v1",
+            "kind": "DataContract",
+            "id": name,
+            "version": "0.1.0",
+            "topic": name,
+            "schema": {
+                "type": "json-schema" if self.avro_schema is None else "avro",
+                "definition": self._definition(structure),
+            },
+        }
+        if columns := self._columns(structure):
+            document["columns"] = columns
+        if key is not None and key.is_enforced:
+            names = {each["from"]: each["name"] for each in columns}
+            document["primary_key"] = [names.get(key.pointer, column_name(key.path[0]))]
+        document["rules"] = [each.rule for each in rules if each.is_enforced]
+        classified = {
+            each.pointer: CLASS
+            for path in personal
+            for each in [Proposal("", path, "", 0)]
+            if EACH not in path[-1:]
+        }
+        if classified:
+            document["classification"] = classified
+        return document
+
+    def _columns(self, structure: Structure) -> list[dict[str, str]]:
+        """Return columns, if those that are derived from the schema would have equal names or not hold all values."""
+        if self.avro_schema is not None:
+            return []
+        root = self.profile.root.fields.values()
+        large = {each.path[0] for each in root if _is_large(each)}
+        names = [column_name(each.path[0]).lower() for each in root]
+        if not large and len(set(names)) == len(names):
+            return []
+        schema = {"type": "json-schema", "definition": structure.definition}
+        head = {
+            "apiVersion": "tidegate/v1",
+            "kind": "DataContract",
+            "id": "x",
+            "version": "0.1.0",
+            "topic": "x",
+        }
+        fields = schema_fields(DataContract.model_validate({**head, "schema": schema}))
+        columns = []
+        taken: set[str] = set()
+        for each in root:
+            name, number = column_name(each.path[0]), 1
+            while name.lower() in taken:
+                number += 1
+                name = f"{column_name(each.path[0])}_{number}"
+            taken.add(name.lower())
+            found = fields.find(each_pointer := join(each.path)) or FieldType()
+            kind = "json" if each.path[0] in large else derived_type(found, formats_hold=True)
+            columns.append({"name": name, "from": each_pointer, "type": kind})
+        return columns
+
+    def _evaluate(
+        self, document: dict[str, Any], proposals: list[Proposal], structure: Structure
+    ) -> Evaluation:
+        """Judge the held-back records."""
+        contract = DataContract.model_validate(document)
+        values = [
+            batch.column(0)
+            if batch.schema == VALUES
+            else pa.array(json_values(batch, structure if untyped else None), pa.binary())
+            for _, batch, untyped in self._held
+        ]
+        positions = (
+            np.concatenate([each for each, _, _ in self._held]) if self._held else np.empty(0, np.int64)
+        )
+        return evaluate(contract, values, positions, proposals)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Pause the collector of cycles: decoded records have none, and looking for them took a quarter of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _is_large(field: FieldProfile) -> bool:
+    """Return whether a field has integers that no column of 64 bits holds."""
+    _, high = field.numbers.counts.edges()
+    low, _ = field.numbers.counts.edges()
+    return Kind.INTEGER in field.kinds and bool(low) and (high[0][0] >= 2**63 or low[0][0] < -(2**63))
+
+
+def words_title(name: str) -> str:
+    """Return a title for the schema of a contract: the last part of its id."""
+    words = words_of((name.rsplit(".", 1)[-1],))
+    return " ".join(words).capitalize()
+
+
+def _hashes(positions: Positions) -> Any:
+    with np.errstate(over="ignore"):
+        mixed = (positions.astype(np.uint64) + np.uint64(1)) * _MULTIPLIER
+        mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+        return mixed ^ (mixed >> np.uint64(32))

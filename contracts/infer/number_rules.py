@@ -1,0 +1,246 @@
+"""Rules about the numbers of one field: sentinels, and the range of the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from tidegate.contracts.document.fields import join
+from tidegate.contracts.infer.columns import Kind
+from tidegate.contracts.infer.profile import FieldProfile
+from tidegate.contracts.infer.proposal import Proposal, RuleList, label, slug, words_of
+from tidegate.contracts.infer.values import NUMBER_SENTINELS, NumberProfile, Seen
+
+_ENOUGH: Final = 1_000
+"""Numbers from which on a largest value says something about those to come."""
+_NATURAL: Final[tuple[tuple[frozenset[str], float, float], ...]] = (
+    (frozenset({"lat", "latitude"}), -90, 90),
+    (frozenset({"lon", "lng", "longitude"}), -180, 180),
+    (frozenset({"month"}), 1, 12),
+    (frozenset({"day"}), 1, 31),
+    (frozenset({"hour"}), 0, 23),
+    (frozenset({"minute", "second"}), 0, 59),
+    (frozenset({"percent", "percentage", "pct", "humid", "humidity"}), 0, 100),
+    (frozenset({"age"}), 0, 130),
+)
+"""Last words of names whose range everybody knows; it is proposed if the data agree."""
+_MOST_COMMON: Final = 0.2
+"""Largest share of a value that stands for "unknown"; a more frequent one has a meaning of its own."""
+_STEPS: Final = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class Sentinel:
+    """A value that stands for "unknown"."""
+
+    value: Any
+    seen: Seen
+
+
+def number_rules(field: FieldProfile, rules: RuleList, *, is_personal: bool) -> None:
+    """Propose rules about the numbers of a field. Of a personal one, only well-known sentinels are written."""
+    profile = field.numbers
+    if not profile.count:
+        return
+    sentinels, low, high = number_sentinels(profile)
+    if is_personal:
+        sentinels = [each for each in sentinels if float(each.value) in NUMBER_SENTINELS]
+    if sentinels:
+        _forbid(field, sentinels, rules)
+    if low is not None and high is not None and not _is_identifier(field):
+        _range(field, sentinels, low, high, rules)
+
+
+def number_sentinels(profile: NumberProfile) -> tuple[list[Sentinel], float | None, float | None]:
+    """Return the numbers that stand for "unknown", and the smallest and largest of the others."""
+    ascending, descending = profile.counts.edges()
+    if len(ascending) < 4:
+        return [], ascending[0][0] if ascending else None, descending[0][0] if ascending else None
+    high_found = list(_strip(descending, ascending[0][0], profile))
+    low_found = list(_strip(ascending, descending[len(high_found)][0], profile))
+    found = {each.value: each for each in (*low_found, *high_found)}
+    for each in _spikes(profile):
+        found.setdefault(each.value, each)
+    low = next((value for value, _ in ascending if value not in found), None)
+    high = next((value for value, _ in descending if value not in found), None)
+    return sorted(found.values(), key=lambda each: each.value), low, high
+
+
+def _strip(edge: list[tuple[float, Seen]], other_end: float, profile: NumberProfile) -> Iterator[Sentinel]:
+    """Yield the sentinels at one end of the values, outermost first."""
+    sample = profile.sampled()
+    median = float(np.median(np.abs(sample)))
+    for index in range(min(3, len(edge) - 3)):
+        value, seen = edge[index]
+        following = edge[index + 1][0]
+        usual = float(np.median([each.count for _, each in edge[index + 1 : index + 8]]))
+        steps = np.diff([each for each, _ in edge[index + 1 : index + 8]])
+        if value == 0 and abs(following) < 5 * float(np.median(np.abs(steps))):
+            return  # nought, one, two: a count
+        if seen.count > _MOST_COMMON * profile.count:
+            return
+        if not _stands_out(value, seen, following, (abs(other_end - following), usual, median)):
+            return
+        yield Sentinel(value, seen)
+
+
+def _stands_out(value: float, seen: Seen, following: float, others: tuple[float, float, float]) -> bool:
+    """Return whether an outermost value is no measurement. `others`: their span, usual count and median."""
+    span, usual, median = others
+    gap = abs(value - following)
+    is_known = float(value) in NUMBER_SENTINELS
+    if value == 0:  # zero is no measurement where everything else is far from it
+        return seen.count >= 3 and following > 0 and following >= 0.2 * median > 0
+    if is_known and value < 0 <= following:
+        return seen.count >= 2
+    if is_known and gap >= 0.3 * span:
+        return seen.count >= 2 or gap >= 2 * span
+    return gap >= span > 0 and seen.count >= max(5, 5 * usual)
+
+
+def _spikes(profile: NumberProfile) -> Iterator[Sentinel]:
+    """Yield known sentinels among the other numbers that are far more frequent than their neighbours."""
+    values = sorted(profile.counts.values) if profile.counts.is_complete else []
+    for value, seen in profile.sentinels.items():
+        if abs(value) < 50 or seen.count < 10:
+            continue
+        if values:
+            at = int(np.searchsorted(values, value))
+            around = [*values[max(0, at - 4) : at], *values[at + 1 : at + 5]]
+            usual = [profile.counts.values[each].count for each in around]
+            is_spike = len(usual) >= 4 and seen.count >= 20 * max(usual)
+        else:
+            is_spike = seen.count >= 0.8 * profile.near[value] and profile.near[value] > seen.count
+        if is_spike:
+            yield Sentinel(value, seen)
+
+
+def _forbid(field: FieldProfile, sentinels: list[Sentinel], rules: RuleList) -> None:
+    values = [plain_number(each.value) for each in sentinels]
+    names = " and ".join(str(value) for value in values)
+    verb = "stands" if len(values) == 1 else "stand"
+    proposal = Proposal(
+        "",
+        field.path,
+        f"{names}: apart from all other values of the field",
+        support=field.numbers.count,
+        exceptions=sum(each.seen.count for each in sentinels),
+        first=tuple(sorted(each.seen.first for each in sentinels)[:5]),
+    )
+    rule = {
+        "kind": "forbidden",
+        "field": join(field.path),
+        "values": values,
+        "description": f"{names} {verb} for an unknown value.",
+    }
+    rules.add(f"{slug(field.path)}-is-known", rule, proposal)
+
+
+def _range(field: FieldProfile, sentinels: list[Sentinel], low: float, high: float, rules: RuleList) -> None:
+    if _clock_times(field, rules):
+        return
+    bounds, because, doubt = _bounds(field, low, high)
+    if not bounds:
+        return
+    least, most = bounds.get("minimum", -math.inf), bounds.get("maximum", math.inf)
+    outside = [each for each in sentinels if not least <= each.value <= most]
+    proposal = Proposal(
+        "",
+        field.path,
+        because,
+        support=field.numbers.count,
+        exceptions=sum(each.seen.count for each in outside),
+        first=tuple(sorted(each.seen.first for each in outside)[:5]),
+        doubt=doubt,
+    )
+    rule = {"kind": "range", "field": join(field.path), **bounds, "description": _sentence(field, bounds)}
+    rules.add(f"{slug(field.path)}-is-plausible", rule, proposal)
+
+
+def _sentence(field: FieldProfile, bounds: dict[str, Any]) -> str:
+    name = label(field.path)
+    if "maximum" not in bounds:
+        return f"{name} is not negative."
+    return (
+        f"{name} lies between {bounds['minimum']} and {bounds['maximum']}."
+        if "minimum" in bounds
+        else f"{name} is at most {bounds['maximum']}."
+    )
+
+
+def _bounds(field: FieldProfile, low: float, high: float) -> tuple[dict[str, Any], str, str | None]:
+    """Return the bounds of a range, why they are proposed, and what is doubtful about them."""
+    for names, least, most in _NATURAL:
+        if words_of(field.path)[-1] in names and least <= low and high <= most:
+            return (
+                {"minimum": least, "maximum": most},
+                "the range that the name stands for; all values lie in it",
+                None,
+            )
+    bounds: dict[str, Any] = {}
+    because = []
+    if low >= 0:
+        bounds["minimum"] = 0
+        because.append("no value is negative")
+    sample = field.numbers.sampled()
+    if field.numbers.count < _ENOUGH or high <= 0:
+        return bounds, "; ".join(because), None if field.numbers.count >= 100 else "few values"
+    usual = float(np.quantile(sample, 0.99))
+    if high <= 3 * max(usual, 0) and field.numbers.counts.is_complete:
+        bounds["maximum"] = nice_above(high + 0.5 * (high - max(low, 0)))
+        because.append("the maximum leaves room above the largest value, by half of their span")
+    return bounds, "; ".join(because), None
+
+
+def _clock_times(field: FieldProfile, rules: RuleList) -> bool:
+    """Propose a range for times of day that are written as numbers HHMM; return whether the field has some."""
+    counts = field.numbers.counts
+    if not counts.is_complete or Kind.NUMBER in field.kinds or len(counts.values) < 100:
+        return False
+    is_clock = {value: 0 <= value < 2400 and value % 100 < 60 for value in counts.values}
+    others = [counts.values[value] for value, fits in is_clock.items() if not fits]
+    exceptions = sum(seen.count for seen in others)
+    hours = {value // 100 for value, fits in is_clock.items() if fits}
+    if exceptions > 0.01 * field.numbers.count or len(hours) < 12 or max(counts.values) < 2200:
+        return False
+    minutes = {value % 100 for value, fits in is_clock.items() if fits}
+    if len(minutes) < 12:
+        return False
+    beyond = [seen for value, seen in counts.values.items() if not 0 <= value <= 2359]
+    proposal = Proposal(
+        "",
+        field.path,
+        "times of day, written HHMM",
+        support=field.numbers.count,
+        exceptions=sum(seen.count for seen in beyond),
+        first=tuple(sorted(seen.first for seen in beyond)[:5]),
+    )
+    rule = {
+        "kind": "range",
+        "field": join(field.path),
+        "minimum": 0,
+        "maximum": 2359,
+        "description": f"{label(field.path)} is a time of day, from 0 to 2359.",
+    }
+    rules.add(f"{slug(field.path)}-is-a-clock-time", rule, proposal)
+    return True
+
+
+def _is_identifier(field: FieldProfile) -> bool:
+    return words_of(field.path)[-1] in {"id", "key", "number", "no", "nr", "code"}
+
+
+def plain_number(value: float) -> int | float:
+    """Return a number without a fraction as an integer."""
+    return int(value) if float(value).is_integer() and abs(value) < 2**53 else value
+
+
+def nice_above(value: float) -> int | float:
+    """Return a round number at or above a positive value: 104.2 gives 120."""
+    scale = 10.0 ** math.floor(math.log10(value))
+    found = next(step * scale for step in _STEPS if step * scale >= value * (1 - 1e-12))
+    return plain_number(round(found, 12))

@@ -1,0 +1,133 @@
+"""Pairs of numbers, dates or timestamps of one object: their order, their ratio, and coordinates that are 0,0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.contracts.infer.columns import Mask, Positions
+from tidegate.contracts.infer.values import Tally
+
+Path = tuple[str, ...]
+"""Where a field is in a record: names, and `*` for the elements of an array."""
+Pair = tuple[Path, Path]
+Floats = npt.NDArray[np.float64]
+
+_MOST_FIELDS: Final = 24
+"""Fields of one kind that are compared with each other: a wide table has more pairs than a person reads."""
+_ENOUGH: Final = 400
+"""Records after which a pair that does not hold is left out."""
+_HOPELESS: Final = 0.05
+_CORRELATED: Final = 0.9
+_LEAST_BATCH: Final = 20
+_EXTREMES: Final = 40
+_MOST_SAMPLES: Final = 8
+
+
+@dataclass(slots=True)
+class Order:
+    """How often `left <= right` is violated, and how often if the two were of different records."""
+
+    left: Path
+    right: Path
+    kind: str
+    both: int = 0
+    violated: Tally = field(default_factory=Tally)
+    by_chance: int = 0
+    equal: int = 0
+
+
+@dataclass(slots=True)
+class Ratio:
+    """The largest `left / right` of two positive numbers that grow together, with their positions."""
+
+    left: Path
+    right: Path
+    both: int = 0
+    largest: list[tuple[float, int]] = field(default_factory=list)
+    sample: list[Floats] = field(default_factory=list)
+
+
+class Pairs:
+    """All pairs of comparable fields of one object that may be related."""
+
+    def __init__(self) -> None:
+        self.orders: dict[Pair, Order] = {}
+        self.ratios: dict[Pair, Ratio] = {}
+        self.origins: dict[Pair, Tally] = {}
+        """Records in which a latitude and a longitude are both 0."""
+        self._unordered: set[Pair] = set()
+        self._uncorrelated: set[Pair] = set()
+
+    def add(self, fields: Mapping[str, Mapping[Path, Floats]], positions: Positions) -> None:
+        """Add a batch: the values of comparable fields by kind, NaN where a record has none."""
+        for kind, columns in fields.items():
+            for pair in combinations(list(columns)[:_MOST_FIELDS], 2):
+                self._add_pair(kind, pair, columns, positions)
+
+    def _add_pair(self, kind: str, pair: Pair, columns: Mapping[Path, Floats], positions: Positions) -> None:
+        left, right = pair
+        if pair in self._unordered and pair[::-1] in self._unordered and pair in self._uncorrelated:
+            return
+        both: Mask = ~(np.isnan(columns[left]) | np.isnan(columns[right]))
+        if not both.any():
+            return
+        one, two, where = columns[left][both], columns[right][both], positions[both]
+        self._add_order(Order(left, right, kind), one, two, where)
+        self._add_order(Order(right, left, kind), two, one, where)
+        if kind == "number":
+            self._add_ratio(pair, one, two, where)
+            if is_coordinates(pair):
+                self.origins.setdefault(pair, Tally()).add((one == 0) & (two == 0), where)
+
+    def _add_order(self, new: Order, left: Floats, right: Floats, positions: Positions) -> None:
+        pair = (new.left, new.right)
+        if pair in self._unordered:
+            return
+        order = self.orders.setdefault(pair, new)
+        order.both += len(left)
+        order.violated.add(left > right, positions)
+        order.by_chance += int(np.count_nonzero(left > np.roll(right, len(right) // 2)))
+        order.equal += int(np.count_nonzero(left == right))
+        if order.both > _ENOUGH and order.violated.count > _HOPELESS * order.both:
+            self._unordered.add(pair)
+            del self.orders[pair]
+
+    def _add_ratio(self, pair: Pair, left: Floats, right: Floats, positions: Positions) -> None:
+        if pair in self._uncorrelated:
+            return
+        positive = (left > 0) & (right > 0)
+        left, right, positions = left[positive], right[positive], positions[positive]
+        if len(left) < _LEAST_BATCH:
+            return
+        varies = left.std() > 0 and right.std() > 0
+        if not varies or np.corrcoef(left, right)[0, 1] < _CORRELATED:
+            self._uncorrelated.add(pair)
+            for each in (pair, pair[::-1]):
+                self.ratios.pop(each, None)
+            return
+        for each, quotients in ((pair, left / right), (pair[::-1], right / left)):
+            ratio = self.ratios.setdefault(each, Ratio(*each))
+            ratio.both += len(quotients)
+            top = np.argpartition(quotients, -min(_EXTREMES, len(quotients)))[-_EXTREMES:]
+            found = zip(quotients[top].tolist(), positions[top].tolist(), strict=True)
+            ratio.largest = sorted([*ratio.largest, *found], reverse=True)[:_EXTREMES]
+            if len(ratio.sample) < _MOST_SAMPLES:
+                ratio.sample.append(quotients[:4_000])
+
+
+_LATITUDES: Final = frozenset({"lat", "latitude"})
+_LONGITUDES: Final = frozenset({"lon", "lng", "long", "longitude"})
+
+
+def is_coordinates(pair: Pair) -> bool:
+    """Return whether two fields of one object are named as a latitude and a longitude."""
+    names = [path[-1].lower().rsplit("_", 1)[-1] for path in pair]
+    return pair[0][:-1] == pair[1][:-1] and any(
+        one in _LATITUDES and two in _LONGITUDES for one, two in (names, names[::-1])
+    )

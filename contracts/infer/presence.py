@@ -1,0 +1,108 @@
+"""Which fields of an object are present together, and which depend on a value of another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.contracts.infer.columns import Mask, Positions
+from tidegate.contracts.infer.pairs import Pair, Path
+from tidegate.contracts.infer.values import MOST_POSITIONS, Tally, TextBatch
+
+_MOST_FIELDS: Final = 60
+_MOST_LABELS: Final = 24
+_LONGEST_LABEL: Final = 60
+
+
+@dataclass(slots=True)
+class LabelCounts:
+    """Records with one text in a field: how many, and which of them lack another field."""
+
+    records: int = 0
+    lacking: Tally = field(default_factory=Tally)
+
+
+class Presence:
+    """Presence of the fields of one object; null counts as missing."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.missing: dict[Path, int] = {}
+        self.lone: dict[Pair, Tally] = {}
+        """Records that have the first field and lack the second."""
+        self.by_label: dict[Pair, dict[str, LabelCounts]] = {}
+        """By text of the first field: records, and those that lack the second field."""
+        self._present: dict[Path, int] = {}
+        self._various: set[Path] = set()
+
+    def present(self, path: Path) -> int:
+        """Return the number of records that have a field."""
+        return self._present.get(path, 0)
+
+    def add(self, masks: Mapping[Path, Mask], texts: Mapping[Path, TextBatch], positions: Positions) -> None:
+        """Add a batch: where each field is present, and the texts of those that have some."""
+        before, rows = self.rows, len(positions)
+        self.rows += rows
+        for path in self._present.keys() - masks.keys():
+            self.missing[path] = self.missing.get(path, 0) + rows
+        for path, mask in masks.items():
+            found = int(np.count_nonzero(mask))
+            if path not in self._present and before:
+                self.missing[path] = before
+            self._present[path] = self._present.get(path, 0) + found
+            if found < rows:
+                self.missing[path] = self.missing.get(path, 0) + rows - found
+        optional = [path for path in masks if path in self.missing][:_MOST_FIELDS]
+        self._add_lone(optional, masks, positions)
+        for path, batch in texts.items():
+            if path not in self._various:
+                self._add_labels(path, batch, optional, masks, positions)
+
+    def _add_lone(self, optional: list[Path], masks: Mapping[Path, Mask], positions: Positions) -> None:
+        if len(optional) < 2:
+            return
+        has = np.stack([masks[path] for path in optional], axis=1).astype(np.float32)
+        counts = (has.T @ (1 - has)).astype(np.int64)
+        for one, two in zip(*np.nonzero(counts), strict=True):
+            left, right = optional[one], optional[two]
+            tally = self.lone.setdefault((left, right), Tally())
+            first: npt.NDArray[Any] = np.empty(0, np.int64)
+            if len(tally.first) < MOST_POSITIONS:
+                first = positions[np.flatnonzero(masks[left] & ~masks[right])[:MOST_POSITIONS]]
+            tally.add_counted(int(counts[one, two]), first.tolist())
+
+    def _add_labels(
+        self,
+        path: Path,
+        batch: TextBatch,
+        optional: list[Path],
+        masks: Mapping[Path, Mask],
+        positions: Positions,
+    ) -> None:
+        known = {label for pair, labels in self.by_label.items() if pair[0] == path for label in labels}
+        names = batch.labels.to_pylist() if len(batch.labels) <= _MOST_LABELS else []
+        if not names or len(known.union(names)) > _MOST_LABELS or max(map(len, names)) > _LONGEST_LABEL:
+            if len(batch.labels):
+                self._various.add(path)
+                for pair in [pair for pair in self.by_label if pair[0] == path]:
+                    del self.by_label[pair]
+            return
+        has = batch.codes >= 0
+        records = np.bincount(batch.codes[has], minlength=len(names))
+        for other in optional:
+            if other == path:
+                continue
+            counts = self.by_label.setdefault((path, other), {})
+            lacks = has & ~masks[other]
+            lacking = np.bincount(batch.codes[lacks], minlength=len(names))
+            for code, name in enumerate(names):
+                entry = counts.setdefault(name, LabelCounts())
+                entry.records += int(records[code])
+                first: npt.NDArray[Any] = np.empty(0, np.int64)
+                if lacking[code] and len(entry.lacking.first) < MOST_POSITIONS:
+                    first = positions[np.flatnonzero(lacks & (batch.codes == code))[:MOST_POSITIONS]]
+                entry.lacking.add_counted(int(lacking[code]), first.tolist())

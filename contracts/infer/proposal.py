@@ -1,0 +1,99 @@
+"""What a profile suggests, with the evidence for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tidegate.contracts.document.fields import join
+from tidegate.contracts.infer.pairs import Path
+from tidegate.contracts.infer.profile import EACH
+
+SCHEMA: Final = "schema"
+RULE: Final = "rule"
+
+
+@dataclass(slots=True)
+class Proposal:
+    """One rule, or one assertion of the schema.
+
+    `support` counts the values that it is about, `exceptions` those that violate it; `first` are positions of the first
+    exceptions. `doubt` says why the rule is only a comment in the contract; None for a rule that is enforced.
+    `held_back` counts the held-back records that violate it, `unexpected` those beyond the share of the exceptions.
+    """
+
+    code: str
+    """The id of the rule, or the keyword of the schema: the code of its violations."""
+    path: Path
+    because: str
+    support: int
+    exceptions: int = 0
+    first: tuple[int, ...] = ()
+    rule: dict[str, Any] | None = None
+    doubt: str | None = None
+    held_back: int = 0
+    unexpected: float = 0.0
+
+    @property
+    def pointer(self) -> str:
+        """The JSON Pointer of the field."""
+        return join(self.path)
+
+    @property
+    def is_enforced(self) -> bool:
+        """Whether the contract refuses records by it."""
+        return self.doubt is None
+
+    @property
+    def share(self) -> float:
+        """The share of exceptions."""
+        return self.exceptions / max(self.support, 1)
+
+
+@dataclass(slots=True)
+class RuleList:
+    """Proposed rules with unique ids."""
+
+    rules: list[Proposal] = field(default_factory=list)
+    _ids: set[str] = field(default_factory=set)
+
+    def add(
+        self,
+        name: str,
+        rule: dict[str, Any],
+        proposal: Proposal,
+    ) -> None:
+        """Add a rule under an id that is unique in the contract."""
+        unique, number = name, 1
+        while unique in self._ids:
+            number += 1
+            unique = f"{name}-{number}"
+        self._ids.add(unique)
+        proposal.code = unique
+        proposal.rule = {"id": unique, **rule}
+        self.rules.append(proposal)
+
+
+def words_of(path: Path) -> list[str]:
+    """Return the words of a field's name in lower case: `dischargeDate` and `discharge_date` have the same ones."""
+    name = next((step for step in reversed(path) if step != EACH), "record")
+    split = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name)
+    return [word for word in re.split(r"[^a-z0-9]+", split.lower()) if word] or ["field"]
+
+
+def slug(path: Path) -> str:
+    """Return a field's name as the beginning of the id of a rule."""
+    found = "-".join(words_of(path))[:60].strip("-")
+    return found if found[:1].isalpha() else f"field-{found}"
+
+
+def label(path: Path) -> str:
+    """Return a field's name for a sentence, with the names around it."""
+    return ".".join(step for step in path if step != EACH)
+
+
+def any_of(words: Iterable[str], names: frozenset[str]) -> bool:
+    """Return whether one of the words is among the names."""
+    return not names.isdisjoint(words)

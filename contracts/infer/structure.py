@@ -1,0 +1,207 @@
+"""The JSON Schema that a profile suggests: types, required fields and formats. Values are the business of rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tidegate.contracts.infer.columns import Kind
+from tidegate.contracts.infer.number_rules import nice_above
+from tidegate.contracts.infer.pairs import Path
+from tidegate.contracts.infer.profile import FieldProfile, ObjectProfile
+from tidegate.contracts.infer.proposal import Proposal, label
+from tidegate.contracts.infer.text_formats import TextFormat
+from tidegate.contracts.infer.values import Tally
+
+_EXCEPTIONAL: Final = 0.02
+"""Largest share of values whose type is a mistake rather than a second type of the field."""
+_MISSING: Final = 0.01
+_ENOUGH: Final = 50
+_TYPES: Final = {
+    Kind.BOOLEAN: "boolean",
+    Kind.INTEGER: "integer",
+    Kind.NUMBER: "number",
+    Kind.OBJECT: "object",
+    Kind.ARRAY: "array",
+}
+_FORMATS: Final = {
+    Kind.DATE: TextFormat.DATE,
+    Kind.TIMESTAMP: TextFormat.DATE_TIME,
+    Kind.LOCAL_TIMESTAMP: TextFormat.LOCAL_DATE_TIME,
+}
+
+
+@dataclass(slots=True)
+class ProposedType:
+    """What a field is taken to be."""
+
+    kinds: tuple[Kind, ...]
+    is_nullable: bool
+    is_required: bool
+    format: TextFormat | None = None
+
+    def is_only(self, *kinds: Kind) -> bool:
+        """Return whether the field has no other kinds of values than these, and one of them."""
+        return bool(self.kinds) and set(self.kinds) <= set(kinds)
+
+
+@dataclass(slots=True)
+class Structure:
+    """The schema of a record, with a proposal for each of its assertions, and the type of each field."""
+
+    definition: dict[str, Any]
+    proposals: list[Proposal] = field(default_factory=list)
+    types: dict[Path, ProposedType] = field(default_factory=dict)
+
+
+def structure_of(root: ObjectProfile, title: str) -> Structure:
+    """Return the JSON Schema of the records of a profile."""
+    found = Structure({})
+    definition = _object(root, found)
+    found.definition = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": title,
+        **definition,
+    }
+    return found
+
+
+def _object(profile: ObjectProfile, found: Structure) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object"}
+    if profile.is_map:
+        schema["description"] = (
+            "An object with very many names, which are taken to be keys; its values are not described."
+        )
+        return schema
+    required = []
+    properties = {}
+    for name, each in profile.fields.items():
+        properties[name] = _field(each, found)
+        if found.types[each.path].is_required:
+            required.append(name)
+    if required:
+        schema["required"] = required
+    if properties:
+        schema["properties"] = properties
+    return schema
+
+
+def _field(profile: FieldProfile, found: Structure) -> dict[str, Any]:
+    kind = found.types[profile.path] = _type(profile, found)
+    names = list(dict.fromkeys(_TYPES.get(each, "string") for each in kind.kinds))
+    if not names:
+        return (
+            {"description": "Always null in the records that this schema was inferred from."}
+            if profile.rows
+            else {}
+        )
+    schema: dict[str, Any] = {}
+    if Kind.OBJECT in kind.kinds and profile.properties is not None:
+        schema = _object(profile.properties, found)
+    types = [*names, "null"] if kind.is_nullable else names
+    schema["type"] = types[0] if len(types) == 1 else types
+    if Kind.ARRAY in kind.kinds:
+        if profile.items is not None:
+            schema["items"] = _field(profile.items, found)
+        if profile.fewest_items > 0:
+            schema["minItems"] = 1
+        if profile.most_items:
+            schema["maxItems"] = int(nice_above(3 * profile.most_items))
+    if "string" in names:
+        schema |= _text_keywords(profile, kind)
+    return schema
+
+
+def _text_keywords(profile: FieldProfile, kind: ProposedType) -> dict[str, Any]:
+    if kind.format is not None:
+        return {"format": str(kind.format)}
+    if Kind.BYTES in kind.kinds:
+        return {"contentEncoding": "base64"}
+    if profile.texts.shapes.is_free:  # otherwise a pattern or a list says more
+        return {"maxLength": int(nice_above(3 * max(profile.texts.longest, 10)))}
+    return {}
+
+
+def _type(profile: FieldProfile, found: Structure) -> ProposedType:
+    """Decide on the type of a field, and add what it asserts to the proposals."""
+    kinds = _kinds(profile, found)
+    present = profile.rows - profile.absent.count
+    is_enough = profile.rows >= _ENOUGH
+    is_required = profile.path[-1:] != ("*",) and (
+        profile.absent.count <= _MISSING * profile.rows if is_enough else not profile.absent.count
+    )
+    if is_required:
+        found.proposals.append(
+            _proposal(
+                "required",
+                profile.path,
+                f"{label(profile.path)} is in nearly every record",
+                profile.rows,
+                profile.absent,
+            )
+        )
+    format_ = None
+    if Kind.STRING in kinds and profile.texts.count >= min(20, present):
+        format_ = next(
+            (
+                each
+                for each, fails in profile.texts.formats.items()
+                if fails.count <= _EXCEPTIONAL * profile.texts.count
+            ),
+            None,
+        )
+    if format_ is not None:
+        fails = profile.texts.formats[format_]
+        found.proposals.append(
+            _proposal(
+                "format",
+                profile.path,
+                f"{label(profile.path)} has the format {format_}",
+                profile.texts.count,
+                fails,
+            )
+        )
+    elif len(kinds) == 1 and kinds[0] in _FORMATS:
+        format_ = _FORMATS[kinds[0]]
+    return ProposedType(kinds, profile.null.count > 0 or not kinds, is_required, format_)
+
+
+def _kinds(profile: FieldProfile, found: Structure) -> tuple[Kind, ...]:
+    """Return the kinds of values that the field may have; a kind of few values is a mistake."""
+    counts = {kind: tally.count for kind, tally in profile.kinds.items() if tally.count}
+    if profile.untyped:
+        return _untyped_kinds(profile, counts, found)
+    if Kind.NUMBER in counts and Kind.INTEGER in counts:  # an integer is a number
+        counts[Kind.NUMBER] += counts.pop(Kind.INTEGER)
+    total = sum(counts.values())
+    usual = [kind for kind, count in counts.items() if count > _EXCEPTIONAL * total or total < _ENOUGH]
+    others = Tally()
+    for kind, tally in profile.kinds.items():
+        if kind in counts and kind not in usual:
+            others.add_counted(tally.count, tally.first)
+    if usual:
+        because = f"{label(profile.path)} is of type {' or '.join(usual)}"
+        found.proposals.append(_proposal("type", profile.path, because, total, others))
+    return tuple(usual)
+
+
+def _untyped_kinds(profile: FieldProfile, counts: dict[Kind, int], found: Structure) -> tuple[Kind, ...]:
+    """Return the kind of the cells of a column: numbers or truth values if nearly all of them can be read so."""
+    total = profile.texts.count
+    numbers = counts.get(Kind.INTEGER, 0) + counts.get(Kind.NUMBER, 0)
+    for kind, count in ((Kind.BOOLEAN, counts.get(Kind.BOOLEAN, 0)), (Kind.NUMBER, numbers)):
+        if count and total - count <= _EXCEPTIONAL * total:
+            name = Kind.INTEGER if kind is Kind.NUMBER and Kind.NUMBER not in counts else kind
+            others = Tally()
+            others.add_counted(total - count, profile.kinds[Kind.STRING].first if total == count else ())
+            found.proposals.append(
+                _proposal("type", profile.path, f"{label(profile.path)} is of type {name}", total, others)
+            )
+            return (name,)
+    return (Kind.STRING,) if total else ()
+
+
+def _proposal(code: str, path: Path, because: str, support: int, exceptions: Tally) -> Proposal:
+    return Proposal(
+        code, path, because, support, exceptions.count, tuple(exceptions.first) if exceptions.count else ()
+    )

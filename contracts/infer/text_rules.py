@@ -1,0 +1,217 @@
+"""Rules about the texts of one field: texts that stand for "unknown", lists of values, patterns."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import Final
+
+from tidegate.contracts.document.fields import join
+from tidegate.contracts.infer.profile import FieldProfile
+from tidegate.contracts.infer.proposal import Proposal, RuleList, label, slug
+from tidegate.contracts.infer.shapes import Shape, pattern_of
+from tidegate.contracts.infer.values import Seen
+
+MOST_LISTED: Final = 50
+_LONGEST_LISTED: Final = 30
+_PER_VALUE: Final = 50
+"""Records for each value from which on a list is enforced."""
+_ENOUGH: Final = 200
+_RARE: Final = 1e-3
+_AMBIGUOUS: Final = frozenset(
+    {"unknown", "unk", "none", "default", "test", "other", "not applicable", "void", "na", "nan", "xx", "."}
+)
+"""Texts that may also be a value of their own."""
+
+
+def text_rules(field: FieldProfile, rules: RuleList, *, is_personal: bool) -> None:
+    """Propose rules about the texts of a field. Values of personal fields are not written."""
+    texts = field.texts
+    unknown = {text: seen for text, seen in texts.sentinels.items() if seen.count < 0.9 * texts.count}
+    if unknown:
+        _forbid(field, unknown, rules)
+    if texts.formats or not texts.count:
+        return
+    values = (
+        {text: seen for text, seen in texts.counts.items() if text not in unknown}
+        if texts.is_complete
+        else {}
+    )
+    if not is_personal and _list(field, values, unknown, rules):
+        return
+    _pattern(field, values, unknown, rules, is_personal=is_personal)
+
+
+def _forbid(field: FieldProfile, unknown: dict[str, Seen], rules: RuleList) -> None:
+    values = sorted(unknown)
+    ambiguous = [text for text in values if text.strip().lower() in _AMBIGUOUS]
+    # What may be a value of its own is asked for, and does not take the others along.
+    for some, doubt in (
+        ([text for text in values if text not in ambiguous], None),
+        (ambiguous, "it may be a value of its own"),
+    ):
+        if not some:
+            continue
+        seen = [unknown[text] for text in some]
+        names = " and ".join(repr(text) if text else "an empty text" for text in some[:4])
+        proposal = Proposal(
+            "",
+            field.path,
+            f"{names}: written for an unknown value",
+            support=field.texts.count,
+            exceptions=sum(each.count for each in seen),
+            first=tuple(sorted(each.first for each in seen)[:5]),
+            doubt=doubt,
+        )
+        rule = {
+            "kind": "forbidden",
+            "field": join(field.path),
+            "values": some,
+            "description": f"{names} {'stands' if len(some) == 1 else 'stand'} for an unknown value.",
+        }
+        rules.add(f"{slug(field.path)}-is-known", rule, proposal)
+
+
+def _list(field: FieldProfile, values: dict[str, Seen], unknown: dict[str, Seen], rules: RuleList) -> bool:
+    """Propose the values that the field may have, if they are few; return whether that was possible."""
+    if not 2 <= len(values) <= MOST_LISTED or any(len(text) > _LONGEST_LISTED for text in values):
+        return False
+    count = sum(seen.count for seen in values.values())
+    variants = _variants(values)
+    kept = {text: seen for text, seen in values.items() if text not in variants}
+    once = sum(seen.count == 1 for seen in kept.values())
+    doubt = None
+    if count < _PER_VALUE * len(kept) or min(seen.count for seen in kept.values()) < 5:
+        # Values that occur once or twice are followed by values that have not occurred yet.
+        doubt = f"{once} of its {len(kept)} values occur once" if once else "few records for each value"
+        if count < 10 * len(kept):
+            return False
+    seen = [*(values[text] for text in variants), *unknown.values()]
+    proposal = Proposal(
+        "",
+        field.path,
+        f"{len(kept)} different values"
+        + (f"; left out: {len(variants)} other spellings of them" if variants else ""),
+        support=field.texts.count,
+        exceptions=sum(each.count for each in seen),
+        first=tuple(sorted(each.first for each in seen)[:5]),
+        doubt=doubt,
+    )
+    rule = {
+        "kind": "one_of",
+        "field": join(field.path),
+        "values": sorted(kept),
+        "description": f"{label(field.path)} is one of the known values.",
+    }
+    rules.add(f"{slug(field.path)}-is-listed", rule, proposal)
+    return doubt is None
+
+
+def _variants(values: dict[str, Seen]) -> set[str]:
+    """Return rare values that differ from a frequent one only by case, or by white space around."""
+    alike = defaultdict(list)
+    for text in values:
+        alike[text.strip().casefold()].append(text)
+    found = set()
+    for texts in alike.values():
+        most = max(values[text].count for text in texts)
+        found |= {text for text in texts if values[text].count < 0.02 * most}
+    return found
+
+
+def _pattern(
+    field: FieldProfile,
+    values: dict[str, Seen],
+    unknown: dict[str, Seen],
+    rules: RuleList,
+    *,
+    is_personal: bool,
+) -> None:
+    """Propose a pattern, and a prefix that nearly all texts have."""
+    shapes = dict(field.texts.shapes.found)
+    for text in unknown:
+        shapes.pop(_shape_of(text), None)
+    if field.texts.shapes.is_free or not shapes or field.texts.count < _ENOUGH:
+        return
+    usual, rare = _usual(shapes)
+    # A pattern with literal characters would show the values of a personal field that has few of them.
+    is_various = not field.texts.is_complete or len(field.texts.counts) > 100
+    pattern = pattern_of(usual, literals=is_various or not is_personal)
+    if pattern is None or not _says_something(pattern):
+        return
+    exceptions = sum(shape.count for shape in rare.values()) + sum(seen.count for seen in unknown.values())
+    first = [seen.first for text, seen in values.items() if _shape_of(text) in rare]
+    proposal = Proposal(
+        "",
+        field.path,
+        "all values are written alike" if len(usual) == 1 else f"the values are written in {len(usual)} ways",
+        support=field.texts.count,
+        exceptions=exceptions,
+        first=tuple(sorted([*first, *(seen.first for seen in unknown.values())])[:5]),
+        doubt="all records have the same value" if len(values) == 1 else None,
+    )
+    rule = {
+        "kind": "matches",
+        "field": join(field.path),
+        "pattern": pattern,
+        "description": f"{label(field.path)} is written in its usual form.",
+    }
+    rules.add(f"{slug(field.path)}-is-well-formed", rule, proposal)
+    if not is_personal:
+        _prefix(field, values, pattern, rules)
+
+
+def _usual(shapes: dict[str, Shape]) -> tuple[dict[str, Shape], dict[str, Shape]]:
+    """Split shapes into those of nearly all texts, and rare ones of other characters."""
+    total = sum(shape.count for shape in shapes.values())
+    ordered = sorted(shapes.items(), key=lambda each: -each[1].count)
+    usual: dict[str, Shape] = {}
+    rare: dict[str, Shape] = {}
+    alphabet: set[str] = set()
+    for text, shape in ordered:
+        is_rare = sum(each.count for each in rare.values()) + shape.count <= _RARE * total
+        if usual and is_rare and not set(text) <= alphabet:
+            rare[text] = shape
+        else:
+            usual[text] = shape
+            alphabet |= set(text)
+    return usual, rare
+
+
+def _prefix(field: FieldProfile, values: dict[str, Seen], pattern: str, rules: RuleList) -> None:
+    """Propose the first character that nearly all texts have, where the pattern does not say so."""
+    first: dict[str, int] = defaultdict(int)
+    for text, seen in values.items():
+        first[text[:1]] += seen.count
+    if len(first) < 2 or len(values) < 100:
+        return
+    usual = max(first, key=lambda each: first[each])
+    total = sum(first.values())
+    others = [seen for text, seen in values.items() if text[:1] != usual]
+    exceptions = sum(seen.count for seen in others)
+    if exceptions > _RARE * total or not usual.isalnum() or pattern.startswith(f"^{usual}"):
+        return
+    proposal = Proposal(
+        "",
+        field.path,
+        f"nearly all values begin with {usual}",
+        support=total,
+        exceptions=exceptions,
+        first=tuple(sorted(seen.first for seen in others)[:5]),
+    )
+    rule = {
+        "kind": "matches",
+        "field": join(field.path),
+        "pattern": f"^{usual}",
+        "description": f"{label(field.path)} begins with {usual}.",
+    }
+    rules.add(f"{slug(field.path)}-begins-with-{usual.lower()}", rule, proposal)
+
+
+def _says_something(pattern: str) -> bool:
+    """Return whether a pattern refuses more than other characters and lengths of any text."""
+    return re.fullmatch(r"\^\[(a-z|A-Za-z|0-9A-Za-z)\](\{\d+,\d+\})?\$", pattern) is None
+
+
+def _shape_of(text: str) -> str:
+    return re.sub("[a-z]", "a", re.sub("[A-Z]", "A", re.sub("[0-9]", "0", text)))

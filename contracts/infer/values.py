@@ -1,0 +1,318 @@
+"""Profiles of the values of one field, in bounded memory: numbers, days, texts.
+
+Each profile counts every value exactly until there are too many different ones. After that it still counts exactly what
+a proposal needs: the smallest and the largest values, and the values that often stand for "unknown".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.contracts.infer.columns import Mask, Positions
+from tidegate.contracts.infer.shapes import Shapes
+from tidegate.contracts.infer.text_formats import FORMATS, TextFormat, days_of_dates, instants_of_texts
+
+MOST_POSITIONS: Final = 5
+"""Number of positions that are kept of the exceptions to a proposal."""
+_MOST_NUMBERS: Final = 5_000
+_MOST_DAYS: Final = 80_000
+_MOST_TEXTS: Final = 20_000
+_LONGEST_TEXT: Final = 200
+"""Bytes of a text that is counted as a value."""
+_EDGE: Final = 24
+_SAMPLE: Final = 40_000
+_LATE_SAMPLE: Final = 50
+
+NUMBER_SENTINELS: Final = (
+    0, -1, -2, -8, -9, -88, -99, -888, -999, -9999, -99999, -999999,
+    88, 99, 888, 999, 8888, 9999, 99999, 999999, 9999999, 99999999, 999999999,
+    -32768, 32767, 65535, -2147483648, 2147483647, 4294967295, -9223372036854775808, 9223372036854775807,
+    9999.99, 99999.99, 999.9, 999.99, 99.9, 99.99, -9.99, -99.9, -99.99, -999.9, -999.99, -9999.99,
+)  # fmt: skip
+"""Numbers that people write for "unknown"; whether they do so in a field is decided by how they are distributed."""
+DAY_SENTINELS: Final = frozenset(
+    int(np.datetime64(day, "D").astype(np.int64))
+    for day in (
+        "0001-01-01", "1582-10-15", "1753-01-01", "1800-01-01", "1899-12-30", "1899-12-31", "1900-01-01", "1900-01-02",
+        "1901-01-01", "1904-01-01", "1969-12-31", "1970-01-01", "1970-01-02", "1980-01-01", "2038-01-19", "2099-01-01",
+        "2099-12-31", "2100-01-01", "2199-12-31", "2200-01-01", "2222-02-02", "2262-04-11", "2500-12-31", "2999-12-31",
+        "3000-01-01", "4712-12-31", "9999-01-01", "9999-12-30", "9999-12-31",
+    )
+)  # fmt: skip
+"""Days since 1970 of dates that people and systems write for "unknown" or "never"."""
+TEXT_SENTINELS: Final = (
+    "", "-", "--", "?", "??", ".", "n/a", "#n/a", "na", "n.a.", "n.a", "nan", "nil", "none", "null", "(null)", "<null>", "\\n",
+    "unknown", "unk", "undefined", "not available", "not applicable", "not known", "missing", "tbd", "tba", "xxx", "xx", "test",
+    "dummy", "default", "empty", "(blank)", "blank", "void", "no data", "0000-00-00", "00000000-0000-0000-0000-000000000000",
+)  # fmt: skip
+"""Texts that people write for "unknown", in lower case."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many records have a property, and the positions of the first ones."""
+
+    count: int = 0
+    first: list[int] = field(default_factory=list)
+
+    def add(self, mask: Mask, positions: Positions) -> None:
+        """Count the records of a batch where `mask` holds."""
+        found = int(np.count_nonzero(mask))
+        if not found:
+            return
+        self.count += found
+        if (room := MOST_POSITIONS - len(self.first)) > 0:
+            self.first += positions[np.flatnonzero(mask)[:room]].tolist()
+
+    def add_counted(self, count: int, first: Iterable[int]) -> None:
+        """Count records that are counted already."""
+        self.count += count
+        self.first = sorted([*self.first, *first])[:MOST_POSITIONS]
+
+
+@dataclass(slots=True)
+class Seen:
+    """How often a value occurs, and where first."""
+
+    count: int
+    first: int
+
+
+class ValueCounts:
+    """Counts of different values; `is_complete` until there are more than `most`, then only the edges are exact."""
+
+    def __init__(self, most: int) -> None:
+        self.values: dict[Any, Seen] = {}
+        self.low: dict[Any, Seen] = {}
+        self.high: dict[Any, Seen] = {}
+        self.is_complete = True
+        self._most = most
+
+    def add(self, values: Sequence[Any], counts: Sequence[int], firsts: Sequence[int]) -> None:
+        """Add different values in ascending order, with their counts and first positions."""
+        if self.is_complete:
+            _merge(self.values, values, counts, firsts)
+            if len(self.values) > self._most:
+                self.is_complete = False
+                ordered = sorted(self.values)
+                self.low = {value: self.values[value] for value in ordered[:_EDGE]}
+                self.high = {value: self.values[value] for value in ordered[-_EDGE:]}
+                self.values = {}
+            return
+        _merge(self.low, values[:_EDGE], counts[:_EDGE], firsts[:_EDGE])
+        _merge(self.high, values[-_EDGE:], counts[-_EDGE:], firsts[-_EDGE:])
+        if len(self.low) > _EDGE:
+            self.low = {value: self.low[value] for value in sorted(self.low)[:_EDGE]}
+        if len(self.high) > _EDGE:
+            self.high = {value: self.high[value] for value in sorted(self.high)[-_EDGE:]}
+
+    def edges(self) -> tuple[list[tuple[Any, Seen]], list[tuple[Any, Seen]]]:
+        """Return the smallest values, ascending, and the largest ones, descending."""
+        if self.is_complete:
+            ordered = sorted(self.values.items())
+            return ordered, ordered[::-1]
+        return sorted(self.low.items()), sorted(self.high.items(), reverse=True)
+
+
+def _merge(
+    into: dict[Any, Seen], values: Sequence[Any], counts: Sequence[int], firsts: Sequence[int]
+) -> None:
+    for value, count, first in zip(values, counts, firsts, strict=True):
+        seen = into.get(value)
+        if seen is None:
+            into[value] = Seen(count, first)
+        else:
+            seen.count += count
+            seen.first = min(seen.first, first)
+
+
+class NumberProfile:
+    """Numbers of one field."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.not_finite = Tally()
+        self.counts = ValueCounts(_MOST_NUMBERS)
+        self.sentinels: dict[float, Seen] = {}
+        self.near: dict[float, int] = dict.fromkeys(map(float, NUMBER_SENTINELS), 0)
+        """Number of values near a candidate, itself included: within 2 %, and 5 at least."""
+        self.sample: list[npt.NDArray[np.float64]] = []
+        self._sampled = 0
+
+    def add(self, values: npt.NDArray[Any], positions: Positions) -> None:
+        """Add the numbers of a batch, none of them null."""
+        if values.dtype.kind == "f":
+            finite = np.isfinite(values)
+            if not finite.all():
+                self.not_finite.add(~finite, positions)
+                values, positions = values[finite], positions[finite]
+        if not len(values):
+            return
+        self.count += len(values)
+        unique, first, counts = np.unique(values, return_index=True, return_counts=True)
+        firsts = positions[first]
+        if self.counts.is_complete or len(unique) <= 2 * _EDGE:
+            self.counts.add(unique.tolist(), counts.tolist(), firsts.tolist())
+        else:
+            edge = np.r_[:_EDGE, len(unique) - _EDGE : len(unique)]
+            self.counts.add(unique[edge].tolist(), counts[edge].tolist(), firsts[edge].tolist())
+        self._count_sentinels(unique, counts, firsts)
+        if self._sampled < _SAMPLE:
+            step = 1 if self._sampled < _SAMPLE // 2 else _LATE_SAMPLE
+            some = values[::step].astype(np.float64)
+            self.sample.append(some)
+            self._sampled += len(some)
+
+    def _count_sentinels(
+        self, unique: npt.NDArray[Any], counts: npt.NDArray[np.int64], firsts: Positions
+    ) -> None:
+        """Count candidates, and the values around them."""
+        cumulated = np.concatenate(([0], np.cumsum(counts)))
+        centres = np.array(list(self.near))
+        reach = np.maximum(5.0, 0.02 * np.abs(centres))
+        low = np.searchsorted(unique, centres - reach, "left")
+        high = np.searchsorted(unique, centres + reach, "right")
+        at = np.minimum(np.searchsorted(unique, centres), len(unique) - 1)
+        around = cumulated[high] - cumulated[low]
+        for index in np.flatnonzero(around):
+            centre = float(centres[index])
+            self.near[centre] += int(around[index])
+            if unique[at[index]] == centre:
+                seen = self.sentinels.setdefault(centre, Seen(0, int(firsts[at[index]])))
+                seen.count += int(counts[at[index]])
+                seen.first = min(seen.first, int(firsts[at[index]]))
+
+    def sampled(self) -> npt.NDArray[np.float64]:
+        """Return a sample of the values, in ascending order."""
+        return np.sort(np.concatenate(self.sample)) if self.sample else np.empty(0)
+
+
+class DayProfile:
+    """Days of dates and timestamps, since 1970."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.counts = ValueCounts(_MOST_DAYS)
+
+    def add(self, days: npt.NDArray[np.int64], positions: Positions) -> None:
+        """Add the days of a batch, none of them null."""
+        if not len(days):
+            return
+        self.count += len(days)
+        unique, first, counts = np.unique(days, return_index=True, return_counts=True)
+        self.counts.add(unique.tolist(), counts.tolist(), positions[first].tolist())
+
+
+@dataclass(slots=True)
+class TextBatch:
+    """What relations between fields need to know about the texts of a batch.
+
+    `codes` are -1 for null, otherwise positions in `labels`. `instants` are days of dates or seconds of timestamps, NaN
+    where a text has no such format; None if the field has no format with an order.
+    """
+
+    codes: npt.NDArray[np.int64]
+    labels: pa.Array
+    instants: npt.NDArray[np.float64] | None = None
+
+
+class TextProfile:
+    """Texts of one field."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.shortest = 1 << 62
+        self.longest = 0
+        self.total_length = 0
+        self.counts: dict[str, Seen] = {}
+        self.is_complete = True
+        self.sentinels: dict[str, Seen] = {}
+        self.shapes = Shapes()
+        self.formats: dict[TextFormat, Tally] = {each: Tally() for each in FORMATS}
+        """Formats that most values have, with the records that do not."""
+        self.days = DayProfile()
+        self.first: int = -1
+        self.distinct_at_most = 0
+
+    def add(self, array: pa.Array, positions: Positions) -> TextBatch:
+        """Add the texts of a batch; nulls are left out."""
+        encoded = array.dictionary_encode()
+        labels: pa.Array = encoded.dictionary
+        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        valid = codes >= 0
+        batch = TextBatch(codes, labels)
+        counts = np.bincount(codes[valid], minlength=len(labels))
+        if not len(labels):
+            return batch
+        first = np.zeros(len(labels), np.int64)
+        rows = np.flatnonzero(valid)
+        first[codes[rows[::-1]]] = rows[::-1]  # the last assignment wins, which is the first row
+        firsts = positions[first]
+        count = int(counts.sum())
+        self.count += count
+        lengths = pc.utf8_length(labels).to_numpy()
+        self.shortest = min(self.shortest, int(lengths.min()))
+        self.longest = max(self.longest, int(lengths.max()))
+        self.total_length += int((lengths * counts).sum())
+        self.distinct_at_most += len(labels)
+        self._count_values(labels, counts, firsts)
+        self._count_sentinels(labels, counts, firsts)
+        self.shapes.add(labels, counts)
+        self._try_formats(batch, positions)
+        return batch
+
+    def _count_values(self, labels: pa.Array, counts: npt.NDArray[np.int64], firsts: Positions) -> None:
+        if not self.is_complete:
+            return
+        if pc.max(pc.binary_length(labels)).as_py() > _LONGEST_TEXT or len(labels) > _MOST_TEXTS:
+            self.is_complete, self.counts = False, {}
+            return
+        _merge(self.counts, labels.to_pylist(), counts.tolist(), firsts.tolist())
+        if len(self.counts) > _MOST_TEXTS:
+            self.is_complete, self.counts = False, {}
+
+    def _count_sentinels(self, labels: pa.Array, counts: npt.NDArray[np.int64], firsts: Positions) -> None:
+        short = pc.less(pc.binary_length(labels), 40)
+        plain = pc.utf8_lower(pc.utf8_trim_whitespace(pc.if_else(short, labels, "~")))
+        for index in np.flatnonzero(pc.is_in(plain, value_set=_words()).to_numpy(zero_copy_only=False)):
+            _merge(self.sentinels, [labels[int(index)].as_py()], [int(counts[index])], [int(firsts[index])])
+
+    def _try_formats(self, batch: TextBatch, positions: Positions) -> None:
+        """Count the texts that do not have a format, until these are too many."""
+        for each in list(self.formats):
+            has_format = each.test(batch.labels)
+            tally = self.formats[each]
+            fails = ~has_format[batch.codes] & (batch.codes >= 0)
+            tally.add(fails, positions)
+            if tally.count > max(0.05 * self.count, 2):
+                del self.formats[each]
+                continue
+            instants = None
+            if each is TextFormat.DATE:
+                instants = days_of_dates(batch.labels, has_format)
+            elif each in (TextFormat.DATE_TIME, TextFormat.LOCAL_DATE_TIME):
+                instants = instants_of_texts(batch.labels, has_format)
+            if instants is not None:
+                rows = np.where(batch.codes >= 0, instants[batch.codes], np.nan)
+                batch.instants = rows
+                known = ~np.isnan(rows)
+                scale = 1 if each is TextFormat.DATE else 86_400
+                self.days.add(np.floor(rows[known] / scale).astype(np.int64), positions[known])
+
+    @property
+    def mean_length(self) -> float:
+        """Mean number of characters."""
+        return self.total_length / max(self.count, 1)
+
+
+@cache
+def _words() -> pa.Array:
+    return pa.array(TEXT_SENTINELS)

@@ -1,0 +1,262 @@
+"""`tidegate infer`: propose a contract from records."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.infer.infer import Inference, Inferred
+from tidegate.contracts.infer.proposal import Proposal
+from tidegate.contracts.infer.text import contract_text, schema_text
+from tidegate.contracts.lint.lint import lint
+from tidegate.contracts.words import seen
+from tidegate.gateway.cli.terminal import err, out, show_warnings
+from tidegate.gateway.exits import ExitCode
+from tidegate.gateway.sources.files import FileFormat
+from tidegate.gateway.sources.open_source import SourceOptions, open_source
+from tidegate.gateway.sources.source import Source
+
+SourceName = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="File (JSON Lines, JSON array, CSV, Parquet, Avro; also .gz and .zst), - for standard input, folder of a Delta "
+        "or Iceberg table, kafka:TOPIC, iceberg:NAMESPACE.TABLE, or postgresql:TABLE.",
+    ),
+]
+Out = Annotated[
+    Path,
+    typer.Option("--out", "-o", metavar="FILE", help="Contract to write; the schema is written beside it."),
+]
+Name = Annotated[
+    str | None, typer.Option("--id", metavar="ID", help="Id of the contract and name of its topic.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the proposals as JSON.")]
+Format = Annotated[
+    FileFormat | None, typer.Option("--format", help="Format of the file, if its name does not say it.")
+]
+Nulls = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--null", metavar="TEXT", help="Text that stands for null in CSV, besides an empty cell. Repeatable."
+    ),
+]
+MostRecords = Annotated[
+    int | None, typer.Option("--max-records", metavar="N", min=1, help="Read at most this many records.")
+]
+MostSeconds = Annotated[
+    float, typer.Option("--max-seconds", min=1, help="Read a topic for at most this long.")
+]
+Servers = Annotated[
+    str | None, typer.Option(envvar="TIDEGATE_BOOTSTRAP_SERVERS", help="Kafka brokers (host:port,...).")
+]
+KafkaConfig = Annotated[
+    Path | None,
+    typer.Option(help="File of Kafka client properties (SASL, TLS).", envvar="TIDEGATE_KAFKA_CONFIG"),
+]
+
+
+def infer(  # noqa: PLR0913 - one parameter for each option
+    source: SourceName,
+    *,
+    output: Out = Path("contract.yaml"),
+    contract_id: Name = None,
+    force: Force = False,
+    as_json: AsJson = False,
+    format_: Format = None,
+    null: Nulls = None,
+    max_records: MostRecords = None,
+    max_seconds: MostSeconds = 60,
+    bootstrap_servers: Servers = None,
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Propose a contract from records that you have.
+
+    Finds types, optional fields, formats, ranges, lists of values, patterns,
+    fields in order, fields that depend on others, keys, personal data, and
+    values that stand for "unknown", such as 999 or 1900-01-01.
+
+    Writes the contract and its schema, and lints them. The evidence stands
+    beside each rule: how many records violate it, and where the first of them
+    are. What is doubtful is a comment. One record in ten is held back, and
+    judged by the contract, to estimate how many it would refuse wrongly.
+
+    Records are read once, in bounded memory. A topic is read from its beginning
+    to the records that it has now, without a consumer group. PostgreSQL is
+    reached by TIDEGATE_POSTGRESQL_URL, Iceberg by PyIceberg's configuration.
+
+    Examples:
+      tidegate infer orders.jsonl
+      tidegate infer trips.csv.gz --null NA --id city.trips -o trips.yaml
+      tidegate infer kafka:orders --bootstrap-servers kafka:9092
+      zcat orders.jsonl.gz | tidegate infer - --id shop.orders
+
+    Exit codes: 0 a contract is written; 1 no record can be read; 2 usage, or a
+    file exists; 3 broker or database does not answer.
+    """
+    schema_file = output.with_name(f"{output.stem}.schema.json")
+    options = SourceOptions(
+        format_, tuple(null or ()), max_records, max_seconds, bootstrap_servers, kafka_config
+    )
+    with open_source(source, options) as opened:
+        if opened.avro_schema is not None:
+            schema_file = output.with_name(f"{output.stem}.avsc")
+        for path in (output, schema_file):
+            if path.exists() and not force:
+                raise SettingsError(
+                    f"{path} exists; name another file with --out, or overwrite it with --force"
+                )
+        inference = Inference(avro_schema=opened.avro_schema)
+        started = time.monotonic()
+        _read(opened, inference, max_records)
+        if not inference.records:
+            err.print(f"[bold red]no record of {opened.title} can be read[/]{_advice(inference)}")
+            raise typer.Exit(ExitCode.FINDINGS)
+        found = inference.finish(contract_id or default_id(opened.stem))
+        if opened.framing != "none":
+            found.document["framing"] = opened.framing
+        text = contract_text(found, source=opened.title, schema_file=schema_file.name, places=opened.places)
+        _write(schema_file, schema_text(found.definition))
+        _write(output, text)
+        show_warnings(lint(output))
+        if as_json:
+            sys.stdout.buffer.write(
+                orjson.dumps(_report(found, opened), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+            )
+            return
+        _print(found, opened, time.monotonic() - started)
+        out.print(f"\nwritten: [bold]{output}[/] and [bold]{schema_file}[/]")
+
+
+def default_id(stem: str) -> str:
+    """Return an id for a contract from the name of a file, topic or table."""
+    kept = "".join(each if each.isascii() and (each.isalnum() or each in "._-") else "-" for each in stem)
+    return kept.strip(".-_")[:200] or "records"
+
+
+def _read(source: Source, inference: Inference, most: int | None) -> None:
+    read = 0
+    with _progress(source) as show:
+        for chunk in source.chunks():
+            batch, positions = chunk.batch, chunk.positions
+            if most is not None and read + len(positions) > most:
+                batch, positions = batch.slice(0, most - read), positions[: most - read]
+            inference.add(batch, positions, untyped=source.is_untyped)
+            read += len(positions)
+            show(read)
+            if most is not None and read >= most:
+                return
+
+
+@contextmanager
+def _progress(source: Source) -> Iterator[Any]:
+    """Show a bar on a terminal, nothing elsewhere."""
+    columns = (
+        TextColumn("reading {task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[records]:,} records"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        task = progress.add_task(source.title, total=source.size, records=0)
+        yield lambda records: progress.update(task, completed=source.progress(), records=records)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _advice(inference: Inference) -> str:
+    if not inference.broken.count:
+        return ": it has none"
+    return (
+        f": {inference.broken.count:,} are not JSON objects of one line each; name the format with --format"
+    )
+
+
+def _print(found: Inferred, source: Source, seconds: float) -> None:
+    broken = (
+        f" · {found.broken.count:,} unreadable ({source.places(found.broken.first)})"
+        if found.broken.count
+        else ""
+    )
+    out.print(f"[bold]{found.document['id']}[/] · {found.records:,} records in {seconds:.1f} s{broken}\n")
+    shown = [each for each in found.proposals if each.rule is not None or each.exceptions]
+    rows = [("field", "rule", "violated by", "first at"), *(_row(each, source) for each in shown)]
+    widths = [max(len(row[index]) for row in rows) for index in range(3)]
+    for row, doubtful in zip(rows, [True, *(each.doubt is not None for each in shown)], strict=True):
+        pointer, code, violated, where = row
+        line = f"  {pointer:<{widths[0]}}  {code:<{widths[1]}}  {violated:>{widths[2]}}  {where}"
+        out.print(Text(seen(line).rstrip(), "dim" if doubtful else ""))
+    if found.personal:
+        out.print(
+            f"\n  personal: {', '.join(sorted(Proposal('', path, '', 0).pointer for path in found.personal))}"
+        )
+    evaluation = found.evaluation
+    out.print(
+        f"\n  held back and judged: {evaluation.records:,} · refused for a reason above: "
+        f"{evaluation.explained + evaluation.broken:,} · for another: {evaluation.unexpected.count:,} "
+        f"({evaluation.false_refusals:.3%})"
+    )
+
+
+def _row(each: Proposal, source: Source) -> tuple[str, str, str, str]:
+    doubt = f"doubtful: {each.doubt}" if each.doubt else ""
+    where = source.places(each.first[:3]) if each.exceptions else ""
+    return (
+        each.pointer,
+        each.code,
+        f"{each.exceptions:,}" if each.exceptions else "-",
+        " · ".join(filter(None, (where, doubt))),
+    )
+
+
+def _report(found: Inferred, source: Source) -> dict[str, Any]:
+    evaluation = found.evaluation
+    return {
+        "id": found.document["id"],
+        "source": source.title,
+        "records": found.records,
+        "unreadable": {"records": found.broken.count, "first": source.places(found.broken.first)},
+        "held_back": {
+            "records": evaluation.records,
+            "explained": evaluation.explained + evaluation.broken,
+            "unexpected": evaluation.unexpected.count,
+            "unexpected_first": source.places(evaluation.unexpected.first),
+            "unexpected_reasons": dict(evaluation.reasons.most_common()),
+            "expected_false_refusals": evaluation.false_refusals,
+        },
+        "personal": {Proposal("", path, "", 0).pointer: why for path, why in found.personal.items()},
+        "primary_key": None
+        if found.key is None
+        else {"field": found.key.path[0], "repeated": found.key.exceptions},
+        "proposals": [
+            {
+                "field": each.pointer,
+                "code": each.code,
+                "rule": each.rule,
+                "because": each.because,
+                "support": each.support,
+                "exceptions": each.exceptions,
+                "first_exceptions": source.places(each.first) if each.exceptions else None,
+                "held_back_violations": each.held_back,
+                "expected_false_refusals": each.unexpected / max(evaluation.records, 1),
+                "doubt": each.doubt,
+            }
+            for each in found.proposals
+        ],
+    }

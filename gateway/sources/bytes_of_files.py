@@ -1,0 +1,79 @@
+"""Files as streams of bytes: plain or compressed, with a bound on what a compressed file may become."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any, BinaryIO, Final, cast
+
+import pyarrow as pa
+
+from tidegate.contracts.errors import SettingsError
+
+_MOST_EXPANSION: Final = 250
+"""Bytes for each compressed byte. Text that a program logs becomes 10 to 40; a file that is made to fill a disk, 1,000."""
+_ALWAYS_ALLOWED: Final = 64 << 20
+_BUFFER: Final = 1 << 20
+_MAGIC: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_PEEKED: Final = 4_096
+
+
+class Expanded(io.RawIOBase):
+    """The content of a compressed file. Raises SettingsError for one that expands beyond bounds, or is damaged."""
+
+    def __init__(self, file: BinaryIO, codec: str, name: str) -> None:
+        super().__init__()
+        self._file = file
+        self._name = name
+        self._stream = pa.CompressedInputStream(pa.PythonFile(file, "r"), codec)
+        self._written = 0
+
+    def readable(self) -> bool:
+        """Return true."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read the next bytes."""
+        view = memoryview(buffer)
+        try:
+            data = self._stream.read(len(view))
+        except OSError as error:
+            raise SettingsError(f"{self._name} is not a whole compressed file: {error}") from None
+        self._written += len(data)
+        if self._written > max(_ALWAYS_ALLOWED, _MOST_EXPANSION * max(self._file.tell(), 1)):
+            raise SettingsError(
+                f"{self._name} expands to more than {_MOST_EXPANSION} times its size, which no file of records does; "
+                "expand it yourself if you trust it"
+            )
+        view[: len(data)] = data
+        return len(data)
+
+
+def open_bytes(path: Path) -> tuple[io.BufferedReader[Any], BinaryIO]:
+    """Return the content of a file, expanded, and the file itself, by whose position progress is measured.
+
+    `-` is standard input. Raises SettingsError for a file that cannot be read.
+    """
+    if str(path) == "-":
+        file: BinaryIO = sys.stdin.buffer
+    else:
+        try:
+            file = path.open("rb")
+        except OSError as error:
+            raise SettingsError(f"cannot read {path}: {error.strerror}") from None
+    reader: io.BufferedReader[Any] = (
+        file
+        if isinstance(file, io.BufferedReader)
+        else io.BufferedReader(cast("io.RawIOBase", file), _BUFFER)
+    )
+    start = reader.peek(4)
+    codec = next((name for magic, name in _MAGIC.items() if start.startswith(magic)), None)
+    if codec is None:
+        return reader, file
+    return io.BufferedReader(Expanded(reader, codec, str(path)), _BUFFER), file
+
+
+def beginning(reader: io.BufferedReader[Any]) -> bytes:
+    """Return the first bytes of a stream without reading them."""
+    return reader.peek(_PEEKED)[:_PEEKED]

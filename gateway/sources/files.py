@@ -1,0 +1,225 @@
+"""Files of records: JSON Lines, JSON arrays, CSV, Parquet and Avro containers, also compressed with gzip or zstd."""
+
+from __future__ import annotations
+
+import csv as csv_text
+import io
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Final, Self
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import csv
+
+from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.sources.bytes_of_files import beginning, open_bytes
+from tidegate.gateway.sources.json_arrays import array_elements
+from tidegate.gateway.sources.record_files import line_batches
+from tidegate.gateway.sources.source import (
+    BATCH_RECORDS,
+    LONGEST_RECORD,
+    Chunk,
+    named,
+    table_chunks,
+    value_chunks,
+)
+
+_CSV_BLOCK: Final = 8 << 20
+_MOST_AVRO_BLOCK: Final = 1 << 28
+
+
+class FileFormat(StrEnum):
+    """Formats of files of records."""
+
+    LINES = "jsonl"
+    ARRAY = "json"
+    CSV = "csv"
+    PARQUET = "parquet"
+    AVRO = "avro"
+
+    @property
+    def noun(self) -> str:
+        """What one record of the format is called."""
+        return {FileFormat.LINES: "line", FileFormat.CSV: "row", FileFormat.PARQUET: "row"}.get(
+            self, "record"
+        )
+
+
+class FileSource:
+    """One file of records. `nulls` are texts that stand for null in CSV, besides an empty cell."""
+
+    def __init__(self, path: Path, kind: FileFormat | None = None, nulls: Sequence[str] = ()) -> None:
+        self._reader, self._file = open_bytes(path)
+        try:
+            self._look(path, kind)
+        except BaseException:
+            self._reader.close()
+            raise
+        self._nulls = nulls
+
+    def _look(self, path: Path, kind: FileFormat | None) -> None:
+        self.format = kind or _format_of(path, beginning(self._reader))
+        self.title = "standard input" if str(path) == "-" else path.name
+        self.stem = "records" if str(path) == "-" else path.name.split(".", 1)[0]
+        self.size = path.stat().st_size if str(path) != "-" else None
+        self.is_untyped = self.format is FileFormat.CSV
+        self.avro_schema: Any = None
+        self.framing = "none"
+        if self.format is FileFormat.AVRO:
+            self._container = _opened_container(self._reader, self.title)
+            self.avro_schema = self._container.writer_schema
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._reader.close()
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the records."""
+        match self.format:
+            case FileFormat.LINES:
+                return value_chunks(line_batches(self._reader, LONGEST_RECORD))
+            case FileFormat.ARRAY:
+                return value_chunks(array_elements(self._reader, self.title))
+            case FileFormat.AVRO:
+                return value_chunks(_container_records(self._container, self.title))
+            case FileFormat.CSV:
+                return table_chunks(_csv_batches(self._reader, self.title, self._nulls))
+            case FileFormat.PARQUET:
+                return table_chunks(self._parquet_batches())
+
+    def progress(self) -> int:
+        """Return how many bytes of the file have been read."""
+        try:
+            return self._file.tell()
+        except (OSError, ValueError):  # a pipe, or closed
+            return 0
+
+    def places(self, positions: Sequence[int]) -> str:
+        """Name positions."""
+        return named(self.format.noun, positions)
+
+    def _parquet_batches(self) -> Iterator[pa.RecordBatch]:
+        if not self._reader.seekable():
+            raise SettingsError(
+                f"{self.title} is Parquet, which is read from a file: it cannot be piped or compressed again"
+            )
+        try:
+            # Buffered, so that a row group is not in memory as a whole.
+            file = pq.ParquetFile(self._reader, pre_buffer=False, buffer_size=1 << 20)
+            yield from file.iter_batches(batch_size=BATCH_RECORDS)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+            raise SettingsError(f"{self.title} cannot be read as Parquet: {_first_line(error)}") from None
+
+
+def _format_of(path: Path, start: bytes) -> FileFormat:
+    """Return the format of a file by its first bytes, or by its name."""
+    if start.startswith(b"PAR1"):
+        return FileFormat.PARQUET
+    if start.startswith(b"Obj\x01"):
+        return FileFormat.AVRO
+    names = [part.lower() for part in path.name.split(".")[1:]]
+    if {"csv", "tsv", "tab"} & set(names):
+        return FileFormat.CSV
+    text = start.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if text.startswith(b"["):
+        return FileFormat.ARRAY
+    if text.startswith(b"{") or {"jsonl", "ndjson", "json"} & set(names):
+        return FileFormat.LINES
+    raise SettingsError(
+        f"{path} is in none of the formats JSON Lines, JSON array, CSV, Parquet and Avro; name it with --format"
+    )
+
+
+def _csv_batches(stream: BinaryIO, name: str, nulls: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a CSV file as texts. Its first row has the names of the columns."""
+    start = beginning(stream) if isinstance(stream, io.BufferedReader) else b""
+    header = start.split(b"\n", 1)[0].decode("utf-8", "replace").lstrip("\ufeff")
+    delimiter = max(",;\t|", key=header.count)
+    columns = _Columns()
+    options = {
+        "read_options": csv.ReadOptions(block_size=_CSV_BLOCK, use_threads=False),
+        "parse_options": csv.ParseOptions(
+            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=columns.skip
+        ),
+    }
+    names: list[str] = next(csv_text.reader([header.rstrip("\r")], delimiter=delimiter), [])
+    convert = csv.ConvertOptions(
+        column_types={each: pa.string() for each in names},
+        null_values=["", *nulls],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=True,
+        check_utf8=False,
+    )
+    try:
+        with csv.open_csv(stream, convert_options=convert, **options) as reader:
+            for batch in reader:
+                yield pa.record_batch([_text(each) for each in batch.columns], names=batch.schema.names)
+    except pa.ArrowInvalid as error:
+        raise SettingsError(f"{name} cannot be read as CSV: {_first_line(error)}") from None
+
+
+class _Columns:
+    """Counts rows with another number of cells than the header."""
+
+    def __init__(self) -> None:
+        self.skipped = 0
+
+    def skip(self, _row: Any) -> str:
+        self.skipped += 1
+        return "skip"
+
+
+def _text(array: pa.Array) -> pa.Array:
+    """Return cells as valid UTF-8."""
+    if not pa.types.is_string(array.type):
+        array = array.cast(pa.string())
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        values = [
+            None if each is None else each.decode("utf-8", "replace")
+            for each in array.cast(pa.binary()).to_pylist()
+        ]
+        return pa.array(values, pa.string())
+    return array
+
+
+def _opened_container(stream: BinaryIO, name: str) -> Any:
+    try:
+        return fastavro.block_reader(stream)
+    except (ValueError, EOFError, KeyError, IndexError, fastavro.schema.SchemaParseException) as error:
+        raise SettingsError(f"{name} cannot be read as an Avro container: {_first_line(error)}") from None
+
+
+def _container_records(container: Any, name: str) -> Iterator[list[bytes]]:
+    """Yield the records of an Avro container as they would be in a topic: the binary encoding of each."""
+    schema = container.writer_schema
+    try:
+        for block in container:
+            data: bytes = block.bytes_.getvalue()
+            if len(data) > _MOST_AVRO_BLOCK:
+                raise SettingsError(
+                    f"{name} has a block of {len(data):,} bytes, more than {_MOST_AVRO_BLOCK:,}"
+                )
+            inner = io.BytesIO(data)
+            values = []
+            start = 0
+            for _ in range(block.num_records):
+                fastavro.schemaless_reader(inner, schema, None)
+                values.append(data[start : inner.tell()])
+                start = inner.tell()
+            yield values
+    except (ValueError, EOFError, IndexError, OverflowError, RecursionError, TypeError) as error:
+        raise SettingsError(f"{name} is damaged: {_first_line(error)}") from None
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -1,0 +1,94 @@
+"""Open a source of records by the name that a person gives it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.sources import tables
+from tidegate.gateway.sources.files import FileFormat, FileSource
+from tidegate.gateway.sources.source import Source
+
+_EXTRAS = {
+    "confluent_kafka": "kafka",
+    "cryptography": "kafka",
+    "deltalake": "delta",
+    "pyiceberg": "spark",
+    "psycopg": "registry",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """Options of a source; those that do not concern it are ignored. Only a topic has `most_records`."""
+
+    format: FileFormat | None = None
+    nulls: Sequence[str] = ()
+    most_records: int | None = None
+    most_seconds: float = 60
+    bootstrap_servers: str | None = None
+    kafka_config: Path | None = None
+
+
+def open_source(name: str, options: SourceOptions) -> Source:
+    """Open a file, topic or table.
+
+    Raises SettingsError for one that cannot be read, NotFoundError for one that does not exist, Unavailable without an answer.
+    """
+    try:
+        return _opened(name, options)
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        if module not in _EXTRAS:
+            raise
+        raise SettingsError(
+            f"{name} needs {module}, which is not installed: pip install 'tidegate[{_EXTRAS[module]}]'"
+        ) from error
+
+
+def _opened(name: str, options: SourceOptions) -> Source:
+    kind, _, rest = name.partition(":")
+    path = Path(name)
+    if path.exists() and path.is_dir():
+        return _folder(path)
+    if path.exists() or name == "-":
+        return FileSource(path, options.format, options.nulls)
+    match kind:
+        case "kafka" if rest:
+            return _topic(rest, options)
+        case "iceberg" if rest:
+            return tables.iceberg_table(rest)
+        case "postgresql" if rest and not rest.startswith("//"):
+            url = os.environ.get("TIDEGATE_POSTGRESQL_URL")
+            if not url:
+                raise SettingsError(
+                    f"{name} needs the variable TIDEGATE_POSTGRESQL_URL, the address of the database"
+                )
+            return tables.postgresql_table(rest, url)
+    raise SettingsError(
+        f"there is no file {name}; a topic is kafka:TOPIC, a table iceberg:NAMESPACE.TABLE or postgresql:TABLE"
+    )
+
+
+def _folder(path: Path) -> Source:
+    if tables.is_delta(path):
+        return tables.delta_table(path)
+    if tables.is_iceberg(path):
+        return tables.iceberg_folder(path)
+    raise SettingsError(
+        f"the folder {path} is neither a Delta table (_delta_log) nor an Iceberg table (metadata)"
+    )
+
+
+def _topic(topic: str, options: SourceOptions) -> Source:
+    # Both need the extra `kafka`.
+    from tidegate.contracts.stream.kafka_connection import KafkaSettings  # noqa: PLC0415
+    from tidegate.gateway.sources.kafka import TopicSource  # noqa: PLC0415
+
+    if options.bootstrap_servers is None:
+        raise SettingsError("a topic needs the brokers: --bootstrap-servers, or TIDEGATE_BOOTSTRAP_SERVERS")
+    connection = KafkaSettings(kafka_config=options.kafka_config).connection_to(options.bootstrap_servers)
+    return TopicSource(topic, connection, options.most_records, options.most_seconds)

@@ -1,0 +1,141 @@
+"""Rows of tables: Delta, Iceberg and PostgreSQL. Their libraries are imported where a table is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import pyarrow as pa
+
+from tidegate.contracts.errors import NotFoundError, SettingsError, TidegateError, Unavailable
+from tidegate.contracts.infer.table_rows import json_row
+from tidegate.gateway.sources.source import BATCH_RECORDS, Chunk, named, table_chunks, value_chunks
+
+_POSTGRESQL_ROWS: Final = 4_096
+_CONNECT_SECONDS: Final = 10
+
+
+class TableSource:
+    """A table that is read once. `open_chunks` yields its rows; `size` is not known before."""
+
+    def __init__(self, title: str, stem: str, open_chunks: Callable[[], Iterator[Chunk]]) -> None:
+        self.title = title
+        self.stem = stem
+        self.avro_schema: Any = None
+        self.is_untyped = False
+        self.framing = "none"
+        self.size: int | None = None
+        self._open_chunks = open_chunks
+        self._read = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Do nothing: what is open belongs to the iterator."""
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows."""
+        for chunk in self._open_chunks():
+            self._read += len(chunk.positions)
+            yield chunk
+
+    def progress(self) -> int:
+        """Return how many rows have been read."""
+        return self._read
+
+    def places(self, positions: Sequence[int]) -> str:
+        """Name positions."""
+        return named("row", positions)
+
+
+def is_delta(path: Path) -> bool:
+    """Return whether a folder is a Delta table."""
+    return (path / "_delta_log").is_dir()
+
+
+def delta_table(path: Path) -> TableSource:
+    """Return the current version of a Delta table."""
+    from deltalake import DeltaTable  # noqa: PLC0415 - of the extra `delta`
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with _errors(f"the Delta table {path}"):
+            yield from DeltaTable(path).to_pyarrow_dataset().to_batches(batch_size=BATCH_RECORDS)
+
+    return TableSource(f"Delta table {path.name}", path.name, lambda: table_chunks(batches()))
+
+
+def is_iceberg(path: Path) -> bool:
+    """Return whether a folder is an Iceberg table."""
+    return any((path / "metadata").glob("*.metadata.json"))
+
+
+def iceberg_folder(path: Path) -> TableSource:
+    """Return the newest state of an Iceberg table, by the metadata files in its folder."""
+    from pyiceberg.table import StaticTable  # noqa: PLC0415 - of the extra `spark`
+
+    newest = max(
+        (path / "metadata").glob("*.metadata.json"), key=lambda file: (file.stat().st_mtime_ns, file.name)
+    )
+    return _iceberg(path.name, lambda: StaticTable.from_metadata(str(newest.absolute())))
+
+
+def iceberg_table(name: str) -> TableSource:
+    """Return a table of the default catalog in PyIceberg's configuration."""
+    from pyiceberg.catalog import load_catalog  # noqa: PLC0415 - of the extra `spark`
+
+    return _iceberg(name, lambda: load_catalog().load_table(name))
+
+
+def _iceberg(name: str, load: Callable[[], Any]) -> TableSource:
+    def batches() -> Iterator[pa.RecordBatch]:
+        with _errors(f"the Iceberg table {name}"):
+            yield from load().scan().to_arrow_batch_reader()
+
+    return TableSource(f"Iceberg table {name}", name, lambda: table_chunks(batches()))
+
+
+@contextmanager
+def _errors(what: str) -> Iterator[None]:
+    """Convert what the libraries of tables raise, which has no common class."""
+    try:
+        yield
+    except (GeneratorExit, TidegateError):
+        raise
+    except Exception as error:  # noqa: BLE001 - every store has classes of its own
+        reason = (str(error).splitlines() or [""])[0][:200]
+        raise SettingsError(f"{what} cannot be read: {type(error).__name__}: {reason}") from None
+
+
+def postgresql_table(name: str, url: str) -> TableSource:
+    """Return a table or view of PostgreSQL, read in one read-only transaction. `name` may begin with a schema."""
+
+    def rows() -> Iterator[list[bytes]]:
+        import psycopg  # noqa: PLC0415 - of the extras `registry` and `spark`
+        from psycopg import sql  # noqa: PLC0415
+        from psycopg.rows import dict_row  # noqa: PLC0415
+
+        try:
+            with psycopg.connect(url, connect_timeout=_CONNECT_SECONDS) as connection:
+                connection.read_only = True
+                with connection.cursor("tidegate_infer", row_factory=dict_row) as cursor:
+                    cursor.itersize = _POSTGRESQL_ROWS
+                    cursor.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier(*name.split("."))))
+                    while found := cursor.fetchmany(_POSTGRESQL_ROWS):
+                        yield [json_row(row) for row in found]
+        except psycopg.errors.UndefinedTable:
+            raise NotFoundError(f"the database has no table {name}") from None
+        except psycopg.errors.InsufficientPrivilege:
+            raise SettingsError(f"the user of TIDEGATE_POSTGRESQL_URL may not read {name}") from None
+        except psycopg.Error as error:
+            # The message of an error of the connection has the address.
+            raise Unavailable(
+                f"the database of TIDEGATE_POSTGRESQL_URL does not answer: {type(error).__name__}"
+            ) from None
+
+    return TableSource(f"PostgreSQL table {name}", name, lambda: value_chunks(rows()))

@@ -1,0 +1,94 @@
+"""Whether a stream is as usual: one answer for the API, the command line and alerts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from tidegate.contracts.stream.control import Condition
+from tidegate.gateway.streams.reports import GONE_AFTER, StreamSummary
+
+SILENT_AFTER: Final = timedelta(minutes=2)
+"""A stream with records waiting that has reported nothing for so long is silent."""
+STUCK_AFTER: Final = timedelta(minutes=10)
+"""A job that has had one batch in hand for so long is stuck: a batch takes seconds."""
+UNUSUAL_FACTOR: Final = 3
+"""Refusals are unusual above so many times the usual share, and above `LEAST_UNUSUAL_SHARE`."""
+LEAST_UNUSUAL_SHARE: Final = 0.001
+_RUNS: Final = "it judges and writes records"
+
+
+class StreamState(StrEnum):
+    """What a stream does."""
+
+    RUNNING = "running"
+    IDLE = "idle"
+    ENDED = "ended"
+    PAUSED = "paused"
+    SILENT = "silent"
+    STUCK = "stuck"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatus:
+    """A stream's state, and its refused share in the last half hour beside that of the day before it.
+
+    Shares are from 0 to 1, and None without records. `detail` says why it is in this state.
+    """
+
+    state: StreamState
+    detail: str
+    refused_share: float | None
+    usual_refused_share: float | None
+    is_unusual: bool
+    """Whether more is refused than usual; a share that is always high is usual."""
+
+
+def status_of(summary: StreamSummary, now: datetime) -> StreamStatus:
+    """Return the status of a stream."""
+    state, detail = _state(summary, now)
+    *earlier, last = summary.sparkline
+    share = _share(last.refused, last.records)
+    usual = _share(sum(each.refused for each in earlier), sum(each.records for each in earlier))
+    is_unusual = (
+        share is not None
+        and usual is not None
+        and share > LEAST_UNUSUAL_SHARE
+        and share > UNUSUAL_FACTOR * usual
+    )
+    return StreamStatus(state, detail, share, usual, is_unusual)
+
+
+def _state(summary: StreamSummary, now: datetime) -> tuple[StreamState, str]:
+    told = summary.condition
+    match told.condition:
+        case Condition.PAUSED:
+            return StreamState.PAUSED, f"{told.reason} ({told.by})"
+        case Condition.STOPPED:
+            return StreamState.STOPPED, told.reason or "its job has stopped or failed"
+        case Condition.ENDED:
+            return StreamState.ENDED, "its job was ended, or had read everything"
+        case Condition.RUNNING:
+            return _observed(summary, now)
+
+
+def _observed(summary: StreamSummary, now: datetime) -> tuple[StreamState, str]:
+    """Return the state of a stream whose job should run, by what was heard of it last."""
+    if summary.seen_at is not None and now - max(summary.seen_at, summary.last_committed_at) > GONE_AFTER:
+        return StreamState.SILENT, f"its job has sent no heartbeat for {GONE_AFTER.seconds} seconds"
+    if summary.busy_seconds is not None:
+        is_stuck = summary.busy_seconds >= STUCK_AFTER.total_seconds()
+        state = StreamState.STUCK if is_stuck else StreamState.RUNNING
+        return state, f"one batch has taken {int(summary.busy_seconds // 60)} minutes" if is_stuck else _RUNS
+    if now - summary.last_committed_at <= SILENT_AFTER:
+        return StreamState.RUNNING, _RUNS
+    if summary.lag_records:
+        return StreamState.SILENT, "records wait, and no report has come for two minutes"
+    return StreamState.IDLE, "nothing has come since the last report"
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None

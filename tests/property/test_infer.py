@@ -1,0 +1,70 @@
+"""An inferred contract accepts the records that it was inferred from, except for those that its evidence lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.marks import examples
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.infer.evaluate import evaluate
+from tidegate.contracts.infer.infer import VALUES, Inference
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70).filter(lambda number: -(2**63) <= number < 2**64)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from(
+        [
+            "",
+            "N/A",
+            "x",
+            "AB12",
+            "2024-02-30",
+            "2024-02-29",
+            "1900-01-01",
+            "2024-01-01T00:00:00Z",
+            "é",
+            "a\nb",
+        ]
+    )
+    | st.text(max_size=8)
+)
+VALUE = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("abc*/~"), inner, max_size=4),
+    max_leaves=8,
+)
+NAMES = st.sampled_from(["id", "age", "start", "end", "ward", "lat", "lon", "", "a b", "*"])
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(
+    st.lists(st.dictionaries(NAMES, VALUE, max_size=7), min_size=1, max_size=12),
+    st.integers(1, 60),
+    st.integers(0, 2**20),
+)
+def test_what_it_was_inferred_from_is_accepted(
+    records: list[dict[str, Any]], times: int, offset: int
+) -> None:
+    values = pa.array([orjson.dumps(record) for record in records] * times, pa.binary())
+    positions = np.arange(offset, offset + len(values))
+    inference = Inference()
+    inference.add(pa.record_batch([values], VALUES), positions)
+    held = {position for some, _, _ in inference._held for position in some.tolist()}
+    found = inference.finish("test.records")
+    is_trained = np.array([position not in held for position in positions]) | (len(held) == len(positions))
+    again = evaluate(
+        DataContract.model_validate(found.document),
+        [values.filter(pa.array(is_trained))],
+        positions[is_trained],
+        found.proposals,
+    )
+    assert again.unexpected.count == 0, again.reasons
+    assert again.broken <= found.broken.count

@@ -1,0 +1,139 @@
+"""`tidegate infer`: files in, a contract with its evidence out."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import fastavro
+import orjson
+import pytest
+
+from tidegate.contracts.lint.lint import lint
+from tidegate.gateway.cli.infer import default_id
+
+from .conftest import Run
+
+CHANCE = random.Random(11)  # noqa: S311 - repeatable records
+
+
+def write_records(path: Path, count: int = 2_000) -> Path:
+    records = [
+        {
+            "patient_id": f"P{index:06d}",
+            "age": 999 if index % 250 == 7 else CHANCE.randrange(100),
+            "ward": CHANCE.choice(["icu", "er"]),
+        }
+        for index in range(count)
+    ]
+    lines = [orjson.dumps(record) for record in records]
+    lines[40] = b'{"patient'
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    return path
+
+
+def test_writes_a_contract_that_lints_and_judges(tidegate: Run, tmp_path: Path) -> None:
+    data = write_records(tmp_path / "admissions.jsonl")
+    contract = tmp_path / "contract.yaml"
+    ran = tidegate("infer", str(data), "--out", str(contract), "--id", "hospital.admissions")
+    assert ran.returncode == 0, ran.stderr
+    assert b"age-is-known" in ran.stdout
+    loaded = lint(contract)
+    assert loaded.warnings == ()
+    assert loaded.contract.classification == {"/patient_id": "pii"}
+    text = contract.read_text()
+    assert "# 999: apart from all other values of the field. Violated by " in text
+    assert "# 1 record could not be read, and is not part of it." in text
+    judged = tidegate("judge", str(contract), "--data", str(data))
+    assert judged.returncode == 1
+    assert b"1 refused" not in judged.stdout
+    assert [line for line in judged.stdout.decode().splitlines() if "age-is-known" in line]
+
+
+def test_the_same_contract_comes_out_twice(tidegate: Run, tmp_path: Path) -> None:
+    data = write_records(tmp_path / "admissions.jsonl")
+    for name in ("one", "two"):
+        assert tidegate("infer", str(data), "-o", str(tmp_path / f"{name}.yaml")).returncode == 0
+    assert (tmp_path / "one.yaml").read_text().replace("one.", "two.") == (tmp_path / "two.yaml").read_text()
+
+
+def test_no_file_is_overwritten_without_force(tidegate: Run, tmp_path: Path) -> None:
+    data = write_records(tmp_path / "a.jsonl", 100)
+    contract = tmp_path / "contract.yaml"
+    contract.write_text("mine")
+    ran = tidegate("infer", str(data), "-o", str(contract))
+    assert ran.returncode == 2
+    assert b"overwrite it with --force" in ran.stderr
+    assert contract.read_text() == "mine"
+    assert tidegate("infer", str(data), "-o", str(contract), "--force").returncode == 0
+
+
+def test_proposals_as_json_have_evidence_and_no_value_of_a_personal_field(
+    tidegate: Run, tmp_path: Path
+) -> None:
+    data = write_records(tmp_path / "a.jsonl")
+    ran = tidegate("infer", str(data), "-o", str(tmp_path / "c.yaml"), "--json")
+    report = json.loads(ran.stdout)
+    found = next(each for each in report["proposals"] if each["code"] == "age-is-known")
+    assert found["rule"]["values"] == [999]
+    assert 5 <= found["exceptions"] <= 8  # of eight, some are held back
+    assert found["first_exceptions"].startswith("line")
+    assert report["unreadable"] == {"records": 1, "first": "line 41"}
+    assert report["held_back"]["expected_false_refusals"] == 0
+    assert b"P000123" not in ran.stdout
+
+
+def test_avro_keeps_its_schema(tidegate: Run, tmp_path: Path) -> None:
+    schema = {
+        "type": "record",
+        "name": "Stay",
+        "fields": [
+            {"name": "age", "type": "int"},
+            {"name": "start", "type": {"type": "int", "logicalType": "date"}},
+            {"name": "end", "type": {"type": "int", "logicalType": "date"}},
+        ],
+    }
+    records = []
+    for index in range(3_000):
+        day = CHANCE.randrange(18_000, 19_000)
+        records.append(
+            {
+                "age": 999 if index % 300 == 0 else CHANCE.randrange(99),
+                "start": day,
+                "end": day + CHANCE.randrange(20),
+            }
+        )
+    with (tmp_path / "stays.avro").open("wb") as file:
+        fastavro.writer(file, schema, records)
+    contract = tmp_path / "stays.yaml"
+    ran = tidegate("infer", str(tmp_path / "stays.avro"), "-o", str(contract))
+    assert ran.returncode == 0, ran.stderr
+    loaded = lint(contract).contract
+    assert loaded.schema_.type == "avro"
+    assert {"age-is-known", "start-to-end"} <= {rule.id for rule in loaded.rules}
+    assert json.loads((tmp_path / "stays.avsc").read_text())["name"].endswith("Stay")
+
+
+@pytest.mark.parametrize(("content", "code"), [("no json\n" * 30, 2), ("{\n" * 30, 1), ("", 2)])
+def test_a_file_without_records_writes_nothing(
+    tidegate: Run, tmp_path: Path, content: str, code: int
+) -> None:
+    (tmp_path / "bad").write_text(content)
+    ran = tidegate("infer", str(tmp_path / "bad"), "-o", str(tmp_path / "c.yaml"))
+    assert ran.returncode == code
+    assert ran.stderr
+    assert not (tmp_path / "c.yaml").exists()
+
+
+def test_init_names_infer(tidegate: Run) -> None:
+    ran = tidegate("init")
+    assert ran.returncode == 2
+    assert b"tidegate infer" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("stem", "name"), [("orders", "orders"), ("my orders (1)", "my-orders--1"), ("…", "records")]
+)
+def test_the_name_of_a_file_becomes_an_id(stem: str, name: str) -> None:
+    assert default_id(stem) == name

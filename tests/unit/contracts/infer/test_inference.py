@@ -1,0 +1,231 @@
+"""What is proposed from records that are made for one question each."""
+
+from __future__ import annotations
+
+import random
+from datetime import date, timedelta
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.infer.infer import VALUES, Inference, Inferred
+from tidegate.contracts.infer.number_rules import nice_above, number_sentinels
+from tidegate.contracts.infer.profile import Profile
+from tidegate.contracts.infer.values import NumberProfile
+from tidegate.contracts.judge.plan import compile_plan
+
+CHANCE = random.Random(5)  # noqa: S311 - repeatable records
+FIRST_DAY = date(2022, 1, 1)
+
+
+def inferred(records: list[Any], batch: int = 1_000) -> Inferred:
+    inference = Inference()
+    values = [record if isinstance(record, bytes) else orjson.dumps(record) for record in records]
+    for start in range(0, len(values), batch):
+        some = values[start : start + batch]
+        inference.add(
+            pa.record_batch([pa.array(some, pa.binary())], VALUES),
+            np.arange(start + 1, start + 1 + len(some)),
+        )
+    return inference.finish("test.records")
+
+
+def rules(found: Inferred, kind: str, pointer: str) -> list[dict[str, Any]]:
+    """Return the enforced rules of a kind that name a field."""
+    return [
+        each.rule
+        for each in found.rules
+        if each.rule and each.is_enforced and each.rule["kind"] == kind and pointer in str(each.rule)
+    ]
+
+
+def accepts(found: Inferred, record: object) -> bool:
+    plan = compile_plan(DataContract.model_validate(found.document))
+    judged = plan.judge(pa.array([orjson.dumps(record)], pa.large_binary()))
+    return bool(judged.field("disposition")[0].as_py() == 0)
+
+
+@pytest.mark.parametrize("sentinel", [999, -1, -99, 9999, 2147483647])
+def test_a_number_that_stands_for_unknown_is_found_among_a_million(sentinel: int) -> None:
+    profile = NumberProfile()
+    values = np.array([CHANCE.randrange(0, 104) for _ in range(50_000)])
+    for batch in range(20):
+        some = values.copy()
+        if batch < 3:
+            some[batch * 7 : batch * 7 + 10] = sentinel
+        profile.add(some, np.arange(batch * 50_000, (batch + 1) * 50_000))
+    found, low, high = number_sentinels(profile)
+    assert [(each.value, each.seen.count, each.seen.first) for each in found] == [(sentinel, 30, 0)]
+    assert (low, high) == (0, 103)
+
+
+def test_zero_stands_for_unknown_only_where_everything_else_is_far_from_it() -> None:
+    weights = [
+        {"weight": CHANCE.randrange(2_700, 6_300), "visits": CHANCE.randrange(0, 30)} for _ in range(4_000)
+    ]
+    for index in range(0, 4_000, 200):
+        weights[index]["weight"] = 0
+    found = inferred(weights)
+    assert [rule["values"] for rule in rules(found, "forbidden", "/weight")] == [[0]]
+    assert rules(found, "forbidden", "/visits") == []
+
+
+@pytest.mark.parametrize("sentinel", ["1900-01-01", "1970-01-01", "9999-12-31"])
+@pytest.mark.parametrize("is_time", [False, True])
+def test_a_date_that_stands_for_unknown_is_found(sentinel: str, is_time: bool) -> None:
+    suffix = "T00:00:00Z" if is_time else ""
+    days = [(FIRST_DAY + timedelta(days=CHANCE.randrange(900))).isoformat() + suffix for _ in range(3_000)]
+    days[1_000] = days[2_000] = days[2_500] = sentinel + suffix
+    found = inferred([{"left": day} for day in days])
+    assert not accepts(found, {"left": sentinel + suffix})
+    assert accepts(found, {"left": "2023-05-05" + suffix})
+
+
+def test_texts_that_stand_for_unknown_are_forbidden_and_left_out_of_lists() -> None:
+    wards = [CHANCE.choice(("icu", "general", "maternity")) for _ in range(2_000)]
+    wards[10] = wards[999] = "N/A"
+    wards[500] = "ICU"
+    found = inferred([{"ward": ward} for ward in wards])
+    assert [rule["values"] for rule in rules(found, "forbidden", "/ward")] == [["N/A"]]
+    assert [rule["values"] for rule in rules(found, "one_of", "/ward")] == [["general", "icu", "maternity"]]
+    assert not accepts(found, {"ward": "ICU"})
+
+
+def test_coordinates_at_the_origin_are_refused() -> None:
+    places = [{"lat": CHANCE.uniform(45, 48), "lon": CHANCE.uniform(-10, 10)} for _ in range(500)]
+    places[3] = places[77] = places[78] = {"lat": 0, "lon": 0}
+    found = inferred(places)
+    assert not accepts(found, {"lat": 0, "lon": 0})
+    assert accepts(found, {"lat": 46.5, "lon": 0})
+
+
+def test_ordered_dates_are_found_and_others_are_not() -> None:
+    records = []
+    for index in range(3_000):
+        start = FIRST_DAY + timedelta(days=CHANCE.randrange(900))
+        end = start + timedelta(days=CHANCE.randrange(30)) if index % 200 else start - timedelta(days=3)
+        other = FIRST_DAY + timedelta(days=CHANCE.randrange(900))
+        records.append({"start": start.isoformat(), "end": end.isoformat(), "other": other.isoformat()})
+    found = inferred(records)
+    ordered = [each for each in found.rules if each.rule and each.rule["kind"] == "ordered"]
+    assert [each.rule["fields"] for each in ordered if each.rule] == [["/start", "/end"]]
+    assert 10 <= ordered[0].exceptions <= 15
+    assert all(position % 200 == 1 for position in ordered[0].first)
+
+
+def test_a_field_that_depends_on_the_value_of_another_is_required_then() -> None:
+    records: list[dict[str, Any]] = []
+    for _ in range(4_000):
+        ward = CHANCE.choice(("icu", "general", "maternity"))
+        record: dict[str, Any] = {"ward": ward}
+        if ward == "icu" or CHANCE.random() < 0.4:
+            record["consultant"] = "C1"
+        records.append(record)
+    found = inferred(records)
+    assert [rule["when"] for rule in rules(found, "required_when", "/consultant")] == [
+        {"field": "/ward", "equals": "icu"}
+    ]
+
+
+def test_elements_of_arrays_have_rules_of_their_own() -> None:
+    records = [
+        {"lines": [{"net": net, "gross": net * 1.2} for net in CHANCE.sample(range(1, 900), 3)]}
+        for _ in range(900)
+    ]
+    found = inferred(records)
+    assert [rule["fields"] for rule in rules(found, "ordered", "/lines/*/net")] == [
+        ["/lines/*/net", "/lines/*/gross"]
+    ]
+
+
+def test_the_key_and_personal_fields_are_named_and_their_values_never_written() -> None:
+    records = [
+        {
+            "order_id": f"O{index:06d}",
+            "email": f"person{index % 3}@example.org",
+            "surname": ("Kay", "Noor", "Smit")[index % 3],
+        }
+        for index in range(1_000)
+    ]
+    found = inferred(records)
+    assert found.document["primary_key"] == ["order_id"]
+    assert found.document["classification"] == {"/email": "pii", "/surname": "pii"}
+    assert "Noor" not in str(found.document)
+    assert "person1" not in str(found.document)
+
+
+def test_no_rule_has_a_value_of_a_personal_field() -> None:
+    records: list[dict[str, Any]] = []
+    for index in range(3_000):
+        record: dict[str, Any] = {
+            "surname": CHANCE.choice(("Kay", "Noor")),
+            "phone": 31612345678 if index % 100 == 0 else CHANCE.randrange(1_000),
+            "birth_date": "1234-05-06" if index % 100 == 0 else f"1980-{1 + index % 12:02d}-01",
+        }
+        if record["surname"] == "Noor" or CHANCE.random() < 0.5:
+            record["visit"] = "V1"
+        records.append(record)
+    found = inferred(records)
+    assert {"/surname", "/phone", "/birth_date"} <= set(found.document["classification"])
+    written = str(found.document) + str(found.rules)
+    assert [value for value in ("Noor", "31612345678", "1234-05-06") if value in written] == []
+
+
+def test_mixed_types_are_kept_if_both_are_usual_and_a_mistake_if_one_is_rare() -> None:
+    records = [
+        {"code": index if index % 2 else str(index), "age": str(index) if index == 50 else index}
+        for index in range(1_000)
+    ]
+    found = inferred(records)
+    assert set(found.definition["properties"]["code"]["type"]) == {"integer", "string"}
+    assert found.definition["properties"]["age"] == {"type": "integer"}
+    mistake = next(
+        each for each in found.structure.proposals if each.code == "type" and each.pointer == "/age"
+    )
+    assert (mistake.exceptions, mistake.first) == (1, (51,))
+
+
+def test_records_that_cannot_be_read_are_counted_with_positions() -> None:
+    records: list[Any] = [{"a": index} for index in range(500)]
+    records[99] = b'{"a": '
+    records[199] = b"[1]"
+    records[299] = b"[" * 100_000
+    found = inferred(records)
+    assert found.broken.count == 3
+    assert set(found.broken.first) == {100, 200, 300}
+
+
+def test_a_million_names_are_a_map_and_bounded() -> None:
+    profile = Profile()
+    for start in (0, 1_000):
+        rows = [{"map": {f"k{start}-{index}-{each}": 1 for each in range(500)}} for index in range(1_000)]
+        profile.add_rows(rows, np.arange(start, start + 1_000))
+    assert len(list(profile.fields())) == 1
+    found = inferred([{"map": {f"k{index}": 1}} for index in range(5_000)])
+    assert "keys" in found.definition["properties"]["map"]["description"]
+    assert accepts(found, {"map": {"new": "text"}})
+
+
+def test_deep_and_long_values_are_bounded() -> None:
+    deep: Any = 1
+    for _ in range(200):
+        deep = {"in": deep}
+    found = inferred([{"deep": deep, "text": "x" * (10 << 20) if index == 7 else "y"} for index in range(60)])
+    assert len(orjson.dumps(found.definition)) < 5_000
+    assert accepts(found, {"deep": deep, "text": "y"})
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(104.2, 120), (1, 1), (0.31, 0.4), (7_000, 8_000), (155, 200)]
+)
+def test_bounds_are_round_numbers(value: float, expected: float) -> None:
+    assert nice_above(value) == expected
+
+
+def test_two_runs_agree() -> None:
+    records = [{"a": CHANCE.randrange(50), "b": CHANCE.choice("xyz")} for _ in range(3_000)]
+    assert inferred(records, 1_000).document == inferred(records, 777).document

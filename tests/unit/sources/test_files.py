@@ -1,0 +1,186 @@
+"""Files of records: every format gives the same records, and none can make the reader keep more than its bounds."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.infer.table_rows import json_values
+from tidegate.gateway.sources import bytes_of_files, json_arrays, source
+from tidegate.gateway.sources.bytes_of_files import Expanded
+from tidegate.gateway.sources.files import FileFormat, FileSource
+from tidegate.gateway.sources.json_arrays import array_elements
+from tidegate.gateway.sources.record_files import line_batches
+
+RECORDS = [
+    {"id": f"A{index:03d}", "age": index % 90, "note": None if index % 3 else 'a "b", [c]\n'}
+    for index in range(500)
+]
+AVRO = {
+    "type": "record",
+    "name": "Admission",
+    "fields": [
+        {"name": "id", "type": "string"},
+        {"name": "age", "type": "int"},
+        {"name": "note", "type": ["null", "string"]},
+    ],
+}
+
+
+def write_lines(path: Path) -> None:
+    path.write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in RECORDS))
+
+
+def write_zst(path: Path) -> None:
+    with pa.CompressedOutputStream(pa.OSFile(str(path), "w"), "zstd") as file:
+        file.write(b"\n".join(map(orjson.dumps, RECORDS)))
+
+
+def write_avro(path: Path) -> None:
+    with path.open("wb") as file:
+        fastavro.writer(file, AVRO, RECORDS, codec="deflate", sync_interval=1_000)
+
+
+TEXTS = st.text(alphabet='ab"\\[]{},é', max_size=6)
+
+WRITERS = {
+    "a.jsonl": write_lines,
+    "b.json": lambda path: path.write_text(json.dumps(RECORDS, indent=1)),
+    "c.jsonl.gz": lambda path: path.write_bytes(gzip.compress(b"\n".join(map(orjson.dumps, RECORDS)))),
+    "d.jsonl.zst": write_zst,
+    "e.parquet": lambda path: pq.write_table(pa.Table.from_pylist(RECORDS), path),
+    "f.avro": write_avro,
+}
+
+
+def read(path: Path, **options: Any) -> list[Any]:
+    found: list[Any] = []
+    with FileSource(path, **options) as opened:
+        positions = []
+        for chunk in opened.chunks():
+            positions += chunk.positions.tolist()
+            if chunk.batch.schema.names != ["value"]:
+                found += map(orjson.loads, json_values(chunk.batch, None))
+            elif opened.avro_schema is not None:
+                found += [
+                    fastavro.schemaless_reader(io.BytesIO(value), opened.avro_schema, None)
+                    for value in chunk.batch.column(0).to_pylist()
+                ]
+            else:
+                found += map(orjson.loads, chunk.batch.column(0).to_pylist())
+    assert positions == list(range(1, len(found) + 1))
+    return found
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_every_format_gives_the_same_records(tmp_path: Path, name: str) -> None:
+    WRITERS[name](tmp_path / name)
+    assert read(tmp_path / name) == RECORDS
+
+
+def test_cells_of_csv_are_texts_and_empty_ones_null(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('id;age;note\n007;1;"a;b\nc"\n008;;NA\n')
+    assert read(path, nulls=["NA"]) == [
+        {"id": "007", "age": "1", "note": "a;b\nc"},
+        {"id": "008", "age": None, "note": None},
+    ]
+
+
+def test_a_file_is_known_by_its_content_whatever_its_name(tmp_path: Path) -> None:
+    write_avro(tmp_path / "records")
+    with FileSource(tmp_path / "records") as opened:
+        assert (opened.format, opened.places([3, 4])) == (FileFormat.AVRO, "records 3, 4")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"hello", b"PAR1 is no Parquet", b"Obj\x01 is no container", b'[{"a": 1}, {"b"']
+)
+def test_other_files_are_refused_with_a_reason(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(SettingsError, match="file"):
+        read(path)
+
+
+def test_a_file_that_expands_beyond_bounds_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bytes_of_files, "_ALWAYS_ALLOWED", 1 << 20)
+    path = tmp_path / "bomb.jsonl.gz"
+    path.write_bytes(gzip.compress(b"\0" * (4 << 20)))
+    with pytest.raises(SettingsError, match="expands to more than 250 times its size"):
+        read(path)
+
+
+def test_a_damaged_compressed_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "cut.jsonl.gz"
+    path.write_bytes(gzip.compress(random.Random(1).randbytes(5_000))[:3_000])  # noqa: S311
+    with pytest.raises(SettingsError, match="cut"):
+        read(path)
+
+
+@given(
+    st.lists(
+        st.recursive(
+            st.none() | TEXTS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner), max_leaves=5
+        ),
+        max_size=5,
+    ),
+    st.integers(1, 9),
+)
+def test_elements_of_arrays_are_found_whatever_the_blocks(values: list[Any], block: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_arrays, "_BLOCK", block)
+        text = b" [" + b" , ".join(map(orjson.dumps, values)) + b"]"
+        found = [element for some in array_elements(io.BytesIO(text), "x") for element in some]
+    assert list(map(orjson.loads, found)) == values
+
+
+@given(st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"x"))), st.integers(1, 9))
+def test_a_line_that_is_too_long_becomes_an_empty_one(lines: list[bytes], step: int) -> None:
+    class Steps(io.BytesIO):
+        def read1(self, _size: int | None = -1) -> bytes:
+            return self.read(step)
+
+    text = b"".join(line + b"\n" for line in lines)
+    found = [line for batch in line_batches(Steps(text), 12) for line in batch]
+    assert [line for line in found if line] == [
+        line for line, kept in zip(lines, found, strict=True) if kept and line == kept
+    ]
+    assert all(
+        kept == line or (not kept and len(line) + 1 > 12 - step)
+        for line, kept in zip(lines, found, strict=True)
+    )
+
+
+def test_batches_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "BATCH_BYTES", 1_000)
+    chunks = list(source.value_chunks(iter([[b"x" * 400] * 10])))
+    assert [len(chunk.positions) for chunk in chunks] == [3, 3, 3, 1]
+    assert np.concatenate([chunk.positions for chunk in chunks]).tolist() == list(range(1, 11))
+
+
+def test_expanding_stops_at_the_bound_not_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bytes_of_files, "_ALWAYS_ALLOWED", 1 << 20)
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(b"\0" * (4 << 20)))
+    with path.open("rb") as file:
+        stream = Expanded(file, "gzip", "bomb.gz")
+        with pytest.raises(SettingsError, match="expands"):
+            stream.readall()
+        assert stream._written <= (1 << 20) + (1 << 16)

@@ -1,0 +1,196 @@
+"""The public package: records, tables and data frames judged by a contract."""
+
+from __future__ import annotations
+
+import copy
+import doctest
+import json
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import tidegate
+from tidegate import contract as contract_module
+from tidegate.contracts.errors import ContractError, SettingsError
+
+CONTRACT = """\
+apiVersion: tidegate/v1
+kind: DataContract
+id: hospital.stays
+version: 1.0.0
+topic: hospital.stays
+schema:
+  type: json-schema
+  definition:
+    type: object
+    additionalProperties: false
+    required: [age, consultant]
+    properties:
+      age: {type: integer}
+      consultant: {type: [string, "null"]}
+      ward: {type: string}
+      charge: {type: number, maximum: 0.305}
+      left: {type: string, format: date}
+      seen: {type: string, format: date-time}
+      at: {type: string, pattern: "^23:"}
+      local: {type: string, format: date-time-local}
+      photo: {type: string}
+      patient: {type: object, additionalProperties: false, properties: {name: {type: string}, born: {type: string, format: date}}}
+      codes: {type: array, items: {type: string}}
+      marks: {type: object, additionalProperties: {type: number}}
+rules:
+  - {id: age-is-known, kind: forbidden, field: /age, values: [999]}
+  - {id: not-the-epoch, kind: range, field: /left, after: 1900-01-01}
+"""
+
+
+@pytest.fixture(scope="module")
+def contract() -> tidegate.Contract:
+    return tidegate.Contract.parse(CONTRACT)
+
+
+def codes(verdicts: Any) -> list[list[str]]:
+    return [[each["code"] for each in verdict["violations"]] for verdict in verdicts]
+
+
+def test_the_example_in_the_documentation_holds() -> None:
+    assert doctest.testmod(contract_module) == (0, 3)
+
+
+@pytest.mark.parametrize("name", tidegate.__all__)
+def test_each_public_name_is_there(name: str) -> None:
+    assert getattr(tidegate, name).__name__ == name
+
+
+@pytest.mark.parametrize(
+    "write", [lambda record: record, json.dumps, lambda record: json.dumps(record).encode()]
+)
+def test_a_record_is_judged_in_each_form(contract: tidegate.Contract, write: Callable[[Any], Any]) -> None:
+    assert contract.judge(write({"age": 63, "consultant": None})).is_accepted
+    verdict = contract.judge(write({"age": 999, "consultant": None}))
+    assert [(each.code, each.pointer) for each in verdict.violations] == [("age-is-known", "/age")]
+    assert not contract.judge(None).is_accepted
+
+
+def test_a_contract_is_loaded_and_pickled(tmp_path: Path, contract: tidegate.Contract) -> None:
+    path = tmp_path / "contract.yaml"
+    path.write_text(CONTRACT)
+    loaded = tidegate.Contract.load(path)
+    assert (loaded.id, loaded.version, loaded.fingerprint) == (
+        "hospital.stays",
+        "1.0.0",
+        contract.fingerprint,
+    )
+    assert copy.deepcopy(loaded).fingerprint == loaded.fingerprint
+    assert repr(loaded) == "<Contract hospital.stays@1.0.0>"
+    with pytest.raises(ContractError, match=r"contract\.yaml:3:5"):
+        tidegate.Contract.parse(CONTRACT.replace("hospital.stays", "a b", 1), name="contract.yaml")
+
+
+TABLE = pa.table(
+    {
+        "age": pa.array([63, 999, None, 7], pa.int16()),
+        "consultant": pa.array([None, "C1", "C1", None], pa.large_string()),
+        "ward": pa.array(["icu", None, "er", None]).dictionary_encode(),
+        "charge": pa.array([Decimal("0.3"), None, Decimal("0.31"), None], pa.decimal128(10, 3)),
+        "left": pa.array([date(2026, 1, 31), None, date(1900, 1, 1), None]),
+        "seen": pa.array(
+            [datetime(2026, 1, 31, 12, tzinfo=UTC), None, None, None], pa.timestamp("ns", "Europe/Berlin")
+        ),
+        "at": pa.array([time(23, 59), None, time(22), None], pa.time64("ns")),
+        "local": pa.array(["2026-01-31 12:00:00", None, None, None]).cast(pa.timestamp("ms")),
+        "photo": pa.array([b"\x00\xff", None, None, None]),
+        "patient": pa.array(
+            [{"name": None, "born": date(1970, 1, 1)}, None, {"name": "x", "born": None}, None]
+        ),
+        "codes": pa.array([["a"], None, ["a", None], []]),
+        "marks": pa.array(
+            [[("a", 1.5)], None, [("b", float("nan"))], []], pa.map_(pa.string(), pa.float64())
+        ),
+    }
+)
+
+
+def test_each_type_of_a_table_is_judged_as_the_json_that_it_stands_for(contract: tidegate.Contract) -> None:
+    judged = contract.judge_table(TABLE.remove_column(TABLE.schema.get_field_index("marks")))
+    assert codes(judged.column("verdict").to_pylist()) == [
+        [],
+        ["age-is-known"],
+        ["required", "maximum", "pattern", "type", "not-the-epoch"],
+        [],
+    ]
+    assert judged.column("verdict").type.field("accepted").type == pa.bool_()
+
+
+def test_a_number_that_json_has_no_text_for_is_refused(contract: tidegate.Contract) -> None:
+    judged = contract.judge_table(TABLE.select(["age", "consultant", "marks"]))
+    assert codes(judged.column("verdict").to_pylist())[2] == ["json.not-finite"]
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (pa.array([1], pa.duration("s")), "is of type duration"),
+        (pa.array([[(1, 2)]], pa.map_(pa.int32(), pa.int32())), "is of type map"),
+        (pa.array([1], pa.timestamp("ns")), "fraction of a microsecond"),
+    ],
+)
+def test_a_column_that_json_has_no_value_for_is_refused_by_name(
+    contract: tidegate.Contract, column: pa.Array, message: str
+) -> None:
+    with pytest.raises(SettingsError, match=f"the column /x .*{message}"):
+        contract.judge_table(pa.table({"x": column}))
+
+
+def test_an_empty_table_gets_the_column_too(contract: tidegate.Contract) -> None:
+    assert contract.judge_table(TABLE.slice(0, 0)).schema.names == [*TABLE.schema.names, "verdict"]
+    with pytest.raises(SettingsError, match="rename it first"):
+        contract.judge_table(pa.table({"verdict": [1]}))
+
+
+ROWS = {"age": [63, 999, 7], "consultant": [None, "C1", "C2"]}
+
+
+@pytest.mark.parametrize("make", [pa.table, pd.DataFrame, pl.DataFrame], ids=["arrow", "pandas", "polars"])
+def test_frames_of_each_library_are_judged_and_split(
+    contract: tidegate.Contract, make: Callable[[Any], Any]
+) -> None:
+    frame = make(ROWS)
+    judged = contract.judge_frame(frame)
+    assert type(judged) is type(frame)
+    accepted, refused = contract.split(frame)
+    assert type(accepted) is type(refused) is type(frame)
+    assert rows(accepted) == [{"age": 63, "consultant": None}, {"age": 7, "consultant": "C2"}]
+    (bad,) = rows(refused)
+    assert bad["age"] == 999
+    assert bad["verdict"]["violations"][0]["code"] == "age-is-known"
+
+
+def rows(frame: Any) -> list[dict[str, Any]]:
+    if isinstance(frame, pd.DataFrame):
+        return frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return frame.to_pylist() if isinstance(frame, pa.Table) else frame.to_dicts()
+
+
+def test_another_object_is_no_frame(contract: tidegate.Contract) -> None:
+    with pytest.raises(SettingsError, match="list is no DataFrame"):
+        contract.judge_frame([1])
+
+
+def test_avro_is_judged_as_bytes_only() -> None:
+    avro = tidegate.Contract.parse(
+        "apiVersion: tidegate/v1\nkind: DataContract\nid: a\nversion: 1.0.0\ntopic: a\n"
+        "schema: {type: avro, definition: {type: record, name: R, fields: [{name: n, type: int}]}}\n"
+    )
+    assert avro.judge(b"\x02").is_accepted
+    with pytest.raises(SettingsError, match="describes Avro"):
+        avro.judge({"n": 1})
+    with pytest.raises(SettingsError, match="describes Avro"):
+        avro.judge_table(pa.table({"n": [1]}))

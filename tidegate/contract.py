@@ -1,0 +1,246 @@
+"""`Contract` and `Registry`: what a program needs to judge records, tables and data frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.contracts.columns.json_rows import json_rows
+from tidegate.contracts.document.load import parse_contract
+from tidegate.contracts.document.model import AvroSchema, DataContract
+from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan, schema_fields
+from tidegate.contracts.lint.lint import lint
+from tidegate.contracts.verdict import Verdict
+from tidegate.frames import VERDICT, VERDICT_TYPE, kind_of
+
+if TYPE_CHECKING:
+    from tidegate.gateway.client.registry import RegistryClient
+
+Frame = TypeVar("Frame")
+"""A DataFrame of Spark (classic or Connect), pandas or polars, or a `pyarrow.Table`."""
+
+
+class Contract:
+    """One contract version, compiled. Immutable, safe to share between threads, and picklable.
+
+    >>> contract = Contract.parse('''
+    ... apiVersion: tidegate/v1
+    ... kind: DataContract
+    ... id: hospital.admissions
+    ... version: 1.0.0
+    ... topic: hospital.admissions
+    ... schema:
+    ...   type: json-schema
+    ...   definition: {type: object, required: [age], properties: {age: {type: integer}}}
+    ... rules: [{id: age-is-known, kind: forbidden, field: /age, values: [999]}]
+    ... ''')
+    >>> contract.judge({"age": 63}).is_accepted
+    True
+    >>> [violation.code for violation in contract.judge(b'{"age": 999}').violations]
+    ['age-is-known']
+    """
+
+    def __init__(self, document: DataContract) -> None:
+        """Compile a contract document. Raises ContractError with every mistake."""
+        self._plan: EnforcementPlan = compile_plan(document)
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return _rebuilt, (self.document.model_dump_json(by_alias=True, exclude_defaults=True),)
+
+    def __repr__(self) -> str:
+        return f"<Contract {self._plan.name}>"
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Load a contract file, YAML or JSON, with the schema file that it names.
+
+        Raises ContractError with every mistake of the document, located.
+        """
+        return cls(lint(Path(path)).contract)
+
+    @classmethod
+    def parse(cls, text: str | bytes, *, name: str = "contract") -> Self:
+        """Parse a self-contained contract document, YAML or JSON; `name` is in error messages.
+
+        Raises ContractError with every mistake of the document, located.
+        """
+        return cls(parse_contract(text, name=name, read_schema=None).contract)
+
+    @property
+    def document(self) -> DataContract:
+        """The document: id, version, rules, columns and all else that its author wrote."""
+        return self._plan.contract
+
+    @property
+    def id(self) -> str:
+        """Id of the contract."""
+        return self.document.id
+
+    @property
+    def version(self) -> str:
+        """Semantic version of the contract."""
+        return self.document.version
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of what the contract says, in hexadecimal."""
+        return self._plan.fingerprint
+
+    def judge(self, record: bytes | str | dict[str, Any] | None) -> Verdict:
+        """Judge one record, as the job does.
+
+        `record` is the value of a Kafka record, with its frame if the contract has one; JSON as text; or a dictionary,
+        which is written as JSON first. None is a tombstone. Rules that compare with now take the time of the call.
+
+        Raises SettingsError for a dictionary or a text if the contract describes Avro.
+        """
+        if record is None or isinstance(record, bytes):
+            return self._plan.explain(record)
+        self._require_json()
+        value = record.encode() if isinstance(record, str) else orjson.dumps(record)
+        return self._plain.explain(value)
+
+    def judge_table(self, table: pa.Table) -> pa.Table:
+        """Return the table with the column `verdict` (VERDICT_TYPE) at its end.
+
+        Each row is judged as the JSON record that it stands for, see `tidegate.contracts.columns.json_rows`.
+
+        Raises SettingsError if the contract describes Avro, for a column that JSON has no value for, and if there is a
+        column `verdict`.
+        """
+        if VERDICT in table.schema.names:
+            raise SettingsError(f"the table has a column `{VERDICT}` already; rename it first")
+        if not table.num_rows:
+            return table.append_column(pa.field(VERDICT, VERDICT_TYPE), pa.chunked_array([], VERDICT_TYPE))
+        verdicts = pa.array(self._verdicts(table), VERDICT_TYPE)
+        return table.append_column(pa.field(VERDICT, VERDICT_TYPE), verdicts)
+
+    def judge_frame(self, frame: Frame) -> Frame:
+        """Return a DataFrame of Spark, pandas or polars, or an Arrow table, with the column `verdict` at its end.
+
+        Spark judges where the rows are, in Python workers that have Tidegate installed: nothing is collected, and each
+        action judges again unless the result is cached. Works on Spark Connect, and needs none of the job's settings.
+
+        Raises what `judge_table` raises; Spark raises it with the first action.
+        """
+        if isinstance(frame, pa.Table):
+            return cast("Frame", self.judge_table(frame))
+        return cast("Frame", kind_of(frame).judge(self, frame))
+
+    def split(self, frame: Frame) -> tuple[Frame, Frame]:
+        """Return the accepted rows, as they are, and the refused ones with the column `verdict`.
+
+        With Spark, both are judged when they are used; cache the result of `judge_frame` and filter it to judge once.
+        """
+        judged = self.judge_frame(frame)
+        if isinstance(judged, pa.Table):
+            is_accepted = judged.column(VERDICT).combine_chunks().field("accepted")
+            refused = judged.filter(pc.invert(is_accepted))
+            return cast("Frame", judged.filter(is_accepted).drop_columns([VERDICT])), cast("Frame", refused)
+        return kind_of(frame).split(judged)
+
+    def enforce(
+        self, write: Callable[[Any], object], *, refused: Callable[[Any], object]
+    ) -> Callable[[Any, int], None]:
+        """Return a function for `foreachBatch` that gives the accepted rows of each batch to `write`.
+
+        The refused rows, with the column `verdict`, go to `refused` before. Both are called once a batch, with a
+        DataFrame; the batch is cached meanwhile. After a failure Spark calls the function again with the same rows, so
+        both must be idempotent: exactly-once writes are those of `tidegate enforce`.
+        """
+
+        def enforce_batch(batch: Any, _batch_id: int) -> None:
+            judged = self.judge_frame(batch).persist()
+            try:
+                accepted, bad = kind_of(batch).split(judged)
+                refused(bad)
+                write(accepted)
+            finally:
+                judged.unpersist()
+
+        return enforce_batch
+
+    def _verdicts(self, table: pa.Table | pa.RecordBatch) -> Iterator[dict[str, Any]]:
+        self._require_json()
+        values = json_rows(table, self._may_be_absent)
+        judged = self._plain.judge(values)
+        for verdict in self._plain.explain_each(values, failed=judged.field("failed")):
+            yield {
+                "accepted": verdict.is_accepted,
+                "disposition": verdict.disposition.name.lower(),
+                "violations": [
+                    {
+                        "stage": each.stage,
+                        "code": each.code,
+                        "pointer": each.pointer,
+                        "severity": each.severity,
+                        "message": each.message,
+                    }
+                    for each in verdict.violations
+                ],
+            }
+
+    @cached_property
+    def _plain(self) -> EnforcementPlan:
+        """The plan for records without a frame."""
+        if self.document.framing == "none":
+            return self._plan
+        return compile_plan(self.document.model_copy(update={"framing": "none"}))
+
+    @cached_property
+    def _may_be_absent(self) -> Callable[[str], bool]:
+        fields = schema_fields(self.document)
+
+        def may_be_absent(pointer: str) -> bool:
+            found = fields.find(pointer)
+            return found is not None and "null" not in found.types
+
+        return may_be_absent
+
+    def _require_json(self) -> None:
+        if isinstance(self.document.schema_, AvroSchema):
+            raise SettingsError(f"{self.id} describes Avro: give `judge` the encoded value as bytes")
+
+
+class Registry:
+    """A contract registry over HTTP; a context manager, or close it.
+
+    Credentials are those of the command line: TIDEGATE_TOKEN and its like.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Connect to the registry at an address. Nothing is sent yet."""
+        from tidegate.gateway.client.registry import RegistryClient  # noqa: PLC0415 - loads an HTTP client
+
+        self._client: RegistryClient = RegistryClient(url)
+
+    def contract(self, contract_id: str, version: str = "latest") -> Contract:
+        """Return one version of a contract; `latest` is the highest one that is enforced.
+
+        Raises NotFoundError if there is none, and Unavailable if the registry does not answer.
+        """
+        return Contract(self._client.fetch(contract_id, version).contract)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _rebuilt(document: str) -> Contract:
+    return Contract(DataContract.model_validate_json(document))
