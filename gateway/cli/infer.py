@@ -20,6 +20,7 @@ from tidegate.contracts.infer.proposal import Proposal
 from tidegate.contracts.infer.text import contract_text, schema_text
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.words import seen
+from tidegate.gateway.cli.options import OutputFormat
 from tidegate.gateway.cli.terminal import err, out, show_warnings
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.sources.files import FileFormat
@@ -42,9 +43,13 @@ Name = Annotated[
     str | None, typer.Option("--id", metavar="ID", help="Id of the contract and name of its topic.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the proposals as JSON.")]
-Format = Annotated[
-    FileFormat | None, typer.Option("--format", help="Format of the file, if its name does not say it.")
+InputFormat = Annotated[
+    FileFormat | None,
+    typer.Option(
+        "--input-format",
+        metavar="FORMAT",
+        help=f"Format of the file, if its name does not say it: {', '.join(FileFormat)}.",
+    ),
 ]
 Nulls = Annotated[
     list[str] | None,
@@ -59,11 +64,22 @@ MostSeconds = Annotated[
     float, typer.Option("--max-seconds", min=1, help="Read a topic for at most this long.")
 ]
 Servers = Annotated[
-    str | None, typer.Option(envvar="TIDEGATE_BOOTSTRAP_SERVERS", help="Kafka brokers (host:port,...).")
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT,...",
+        envvar="TIDEGATE_BOOTSTRAP_SERVERS",
+        show_envvar=False,
+        help="Kafka brokers; default: TIDEGATE_BOOTSTRAP_SERVERS.",
+    ),
 ]
 KafkaConfig = Annotated[
     Path | None,
-    typer.Option(help="File of Kafka client properties (SASL, TLS).", envvar="TIDEGATE_KAFKA_CONFIG"),
+    typer.Option(
+        metavar="FILE",
+        envvar="TIDEGATE_KAFKA_CONFIG",
+        show_envvar=False,
+        help="Kafka client properties (SASL, TLS); default: TIDEGATE_KAFKA_CONFIG.",
+    ),
 ]
 
 
@@ -73,8 +89,8 @@ def infer(  # noqa: PLR0913 - one parameter for each option
     output: Out = Path("contract.yaml"),
     contract_id: Name = None,
     force: Force = False,
-    as_json: AsJson = False,
-    format_: Format = None,
+    input_format: InputFormat = None,
+    output_format: OutputFormat = "text",
     null: Nulls = None,
     max_records: MostRecords = None,
     max_seconds: MostSeconds = 60,
@@ -107,7 +123,7 @@ def infer(  # noqa: PLR0913 - one parameter for each option
     """
     schema_file = output.with_name(f"{output.stem}.schema.json")
     options = SourceOptions(
-        format_, tuple(null or ()), max_records, max_seconds, bootstrap_servers, kafka_config
+        input_format, tuple(null or ()), max_records, max_seconds, bootstrap_servers, kafka_config
     )
     with open_source(source, options) as opened:
         if opened.avro_schema is not None:
@@ -130,7 +146,7 @@ def infer(  # noqa: PLR0913 - one parameter for each option
         _write(schema_file, schema_text(found.definition))
         _write(output, text)
         show_warnings(lint(output))
-        if as_json:
+        if output_format == "json":
             sys.stdout.buffer.write(
                 orjson.dumps(_report(found, opened), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
             )

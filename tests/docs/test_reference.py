@@ -83,7 +83,7 @@ def test_each_command_is_one(line: str, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     for name in FILES:
         (tmp_path / name).touch()
-    shown = re.split(r" (?:>>?|\|) ", line)[0].replace("contracts/*.yaml", "contract.yaml")
+    shown = re.split(r" (?:>>?|<|\|) ", line)[0].replace("contracts/*.yaml", "contract.yaml")
     words = shlex.split(shown, comments=True)[1:]
     verb = words.pop(0)
     command: Any = command_of(verb, resolve_name(TARGETS[verb]))

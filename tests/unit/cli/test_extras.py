@@ -6,7 +6,13 @@ import re
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import entry_points, packages_distributions
+from importlib.metadata import (
+    PackageNotFoundError,
+    distribution,
+    entry_points,
+    packages_distributions,
+    requires,
+)
 from pathlib import Path
 
 import pytest
@@ -37,12 +43,32 @@ def distributions(extra: str | None) -> set[str]:
 
 def modules_without(extra: str | None) -> list[str]:
     """The modules that are not there when only this extra is installed."""
-    absent = distributions("all") - distributions(extra)
+    absent = distributions("all") - with_requirements(distributions(extra))
     return sorted(
         module
         for module, names in packages_distributions().items()
         if absent & {name.lower().replace("_", "-") for name in names}
     )
+
+
+def with_requirements(names: set[str]) -> set[str]:
+    """The distributions, with those that they install themselves."""
+    found, waiting = set(names), [*names]
+    while waiting:
+        for requirement in requires(waiting.pop()) or ():
+            name = re.split(r"[^\w.-]", requirement)[0].lower().replace("_", "-")
+            if "extra ==" not in requirement and name not in found and is_installed(name):
+                found.add(name)
+                waiting.append(name)
+    return found
+
+
+def is_installed(name: str) -> bool:
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
@@ -52,7 +78,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_extra_is_part_of_all() -> None:
-    assert set(EXTRAS) == {"delta", "kafka", "registry", "spark", "demo", "all"}
+    assert set(EXTRAS) == {"delta", "kafka", "registry", "spark", "demo", "otel", "all"}
     assert [name for name in EXTRAS if distributions(name) - distributions("all")] == []
     assert {
         "pyspark",

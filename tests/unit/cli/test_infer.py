@@ -73,7 +73,7 @@ def test_proposals_as_json_have_evidence_and_no_value_of_a_personal_field(
     tidegate: Run, tmp_path: Path
 ) -> None:
     data = write_records(tmp_path / "a.jsonl")
-    ran = tidegate("infer", str(data), "-o", str(tmp_path / "c.yaml"), "--json")
+    ran = tidegate("infer", str(data), "-o", str(tmp_path / "c.yaml"), "--format", "json")
     report = json.loads(ran.stdout)
     found = next(each for each in report["proposals"] if each["code"] == "age-is-known")
     assert found["rule"]["values"] == [999]

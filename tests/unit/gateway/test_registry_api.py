@@ -91,7 +91,7 @@ def test_a_document_of_the_open_data_contract_standard_is_published(client: Any)
     assert (body["version"], body["topic"]) == ("1.4.0", "hospital.admissions")
     warnings = [each for each in body["warnings"] if each["message"].startswith("not judged: SQL")]
     assert [(each["pointer"], each["line"]) for each in warnings] == [
-        ("/schema/0/properties/1/quality/1", 40)
+        ("/schema/0/properties/1/quality/1", 36)
     ]
 
 
