@@ -20,6 +20,7 @@ from tidegate.contracts.errors import ContractError, Problem
 from tidegate.contracts.formats import column_values as to
 from tidegate.contracts.privacy.masks import Masks, masks_of
 from tidegate.contracts.rules.compiled import Path, item_at, read
+from tidegate.contracts.rules.places import ANYWHERE
 from tidegate.contracts.verdict import Severity, Stage, Violation
 
 TYPES: Final = (
@@ -159,6 +160,10 @@ def _declared(
 ) -> Iterator[TypedColumn]:
     for index, column in enumerate(columns):
         place = f"/columns/{index}"
+        if ANYWHERE in tokens(column.from_):
+            message = f"a column holds one value, and `{ANYWHERE}` stands for many; name one field"
+            problems.append(Problem(f"{place}/from", message))
+            continue
         found = fields.find(column.from_)
         if found is None:
             near = suggestion(column.from_, fields)

@@ -11,6 +11,7 @@ from typing import Any, Final
 from tidegate.contracts.document.fields import join, tokens
 from tidegate.contracts.document.model import Compatibility
 from tidegate.contracts.inclusion.answer import Counterexample, Outcome
+from tidegate.contracts.rules.places import is_deep
 
 
 class FindingSeverity(StrEnum):
@@ -161,8 +162,11 @@ def _changed_items(name: str, before: list[Any], after: list[Any]) -> str:
 def overlap(one: str, other: str, declared: Container[str] = ()) -> bool:
     """Return whether one place is the other, lies in it, or holds it.
 
-    `declared` are the pointers that the schema declares: `*` stands for none of their names.
+    `declared` are the pointers that the schema declares: `*` stands for none of their names. A place at any depth overlaps
+    with every place.
     """
+    if any(is_deep(tokens(pointer)) for pointer in (one, other)):
+        return True
     path: tuple[str, ...] = ()
     for left, right in zip(tokens(one), tokens(other), strict=False):
         if left != right and "*" not in (left, right):

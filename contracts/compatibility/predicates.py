@@ -24,7 +24,7 @@ from tidegate.contracts.document.terms import Scalar
 from tidegate.contracts.inclusion.intervals import Cut, Intervals
 from tidegate.contracts.inclusion.json_schema.regular import Question, answer
 from tidegate.contracts.rules.clock import offset_of_now
-from tidegate.contracts.rules.kinds.registry import kind_of
+from tidegate.contracts.rules.kinds.registry import refused_set
 from tidegate.contracts.rules.places import Path, array_of
 from tidegate.contracts.rules.rule_kind import (
     AbsentWhen,
@@ -248,7 +248,7 @@ Predicate = OfField | NearNow | OutOfOrder | WhenNeeded | Expression
 
 def predicate_of(rule: BaseRule, fields: SchemaFields) -> Predicate | None:
     """Return what a rule refuses; None if no form says it, or the schema has no such field."""
-    form = kind_of(rule).refused(rule)
+    form = refused_set(rule)
     match form:
         case None | OutOfOrder():
             is_unordered = form is not None and any(_may_be_either(fields.find(name)) for name in form.fields)

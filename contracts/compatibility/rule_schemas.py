@@ -15,7 +15,7 @@ from tidegate.contracts.document.rule_model import AMOUNT_BOUNDS, BaseRule, Rule
 from tidegate.contracts.inclusion import json_schema
 from tidegate.contracts.inclusion.answer import Outcome
 from tidegate.contracts.rules.compile import refuses
-from tidegate.contracts.rules.kinds.registry import kind_of
+from tidegate.contracts.rules.kinds.registry import kind_of, refused_set
 from tidegate.contracts.rules.places import EACH, Path
 from tidegate.contracts.rules.rule_kind import Listed, OfField, Others, Outside, Unmatched
 from tidegate.contracts.rules.values import DATES, number_of, order_of_durations, order_of_times
@@ -103,14 +103,14 @@ def kept_rules(
         if refuses(rule, contract)
         and any(overlap(name, place) for name in kind_of(rule).fields(rule) for place in places)
     ]
-    patterns = [rule for rule in near if isinstance(kind_of(rule).refused(rule), Unmatched)]
+    patterns = [rule for rule in near if isinstance(refused_set(rule), Unmatched)]
     kept = ((rule, schema_of_rule(rule, fields)) for rule in near if rule not in patterns[_MAX_PATTERNS:])
     return list(islice(((rule, part) for rule, part in kept if part is not None), _MAX_RULES))
 
 
 def schema_of_rule(rule: BaseRule, fields: SchemaFields) -> dict[str, Any] | None:
     """Write the records that keep a rule, and no others, as a JSON Schema of any draft; None when it has no such form."""
-    form = kind_of(rule).refused(rule)
+    form = refused_set(rule)
     if not isinstance(form, OfField):
         return None
     path = tokens(form.field)

@@ -21,7 +21,7 @@ from tidegate.contracts.document.rule_model import Cel, Rule
 from tidegate.contracts.inclusion.answer import Outcome
 from tidegate.contracts.inclusion.json_schema.prover import Budget
 from tidegate.contracts.rules.compile import effect, refuses
-from tidegate.contracts.rules.kinds.registry import kind_of
+from tidegate.contracts.rules.kinds.registry import kind_of, refused_set
 from tidegate.contracts.rules.places import Path
 from tidegate.contracts.rules.rule_kind import BrokenExpression
 
@@ -135,7 +135,7 @@ def _is_expressed(rule: Rule, old: Judge, members: Members, budget: Budget) -> b
 
 def _expression(rule: Rule) -> Cel | None:
     """Return the rule whose expression says what a rule refuses; None for another form, or one too long."""
-    form = kind_of(rule).refused(rule)
+    form = refused_set(rule)
     return form.rule if isinstance(form, BrokenExpression) and len(form.rule.expr) <= MAX_EXPRESSION else None
 
 

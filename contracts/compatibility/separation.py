@@ -23,7 +23,7 @@ from tidegate.contracts.document.rule_model import AMOUNT_BOUNDS, BaseRule, Rule
 from tidegate.contracts.document.times import instant_key
 from tidegate.contracts.inclusion.json_schema.prover import Budget, BudgetSpentError
 from tidegate.contracts.rules.clock import offset_of_now
-from tidegate.contracts.rules.kinds.registry import kind_of
+from tidegate.contracts.rules.kinds.registry import kind_of, refused_set
 from tidegate.contracts.rules.places import EACH, Path
 from tidegate.contracts.rules.rule_kind import (
     AbsentWhen,
@@ -82,8 +82,8 @@ def values_at(
         found = replace(found, types=found.types - {"bytes"})
     times = order_of_times(found)
     values: list[Any] = []
-    about = [kind_of(rule).refused(rule) for rule in rules if field in kind_of(rule).fields(rule)]
-    for form in [*about, *(kind_of(rule).refused(rule) for rule in shared)]:
+    about = [refused_set(rule) for rule in rules if field in kind_of(rule).fields(rule)]
+    for form in [*about, *(refused_set(rule) for rule in shared)]:
         spend()
         for constant in _constants(form):
             near = _around(constant, found, times)

@@ -25,7 +25,7 @@ Pointer = Annotated[
     str,
     Field(
         pattern=POINTER_PATTERN,
-        description="JSON Pointer (RFC 6901) of a field in a record, such as /address/postcode; `*` means every element of an array.",
+        description="JSON Pointer (RFC 6901) of a field in a record, such as /address/postcode; `*` means every element of an array. In a rule, `**` at the start means every object at any depth.",
     ),
 ]
 

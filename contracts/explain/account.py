@@ -24,6 +24,7 @@ from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.privacy.classes import ANY, BODY, Path, Visibility, visibility_of
 from tidegate.contracts.rules.compiled import read
 from tidegate.contracts.rules.kinds.registry import kind_of
+from tidegate.contracts.rules.places import EACH, is_deep
 from tidegate.contracts.rules.rule_kind import Values
 from tidegate.contracts.verdict import Stage, Violation
 from tidegate.contracts.words import name_of, plain_sentence, shown
@@ -102,9 +103,11 @@ class Explainer:
         places = {pointer: kind.locate(rule, pointer, violation.pointer) for pointer in kind.cited(rule)}
         sentence: str | None = None
         is_guarded = False
+        # The pointer does not name an object at any depth that is below an undeclared property.
+        is_located = not is_deep(tokens(kind.place(rule))) or EACH not in tokens(violation.pointer)
         if not isinstance(record, Violation) and places:
             is_guarded = any(self._sight.hides(_steps(record, path)) for path in places.values())
-            if not is_guarded:
+            if is_located and not is_guarded:
                 values = {pointer: read(record, path) for pointer, path in places.items()}
                 named = {kind.place(rule): tokens(violation.pointer)}
                 sentence = kind.sentence(rule, Values(values, fields, named | places))

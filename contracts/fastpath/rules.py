@@ -12,7 +12,7 @@ from tidegate.contracts.fastpath.code_writer import DECODED, CodeWriter
 from tidegate.contracts.fastpath.rule_tests import write_field_tests
 from tidegate.contracts.rules.cel import holds
 from tidegate.contracts.rules.compiled import CompiledRule, RuleSet
-from tidegate.contracts.rules.places import is_starred
+from tidegate.contracts.rules.places import is_deep, is_starred
 
 _Breaks = Callable[[Any, bool], bool]
 """Whether a record breaks a rule, given whether it fits its schema."""
@@ -22,19 +22,21 @@ class FastRules:
     """The rules of a contract, asked at once.
 
     `lowered` are the rules of kind `cel` that can be written into a program, by rule id; `field_rules` those about
-    values of fields. Any other rule is about whole records, and is asked by itself.
+    values of fields. Any other rule is about whole records or objects at any depth, and is asked by itself.
     """
 
     def __init__(self, rules: RuleSet, fields: SchemaFields) -> None:
         self.clock = rules.clock
         self._rules = rules.rules
         self._schema_fields = fields
+        # A rule about objects at any depth is asked by itself: no program knows where these objects are.
+        placed = [rule for rule in rules.rules if not any(map(is_deep, rule.check.paths))]
         self.lowered: dict[str, LoweredRule] = {
             rule.id: found
-            for rule in rules.rules
+            for rule in placed
             if isinstance(rule.rule, Cel) and (found := lowered(rule.rule)) is not None
         }
-        self.field_rules = tuple(rule for rule in rules.rules if rule.check.paths and not rule.check.asks_fit)
+        self.field_rules = tuple(rule for rule in placed if rule.check.paths and not rule.check.asks_fit)
         self._of_fields = {rule.id for rule in self.field_rules}
         self._whole = [
             (rule, 1 << index)

@@ -21,6 +21,7 @@ from tidegate.contracts.formats.avro_reader import ResolvedReader
 from tidegate.contracts.formats.avro_types import MAX_NESTING, AvroType, decimal_of, depth_exceeds, graph
 from tidegate.contracts.formats.framing import Framed
 from tidegate.contracts.formats.payload import NO_PAYLOAD
+from tidegate.contracts.rules.places import is_deep
 from tidegate.contracts.verdict import Violation
 
 MAX_WRITERS: Final = 1_024
@@ -145,7 +146,8 @@ class AvroFields:
 
     def find(self, pointer: str) -> FieldType | None:
         """Return a field by its JSON Pointer; None if the schema does not declare it."""
-        return self._find(self._schema, tokens(pointer))
+        path = tokens(pointer)
+        return self._find_anywhere(path[1:]) if is_deep(path) else self._find(self._schema, path)
 
     def pointers(self) -> tuple[str, ...]:
         """Pointers of the declared fields, outermost first; bounded."""
@@ -181,6 +183,24 @@ class AvroFields:
             case {"type": "array", "items": items} if first == "*" or (first.isascii() and first.isdigit()):
                 return self._find(items, rest)
         return None
+
+    def _find_anywhere(self, path: tuple[str, ...]) -> FieldType | None:
+        """Return what all records of the schema say together of their fields at `path`."""
+        found: list[FieldType] = []
+        seen: set[int] = set()
+        waiting = [self._schema]
+        while waiting and path:
+            schema = self._resolved(waiting.pop())
+            if isinstance(schema, list):
+                waiting.extend(schema)
+            elif isinstance(schema, dict) and id(schema) not in seen:
+                seen.add(id(schema))
+                for name, inner in self._members(schema):
+                    waiting.append(inner)
+                    each = self._find(inner, path[1:]) if name == path[0] else None
+                    found += [] if each is None else [each]
+                waiting.extend(schema[part] for part in ("items", "values") if part in schema)
+        return _either(found) if found else None
 
     def _resolved(self, schema: Any) -> Any:
         return self._named.get(schema, schema) if isinstance(schema, str) else schema

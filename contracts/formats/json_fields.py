@@ -14,8 +14,9 @@ from referencing.jsonschema import DRAFT202012
 
 from tidegate.contracts.document.fields import ANY_TYPE, FieldType, join, objects_of, tokens
 from tidegate.contracts.errors import ContractError
-from tidegate.contracts.formats.json_keywords import REFERENCES
+from tidegate.contracts.formats.json_keywords import REFERENCES, subschemas
 from tidegate.contracts.formats.json_work import base_of
+from tidegate.contracts.rules.places import is_deep
 
 if TYPE_CHECKING:
     from referencing._core import Resolver  # the library gives it to everybody and exports it nowhere
@@ -28,6 +29,8 @@ _MAX_POINTERS = 2_000
 _DEFINITION: Final = "/schema/definition"
 _MAX_DEPTH = 8
 _ROOT = "urn:tidegate:schema"
+_DEFINED: Final = frozenset({"$defs", "definitions"})
+"""Keywords whose schemas no record reaches but by a reference."""
 _CLOSING = ("additionalProperties", "unevaluatedProperties")
 _TYPE_NAMES = {
     type(None): "null",
@@ -63,11 +66,15 @@ class JsonFields:
     def find(self, pointer: str) -> FieldType | None:
         """Return a field by its JSON Pointer; None if the schema does not declare it.
 
-        Raises ContractError when the fields that were asked for take more than MAX_VISITS visits of schemas together.
+        After `**` it is every property of the name that follows, in any schema that records can reach. Raises ContractError when the fields that were asked for take more than MAX_VISITS visits of schemas together.
         """
         if pointer not in self._found:
             search = _Search(MAX_VISITS - self._visits)
-            self._found[pointer] = search.find(self._schema, tokens(pointer), self._resolver)
+            path = tokens(pointer)
+            if is_deep(path):
+                self._found[pointer] = search.find_anywhere(self._schema, path[1:], self._resolver)
+            else:
+                self._found[pointer] = search.find(self._schema, path, self._resolver)
             self._visits += search.visits
         return self._found[pointer]
 
@@ -130,6 +137,25 @@ class _Search:
         found = self._found(schema, path, resolver)
         self._within.discard(key)
         self._known[key] = found
+        return found
+
+    def find_anywhere(self, schema: Any, path: tuple[str, ...], resolver: Resolver[Any]) -> FieldType | None:
+        """Return what a schema, and those that it reaches, say together of the properties at `path` of any object."""
+        found: FieldType | None = None
+        seen: set[tuple[int, str]] = set()
+        waiting = [(schema, resolver)]
+        while waiting and path:
+            node, inside = waiting.pop()
+            key = (id(node), base_of(inside))
+            if not isinstance(node, dict) or key in seen:
+                continue
+            seen.add(key)
+            self._visit()
+            for child in _properties(node, path[0]):
+                each = self.find(child, path[1:], inside)
+                found = each if found is None or each is None else found.either(each)
+            waiting.extend(_all_of(node, inside))
+            waiting.extend((part, inside) for at, part in subschemas(node) if at[0] not in _DEFINED)
         return found
 
     def _visit(self) -> None:
@@ -244,19 +270,23 @@ def _type_name(value: Any) -> str:
 
 def _children(schema: dict[str, Any], name: str) -> Iterator[Any]:
     """Subschemas that a schema itself applies to its member `name`."""
-    properties = schema.get("properties", {})
-    patterns = [
-        child for pattern, child in schema.get("patternProperties", {}).items() if _matches(pattern, name)
-    ]
-    if name in properties:
-        yield properties[name]
-    yield from patterns
+    named = list(_properties(schema, name))
+    yield from named
     # A map declares its members; `{}` and `true` only leave the object open.
     others = schema.get("additionalProperties")
-    if name not in properties and not patterns and isinstance(others, dict) and others:
+    if not named and isinstance(others, dict) and others:
         yield others
     if name.isascii() and name.isdigit():
         yield from _item(schema, int(name))
+
+
+def _properties(schema: dict[str, Any], name: str) -> Iterator[Any]:
+    """Subschemas that a schema declares for its member `name`, or for names like it."""
+    if name in schema.get("properties", {}):
+        yield schema["properties"][name]
+    for pattern, child in schema.get("patternProperties", {}).items():
+        if _matches(pattern, name):
+            yield child
 
 
 def _item(schema: dict[str, Any], index: int) -> Iterator[Any]:

@@ -21,7 +21,7 @@ from tidegate.contracts.inclusion.json_schema.keywords import KEYWORDS
 from tidegate.contracts.judge.plan import check_compiles, schema_fields
 from tidegate.contracts.rules.cel import roots_of, tree_of
 from tidegate.contracts.rules.cel_syntax import Call, Const, Entries, Fold, Ident, Items, Node, Select
-from tidegate.contracts.rules.places import EACH
+from tidegate.contracts.rules.places import ANYWHERE, EACH
 from tidegate.contracts.rules.places import Path as FieldPath
 from tidegate.contracts.rules.rule_kind import undeclared
 
@@ -196,8 +196,8 @@ def _path(node: Node, known: dict[str, FieldPath | None]) -> FieldPath | None:  
 
 
 def _below(holder: FieldPath | None, name: str) -> FieldPath | None:
-    # A token `*` would mean every element.
-    return None if holder is None or name == EACH else (*holder, name)
+    # A token `*` would mean every element, and `**` every object.
+    return None if holder is None or name in {ANYWHERE, EACH} else (*holder, name)
 
 
 def _element(holder: FieldPath | None) -> FieldPath | None:

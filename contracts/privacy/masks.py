@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
-from tidegate.contracts.document.fields import SchemaFields, join, suggestion
+from tidegate.contracts.document.fields import SchemaFields, join, suggestion, tokens
 from tidegate.contracts.document.model import DataContract, Mask
 from tidegate.contracts.errors import Problem, SettingsError
 from tidegate.contracts.privacy.classes import ANY, Step, following, step_tree
 from tidegate.contracts.privacy.tokens import MaskKey
+from tidegate.contracts.rules.places import ANYWHERE
 
 _STRONGEST: Final = (Mask.DROP, Mask.REDACT, Mask.HASH)
 _GONE: Final = object()
@@ -119,15 +120,19 @@ def require_key(contract: DataContract, key: MaskKey | None) -> None:
 
 def privacy_problems(contract: DataContract, fields: SchemaFields) -> list[Problem]:
     """Find the classified and masked fields that the schema does not declare: nothing would hide their values."""
-    return [
-        Problem(
-            f"/{name}{join((pointer,))}",
-            f"the schema declares no field `{pointer}`{suggestion(pointer, fields)}",
-        )
-        for name, pointers in (("classification", contract.classification), ("mask", contract.mask))
-        for pointer in pointers
-        if fields.find(pointer) is None and fields.find(pointer.replace(f"/{ANY}", "/0")) is None
-    ]
+    problems: list[Problem] = []
+    for name, pointers in (("classification", contract.classification), ("mask", contract.mask)):
+        for pointer in pointers:
+            place = f"/{name}{join((pointer,))}"
+            if ANYWHERE in tokens(pointer):
+                message = (
+                    f"`{ANYWHERE}` is for fields of rules only: name each place of `{pointer}` by itself"
+                )
+                problems.append(Problem(place, message))
+            elif fields.find(pointer) is None and fields.find(pointer.replace(f"/{ANY}", "/0")) is None:
+                message = f"the schema declares no field `{pointer}`{suggestion(pointer, fields)}"
+                problems.append(Problem(place, message))
+    return problems
 
 
 def _refuse_to_hash(pointers: Mapping[str, Mask]) -> NoReturn:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidegate.contracts.rules.places import Path
+from tidegate.contracts.rules.places import ANYWHERE, EACH, Path
 
 _DOUBLE: Final = struct.Struct("<d")
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
@@ -197,8 +197,8 @@ class Roots:
                 holder = self.path(operand)
             case _:
                 return None
-        # A token of digits, or `*`, is not a name to those who read paths; one with U+0000 is none to the library.
-        is_name = not field.isdigit() and field != "*" and "\0" not in field
+        # A token of digits, `*` or `**` is not a name to those who read paths; one with U+0000 is none to the library.
+        is_name = not field.isdigit() and field not in {EACH, ANYWHERE} and "\0" not in field
         return None if holder is None or not is_name else (*holder, field)
 
     def paths(self, node: Node) -> frozenset[Path]:

@@ -12,6 +12,7 @@ from tidegate.contracts.errors import ContractError
 from tidegate.contracts.rules.clock import Clock
 from tidegate.contracts.rules.compiled import CompiledRule, RuleSet
 from tidegate.contracts.rules.kinds.registry import kind_of
+from tidegate.contracts.rules.places import is_deep
 from tidegate.contracts.rules.rule_kind import Scope
 from tidegate.contracts.verdict import Disposition, Severity
 
@@ -61,7 +62,9 @@ def compile_rules(contract: DataContract, fields: SchemaFields) -> RuleSet:
     for rule, scope in zip(contract.rules, scopes, strict=True):
         check = kind_of(rule).compile(rule, scope)
         if check is not None:
-            compiled.append(CompiledRule(rule, DISPOSITIONS[effect(rule, contract)], check))
+            is_deep_rule = any(map(is_deep, check.paths))
+            names = fields.names() if is_deep_rule else frozenset[str]()
+            compiled.append(CompiledRule(rule, DISPOSITIONS[effect(rule, contract)], check, names))
     problems = tuple(problem for scope in scopes for problem in scope.problems)
     if problems:
         raise ContractError(problems)

@@ -54,12 +54,14 @@ class CompiledRule:
     """One rule, ready to be asked, with its consequence.
 
     `rule` is the rule as it is written, with the values of its reference set. `always` is what is said of every record
-    that breaks it; None if that depends on the record.
+    that breaks it; None if that depends on the record. `names` are the property names that the schema declares: others
+    are data, and are written as `*` in the place of a violation.
     """
 
     rule: Rule
     disposition: Disposition
     check: FieldCheck
+    names: frozenset[str] = frozenset()
     always: Violation | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -100,7 +102,7 @@ class CompiledRule:
         last = (fits,) if check.asks_fit else ()
         broken = ((at, values) for at, values in places(record, check.paths) if check.breaks(*values, *last))
         for elements, values in islice(broken, MAX_PLACES):
-            yield self._violation(join(located(path, elements)), *values)
+            yield self._violation(join(located(path, elements, self.names)), *values)
 
     def _violation(self, pointer: str, *values: Any) -> Violation:
         detail = self.check.detail(*values) if self.check.detail is not None else None

@@ -2,22 +2,47 @@
 
 A `*` in a path means every element of the array at that place. Several paths are read from the same element:
 `/lines/*/net` and `/lines/*/gross` line by line, and `/currency` has the same value for all lines.
+
+A `**` at the start of a path means every object of the record, at any depth, that has the property named after it. Several
+such paths are read from the same object: `/**/start` and `/**/end`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 Path = tuple[str, ...]
 
 EACH: Final = "*"
 """The token of a path that means every element of an array."""
+ANYWHERE: Final = "**"
+"""The first token of a path that means every object of the record."""
 _MAX_INDEX_DIGITS: Final = 9
 
-Place = tuple[Path, tuple[Any, ...]]
-"""The elements that were gone through, one token for each `*`, and the values that the paths have there."""
+
+class Way(NamedTuple):
+    """The way to a value: the way to what holds it, None for the record, and its name or its index there."""
+
+    holder: Way | None
+    token: str | int
+
+    def path(self, names: frozenset[str]) -> Path:
+        """Return the tokens from the record on; `*` for a name that is none of `names`."""
+        found: list[str] = []
+        way: Way | None = self
+        while way is not None:
+            is_known = type(way.token) is int or way.token in names
+            found.append(str(way.token) if is_known else EACH)
+            way = way.holder
+        return tuple(reversed(found))
+
+
+Elements = tuple[str | Way | None, ...]
+"""The elements that were gone through: the way for a `**`, one token for each `*`."""
+Place = tuple[Elements, tuple[Any, ...]]
+"""The elements that were gone through, and the values that the paths have there."""
 
 
 def read(record: Any, path: Path) -> Any:
@@ -38,8 +63,13 @@ def item_at(value: Any, token: str) -> Any:
 
 
 def is_starred(path: Path) -> bool:
-    """Return whether a path goes through every element of an array."""
-    return EACH in path
+    """Return whether a path has a place for each element of an array, or for each object of the record."""
+    return EACH in path or is_deep(path)
+
+
+def is_deep(path: Path) -> bool:
+    """Return whether a path goes through every object of the record."""
+    return path[:1] == (ANYWHERE,)
 
 
 def array_of(path: Path) -> Path:
@@ -51,7 +81,9 @@ def array_of(path: Path) -> Path:
 
 
 def go_together(paths: Sequence[Path]) -> bool:
-    """Return whether all paths go through the same arrays, or through some of them."""
+    """Return whether all paths go through the same arrays or objects, or through some of them."""
+    if len({is_deep(path) for path in paths}) > 1:
+        return False
     arrays = sorted((array_of(path) for path in paths), key=len)
     return all(outer == inner[: len(outer)] for outer, inner in pairwise(arrays))
 
@@ -59,18 +91,52 @@ def go_together(paths: Sequence[Path]) -> bool:
 def places(record: Any, paths: Sequence[Path]) -> Iterator[Place]:
     """Return the values of paths that go together, for every element that they go through.
 
-    Without the array there is one place, with None for its members; an empty array has no places.
+    Without the array there is one place, with None for its members; an empty array has no places. Of a path with `**`
+    each object is a place that has a property of one of the names after it.
     """
+    if any(map(is_deep, paths)):
+        return _places_anywhere(record, paths)
     return _places([(record, path) for path in paths], ())
 
 
-def located(path: Path, elements: Path) -> Path:
-    """Write the elements of a place where the path has a `*`."""
+def located(path: Path, elements: Elements, names: frozenset[str] = frozenset()) -> Path:
+    """Write the elements of a place where the path has a `*`, and the way to the object where it has a `**`.
+
+    A property on that way whose name is none of `names` is written as `*`: its name is data.
+    """
+    if is_deep(path):
+        way, *elements_of_rest = elements
+        before = way.path(names) if isinstance(way, Way) else ()
+        return before + located(path[1:], tuple(elements_of_rest))
     left = iter(elements)
-    return tuple(next(left, EACH) if token == EACH else token for token in path)
+    return tuple(str(next(left, EACH)) if token == EACH else token for token in path)
 
 
-def _places(readers: list[tuple[Any, Path]], elements: Path) -> Iterator[Place]:
+def _places_anywhere(record: Any, paths: Sequence[Path]) -> Iterator[Place]:
+    names = {path[1] for path in paths if is_deep(path) and len(path) > 1}
+    for way, holder in _objects(record):
+        if any(name in holder for name in names):
+            readers = [(holder, path[1:]) if is_deep(path) else (record, path) for path in paths]
+            yield from _places(readers, (way,))
+
+
+def _objects(record: Any) -> Iterator[tuple[Way | None, dict[str, Any]]]:
+    """Yield the objects of a record at any depth in their order, each with the way to it. Does not recurse."""
+    waiting: list[tuple[Way | None, Any]] = [(None, record)]
+    while waiting:
+        way, value = waiting.pop()
+        if type(value) is dict:
+            yield way, value
+            members: Iterator[tuple[str | int, Any]] = iter(value.items())
+        elif type(value) is list:
+            members = enumerate(value)
+        else:
+            continue
+        inner = [(Way(way, token), each) for token, each in members if type(each) in {dict, list}]
+        waiting.extend(reversed(inner))
+
+
+def _places(readers: list[tuple[Any, Path]], elements: Elements) -> Iterator[Place]:
     starred = [index for index, (_, path) in enumerate(readers) if EACH in path]
     if not starred:
         yield elements, tuple(read(source, path) for source, path in readers)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from tidegate.contracts.document.fields import FieldType, SchemaFields, join, suggestion, tokens
 from tidegate.contracts.document.rule_model import Cel, Now
@@ -14,7 +14,7 @@ from tidegate.contracts.document.terms import Scalar
 from tidegate.contracts.errors import Problem
 from tidegate.contracts.rules.clock import Clock
 from tidegate.contracts.rules.compiled import FieldCheck, when_missing
-from tidegate.contracts.rules.places import EACH, Path, go_together
+from tidegate.contracts.rules.places import ANYWHERE, EACH, Path, go_together, is_deep
 from tidegate.contracts.words import name_of
 
 
@@ -40,6 +40,10 @@ class Scope:
 
     def field_type(self, pointer: str, place: str) -> FieldType | None:
         """Return the type of a field; record a problem if the schema does not declare it."""
+        path = tokens(pointer)
+        if ANYWHERE in path[1:] or (is_deep(path) and (len(path) == 1 or path[1] == EACH)):
+            self.refuse(place, f"in `{pointer}` `**` is out of place: {_WHERE}")
+            return None
         found = self.fields.find(pointer)
         if found is None:
             self.refuse(place, undeclared(pointer, self.fields))
@@ -63,13 +67,16 @@ class Scope:
             self.refuse(place, f"the field never holds {what}: its type in the schema is {held}")
 
 
+_WHERE: Final = "it stands once, at the start, and the name of a property follows it, as in `/**/period` or `/**/period/start`"
+
+
 def undeclared(pointer: str, fields: SchemaFields) -> str:
     """Write the message about a pointer that the schema does not declare, with the nearest one that it does."""
     path = tokens(pointer)
     near = _nearby(pointer, fields)
     through_array = any(token == EACH or token.isdigit() for token in path)
     # A field that is missed at the top may stand elsewhere. Below arrays and maps no schema lists the members.
-    if not through_array and (not near or fields.find(join(path[:1])) is None):
+    if not is_deep(path) and not through_array and (not near or fields.find(join(path[:1])) is None):
         near = suggestion(pointer, fields) or near
     return f"the schema declares no field `{pointer}`{near}"
 
@@ -78,7 +85,7 @@ def _nearby(pointer: str, fields: SchemaFields) -> str:
     """Return the end of a message about a pointer: the same one with its first wrong name put right."""
     path = tokens(pointer)
     for index, token in enumerate(path):
-        if fields.find(join(path[: index + 1])) is not None:
+        if token == ANYWHERE or fields.find(join(path[: index + 1])) is not None:
             continue
         if token == EACH:
             return f"; `{join(path[:index])}` is no array" if index else ""
@@ -226,10 +233,15 @@ class RuleKind(ABC, Generic[R]):
         return self.fields(rule) or ("",)
 
     def locate(self, rule: R, pointer: str, found: str) -> Path:
-        """Return the path of a field of a rule, its `*` as the elements that the pointer of a violation names."""
-        pairs = zip(tokens(self.place(rule)), tokens(found), strict=False)
+        """Return the path of a field of a rule, its `*` and `**` as the pointer of a violation names them."""
+        place, named, path = tokens(self.place(rule)), tokens(found), tokens(pointer)
+        if is_deep(place):
+            start = len(named) - len(place) + 1
+            before, named, place = named[:start], named[start:], place[1:]
+            path = before + path[1:] if is_deep(path) else path
+        pairs = zip(place, named, strict=False)
         elements = iter([place for step, place in pairs if step == EACH])
-        return tuple(next(elements, EACH) if step == EACH else step for step in tokens(pointer))
+        return tuple(next(elements, EACH) if step == EACH else step for step in path)
 
 
 class _AboutField(Protocol):

@@ -94,7 +94,7 @@ class Denials:
 
 
 class DenialAudit(Service):
-    """Writes denied writes and reveals (401, 403) to the audit log.
+    """Writes denied writes and reveals (401, 403, and 404 of a hidden subject) to the audit log.
 
     The first denial of a principal, status and method in an hour is an entry `request.denied`. An entry
     `request.denied-again` counts the others when the next hour has its first denial, or when the process stops.
@@ -111,9 +111,9 @@ class DenialAudit(Service):
         self._window_ends = 0.0
 
     @staticmethod
-    def covers(status: int, method: str) -> bool:
-        """Return whether an answer is a denied write or reveal."""
-        return status in _AUDITED and method not in _READING
+    def covers(status: int, method: str, *, is_hidden: bool = False) -> bool:
+        """Return whether an answer is a denied write or reveal; `is_hidden` says that it denies a hidden subject."""
+        return (is_hidden or status in _AUDITED) and method not in _READING
 
     def add(self, status: int, who: str, method: str, path: str) -> None:
         """Count one denial, and write what the log has to hold now. A database that is away is logged only."""

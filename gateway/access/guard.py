@@ -101,19 +101,31 @@ class AccessGuard:
 
     def _counted(self, scope: Scope, send: Send) -> Send:
         """Return `send` that counts an answer which refuses the request."""
+        status = 0
 
         async def counting(message: Message) -> None:
-            if message["type"] == "http.response.start" and message["status"] in REFUSING:
-                principal: Principal = scope["state"]["principal"]
-                is_known = principal is not ANONYMOUS and principal is not NOBODY
-                who = principal.name if is_known else f"{ADDRESS}{_address(Request(scope))}"
-                denial = (message["status"], who, scope["method"], scope["path"])
-                self._door.denials.add(*denial)
-                if DenialAudit.covers(message["status"], scope["method"]):
-                    await run_in_threadpool(self._door.denial_audit.add, *denial)
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                if status in REFUSING:
+                    await self._add_denial(scope, status)
             await send(message)
+            # After the answer: else its time would tell a hidden subject from one that does not exist.
+            is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
+            is_hidden = is_last and status not in REFUSING and "asks_for_hidden" in scope["state"]
+            if is_hidden and DenialAudit.covers(status, scope["method"], is_hidden=True):
+                await self._add_denial(scope, status, is_hidden=True)
 
         return counting
+
+    async def _add_denial(self, scope: Scope, status: int, *, is_hidden: bool = False) -> None:
+        principal: Principal = scope["state"]["principal"]
+        is_known = principal is not ANONYMOUS and principal is not NOBODY
+        who = principal.name if is_known else f"{ADDRESS}{_address(Request(scope))}"
+        denial = (status, who, scope["method"], scope["path"])
+        self._door.denials.add(*denial)
+        if DenialAudit.covers(status, scope["method"], is_hidden=is_hidden):
+            await run_in_threadpool(self._door.denial_audit.add, *denial)
 
     async def _principal(self, request: Request) -> Principal:
         authenticator = self._door.authenticator

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tidegate.contracts.document.fields import tokens
 from tidegate.contracts.document.rule_model import (
     BaseRule,
     Cel,
@@ -23,7 +24,8 @@ from tidegate.contracts.rules.kinds.one_of import OneOfKind
 from tidegate.contracts.rules.kinds.ordered import OrderedKind
 from tidegate.contracts.rules.kinds.range import RangeKind
 from tidegate.contracts.rules.kinds.required_when import RequiredWhenKind
-from tidegate.contracts.rules.rule_kind import RuleKind
+from tidegate.contracts.rules.places import is_deep
+from tidegate.contracts.rules.rule_kind import RefusedSet, RuleKind
 
 KINDS: Final[dict[type[BaseRule], RuleKind[Any]]] = {
     Forbidden: ForbiddenKind(),
@@ -41,3 +43,12 @@ KINDS: Final[dict[type[BaseRule], RuleKind[Any]]] = {
 def kind_of(rule: BaseRule) -> RuleKind[Any]:
     """Return the kind of a rule. Raises KeyError for one that is not registered."""
     return KINDS[type(rule)]
+
+
+def refused_set(rule: BaseRule) -> RefusedSet | None:
+    """Return exactly what a rule refuses, for comparisons; None if no form says it.
+
+    No form speaks of objects at any depth: of a rule about these a comparison proves nothing.
+    """
+    kind = kind_of(rule)
+    return None if any(is_deep(tokens(pointer)) for pointer in kind.fields(rule)) else kind.refused(rule)

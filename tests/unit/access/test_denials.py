@@ -114,3 +114,52 @@ def test_a_database_that_is_away_does_not_change_the_answer(tmp_path: Path) -> N
         DenialAudit(database, now).add(403, "key:a", "PUT", "/mode")
     assert [log["event"] for log in logs] == ["denial_not_audited"]
     database.close()
+
+
+def test_a_denied_write_on_a_hidden_subject_is_audited_and_the_caller_learns_nothing(
+    factory: Factory, hire: Hire, admin: Person
+) -> None:
+    schema = {"schema": '{"type": "string"}'}
+    assert admin.ask("POST", "/subjects/secret.pay/versions", schema).status_code == 200
+    producer = hire("approver:a.")
+    for method, path, body in (
+        ("DELETE", "/subjects/{}", None),
+        ("DELETE", "/config/{}", None),
+        ("POST", "/subjects/{}", schema),
+    ):
+        for name in ("secret.pay", "secret.pay", "secret.none"):
+            answer = producer.ask(method, path.format(name), body)
+            assert answer.status_code == 404
+            assert "secret.pay" not in answer.text.replace("secret.pay", "", 1)
+        texts = [producer.ask(method, path.format(name), body).text for name in ("secret.pay", "secret.none")]
+        assert texts[0].replace("secret.pay", "secret.none") == texts[1]
+    assert producer.ask("GET", "/subjects/secret.pay/versions").status_code == 404
+    assert denied(factory) == [
+        (producer.name, "request.denied", "404 DELETE /subjects/secret.pay"),
+        (producer.name, "request.denied", "404 POST /subjects/secret.pay"),
+    ]
+    metrics = admin.ask("GET", "/metrics").text
+    assert 'tidegate_refused_requests_total{status="404"} 15.0' in metrics
+
+
+def test_a_denied_write_on_a_hidden_contract_is_audited_with_its_path_escaped(
+    factory: Factory, hire: Hire, admin: Person
+) -> None:
+    document = {
+        "apiVersion": "tidegate/v1",
+        "kind": "DataContract",
+        "id": "secret.pay",
+        "version": "1.0.0",
+        "topic": "secret.pay",
+        "schema": {"type": "json-schema", "definition": {"type": "object"}},
+    }
+    assert admin.ask("POST", "/api/v1/contracts", document).status_code == 201
+    other = hire("admin:a.")
+    path = "/api/v1/contracts/{}/versions/1.0.0\u202e" + "x" * 500
+    hidden, unknown = (other.ask("DELETE", path.format(name)) for name in ("secret.pay", "secret.none"))
+    assert hidden.status_code == unknown.status_code == 404
+    assert hidden.text.replace("secret.pay", "secret.none") == unknown.text
+    ((who, action, subject),) = denied(factory)
+    assert (who, action) == (other.name, "request.denied")
+    assert subject.startswith("404 DELETE /api/v1/contracts/secret.pay/versions/1.0.0\\u202exxx")
+    assert len(subject) < 300

@@ -204,3 +204,40 @@ def test_lint_refuses_the_errors_and_locates_the_warnings(tmp_path: Path) -> Non
     (warning,) = lint(path).warnings
     assert (warning.message, warning.file) == (MISSPELT[0][1].split(" ", 1)[1], str(path))
     assert warning.line is not None
+
+
+FILE = """apiVersion: tidegate/v1
+kind: DataContract
+id: a.b
+version: 1.0.0
+topic: a.b
+schema:
+  type: json-schema
+  definition:
+    type: object
+    properties:
+      age: {type: %s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("int", "integer"), ("float", "number"), ("[int, 'null']", "integer")]
+)
+def test_a_type_of_another_language_is_the_only_finding_and_leads_to_its_name(
+    tmp_path: Path, written: str, meant: str
+) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(FILE % written)
+    with pytest.raises(ContractError) as caught:
+        lint(path)
+    (problem,) = caught.value.problems
+    assert problem.pointer.startswith("/schema/definition/properties/age/type")
+    assert problem.message.endswith(f"did you mean `{meant}`?")
+    assert problem.line == 11
+
+
+def test_a_contract_for_a_topic_needs_no_columns(tmp_path: Path) -> None:
+    """A field of several types has no natural column, and the Kafka sink has none at all."""
+    path = tmp_path / "c.yaml"
+    path.write_text(FILE % "[string, number, object, array]")
+    assert lint(path).warnings == ()

@@ -437,3 +437,71 @@ def test_a_change_at_the_end_of_a_long_list_is_named(make_contract: Any) -> None
     rule: Rule = {"kind": "one_of", "field": "/code", "values": codes}
     (finding,) = compared(make_contract, [rule], [{**rule, "values": [*codes[:-1], "new"]}]).findings[:1]
     assert 'values were 300 and are 300: removed ["code299"], added ["new"]' in finding.sentence
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code", "witness", "words"),
+    [
+        (["icu", "er"], ["icu", "er", "new"], "rule.loosened", '"new"', 'values was ["icu", "er"] and is ["icu", "er", "new"]'),
+        (["icu", "er"], ["icu"], "rule.tightened", '"er"', 'values was ["icu", "er"] and is ["icu"]'),
+        (["icu", "er"], ["er", "icu"], "rule.rewritten", None, "it refuses no other records"),
+    ],
+)  # fmt: skip
+def test_changed_reference_sets_are_told_apart(
+    make_contract: Any, before: list[str], after: list[str], code: str, witness: str | None, words: str
+) -> None:
+    rule: Rule = {"kind": "one_of", "field": "/code", "set": "codes"}
+    old, new = (
+        make_contract(rule, reference_sets={"codes": {"values": values}}) for values in (before, after)
+    )
+    (finding,) = compare(old, new, level=Compatibility.FULL).findings
+    assert finding.code == code
+    assert words in finding.sentence
+    if witness is None:
+        assert finding.counterexample is None
+    else:
+        assert finding.counterexample is not None
+        assert witness in finding.counterexample.text
+        assert separates(old, new, finding)
+
+
+@pytest.mark.parametrize("when", [{"one_of": ["w7", "w70"]}, {"present": True}])
+def test_a_widened_condition_among_eleven_rules_has_a_witness(
+    make_contract: Any, when: dict[str, Any]
+) -> None:
+    names = [f"f{index}" for index in range(11)]
+    schema = {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in ("kind", *names)},
+    }
+    rules: list[Rule] = [
+        {"kind": "required_when", "field": f"/{name}", "when": {"field": "/kind", "equals": f"w{index}"}}
+        for index, name in enumerate(names)
+    ]
+    wider = [*rules[:7], {**rules[7], "when": {"field": "/kind", **when}}, *rules[8:]]
+    old, new = (make_contract(*each, schema=schema) for each in (rules, wider))
+    (finding,) = compare(old, new, level=Compatibility.FULL).findings
+    assert (finding.code, finding.outcome) == ("rule.tightened", Outcome.REFUTED)
+    assert separates(old, new, finding)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"present": True}, {"not_equals": "icu"}),
+        ({"not_equals": "icu"}, {"present": True}),
+        ({"not_equals": "icu"}, {"equals": "surgery"}),
+        ({"equals": "surgery"}, {"not_equals": "icu"}),
+        ({"not_equals": "icu"}, {"not_equals": "surgery"}),
+    ],
+)
+def test_a_condition_with_not_equals_is_never_proven_and_may_have_a_witness(
+    make_contract: Any, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    """Of this condition nothing is proven: docs/reference/rule-kinds.md says so."""
+    old, new = (make_contract({**NEEDED, "when": {"field": "/ward", **when}}) for when in (before, after))
+    comparison = compare(old, new, level=Compatibility.FULL)
+    assert not comparison.is_compatible
+    assert {each.outcome for each in comparison.findings} <= {Outcome.REFUTED, Outcome.UNDETERMINED}
+    shown = [each for each in comparison.findings if each.outcome is Outcome.REFUTED]
+    assert all(separates(old, new, each) for each in shown)
