@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.gateway.access.authentication import Authenticator
 from tidegate.gateway.access.denials import DenialAudit, Denials
 from tidegate.gateway.access.keys import KeyService
 from tidegate.gateway.access.limits import CheckTurns, RateLimit
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
+from tidegate.gateway.access.sessions import DeskSessions
 from tidegate.gateway.alerts.alert import AlertWriter
 from tidegate.gateway.alerts.channels import channels_of, targets_of
 from tidegate.gateway.alerts.sending import AlertSender
@@ -32,6 +34,7 @@ from tidegate.gateway.storage.access import StoredKey
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import ContractVersion
 from tidegate.gateway.streams.controls import StreamControls
+from tidegate.gateway.streams.marks import StreamHistory
 from tidegate.gateway.streams.metrics import StreamMetrics
 from tidegate.gateway.streams.problem_watch import ProblemWatch, summary_of
 from tidegate.gateway.streams.problems import ProblemService
@@ -41,6 +44,7 @@ from tidegate.gateway.streams.quarantine_index.reading import QuarantineIndex
 from tidegate.gateway.streams.quarantine_records import RecordMasking
 from tidegate.gateway.streams.reconciliations import Adoptions, Reconciliations
 from tidegate.gateway.streams.record_export import RecordExports
+from tidegate.gateway.streams.record_search import RecordSearch
 from tidegate.gateway.streams.reports import ExpectationReader, ReportService, StreamReader
 from tidegate.gateway.streams.shadows import Shadows
 from tidegate.gateway.streams.value_search import ValueSearches
@@ -60,6 +64,7 @@ class Factory:
         self._exports = RecordExports(self.database, kafka, now) if kafka else None
         self._value_searches = ValueSearches(self.database, kafka, now)
         self.authenticator = Authenticator(settings, self._find_key, now) if settings.access == "on" else None
+        self.sessions = DeskSessions(self.database, now, self.authenticator) if self.authenticator else None
         self._alerts = AlertSender(
             targets_of(settings), settings.alert_interval_seconds, channels=channels_of(settings)
         )
@@ -109,6 +114,10 @@ class Factory:
     def streams(self, by: Principal = ANONYMOUS) -> StreamReader:
         """Build the service that reads what the streams reported, as far as someone may see it."""
         return StreamReader(self.database, now, by)
+
+    def stream_history(self) -> StreamHistory:
+        """Build the service that reads what happened to streams: versions, pauses, rewinds."""
+        return StreamHistory(self.database)
 
     def expectations(self) -> ExpectationReader:
         """Build the service that reads what became of expectations."""
@@ -174,6 +183,14 @@ class Factory:
     def value_searches(self) -> ValueSearches:
         """Return what searches refused records for values."""
         return self._value_searches
+
+    def record_search(self, by: Principal) -> RecordSearch:
+        """Build the service that fetches refused records for one reader. Raises Unavailable without a broker."""
+        if self._quarantine is None:
+            raise Unavailable("the gateway knows no broker: start it with TIDEGATE_BOOTSTRAP_SERVERS set")
+        return RecordSearch(
+            self.quarantine_index(by), self._quarantine, self.record_masking(), self.database, by
+        )
 
     def start_ingestion(self) -> None:
         """Begin to keep the index of the quarantine topics up to date, if there is a broker and the settings ask for it."""

@@ -59,6 +59,21 @@ class Authenticator:
             raise _refusal()
         return principal
 
+    def sign_in(self, key_id: str, secret: str) -> Principal:
+        """Return the principal of an API key that a person typed in a form. Raises Unauthenticated.
+
+        The field of the secret takes a whole key (`tgk_...`) too; the id may then be left out.
+        """
+        typed = Credentials(key_id.strip(), secret.strip())
+        principal = self._ring.principal(read_token(typed.secret) or typed)
+        if principal is None:
+            raise _refusal()
+        return principal
+
+    def of_key_id(self, key_id: str) -> Principal | None:
+        """Return the principal of a key that was presented before; None if it is no longer valid."""
+        return self._ring.present(key_id)
+
     async def _of_key(self, credentials: Credentials) -> Principal | None:
         if self._ring.remembers(credentials.key_id):
             return self._ring.principal(credentials)

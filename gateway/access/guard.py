@@ -19,12 +19,16 @@ from tidegate.gateway.access.denials import REFUSING, DenialAudit, Denials
 from tidegate.gateway.access.hosts import is_allowed, is_same_origin, split_host
 from tidegate.gateway.access.limits import ADDRESS, RateLimit
 from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Misdirected, Principal, Unauthenticated
+from tidegate.gateway.access.sessions import COOKIE, DeskSessions
 
 NOBODY = Principal("nobody", ())
 """Who asks for a public page without saying who."""
 
 _HEALTH = "/health/"
-_PUBLIC_PATHS = frozenset({"/", "/docs", "/docs/reference.css", "/openapi.json"})
+_DESK = "/desk"
+_PUBLIC_PATHS = frozenset(
+    {"/", "/docs", "/docs/reference.css", "/openapi.json", "/desk/sign-in", "/desk/sign-out"}
+)
 _PUBLIC_FOLDERS = (_HEALTH, "/desk/static/")
 _BY_ID = re.compile(r"(?:/contexts/[^/]+)?/schemas/(?:ids|guids)/[^/]+(?:/schema)?")
 _JOB_REPORT = re.compile(
@@ -43,6 +47,11 @@ class Door(Protocol):
     @property
     def authenticator(self) -> Authenticator | None:
         """Who can say who asks; None when access control is off."""
+        ...
+
+    @property
+    def sessions(self) -> DeskSessions | None:
+        """The sessions of people who signed in at the desk; None when access control is off."""
         ...
 
     @property
@@ -136,7 +145,9 @@ class AccessGuard:
             principal = NOBODY
         else:
             try:
-                principal = await authenticator.principal(request.headers.get("authorization"))
+                principal = await self._of_session(request, path) or await authenticator.principal(
+                    request.headers.get("authorization")
+                )
             except Unauthenticated:
                 self._count(f"{ADDRESS}{_address(request)}")
                 raise
@@ -147,6 +158,15 @@ class AccessGuard:
         if not path.startswith(_HEALTH) and not (authenticator is None and _is_exempt(request.method, path)):
             self._count(f"{ADDRESS}{_address(request)}")
         return principal
+
+    async def _of_session(self, request: Request, path: str) -> Principal | None:
+        """Return who signed in at the desk. The cookie opens pages only, and credentials in a header come first."""
+        token = request.cookies.get(COOKIE)
+        sessions = self._door.sessions
+        is_page = path == _DESK or path.startswith(f"{_DESK}/")
+        if token is None or sessions is None or not is_page or "authorization" in request.headers:
+            return None
+        return await run_in_threadpool(sessions.principal, token)
 
     def _count(self, who: str) -> None:
         if self._door.rate_limit is not None:

@@ -91,7 +91,14 @@ class KeyRing:
         """Return the principal of these credentials; None if the key is unknown or no longer valid."""
         key = self._look_up(credentials.key_id)
         is_right = self._compare(secret_hash(credentials.secret), key.secret_hash if key else _NOBODY)
-        if key is None or not is_right or not self._is_in_use(key):
+        return self._principal_of(key) if is_right else None
+
+    def present(self, key_id: str) -> Principal | None:
+        """Return the principal of a key whose secret was seen before; None if the key is no longer valid."""
+        return self._principal_of(self._look_up(key_id))
+
+    def _principal_of(self, key: StoredKey | None) -> Principal | None:
+        if key is None or not self._is_in_use(key):
             return None
         return Principal(f"key:{key.id}", read_grants(key.grants))
 

@@ -131,13 +131,32 @@ DESK: Mapping[tuple[str, str], Rule] = {
     ("GET", "/desk"): _VIEW,
     ("GET", "/desk/streams/{stream}"): _VIEW_STREAM,
     ("GET", "/desk/streams/{stream}/latest"): _VIEW_STREAM,
-    ("GET", "/desk/streams/{stream}/reconcile"): _VIEW_STREAM,  # leads back to the stream
-    ("POST", "/desk/streams/{stream}/reconcile"): _APPROVE_STREAM,
+    ("GET", "/desk/streams/{stream}/actions/{action}"): _VIEW_STREAM,  # only shows what it would do
+    ("POST", "/desk/streams/{stream}/actions/{action}"): _APPROVE_STREAM,
     ("GET", "/desk/records/{topic}/{partition}/{offset}"): _VIEW,  # the topic belongs to a stream
     ("GET", "/desk/records/{topic}/{partition}/{offset}/reveal"): _VIEW,  # leads back to the record
     ("POST", "/desk/records/{topic}/{partition}/{offset}/reveal"): _APPROVE,  # of the subject of that stream
     ("GET", "/desk/contracts"): _VIEW,
     ("GET", "/desk/contracts/{contract_id}"): _VIEW_CONTRACT,
+    ("GET", "/desk/contracts/{contract_id}/diff"): _VIEW_CONTRACT,
+    ("GET", "/desk/contracts/{contract_id}/versions/{version}/contract.yaml"): _VIEW_CONTRACT,
+    ("GET", "/desk/problems"): _VIEW,
+    ("GET", "/desk/streams/{stream}/problems"): _VIEW_STREAM,
+    ("GET", "/desk/streams/{stream}/problems/{problem}"): _VIEW_STREAM,
+    ("POST", "/desk/streams/{stream}/problems/{problem}/state"): _PRODUCE_STREAM,  # to mute one: approver
+    ("POST", "/desk/streams/{stream}/problems/{problem}/assignee"): _PRODUCE_STREAM,
+    ("POST", "/desk/streams/{stream}/problems/{problem}/comments"): _PRODUCE_STREAM,
+    ("GET", "/desk/streams/{stream}/quarantine"): _VIEW_STREAM,  # masked
+    ("POST", "/desk/streams/{stream}/quarantine/find"): _VIEW_STREAM,  # by a key that is hidden: approver
+    ("POST", "/desk/streams/{stream}/quarantine/download"): _VIEW_STREAM,  # masked, and in the audit log
+    ("GET", "/desk/sign-in"): PUBLIC,
+    ("POST", "/desk/sign-in"): PUBLIC,
+    ("POST", "/desk/sign-out"): PUBLIC,  # ends only the session of the cookie
+    ("GET", "/desk/me"): _VIEW,
+    ("GET", "/desk/keys"): _ADMIN_ALL,
+    ("POST", "/desk/keys"): _ADMIN_ALL,
+    ("POST", "/desk/keys/{key_id}/revoke"): _ADMIN_ALL,
+    ("GET", "/desk/audit"): _ADMIN_ALL,
 }
 
 RULES: Mapping[tuple[str, str], Rule] = {**NATIVE, **DESK}

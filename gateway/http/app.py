@@ -16,14 +16,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate.contracts.errors import TidegateError
 from tidegate.gateway.access.guard import AccessGuard
-from tidegate.gateway.access.principal import AccessError
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http import problems
 from tidegate.gateway.http.confluent import openapi as confluent
 from tidegate.gateway.http.confluent.calls import confluent_answer
 from tidegate.gateway.http.confluent.middleware import ConfluentMiddleware
-from tidegate.gateway.http.desk import routes
-from tidegate.gateway.http.desk.rendering import page
+from tidegate.gateway.http.desk import account_routes, contract_routes, routes
+from tidegate.gateway.http.desk import problem_routes as problem_pages
+from tidegate.gateway.http.desk.desk_route import error_page, refusal_page
 from tidegate.gateway.http.gate import permit
 from tidegate.gateway.http.native import (
     adoptions,
@@ -58,14 +58,19 @@ def turned_away(request: Request, error: TidegateError) -> Response:
     path: str = request.scope["path"]
     if path == "/" or path.startswith(_NATIVE):
         return problems.problem_of(request, error)
-    status = problems.status_of(error)
-    headers = error.headers if isinstance(error, AccessError) else {}
-    if path.startswith("/desk"):
-        title = "Who are you?" if status == 401 else "This did not work"
-        response: Response = page("problem.html", status_code=status, title=title, detail=str(error))
-        response.headers.update(headers)
-        return response
+    if is_desk(path):
+        return refusal_page(request, error)
     return confluent_answer(error)
+
+
+def is_desk(path: str) -> bool:
+    """Return whether a path is one of the desk, which answers with pages."""
+    return path == "/desk" or path.startswith("/desk/")
+
+
+def desk_error(request: Request, status: int, detail: str | None) -> Response | None:
+    """Return the page of an error at the desk; None anywhere else."""
+    return error_page(request, status, detail) if is_desk(request.scope["path"]) else None
 
 
 _HEADERS = {
@@ -137,7 +142,7 @@ def create_app(factory: Factory) -> FastAPI:
     app.state.factory = factory
     app.add_middleware(ConfluentMiddleware, factory=factory)  # behind the guard
     app.add_middleware(AccessGuard, door=factory, answer=turned_away)
-    problems.install(app)
+    problems.install(app, desk_error)
     app.add_middleware(SecurityHeaders)
     if provider is not None:
         app.add_middleware(RequestSpans, provider=provider)
@@ -166,6 +171,9 @@ _MODULES = (
     health,
     reference,
     routes,
+    problem_pages,
+    contract_routes,
+    account_routes,
 )
 
 _TAGS = [

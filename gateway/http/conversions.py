@@ -42,8 +42,9 @@ from tidegate.gateway.registry.judging import Judgement
 from tidegate.gateway.registry.publication import ContractPage, Publication
 from tidegate.gateway.storage.agreements import Proposal
 from tidegate.gateway.storage.sql import ContractVersion
-from tidegate.gateway.streams.reports import Enforcement, RefusalBucket, StreamSummary
+from tidegate.gateway.streams.reports import Enforcement, RefusalBucket
 from tidegate.gateway.streams.status import status_of
+from tidegate.gateway.streams.summaries import StreamSummary
 
 Readers = Mapping[int, tuple[str, ...]]
 """The consumers that still read a deprecated version, by its registry id."""

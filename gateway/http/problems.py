@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -142,12 +142,21 @@ class ProblemDocument(BaseModel):
     )
 
 
-def install(app: FastAPI) -> None:
-    """Return every error of `app` as a problem document."""
+ErrorPage = Callable[[Request, int, str | None], Response | None]
+"""Returns the page of an error; None for a request that wants a problem document."""
+
+
+def install(app: FastAPI, error_page: ErrorPage = lambda *_: None) -> None:
+    """Return every error of `app` as a problem document, or as the page that `error_page` returns."""
+
+    def http_error(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        return error_page(request, status, _ADVICE.get(status)) or _http_error(request, error)
+
     app.add_exception_handler(TidegateError, problem_of)
     app.add_exception_handler(RequestValidationError, _invalid_parameters)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_middleware(_CrashReports)
+    app.add_exception_handler(HTTPException, http_error)
+    app.add_middleware(_CrashReports, error_page=error_page)
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -275,8 +284,9 @@ _ADVICE = {
 class _CrashReports:
     """Logs what no one expected, with its trace, and tells the client nothing of it."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, error_page: ErrorPage) -> None:
         self._app = app
+        self._error_page = error_page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
@@ -300,5 +310,7 @@ class _CrashReports:
                 raise
             request = Request(scope)
             _log.exception("request_crashed", path=request.url.path, method=request.method, exc_info=error)
-            response = problem_response(request, _KINDS[TidegateError], "the registry's log says more")
+            detail = "the registry's log says more"
+            document = problem_response(request, _KINDS[TidegateError], detail)
+            response = self._error_page(request, document.status_code, detail) or document
             await response(scope, receive, send)

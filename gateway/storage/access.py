@@ -1,4 +1,4 @@
-"""Where API keys are kept: never their secrets, only the secrets' hashes."""
+"""Where API keys and sessions of the desk are kept: never their secrets, only the secrets' hashes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Text, false, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    ForeignKey,
+    Index,
+    Text,
+    delete,
+    false,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.orm import InstrumentedAttribute, Mapped, mapped_column
 
 from tidegate.gateway.storage.tables import Instant, Store, Table, fields_of
@@ -70,3 +82,50 @@ class KeyStore(Store):
 
 def _key(row: KeyRow) -> StoredKey:
     return StoredKey(**fields_of(row, StoredKey, grants=tuple(row.grants.splitlines())))
+
+
+class SessionRow(Table):
+    """One session of a person who signed in at the desk with an API key."""
+
+    __tablename__ = "desk_sessions"
+    __table_args__ = (
+        Index("ix_desk_sessions_key", "key_id", "opened_at"),
+        Index("ix_desk_sessions_expires", "expires_at"),
+    )
+
+    token_hash: Mapped[str] = mapped_column(Text, primary_key=True)
+    key_id: Mapped[str] = mapped_column(ForeignKey("keys.id"))
+    opened_at: Mapped[datetime] = mapped_column(Instant)
+    expires_at: Mapped[datetime] = mapped_column(Instant)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSession:
+    """One session as it is kept; instants are UTC."""
+
+    token_hash: str
+    key_id: str
+    opened_at: datetime
+    expires_at: datetime
+
+
+class SessionStore(Store):
+    """Sessions of the desk, as `stores.sessions`."""
+
+    def add(self, session: StoredSession, most_of_key: int) -> None:
+        """Store a new session; delete those that have expired, and the oldest of its key above `most_of_key`."""
+        self._session.execute(delete(SessionRow).where(SessionRow.expires_at <= session.opened_at))
+        self._session.execute(insert(SessionRow).values(fields_of(session, StoredSession)))
+        of_key = select(SessionRow.token_hash).where(SessionRow.key_id == session.key_id)
+        newest_first = of_key.order_by(SessionRow.opened_at.desc(), SessionRow.token_hash)
+        older = list(self._session.scalars(newest_first.offset(most_of_key)))
+        self._session.execute(delete(SessionRow).where(SessionRow.token_hash.in_(older)))
+
+    def find(self, token_hash: str) -> StoredSession | None:
+        """Find one session, expired or not."""
+        row = self._session.get(SessionRow, token_hash)
+        return None if row is None else StoredSession(**fields_of(row, StoredSession))
+
+    def remove(self, token_hash: str) -> None:
+        """Delete a session, if it exists."""
+        self._session.execute(delete(SessionRow).where(SessionRow.token_hash == token_hash))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Integer, Text, insert, select, update
+from sqlalchemy import ColumnElement, Integer, Text, insert, select, update
 from sqlalchemy.orm import Mapped, mapped_column
 
+from tidegate.gateway.storage.access import begins_with
 from tidegate.gateway.storage.audit_chain import NO_HEAD, AuditEntry, Change, Head, chained
 from tidegate.gateway.storage.tables import Instant, Store, Table, fields_of
 
@@ -40,6 +42,28 @@ class AuditHeadRow(Table):
     hash: Mapped[str] = mapped_column(Text)
 
 
+@dataclass(frozen=True, slots=True)
+class AuditNames:
+    """Which entries are meant: None lets every name through; an action that ends with a dot is a prefix."""
+
+    who: str | None = None
+    action: str | None = None
+    subject: str | None = None
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """Return the conditions of a query."""
+        found = [
+            column == value
+            for column, value in ((AuditRow.who, self.who), (AuditRow.subject, self.subject))
+            if value is not None
+        ]
+        if self.action is not None and self.action.endswith("."):
+            found.append(begins_with(AuditRow.action, [self.action]))
+        elif self.action is not None:
+            found.append(AuditRow.action == self.action)
+        return found
+
+
 class AuditStore(Store):
     """The audit log, as `stores.audit`: append to it in the transaction that makes the change."""
 
@@ -70,6 +94,22 @@ class AuditStore(Store):
         if subject is not None:
             query = query.where(AuditRow.subject == subject)
         rows = self._session.scalars(query.order_by(AuditRow.number).limit(limit)).all()
+        return tuple(_entry(row) for row in rows)
+
+    def between(self, start: int, end: int, limit: int, names: AuditNames) -> tuple[AuditEntry, ...]:
+        """List at most `limit` entries with numbers in [start, end), newest first."""
+        query = select(AuditRow).where(AuditRow.number >= start, AuditRow.number < end, *names.conditions())
+        rows = self._session.scalars(query.order_by(AuditRow.number.desc()).limit(limit)).all()
+        return tuple(_entry(row) for row in rows)
+
+    def of_subject_since(
+        self, subject: str, since: datetime, actions: Sequence[str], limit: int
+    ) -> tuple[AuditEntry, ...]:
+        """List at most `limit` entries of a subject with one of these actions, made at `since` or later, newest first."""
+        query = select(AuditRow).where(
+            AuditRow.subject == subject, AuditRow.at >= since, AuditRow.action.in_(actions)
+        )
+        rows = self._session.scalars(query.order_by(AuditRow.number.desc()).limit(limit)).all()
         return tuple(_entry(row) for row in rows)
 
     def entries(self) -> Iterator[AuditEntry]:

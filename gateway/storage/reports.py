@@ -345,10 +345,12 @@ class ReportStore(Store):
                 ],
             )
 
-    def sums(self) -> tuple[StreamRow, ...]:
-        """Return the sums of every stream, by name."""
-        rows = self._session.scalars(select(StreamRow).order_by(ByCodePoint(StreamRow.stream)))
-        return tuple(rows)
+    def sums(self, streams: Sequence[str] | None = None) -> tuple[StreamRow, ...]:
+        """Return the sums of every stream, or of the `streams` given, by name."""
+        query = select(StreamRow).order_by(ByCodePoint(StreamRow.stream))
+        return tuple(
+            self._session.scalars(query if streams is None else query.where(StreamRow.stream.in_(streams)))
+        )
 
     def sums_of(self, stream: str) -> StreamRow | None:
         """Return the sums of one stream, None for a stream that never reported."""
@@ -363,6 +365,21 @@ class ReportStore(Store):
         query = newest.order_by(BatchRow.epoch.desc(), BatchRow.n.desc()).limit(1)
         found = self._session.scalar(query)
         return None if found is None else _readable(found)
+
+    def last_reports(self, streams: Sequence[str]) -> dict[str, BatchReport]:
+        """Return the report of the batch that each ledger reached last; without those that this version refuses."""
+        newest = (
+            select(BatchRow.id)
+            .where(BatchRow.stream == StreamRow.stream)
+            .order_by(BatchRow.epoch.desc(), BatchRow.n.desc())
+            .limit(1)
+            .correlate(StreamRow)
+            .scalar_subquery()
+        )
+        query = select(BatchRow.stream, BatchRow.report).join(StreamRow, BatchRow.id == newest)
+        rows = self._session.execute(query.where(StreamRow.stream.in_(streams)))
+        found = {stream: _readable(report) for stream, report in rows}
+        return {stream: report for stream, report in found.items() if report is not None}
 
     def reach(self, stream: str) -> Reach | None:
         """Return how far the reports of a stream reach, None for a stream that never reported."""
@@ -410,23 +427,35 @@ class ReportStore(Store):
         return tuple(each for each in found if each is not None)
 
     def records_between(self, stream: str, since: datetime, until: datetime) -> int:
-        """Sum the records of the batches committed in [since, until)."""
-        query = select(func.sum(BatchRow.records)).where(
-            BatchRow.stream == stream, *_committed_in(since, until)
-        )
-        return int(self._session.scalar(query) or 0)
+        """Sum the records of the batches of a stream committed in [since, until)."""
+        return self.records_of((stream,), since, until).get(stream, 0)
 
-    def records_by_bucket(self, stream: str, buckets: Buckets) -> dict[int, tuple[int, int]]:
-        """Sum records and refused records by index of the bucket; empty buckets are left out."""
+    def records_of(self, streams: Sequence[str], since: datetime, until: datetime) -> dict[str, int]:
+        """Sum the records of the batches committed in [since, until) by stream; streams without any are left out."""
+        query = (
+            select(BatchRow.stream, func.sum(BatchRow.records))
+            .where(BatchRow.stream.in_(streams), *_committed_in(since, until))
+            .group_by(BatchRow.stream)
+        )
+        return {stream: int(records) for stream, records in self._session.execute(query)}
+
+    def volumes(self, streams: Sequence[str], buckets: Buckets) -> dict[str, dict[int, tuple[int, int]]]:
+        """Sum records and refused records by stream and index of the bucket; empty buckets are left out."""
         bucket = _bucket_of(buckets)
         query = (
-            select(bucket, func.sum(BatchRow.records), func.sum(BatchRow.quarantined + BatchRow.dropped))
-            .where(BatchRow.stream == stream, *_committed_in(buckets.since, buckets.until))
-            .group_by(bucket)
+            select(
+                BatchRow.stream,
+                bucket,
+                func.sum(BatchRow.records),
+                func.sum(BatchRow.quarantined + BatchRow.dropped),
+            )
+            .where(BatchRow.stream.in_(streams), *_committed_in(buckets.since, buckets.until))
+            .group_by(BatchRow.stream, bucket)
         )
-        return {
-            index: (int(records), int(refused)) for index, records, refused in self._session.execute(query)
-        }
+        found: dict[str, dict[int, tuple[int, int]]] = {}
+        for stream, index, records, refused in self._session.execute(query):
+            found.setdefault(stream, {})[index] = int(records), int(refused)
+        return found
 
     def violations_by_bucket(
         self, stream: str, buckets: Buckets, severity: Severity

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Row, Select, case, func, insert, select, u
 from sqlalchemy.orm import Session
 
 from tidegate.contracts.document.terms import subject_of
-from tidegate.gateway.storage.access import KeyStore, begins_with
+from tidegate.gateway.storage.access import KeyStore, SessionStore, begins_with
 from tidegate.gateway.storage.agreements import ConsumerStore, ProposalStore
 from tidegate.gateway.storage.audit import AuditStore
 from tidegate.gateway.storage.problems import ProblemStore
@@ -162,6 +162,7 @@ class Stores:
         self.reports = ReportStore(session)
         self.audit = AuditStore(session)
         self.keys = KeyStore(session)
+        self.sessions = SessionStore(session)
         self.lifecycle = LifecycleStore(session)
         self.schemas = SchemaStore(session)
         self.subjects = SubjectStore(session, self.schemas)

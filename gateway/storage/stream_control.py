@@ -66,9 +66,12 @@ class ControlStore(Store):
         row = self._session.get(ControlRow, stream)
         return StreamControl(stream=stream) if row is None else StreamControl.model_validate_json(row.control)
 
-    def all(self) -> dict[str, StreamControl]:
-        """Return what holds for every stream that was ever touched."""
-        rows = self._session.scalars(select(ControlRow))
+    def all(self, streams: Sequence[str] | None = None) -> dict[str, StreamControl]:
+        """Return what holds for every stream that was ever touched, or for those of the `streams` given."""
+        query = select(ControlRow)
+        rows = self._session.scalars(
+            query if streams is None else query.where(ControlRow.stream.in_(streams))
+        )
         return {row.stream: StreamControl.model_validate_json(row.control) for row in rows}
 
     def put(self, control: StreamControl) -> None:
@@ -79,9 +82,13 @@ class ControlStore(Store):
         """Store the heartbeat of a stream's job, replacing the previous one."""
         self._session.merge(HeartbeatRow(stream=stream, at=at, **heartbeat.model_dump()))
 
-    def heartbeats(self) -> dict[str, HeartbeatRow]:
-        """Return the last heartbeat of each stream."""
-        return {row.stream: row for row in self._session.scalars(select(HeartbeatRow))}
+    def heartbeats(self, streams: Sequence[str] | None = None) -> dict[str, HeartbeatRow]:
+        """Return the last heartbeat of each stream, or of the `streams` given."""
+        query = select(HeartbeatRow)
+        rows = self._session.scalars(
+            query if streams is None else query.where(HeartbeatRow.stream.in_(streams))
+        )
+        return {row.stream: row for row in rows}
 
     def heartbeat(self, stream: str) -> HeartbeatRow | None:
         """Return the last heartbeat of one stream; None if there never was one."""

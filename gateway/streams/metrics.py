@@ -25,7 +25,7 @@ from tidegate.gateway.storage.reports import RuleSum
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.storage.stream_control import HeartbeatRow
 from tidegate.gateway.storage.tables import StreamRow
-from tidegate.gateway.streams.reports import lag_of
+from tidegate.gateway.streams.summaries import lag_of
 
 _MOST_RULES = 200
 _MOST_STEPS = 20

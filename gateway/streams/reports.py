@@ -8,97 +8,23 @@ from datetime import datetime, timedelta
 
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, NotFoundError
-from tidegate.contracts.stream.control import EventKind, StreamCondition, condition_of
-from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.contracts.stream.control import EventKind
 from tidegate.contracts.stream.report import BatchReport, ExpectationOutcome
 from tidegate.contracts.verdict import Severity, Stage
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.reports import Buckets, PastResult
 from tidegate.gateway.storage.sql import Stores
-from tidegate.gateway.storage.stream_control import HeartbeatRow
 from tidegate.gateway.storage.tables import StreamRow
-from tidegate.gateway.streams.budgets import BudgetUse, budget_use
-from tidegate.gateway.streams.controls import (
-    reporter_topic,
-    require_own,
-    require_same,
-)
+from tidegate.gateway.streams.controls import reporter_topic, require_own, require_same
+from tidegate.gateway.streams.summaries import SparkBucket, StreamSummary, spark_buckets, summaries_of
 
 GONE_AFTER = timedelta(seconds=45)
 """A job is gone whose last heartbeat is older: it sends one every ten seconds."""
 
-_RATE_WINDOW = timedelta(minutes=1)
-_SPARKLINE = timedelta(minutes=30), 48  # 24 hours
 _PRUNED_AT_ONCE = 100
 """Old reports that are deleted when one arrives: more than one, so that a backlog shrinks; few, so that no request waits long."""
 _MICROSECOND = timedelta(microseconds=1)
-
-
-@dataclass(frozen=True, slots=True)
-class StreamTotals:
-    """Counts since the first batch; `records = written + quarantined + dropped`."""
-
-    batches: int
-    records: int
-    written: int
-    warned: int
-    alerted: int
-    quarantined: int
-    dropped: int
-
-    @property
-    def refused(self) -> int:
-        """Records that did not reach the sink."""
-        return self.quarantined + self.dropped
-
-    @property
-    def refused_share(self) -> float:
-        """Refused share of all records, from 0 to 1; 0 without records."""
-        return self.refused / self.records if self.records else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class SparkBucket:
-    """A slice of a stream's time: how many records its batches had, and how many of them were refused."""
-
-    start: datetime
-    records: int
-    refused: int
-
-
-@dataclass(frozen=True, slots=True)
-class StreamSummary:
-    """The state of one stream now.
-
-    `first_started_at` is the start of its first batch, `started_at` of the first batch since its job last
-    started. Rates are records a second: over the minute that ends now, and since `started_at` up to the last commit.
-    `lag_records` is from the last report or the last heartbeat, whichever is newer.
-    `seen_at` is when its job said last that it lives, None if it never did. `busy_seconds` is how long its oldest batch in
-    hand had taken then, None when it had none. `sparkline` covers the last 24 hours, oldest
-    first. Instants are UTC.
-    """
-
-    stream: str
-    topic: str
-    quarantine_topic: str
-    sink: str
-    contract: str
-    fingerprint: str
-    epoch: int
-    n: int
-    first_started_at: datetime
-    started_at: datetime
-    last_committed_at: datetime
-    records_per_second_last_minute: float
-    records_per_second_since_start: float
-    lag_records: int | None
-    condition: StreamCondition
-    seen_at: datetime | None
-    busy_seconds: float | None
-    budget: BudgetUse | None
-    totals: StreamTotals
-    sparkline: tuple[SparkBucket, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,26 +113,24 @@ class StreamReader:
 
     def summaries(self) -> tuple[StreamSummary, ...]:
         """Return the state of every stream that ever reported and that may be seen, by name."""
-        now = self._now()
         with self._database.reading() as stores:
             topics = stores.contracts.topics()
-            known = ((sums, topics.get(sums.stream)) for sums in stores.reports.sums())
-            found = (
-                _summary(stores, sums, topic, now)
-                for sums, topic in known
-                if topic is not None and self._by.sees(subject_of(topic))
-            )
-            return tuple(each for each in found if each is not None)
+            seen = {
+                sums.stream: topics[sums.stream]
+                for sums in stores.reports.sums()
+                if sums.stream in topics and self._by.sees(subject_of(topics[sums.stream]))
+            }
+            return summaries_of(stores, seen, self._now())
 
     def summary(self, stream: str) -> StreamSummary:
         """Return the state of one stream. Raises NotFoundError."""
-        now = self._now()
         with self._database.reading() as stores:
-            sums, topic = _known(stores, stream), stores.contracts.topic_of(stream)
-            found = None if topic is None else _summary(stores, sums, topic, now)
-            if found is None:
+            _known(stores, stream)
+            topic = stores.contracts.topic_of(stream)
+            found = () if topic is None else summaries_of(stores, {stream: topic}, self._now())
+            if not found:
                 raise _unknown(stream)
-            return found
+            return found[0]
 
     def enforcement(self, stream: str) -> Enforcement:
         """Return whether a job enforces the contract of this id, by its heartbeats and its last message."""
@@ -265,72 +189,12 @@ def _known(stores: Stores, stream: str) -> StreamRow:
     return sums
 
 
-def lag_of(last: BatchReport | None, heard: HeartbeatRow | None) -> int | None:
-    """Return the records that wait, by the last report or the last heartbeat, whichever is newer; None when unknown."""
-    if heard is not None and heard.lag_records is not None and (last is None or heard.at > last.committed_at):
-        return heard.lag_records
-    return None if last is None else last.lag_records
-
-
 def _unknown(stream: str) -> NotFoundError:
     return NotFoundError(f"no batch of a stream {stream} was reported")
 
 
-def _summary(stores: Stores, sums: StreamRow, topic: str, now: datetime) -> StreamSummary | None:
-    last = stores.reports.last_report(sums.stream)
-    if last is None:
-        return None
-    heard = stores.controls.heartbeat(sums.stream)
-    return StreamSummary(
-        stream=sums.stream,
-        topic=topic,  # of the contract: what a report says of topics may be wrong, and opens nothing
-        quarantine_topic=quarantine_topic(topic),
-        sink=last.sink,
-        contract=last.contract,
-        fingerprint=last.fingerprint,
-        epoch=last.epoch,
-        n=last.n,
-        first_started_at=sums.first_started_at,
-        started_at=sums.epoch_started_at,
-        last_committed_at=last.committed_at,
-        records_per_second_last_minute=_recent_rate(stores, sums, now),
-        records_per_second_since_start=_rate(sums.epoch_records, last.committed_at - sums.epoch_started_at),
-        lag_records=lag_of(last, heard),
-        condition=condition_of(
-            stores.controls.find(sums.stream),
-            stores.controls.last_events([sums.stream]).get(sums.stream),
-            last.committed_at,
-        ),
-        seen_at=None if heard is None else heard.at,
-        busy_seconds=None if heard is None else heard.busy_seconds,
-        budget=budget_use(stores, last),
-        totals=StreamTotals(**{name: getattr(sums, name) for name in StreamTotals.__slots__}),
-        sparkline=_sparkline(stores, sums.stream, now),
-    )
-
-
-def _recent_rate(stores: Stores, sums: StreamRow, now: datetime) -> float:
-    """Return the rate over the last minute, or since the stream began if that is shorter ago."""
-    records = stores.reports.records_between(sums.stream, now - _RATE_WINDOW, now + _MICROSECOND)
-    return _rate(records, min(_RATE_WINDOW, now - sums.first_started_at))
-
-
-def _rate(records: int, time: timedelta) -> float:
-    seconds = time.total_seconds()
-    return records / seconds if seconds > 0 else 0.0
-
-
-def _sparkline(stores: Stores, stream: str, now: datetime) -> tuple[SparkBucket, ...]:
-    width, count = _SPARKLINE
-    buckets = Buckets(now + _MICROSECOND - width * count, width, count)
-    return _volumes(stores, stream, buckets)
-
-
 def _volumes(stores: Stores, stream: str, buckets: Buckets) -> tuple[SparkBucket, ...]:
-    found = stores.reports.records_by_bucket(stream, buckets)
-    return tuple(
-        SparkBucket(start, *found.get(index, (0, 0))) for index, start in enumerate(buckets.starts())
-    )
+    return spark_buckets(stores.reports.volumes((stream,), buckets).get(stream, {}), buckets)
 
 
 def _width(span: timedelta, buckets: int) -> timedelta:

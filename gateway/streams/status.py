@@ -8,15 +8,14 @@ from enum import StrEnum
 from typing import Final
 
 from tidegate.contracts.stream.control import Condition
-from tidegate.gateway.streams.reports import GONE_AFTER, StreamSummary
+from tidegate.gateway.streams.reports import GONE_AFTER
+from tidegate.gateway.streams.summaries import StreamSummary
+from tidegate.gateway.streams.usual import refused_share
 
 SILENT_AFTER: Final = timedelta(minutes=2)
 """A stream with records waiting that has reported nothing for so long is silent."""
 STUCK_AFTER: Final = timedelta(minutes=10)
 """A job that has had one batch in hand for so long is stuck: a batch takes seconds."""
-UNUSUAL_FACTOR: Final = 3
-"""Refusals are unusual above so many times the usual share, and above `LEAST_UNUSUAL_SHARE`."""
-LEAST_UNUSUAL_SHARE: Final = 0.001
 _RUNS: Final = "it judges and writes records"
 
 
@@ -50,16 +49,8 @@ class StreamStatus:
 def status_of(summary: StreamSummary, now: datetime) -> StreamStatus:
     """Return the status of a stream."""
     state, detail = _state(summary, now)
-    *earlier, last = summary.sparkline
-    share = _share(last.refused, last.records)
-    usual = _share(sum(each.refused for each in earlier), sum(each.records for each in earlier))
-    is_unusual = (
-        share is not None
-        and usual is not None
-        and share > LEAST_UNUSUAL_SHARE
-        and share > UNUSUAL_FACTOR * usual
-    )
-    return StreamStatus(state, detail, share, usual, is_unusual)
+    share = refused_share(summary.sparkline)
+    return StreamStatus(state, detail, share.now, share.usual, share.is_raised)
 
 
 def _state(summary: StreamSummary, now: datetime) -> tuple[StreamState, str]:
@@ -88,7 +79,3 @@ def _observed(summary: StreamSummary, now: datetime) -> tuple[StreamState, str]:
     if summary.lag_records:
         return StreamState.SILENT, "records wait, and no report has come for two minutes"
     return StreamState.IDLE, "nothing has come since the last report"
-
-
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None

@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, sync_playwright
 from pydantic import SecretStr
 
 from tests.browser.conftest import CHROMIUM, FLAGS, serve
+from tests.browser.test_problems import opened
 from tests.browser.traffic import ADMISSIONS, Refused, Traffic, admission, written
 from tidegate.contracts.verdict import Severity, Stage
 from tidegate.gateway.embedded.broker import Broker, BrokerOptions
@@ -70,20 +71,26 @@ def feed(traffic: Traffic) -> None:
         )
     traffic.day_of_admissions()
     for stream, count in (("hospital.admissions", 1_480), ("nyc.flights", 13_100)):
-        traffic.report(stream, at=datetime.now(UTC), records=count * 40, lag_records=212)
+        traffic.report(stream, at=datetime.now(UTC), records=count, lag_records=212)
 
 
 def take(browser: Browser, url: str) -> None:
     """Write the pictures."""
-    record = "/desk/records/hospital.admissions.quarantine/0/0"
+    stream = "/desk/streams/hospital.admissions"
+    page = browser.new_page()
+    opened(page, f"{url}{stream}/problems", "age-is-known")
+    problem = page.get_by_role("link", name="stay-not-negative").first.get_attribute("href") or ""
+    page.close()
     for theme in ("light", "dark"):
         for name, path in (
             ("streams", "/desk"),
-            ("stream", "/desk/streams/hospital.admissions?range=1h"),
-            ("record", record),
+            ("stream", f"{stream}?range=1h"),
+            ("problem", problem),
+            ("contract", "/desk/contracts/hospital.admissions"),
+            ("record", "/desk/records/hospital.admissions.quarantine/0/0"),
         ):
             context = browser.new_context(
-                viewport={"width": WIDTH, "height": HEIGHT if name != "streams" else 320},
+                viewport={"width": WIDTH, "height": HEIGHT if name != "streams" else 360},
                 device_scale_factor=SCALE,
                 color_scheme="dark" if theme == "dark" else "light",
             )

@@ -1,4 +1,4 @@
-"""The desk behind a password: who has no key sees nothing, and who has one sees what its grants cover."""
+"""The desk behind a sign-in: without a key it shows nothing, and with one what its grants cover."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, HttpCredentials, Page
-from playwright.sync_api import Error as PlaywrightError
+from playwright.sync_api import Browser, Page, expect
 from pydantic import SecretStr
 
 from tests.browser.conftest import serve
@@ -44,49 +43,47 @@ def make_key(factory: Factory, grant: str) -> Credentials:
     return factory.keys().create("test", read_grants([grant]), MAKER)
 
 
-def visit(browser: Browser, credentials: Credentials | None) -> Page:
-    """Open a page of a browser that answers the challenge with an id and a secret, or cannot."""
-    if credentials is None:
-        return browser.new_context().new_page()
-    known = HttpCredentials(username=credentials.key_id, password=credentials.secret)
-    return browser.new_context(http_credentials=known).new_page()
+def sign_in(browser: Browser, address: str, credentials: Credentials, path: str = "/desk") -> Page:
+    """Open a page with a browser that fills in the form."""
+    page = browser.new_context().new_page()
+    page.goto(f"{address}{path}")
+    page.get_by_label("Key id").fill(credentials.key_id)
+    page.get_by_label("Secret").fill(credentials.secret)
+    page.get_by_role("button", name="Sign in").click()
+    return page
 
 
-def test_without_a_password_the_browser_asks_for_one_and_shows_nothing(
-    browser: Browser, address: str
-) -> None:
-    page = visit(browser, None)
-    # Nobody sits before this browser to answer the question.
-    with pytest.raises(PlaywrightError, match="ERR_INVALID_AUTH_CREDENTIALS"):
-        page.goto(f"{address}/desk")
-    page.context.close()
-    challenged = httpx.get(f"{address}/desk")
-    assert challenged.headers["www-authenticate"].startswith('Basic realm="tidegate"')
-    assert "Who are you?" in challenged.text
-
-
-def test_a_wrong_password_opens_nothing(browser: Browser, factory: Factory, address: str) -> None:
-    right = make_key(factory, "viewer")
-    page = visit(browser, Credentials(right.key_id, "wrong"))
-    answer = page.goto(f"{address}/desk")
+def test_without_a_session_the_page_is_a_form_and_shows_nothing(browser: Browser, address: str) -> None:
+    page = browser.new_context().new_page()
+    answer = page.goto(f"{address}/desk/streams/{STREAM}")
     assert answer is not None
     assert answer.status == 401
-    assert STREAM not in page.content()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    assert STREAM not in page.locator("main").inner_text()
     page.context.close()
 
 
-def test_with_a_password_the_desk_shows_what_the_grants_cover_until_the_key_is_revoked(
+def test_a_wrong_secret_opens_nothing(browser: Browser, factory: Factory, address: str) -> None:
+    right = make_key(factory, "viewer")
+    page = sign_in(browser, address, Credentials(right.key_id, "wrong"))
+    expect(page.get_by_role("alert")).to_contain_text("The credentials are not accepted")
+    assert page.context.cookies() == []
+    page.context.close()
+
+
+def test_a_session_shows_what_the_grants_cover_until_the_key_is_revoked(
     browser: Browser, factory: Factory, address: str
 ) -> None:
     key = make_key(factory, "viewer:hospital.")
-    page = visit(browser, key)
-    page.goto(f"{address}/desk")
+    page = sign_in(browser, address, key, f"/desk?q={STREAM}")
+    page.wait_for_url(f"**/desk?q={STREAM}")
     page.get_by_role("link", name=STREAM).first.click()
     page.wait_for_url(f"**/desk/streams/{STREAM}*")
     assert page.get_by_role("heading", name=STREAM).first.is_visible()
+    expect(page.get_by_role("navigation", name="Desk")).not_to_contain_text("Audit")
 
-    stranger = visit(browser, make_key(factory, "viewer:nyc."))
-    stranger.goto(f"{address}/desk")
+    stranger = sign_in(browser, address, make_key(factory, "viewer:nyc."))
+    stranger.wait_for_url("**/desk")
     assert STREAM not in stranger.content()
     hidden = stranger.goto(f"{address}/desk/streams/{STREAM}")
     assert hidden is not None
@@ -97,4 +94,19 @@ def test_with_a_password_the_desk_shows_what_the_grants_cover_until_the_key_is_r
     revoked = page.goto(f"{address}/desk")
     assert revoked is not None
     assert revoked.status == 401
+    page.context.close()
+
+
+def test_signing_out_ends_the_session_of_a_copied_cookie_too(
+    browser: Browser, factory: Factory, address: str
+) -> None:
+    page = sign_in(browser, address, make_key(factory, "admin"))
+    (cookie,) = page.context.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Lax", "/desk")
+    page.goto(f"{address}/desk/me")
+    page.get_by_role("button", name="Sign out").click()
+    page.wait_for_url("**/desk/sign-in")
+    assert page.context.cookies() == []
+    copied = httpx.get(f"{address}/desk", cookies={cookie["name"]: cookie["value"]})
+    assert copied.status_code == 401
     page.context.close()

@@ -9,10 +9,11 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, HttpCredentials, Page, expect
+from playwright.sync_api import Browser, Page, expect
 from pydantic import SecretStr
 
 from tests.browser.conftest import serve
+from tests.browser.test_password import sign_in
 from tests.browser.test_streams import unique
 from tests.browser.traffic import ADMISSIONS, Traffic
 from tests.unit.access.conftest import MAKER
@@ -122,9 +123,8 @@ def test_who_may_not_pause_a_stream_finds_no_button(browser: Browser, tmp_path: 
             for path, body in (("contracts", CONTRACT), ("streams/hospital.admissions/batches", REPORT)):
                 http.post(f"/api/v1/{path}", json=body).raise_for_status()
         for role, key in keys.items():
-            known = HttpCredentials(username=key.key_id, password=key.secret)
-            page = browser.new_context(http_credentials=known).new_page()
-            page.goto(f"{address}/desk/streams/hospital.admissions")
+            page = sign_in(browser, address, key, "/desk/streams/hospital.admissions")
+            expect(page.get_by_role("heading", level=1)).to_have_text("hospital.admissions")
             found[role] = page.get_by_role("button", name="Reconcile").count()
             page.context.close()
     assert found == {"producer": 0, "approver": 1}

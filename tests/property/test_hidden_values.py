@@ -80,7 +80,7 @@ def shown(value: bytes) -> str:
         EventPointer("q", 0, 0), None, SECRET.encode(), value, (("h", SECRET.encode()),), evidence
     )
     viewer = Viewer.through(CONTRACT, PLAN)
-    pages = [page("record.html", view=record_view(record, viewer, view)) for view in View]
+    pages = [page("record.html", view=record_view(record, viewer, view), beside=None) for view in View]
     return "".join(bytes(one.body).decode() for one in pages)
 
 

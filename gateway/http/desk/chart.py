@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import ceil, floor, log10
 
@@ -52,6 +52,27 @@ class Column:
     counts: tuple[tuple[str, int, int], ...]
     """(label, slot, count), largest first, zeros left out."""
     total: int
+    volume: int | None = None
+    """Records of the bucket, refused or not; None if it is not known."""
+    volume_bar: Bar | None = None
+
+    @property
+    def share(self) -> float | None:
+        """What `total` is of all records, from 0 up; None without records."""
+        return self.total / self.volume if self.volume else None
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that happened at a time: at `x` percent, for `width` percent; 0 for a moment. `row` counts labels down."""
+
+    x: float
+    width: float
+    kind: str
+    label: str
+    row: int
+    at: datetime
+    until: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +91,8 @@ class Chart:
     series: tuple[Series, ...]
     y_ticks: tuple[Tick, ...]
     x_ticks: tuple[Tick, ...]
+    marks: tuple[Mark, ...] = ()
+    volume_top: int = 0
     height: int = HEIGHT
     top: int = TOP
     floor: int = HEIGHT - BOTTOM
@@ -84,22 +107,93 @@ def coloured(counts: Mapping[str, Sequence[int]]) -> tuple[Series, ...]:
     )
 
 
-def stacked(starts: Sequence[datetime], width: timedelta, series: Sequence[Series]) -> Chart:
+def stacked(
+    starts: Sequence[datetime],
+    width: timedelta,
+    series: Sequence[Series],
+    volumes: Sequence[int] | None = None,
+    *,
+    as_share: bool = False,
+) -> Chart:
     """Compute bars stacked by series, the first one at the bottom.
 
-    `starts` are the UTC starts of equally wide buckets in order; every series has one count a bucket.
+    `starts` are the UTC starts of equally wide buckets in order; every series has one count a bucket, and so has
+    `volumes`, the records of the bucket. With `as_share` the bars are percent of these records.
     """
-    top = nice_ceiling(max((sum(one.counts[at] for one in series) for at in range(len(starts))), default=0))
+    whole = volumes if as_share and volumes is not None else None
+    heights = [_heights(series, at, whole) for at in range(len(starts))]
+    largest = max((sum(each) for each in heights), default=0)
+    top = nice_share(largest) if as_share else nice_ceiling(ceil(largest))
     step = 100 / max(1, len(starts))
+    volume_top = nice_ceiling(max(volumes, default=0)) if volumes is not None else 0
     columns = []
     for at, start in enumerate(starts):
-        x = at * step
-        columns.append(_column(series, at, (start, start + width), (x, step), top))
-    y_ticks = tuple(
-        Tick(round(_y(value, top), 1), _short(value))
-        for value in sorted({0, top // 2, top} if top > 1 else {0, top})
+        place = at * step, step
+        column = _column(series, at, (start, start + width), place, (heights[at], top))
+        if volumes is not None:
+            column = replace(
+                column, volume=volumes[at], volume_bar=_volume_bar(volumes[at], volume_top, place)
+            )
+        columns.append(column)
+    if as_share:
+        y_ticks = tuple(Tick(round(_y(value, top), 1), f"{value:g}") for value in (0, top / 2, top))
+    else:
+        y_ticks = tuple(
+            Tick(round(_y(value, top), 1), short(int(value)))
+            for value in sorted({0, int(top) // 2, int(top)} if top > 1 else {0, int(top)})
+        )
+    return Chart(
+        tuple(columns), tuple(series), y_ticks, _time_ticks(starts, width, step), volume_top=volume_top
     )
-    return Chart(tuple(columns), tuple(series), y_ticks, _time_ticks(starts, width, step))
+
+
+def _heights(series: Sequence[Series], at: int, whole: Sequence[int] | None) -> list[float]:
+    """Return what each series adds to one bucket: a count, or percent of the records of the bucket."""
+    if whole is None:
+        return [one.counts[at] for one in series]
+    return [100 * one.counts[at] / whole[at] if whole[at] else 0.0 for one in series]
+
+
+VOLUME_HEIGHT = 32
+"""Pixels of the strip of volumes below a chart."""
+
+
+def _volume_bar(volume: int, top: int, place: tuple[float, float]) -> Bar | None:
+    if not volume:
+        return None
+    x, step = place
+    height = round(max(1.0, volume / top * VOLUME_HEIGHT), 2)
+    left, wide = round(x + step * (1 - BAR_SHARE) / 2, 3), round(step * BAR_SHARE, 3)
+    return Bar(left, round(VOLUME_HEIGHT - height, 2), wide, height, 0)
+
+
+_LABEL_PERCENT = 14.0
+"""Width that the label of a mark takes, at least: labels closer to each other go to rows of their own."""
+_MOST_ROWS = 4
+
+
+def placed(
+    happened: Sequence[tuple[datetime, datetime | None, str, str]], since: datetime, until: datetime
+) -> tuple[Mark, ...]:
+    """Place what happened, given as (at, until, kind, label), on the axis from `since` to `until`."""
+    span = (until - since).total_seconds()
+    free_from = [float("-inf")] * _MOST_ROWS
+    marks = []
+    for at, end, kind, label in sorted(happened, key=lambda one: one[0]):
+        left = max(0.0, (at - since).total_seconds() / span * 100)
+        right = left if end is None else min(100.0, (end - since).total_seconds() / span * 100)
+        row = next((index for index, free in enumerate(free_from) if left >= free), _MOST_ROWS - 1)
+        free_from[row] = left + _LABEL_PERCENT
+        marks.append(Mark(round(left, 2), round(max(0.0, right - left), 2), kind, label, row, at, end))
+    return tuple(marks)
+
+
+def nice_share(largest: float) -> float:
+    """Return the top of an axis of percent: 1, 2, 4, 6, 8 or 10 times a power of ten, at least `largest`."""
+    if largest <= 0:
+        return 1.0
+    power = 10.0 ** floor(log10(largest))
+    return next(top for step in (1, 2, 4, 6, 8, 10) if (top := step * power) >= largest)
 
 
 def nice_ceiling(largest: int) -> int:
@@ -110,18 +204,13 @@ def nice_ceiling(largest: int) -> int:
     return next(step * power for step in (1, 2, 4, 6, 8, 10) if step * power >= largest)
 
 
-def sparkline(values: Sequence[int], width: int, height: int) -> tuple[Bar, ...]:
-    """Compute small bars, one a value; zero has no bar, and one is always visible."""
+def sparkline(values: Sequence[int], width: int, height: int) -> str:
+    """Compute small bars, one a value, as the data of an SVG path; zero has no bar, and one is always visible."""
     top = max(values, default=0)
     step = width / max(1, len(values))
-    return tuple(
-        Bar(
-            x=round(at * step, 2),
-            y=round(height - (tall := max(1.5, value / top * height)), 2),
-            width=round(step - SPARK_GAP, 2),
-            height=round(tall, 2),
-            slot=0,
-        )
+    bar = round(step - SPARK_GAP, 1)
+    return "".join(
+        f"M{at * step:.1f} {height}v-{max(1.5, value / top * height):.1f}h{bar}V{height}z"
         for at, value in enumerate(values)
         if value
     )
@@ -132,36 +221,31 @@ def _column(
     at: int,
     span: tuple[datetime, datetime],
     place: tuple[float, float],
-    top: int,
+    scale: tuple[Sequence[float], float],
 ) -> Column:
     x, step = place
-    below = 0
+    heights, top = scale
+    below = 0.0
     bars: list[Bar] = []
-    for one in series:
-        count = one.counts[at]
-        if count:
-            upper, lower = _y(below + count, top), _y(below, top)
-            bars.append(
-                Bar(
-                    round(x + step * (1 - BAR_SHARE) / 2, 3),
-                    round(upper, 2),
-                    round(step * BAR_SHARE, 3),
-                    round(lower - upper, 2),
-                    one.slot,
-                )
-            )
-            below += count
+    for one, height in zip(series, heights, strict=True):
+        if height:
+            upper, lower = _y(below + height, top), _y(below, top)
+            left, wide = round(x + step * (1 - BAR_SHARE) / 2, 3), round(step * BAR_SHARE, 3)
+            bars.append(Bar(left, round(upper, 2), wide, round(lower - upper, 2), one.slot))
+            below += height
     counts = sorted(
         ((one.label, one.slot, one.counts[at]) for one in series if one.counts[at]), key=lambda row: -row[2]
     )
-    return Column(span[0], span[1], round(x, 3), round(step, 3), tuple(bars), tuple(counts), below)
+    total = sum(one.counts[at] for one in series)
+    return Column(span[0], span[1], round(x, 3), round(step, 3), tuple(bars), tuple(counts), total)
 
 
-def _y(value: float, top: int) -> float:
+def _y(value: float, top: float) -> float:
     return HEIGHT - BOTTOM - value / top * (HEIGHT - BOTTOM - TOP)
 
 
-def _short(value: int) -> str:
+def short(value: int) -> str:
+    """Write a number with k or M above a thousand."""
     for unit, size in (("M", 1_000_000), ("k", 1_000)):
         if value >= size:
             return f"{value / size:g} {unit}"

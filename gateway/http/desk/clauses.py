@@ -76,6 +76,14 @@ def pointers_of(contract: DataContract | None, violation: Violation) -> tuple[st
     return tuple(dict.fromkeys((*own, *more)))
 
 
+def is_required(contract: DataContract, pointer: str) -> bool:
+    """Return whether the object that holds a field must have it, by the `required` of a JSON Schema."""
+    if not isinstance(contract.schema_, JsonSchema):
+        return False
+    parent, _, _ = pointer.rpartition("/")
+    return pointer in _required(contract, parent)
+
+
 def _rule(contract: DataContract, code: str) -> Rule | None:
     return next((rule for rule in contract.rules if rule.id == code), None)
 

@@ -18,6 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from tidegate.gateway.http.desk import wording
 from tidegate.gateway.http.desk.layout import Mark, Piece
+from tidegate.gateway.http.desk.visitor import Visitor
 
 _PAGE_HEADERS = {
     "Content-Security-Policy": (
@@ -53,9 +54,11 @@ def asset_response(found: Asset) -> Response:
     return Response(found.content, media_type=found.media_type, headers=headers)
 
 
-def page(template: str, *, status_code: int = 200, **values: Any) -> HTMLResponse:
-    """Write a page; every value is escaped where it is set."""
-    text = _templates().get_template(template).render(now=datetime.now(UTC), **values)
+def page(
+    template: str, *, visitor: Visitor | None = None, status_code: int = 200, **values: Any
+) -> HTMLResponse:
+    """Write a page; every value is escaped where it is set. `visitor` is None for who is not known yet."""
+    text = _templates().get_template(template).render(now=datetime.now(UTC), visitor=visitor, **values)
     return HTMLResponse(text, status_code=status_code, headers=_PAGE_HEADERS)
 
 
@@ -78,6 +81,7 @@ def _templates() -> Environment:
         machine=wording.machine,
         length_of=wording.length_of,
         sentence=wording.sentence,
+        ticked=wording.ticked,
         groupby_mark=_groupby_mark,
     )
     environment.globals.update(ago=wording.ago, asset=asset)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
+from tidegate.contracts.document.terms import subject_of
+from tidegate.contracts.stream.adoption import KeptAdoption
 from tidegate.contracts.stream.reconciliation import (
     Answer,
     Findings,
@@ -16,6 +18,12 @@ from tidegate.contracts.stream.reconciliation import (
 )
 from tidegate.contracts.stream.report import ExpectationOutcome, ExpectationResult
 from tidegate.contracts.stream.shadow import ShadowFindings
+from tidegate.gateway.access.principal import Principal, Role
+from tidegate.gateway.clock import now
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.desk.action_views import ActionLink, action_links
+from tidegate.gateway.http.desk.problems_views import ProblemRow, waiting_problems
+from tidegate.gateway.http.desk.stream_views import StreamFilter, StreamView, stream_view
 from tidegate.gateway.streams.reconciliations import SeenReconciliations
 from tidegate.gateway.streams.reports import ExpectationHistory
 
@@ -215,3 +223,36 @@ def _records(count: int) -> str:
 
 def _fault(kind: str, records: NamedRecords) -> Fault:
     return Fault(_FAULTS[kind], records.count, records.first[:MOST_PLACES])
+
+
+MOST_ADOPTIONS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPage:
+    """Everything on a stream's page."""
+
+    view: StreamView
+    expectations: tuple[ExpectationRow, ...]
+    shadow: ShadowView | None
+    reconciliation: ReconciliationView | None
+    adoptions: tuple[KeptAdoption, ...]
+    actions: tuple[ActionLink, ...]
+    problems: tuple[ProblemRow, ...]
+
+
+def stream_page(factory: Factory, principal: Principal, stream: str, wanted: StreamFilter) -> StreamPage:
+    """Return a stream's page. Raises NotFoundError."""
+    view = stream_view(factory, stream, wanted, now())
+    history = factory.expectations().history(stream, view.span.since, view.span.until)
+    declared, findings = factory.shadows().seen(stream)
+    may_act = principal.may(Role.APPROVER, subject_of(view.row.summary.topic))
+    return StreamPage(
+        view,
+        expectation_rows(history),
+        ShadowView.of(declared, findings),
+        ReconciliationView.of(factory.reconciliations().seen(stream), may_ask=may_act),
+        factory.adoptions().seen(stream)[:MOST_ADOPTIONS],
+        action_links(factory, stream),
+        waiting_problems(factory, principal, stream),
+    )

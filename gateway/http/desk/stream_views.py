@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from math import ceil
 from urllib.parse import urlencode
 
-from tidegate.contracts.stream.control import Condition
+from pydantic import BaseModel, Field
+
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.errors import NotFoundError
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Severity, Stage
-from tidegate.gateway.http.desk.chart import Bar, Chart, Series, coloured, sparkline, stacked
-from tidegate.gateway.streams.reports import (
-    GONE_AFTER,
-    RefusalBucket,
-    SparkBucket,
-    StreamReader,
-    StreamSummary,
-)
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.desk.chart import Chart, Mark, Series, coloured, placed, stacked
+from tidegate.gateway.http.desk.contract_views import rule_row
+from tidegate.gateway.http.desk.parameters import Moment, Words
+from tidegate.gateway.http.desk.stream_states import StreamRow, stream_row
+from tidegate.gateway.http.desk.wording import keyword_words, length_of, machine
+from tidegate.gateway.streams.marks import Happened, Happening
+from tidegate.gateway.streams.reports import RefusalBucket
+from tidegate.gateway.streams.summaries import SparkBucket, StreamSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,43 +81,56 @@ def range_named(
     return next((one for one in others if last_report >= now - one.span * 3 / 4), others[-1])
 
 
-SILENT_AFTER = timedelta(minutes=2)
-"""A stream with records waiting that has reported nothing for so long is silent."""
-STUCK_AFTER = timedelta(minutes=10)
-"""A job that has had one batch in hand for so long is stuck: a batch takes seconds."""
-SPARK_WIDTH = 144
-SPARK_HEIGHT = 24
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The time that a page shows, in equal buckets; `name` is that of its range, None for a chosen span."""
+
+    since: datetime
+    bucket: timedelta
+    buckets: int
+    name: str | None
+
+    @property
+    def until(self) -> datetime:
+        """The end of the last bucket."""
+        return self.since + self.bucket * self.buckets
+
+    @property
+    def words(self) -> str:
+        """The span at the end of a sentence: `the last 24 h`, `the chosen 14 min`."""
+        return f"the {'last' if self.name else 'chosen'} {length_of(self.bucket * self.buckets)}"
+
+
+_WIDTHS = tuple(
+    timedelta(seconds=seconds)
+    for seconds in (1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400)
+)
+_MOST_BUCKETS = 90
+_LEAST_BUCKETS = 12
+
+
+def chosen_span(since: datetime, until: datetime, oldest: datetime, now: datetime) -> Span | None:
+    """Return the span from `since` to `until` in round buckets, within what is kept; None for one that is empty."""
+    since, until = max(since, oldest), min(until, now + _WIDTHS[-1])
+    if until - since < timedelta(seconds=1):
+        return None
+    bucket = next((each for each in _WIDTHS if (until - since) / each <= _MOST_BUCKETS), _WIDTHS[-1])
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    start = epoch + (since - epoch) // bucket * bucket
+    return Span(start, bucket, max(_LEAST_BUCKETS, ceil((until - start) / bucket)), None)
+
+
 MOST_BATCHES = 12
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """The state of a stream: `name` is a CSS class, `label` a word, `detail` a sentence."""
-
-    name: str
-    label: str
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class StreamRow:
-    """One stream in the list."""
-
-    summary: StreamSummary
-    state: State
-    refused_now: float | None
-    refused_usually: float | None
-    spark: tuple[Bar, ...]
-    refused_day: int
-
-
-@dataclass(frozen=True, slots=True)
 class RuleRow:
-    """One rule or keyword in a range; `slot` is its colour in the chart (None: not in it)."""
+    """One rule or keyword in a span; `slot` is its colour in the chart (None: not in it), `words` what it demands."""
 
     stage: Stage
     code: str
     severity: Severity
+    words: str | None
     records: int
     share: float | None
     last_seen: datetime | None
@@ -132,12 +151,52 @@ class BatchRow:
 
 
 @dataclass(frozen=True, slots=True)
-class RangeLink:
-    """One choice of the range switch."""
+class Link:
+    """One choice of a switch."""
 
     name: str
     address: str
     is_chosen: bool
+
+
+class Measure(StrEnum):
+    """What the bars of the chart are."""
+
+    RECORDS = "records"
+    SHARE = "share"
+
+
+class StreamFilter(BaseModel):
+    """What of a stream is shown; every field is a parameter of the address."""
+
+    range: Words = None
+    since: Moment = Field(default=None, alias="from")
+    until: Moment = Field(default=None, alias="to")
+    rule: Words = None
+    show: Measure = Measure.RECORDS
+
+    def address(self, stream: str, **changes: object) -> str:
+        """Return the address of the page of a stream with this filter, or with another value of some fields."""
+        values: dict[str, object] = {**self.model_dump(), **changes}
+        query = {
+            "range": values["range"],
+            "from": machine(values["since"]) if isinstance(values["since"], datetime) else None,
+            "to": machine(values["until"]) if isinstance(values["until"], datetime) else None,
+            "rule": values["rule"],
+            "show": None if values["show"] == Measure.RECORDS else Measure.SHARE.value,
+        }
+        given = {name: str(value) for name, value in query.items() if value}
+        return f"/desk/streams/{stream}?{urlencode(given)}" if given else f"/desk/streams/{stream}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """The figures above the chart, in its span: of the chosen rule, or of all."""
+
+    refused: int
+    records: int
+    share: float | None
+    last_seen: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,147 +204,135 @@ class StreamView:
     """All of a stream's page but its latest records, which the broker holds."""
 
     row: StreamRow
-    range: Range
-    ranges: tuple[RangeLink, ...]
+    wanted: StreamFilter
+    span: Span
+    ranges: tuple[Link, ...]
+    measures: tuple[Link, ...]
     rule: str | None
     chart: Chart
     rules: tuple[RuleRow, ...]
     batches: tuple[BatchRow, ...]
-    records: int
-    refused: int
-    address: str
+    tiles: Tiles
     latest_address: str
     without_rule: str
-
-
-def stream_rows(reader: StreamReader, now: datetime) -> tuple[StreamRow, ...]:
-    """Return every stream, those that need someone first, then by name."""
-    rows = (_stream_row(summary, now) for summary in reader.summaries())
-    order = ("stopped", "paused", "silent", "refusing", "clear", "quiet")
-    return tuple(sorted(rows, key=lambda row: (order.index(row.state.name), row.summary.stream)))
-
-
-def stream_view(
-    reader: StreamReader,
-    stream: str,
-    *,
-    range_name: str | None,
-    rule: str | None,
-    now: datetime,
-    ranges: tuple[Range, ...],
-) -> StreamView:
-    """Return a stream's page for one of the ranges and, if one is named, a single rule. Raises NotFoundError."""
-    summary = reader.summary(stream)
-    chosen = range_named(range_name, ranges, summary.first_started_at, summary.last_committed_at, now)
-    since, until = chosen.since(now), chosen.until(now)
-    errors = reader.refusals(stream, since, until, chosen.buckets)
-    warnings = reader.refusals(stream, since, until, chosen.buckets, Severity.WARNING)
-    volumes = reader.volumes(stream, since, until, chosen.buckets)
-    batches = reader.batches(stream, since, until)
-    explicit_range = range_name if range_name == chosen.name else None
-    base = f"/desk/streams/{stream}"
-    records = sum(volume.records for volume in volumes)
-    series = _series(errors)
-    slots = {one.label: one.slot for one in series}
-    return StreamView(
-        row=_stream_row(summary, now),
-        range=chosen,
-        ranges=tuple(RangeLink(one.name, _address(base, one.name, rule), one == chosen) for one in ranges),
-        rule=rule,
-        chart=stacked(
-            [bucket.start for bucket in errors],
-            chosen.bucket,
-            [one for one in series if rule in {None, one.label}],
-        ),
-        rules=tuple(
-            _rule_rows(errors, Severity.ERROR, batches, _Frame(base, explicit_range, rule, records, slots))
-            + _rule_rows(warnings, Severity.WARNING, batches, _Frame(base, explicit_range, rule, records, {}))
-        ),
-        batches=_batch_rows(batches, rule),
-        records=records,
-        refused=sum(volume.refused for volume in volumes),
-        address=_address(base, explicit_range, rule),
-        latest_address=_address(f"{base}/latest", None, rule),
-        without_rule=_address(base, explicit_range, None),
-    )
+    zoom_address: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
     """What all rows of the rule table share."""
 
-    base: str
-    range_name: str | None
-    rule: str | None
+    stream: str
+    wanted: StreamFilter
     records: int
-    slots: dict[str, int]
+    slots: Mapping[str, int]
+    words: Mapping[tuple[Stage, str], str]
 
 
-def _stream_row(summary: StreamSummary, now: datetime) -> StreamRow:
-    buckets = summary.sparkline
-    last = buckets[-1] if buckets else None
-    return StreamRow(
-        summary=summary,
-        state=_state(summary, now),
-        refused_now=_share(last.refused, last.records) if last is not None else None,
-        refused_usually=_share(
-            sum(bucket.refused for bucket in buckets), sum(bucket.records for bucket in buckets)
+def stream_view(factory: Factory, stream: str, wanted: StreamFilter, now: datetime) -> StreamView:
+    """Return a stream's page for a span of time and, if one is named, a single rule. Raises NotFoundError."""
+    reader = factory.streams()
+    summary = reader.summary(stream)
+    offered = ranges_within(factory.report_retention)
+    span = _span(wanted, offered, summary, now)
+    errors = reader.refusals(stream, span.since, span.until, span.buckets)
+    warnings = reader.refusals(stream, span.since, span.until, span.buckets, Severity.WARNING)
+    volumes = reader.volumes(stream, span.since, span.until, span.buckets)
+    batches = reader.batches(stream, span.since, span.until)
+    series = _series(errors)
+    rule = wanted.rule
+    slots = {one.label: one.slot for one in series}
+    records = sum(volume.records for volume in volumes)
+    frame = _Frame(stream, wanted, records, slots, words_of(factory, summary))
+    rules = _rule_rows(errors, Severity.ERROR, batches, frame)
+    rules += _rule_rows(warnings, Severity.WARNING, batches, replace(frame, slots={}))
+    return StreamView(
+        row=stream_row(summary, now),
+        wanted=wanted,
+        span=span,
+        ranges=tuple(_range_link(one, stream, wanted, span) for one in offered),
+        measures=tuple(
+            Link(one.value.capitalize(), wanted.address(stream, show=one), one is wanted.show)
+            for one in Measure
         ),
-        spark=sparkline([bucket.refused for bucket in buckets], SPARK_WIDTH, SPARK_HEIGHT),
-        refused_day=sum(bucket.refused for bucket in buckets),
+        rule=rule,
+        chart=replace(
+            _chart(errors, volumes, span, [one for one in series if rule in {None, one.label}], wanted.show),
+            marks=_marks(factory, stream, span),
+        ),
+        rules=tuple(rules),
+        batches=_batch_rows(batches, rule),
+        tiles=_tiles(rules, volumes, rule),
+        latest_address=f"/desk/streams/{stream}/latest" + (f"?{urlencode({'rule': rule})}" if rule else ""),
+        without_rule=wanted.address(stream, rule=None),
+        zoom_address=wanted.address(stream, range=None, since=None, until=None),
     )
 
 
-def _state(summary: StreamSummary, now: datetime) -> State:
-    if (trouble := _trouble(summary, now)) is not None:
-        return trouble
-    last: SparkBucket | None = summary.sparkline[-1] if summary.sparkline else None
-    if last is not None and last.refused:
-        return State("refusing", "Refusing", "records were refused in the last 30 minutes")
-    if now - summary.last_committed_at > SILENT_AFTER and summary.busy_seconds is None:
-        return _quiet(summary)
-    return State("clear", "All clear", "nothing was refused in the last 30 minutes")
+def _range_link(one: Range, stream: str, wanted: StreamFilter, span: Span) -> Link:
+    address = wanted.address(stream, range=one.name, since=None, until=None)
+    return Link(one.name, address, one.name == span.name)
 
 
-def _trouble(summary: StreamSummary, now: datetime) -> State | None:
-    """Return what keeps a stream from going on; None when nothing does."""
-    reported = summary.condition
-    if reported.condition is Condition.PAUSED:
-        return State("paused", "Paused", f"{reported.reason} ({reported.by})")
-    if reported.condition is Condition.STOPPED:
-        return State("stopped", "Stopped", reported.reason or "its job has stopped or failed")
-    is_late = now - summary.last_committed_at > SILENT_AFTER
-    is_gone = reported.condition is Condition.RUNNING and _is_gone(summary, now)
-    if is_gone:
-        return State("silent", "Silent", f"its job has sent no heartbeat for {GONE_AFTER.seconds} seconds")
-    if summary.busy_seconds is not None and summary.busy_seconds >= STUCK_AFTER.total_seconds():
-        minutes = int(summary.busy_seconds // 60)
-        return State("silent", "Stuck", f"its job lives, and has had one batch in hand for {minutes} minutes")
-    if is_late and summary.lag_records and summary.busy_seconds is None:
-        return State("silent", "Silent", "records wait, and no report has come for two minutes")
-    return None
+def _chart(
+    errors: Sequence[RefusalBucket],
+    volumes: Sequence[SparkBucket],
+    span: Span,
+    series: Sequence[Series],
+    measure: Measure,
+) -> Chart:
+    starts = [bucket.start for bucket in errors]
+    records = [volume.records for volume in volumes]
+    return stacked(starts, span.bucket, series, records, as_share=measure is Measure.SHARE)
 
 
-def _quiet(summary: StreamSummary) -> State:
-    if summary.condition.condition is Condition.ENDED:
-        return State("quiet", "Ended", "its job was ended, or had read everything")
-    if summary.seen_at is not None:
-        return State("quiet", "Idle", "its job runs, and nothing has come since the last report")
-    return State("quiet", "Quiet", "everything was read at the last report, and nothing has come since")
+def _span(wanted: StreamFilter, offered: tuple[Range, ...], summary: StreamSummary, now: datetime) -> Span:
+    if wanted.since is not None and wanted.until is not None:
+        found = chosen_span(wanted.since, wanted.until, now - offered[-1].span, now)
+        if found is not None:
+            return found
+    named = range_named(wanted.range, offered, summary.first_started_at, summary.last_committed_at, now)
+    return Span(named.since(now), named.bucket, named.buckets, named.name)
 
 
-def _is_gone(summary: StreamSummary, now: datetime) -> bool:
-    """Return whether a job that used to say that it lives does so no more; of one that never did nothing is known."""
-    return summary.seen_at is not None and now - max(summary.seen_at, summary.last_committed_at) > GONE_AFTER
+def _marks(factory: Factory, stream: str, span: Span) -> tuple[Mark, ...]:
+    happened = factory.stream_history().between(stream, span.since, span.until)
+    return placed([_in_words(each) for each in happened], span.since, span.until)
+
+
+def _in_words(happened: Happened) -> tuple[datetime, datetime | None, str, str]:
+    words = {
+        Happening.VERSION: f"version {happened.what}",
+        Happening.PAUSE: f"paused by {happened.what}",
+        Happening.REWIND: f"rewound by {happened.what}",
+    }
+    until = datetime.now(UTC) if happened.is_open else happened.until
+    return happened.at, until, happened.kind.value, words[happened.kind]
+
+
+def _tiles(rules: Sequence[RuleRow], volumes: Sequence[SparkBucket], rule: str | None) -> Tiles:
+    records = sum(volume.records for volume in volumes)
+    errors = [row for row in rules if row.severity is Severity.ERROR and rule in {None, row.code}]
+    of_all = sum(volume.refused for volume in volumes)
+    refused = of_all if rule is None else sum(row.records for row in errors)
+    seen = [row.last_seen for row in errors if row.last_seen is not None]
+    return Tiles(refused, records, _share(refused, records), max(seen, default=None))
+
+
+def words_of(factory: Factory, summary: StreamSummary) -> Mapping[tuple[Stage, str], str]:
+    """Return what each rule of the version in force demands, in words; nothing of a version that is not known."""
+    contract_id, _, version = summary.contract.rpartition("@")
+    try:
+        found = factory.registry().version(contract_id, version)
+    except NotFoundError:
+        return {}
+    contract = DataContract.model_validate_json(found.document)
+    rows = (rule_row(contract, rule) for rule in contract.rules)
+    return {(Stage.RULE, row.rule.id): row.words for row in rows}
 
 
 def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
-
-
-def _address(base: str, range_name: str | None, rule: str | None) -> str:
-    query = {name: value for name, value in (("range", range_name), ("rule", rule)) if value}
-    return f"{base}?{urlencode(query)}" if query else base
 
 
 def _series(buckets: Sequence[RefusalBucket]) -> tuple[Series, ...]:
@@ -315,12 +362,13 @@ def _rule_rows(
             stage=key[0],
             code=key[1],
             severity=severity,
+            words=frame.words.get(key) or keyword_words(key[0], key[1]),
             records=records,
             share=_share(records, frame.records),
             last_seen=seen.get(key),
             slot=frame.slots.get(key[1]),
-            address=_address(frame.base, frame.range_name, None if frame.rule == key[1] else key[1]),
-            is_chosen=frame.rule == key[1],
+            address=frame.wanted.address(frame.stream, rule=None if frame.wanted.rule == key[1] else key[1]),
+            is_chosen=frame.wanted.rule == key[1],
         )
         for key, records in sorted(totals.items(), key=lambda item: (-item[1], item[0]))
     ]

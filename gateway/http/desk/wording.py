@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from tidegate.contracts.explain.account import Explanation
+from tidegate.contracts.verdict import Stage
 from tidegate.contracts.words import is_visible, seen
 
 THIN_SPACE = "\u2009"
@@ -88,6 +89,12 @@ def sentence(explanation: Explanation) -> str:
     return text[:1].upper() + text[1:] if text.startswith(_OURS) else text
 
 
+def ticked(text: str) -> list[tuple[str, bool]]:
+    """Split a sentence into runs of (text, is_code): names in it stand between backticks."""
+    own = text[:1].upper() + text[1:] if text.startswith((*_OURS, "a ", "no ", "status ")) else text
+    return [(part, bool(at % 2)) for at, part in enumerate(own.split("`")) if part]
+
+
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -128,3 +135,32 @@ def _code(character: str) -> str:
     if 0xDC80 <= point <= 0xDCFF:  # surrogateescape: the low byte is the byte that is not UTF-8
         return f"\\x{point - 0xDC00:02x}"
     return f"U+{point:04X}"
+
+
+_KEYWORDS = {
+    "type": "a value has another type than the schema allows",
+    "required": "a required field is missing",
+    "enum": "a value is not among those that the schema lists",
+    "const": "a value is not the one that the schema names",
+    "pattern": "a text does not match its pattern",
+    "format": "a text does not have its format, such as a date",
+    "minimum": "a number is too small",
+    "exclusiveMinimum": "a number is too small",
+    "maximum": "a number is too large",
+    "exclusiveMaximum": "a number is too large",
+    "multipleOf": "a number is not a multiple of what the schema names",
+    "minLength": "a text is too short",
+    "maxLength": "a text is too long",
+    "minItems": "an array has too few elements",
+    "maxItems": "an array has too many elements",
+    "uniqueItems": "an array holds an element twice",
+    "additionalProperties": "a record has a property that the schema does not allow",
+    "unevaluatedProperties": "a record has a property that the schema does not allow",
+    "oneOf": "a value fits none, or more than one, of the alternatives",
+    "anyOf": "a value fits none of the alternatives",
+}
+
+
+def keyword_words(stage: Stage, code: str) -> str | None:
+    """Write what a keyword of a JSON Schema refuses; None for other codes."""
+    return _KEYWORDS.get(code) if stage is Stage.SCHEMA else None

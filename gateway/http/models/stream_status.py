@@ -41,7 +41,7 @@ class StatusInfo(BaseModel):
         description="The same of the day before it; null without records."
     )
     is_unusual: bool = Field(
-        description="Whether the share is above 0.001, and more than three times the usual one."
+        description="Whether the share is at least three times the usual one, and more than chance explains."
     )
 
 

@@ -9,10 +9,9 @@ from typing import Annotated
 import structlog
 from fastapi import APIRouter, Depends, Path, Query
 
-from tidegate.contracts.errors import Problem, Unavailable
+from tidegate.contracts.errors import Problem
 from tidegate.contracts.stream.bounds import Instant
 from tidegate.contracts.verdict import Stage
-from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.dependencies import FactoryDep
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.models.quarantine import (
@@ -35,7 +34,6 @@ from tidegate.gateway.http.problems import InvalidBody, responses
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
 from tidegate.gateway.streams.quarantine_index.reading import Dimension, Group, IndexStatus, Place
 from tidegate.gateway.streams.quarantine_records import MOST_SINGLE_BYTES, MaskedRecord
-from tidegate.gateway.streams.record_search import RecordSearch
 
 _log = structlog.get_logger()
 
@@ -180,7 +178,7 @@ def list_refused_records(  # noqa: PLR0913 - one for each parameter of the query
     newer_than: Cursor = None,
 ) -> RecordsInfo:
     """List the refused records of a filter, newest first, without what the reader may not see."""
-    found = record_search(factory, principal).page(
+    found = factory.record_search(principal).page(
         stream,
         record_filter.wanted,
         limit,
@@ -210,7 +208,7 @@ def get_refused_record(
     record_filter: FilterDep,
 ) -> NeighbouredRecord:
     """Show one refused record, and the positions of the next newer and older one of a filter."""
-    search = record_search(factory, principal)
+    search = factory.record_search(principal)
     record = search.one(stream, at_partition, at_offset, MOST_SINGLE_BYTES)
     newer, older = factory.quarantine_index().neighbours(
         stream, record_filter.wanted, at_partition, at_offset
@@ -228,23 +226,13 @@ def find_refused_records(
     stream: StreamName, wanted: FindRequest, factory: FactoryDep, principal: PrincipalDep
 ) -> FoundInfo:
     """Find the refused records of a key, or of a position in the source topic. Keys that the contract hides need an approver."""
-    search = record_search(factory, principal)
+    search = factory.record_search(principal)
     if wanted.source is not None:
         partition, offset = wanted.source.split("/")
         found = search.by_source(stream, int(partition), int(offset))
     else:
         found = search.by_key(stream, _key(wanted))
     return FoundInfo(positions=tuple(f"{p}/{o}" for p, o in found.positions), is_complete=found.is_complete)
-
-
-def record_search(factory: Factory, principal: PrincipalDep) -> RecordSearch:
-    """Return what fetches refused records for a reader. Raises Unavailable when no broker is set."""
-    reader = factory.quarantine()
-    if reader is None:
-        raise Unavailable("the gateway knows no broker: start it with TIDEGATE_BOOTSTRAP_SERVERS set")
-    return RecordSearch(
-        factory.quarantine_index(principal), reader, factory.record_masking(), factory.database, principal
-    )
 
 
 def _key(wanted: FindRequest) -> bytes:

@@ -43,7 +43,9 @@ def test_a_request_without_credentials_is_told_how_to_send_them(client: Any) -> 
     assert response.headers["content-type"] == "application/vnd.schemaregistry.v1+json"
     page = client.get("/desk")
     assert (page.status_code, page.headers["content-type"]) == (401, "text/html; charset=utf-8")
-    assert "www-authenticate" in page.headers
+    # Basic would make the browser ask in a dialogue of its own; the page has a form.
+    assert page.headers["www-authenticate"] == 'Bearer realm="tidegate"'
+    assert 'action="/desk/sign-in"' in page.text
 
 
 def wrong_headers(key: Credentials) -> list[str]:

@@ -9,7 +9,8 @@ import pytest
 from tidegate.contracts.stream.evidence import EventPointer
 from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Principal, read_grants
 from tidegate.gateway.factory import Factory
-from tidegate.gateway.http.desk.routes import read_parts
+from tidegate.gateway.http.desk.desk_route import read_fields
+from tidegate.gateway.http.desk.routes import chosen_parts
 from tidegate.gateway.http.problems import InvalidBody
 from tidegate.gateway.streams.quarantine import name_of
 
@@ -34,7 +35,7 @@ def test_a_role_below_approver_of_the_subject_reveals_nothing(hire: Hire, factor
     for grants in (["viewer:hospital."], ["producer"], ["viewer:hospital.", "approver:nyc."]):
         answer = asked(hire(*grants))
         assert answer.status_code == 403, grants
-        assert "this needs the role approver" in answer.text
+        assert "This needs the role approver" in answer.text
     assert asked(hire("approver:nyc.")).status_code == 404  # the stream is not there for them
     kept = [entry.action for entry in factory.audit().page(0, 1000).entries]
     assert "record.revealed" not in kept
@@ -45,7 +46,7 @@ def test_a_role_below_approver_of_the_subject_reveals_nothing(hire: Hire, factor
 def test_an_approver_is_let_through_to_the_broker(hire: Hire) -> None:
     answer = asked(hire("approver:hospital."))
     assert answer.status_code == 503
-    assert "the gateway knows no broker" in answer.text
+    assert "The gateway knows no broker" in answer.text
 
 
 @pytest.mark.usefixtures("registry")
@@ -78,7 +79,7 @@ def test_without_access_control_the_local_user_is_named() -> None:
 
 
 def test_a_form_is_read_once_for_each_part() -> None:
-    assert read_parts(b"part=%2Fa%2F*&part=key&other=1&part=key") == ("/a/*", "key")
+    assert chosen_parts(read_fields(b"part=%2Fa%2F*&part=key&other=1&part=key")) == ("/a/*", "key")
     for body in (b"", b"part=", b"other=1", b"part=\xff", b"part=x&" * 300):
         with pytest.raises(InvalidBody):
-            read_parts(body)
+            chosen_parts(read_fields(body))

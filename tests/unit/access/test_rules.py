@@ -83,12 +83,23 @@ def test_what_is_public_holds_nothing_of_anybody() -> None:
         "/docs/reference.css",
         "/openapi.json",
         "/desk/static/{digest}/{name}",
+        "/desk/sign-in",
+        "/desk/sign-out",
     }
     changing = {path: rule for (method, path), rule in DESK.items() if method != "GET"}
     reveal = Rule(Role.APPROVER, Reach.SOMEWHERE)
     assert changing == {
         "/desk/records/{topic}/{partition}/{offset}/reveal": reveal,
-        "/desk/streams/{stream}/reconcile": Rule(Role.APPROVER, Reach.STREAM),
+        "/desk/streams/{stream}/actions/{action}": Rule(Role.APPROVER, Reach.STREAM),
+        "/desk/streams/{stream}/problems/{problem}/state": Rule(Role.PRODUCER, Reach.STREAM),
+        "/desk/streams/{stream}/problems/{problem}/assignee": Rule(Role.PRODUCER, Reach.STREAM),
+        "/desk/streams/{stream}/problems/{problem}/comments": Rule(Role.PRODUCER, Reach.STREAM),
+        "/desk/streams/{stream}/quarantine/find": Rule(Role.VIEWER, Reach.STREAM),
+        "/desk/streams/{stream}/quarantine/download": Rule(Role.VIEWER, Reach.STREAM),
+        "/desk/keys": Rule(Role.ADMIN, Reach.EVERYWHERE),
+        "/desk/keys/{key_id}/revoke": Rule(Role.ADMIN, Reach.EVERYWHERE),
+        "/desk/sign-in": PUBLIC,
+        "/desk/sign-out": PUBLIC,
     }
 
 

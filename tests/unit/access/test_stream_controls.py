@@ -65,7 +65,7 @@ def test_the_job_answers_a_request_and_nobody_who_only_looks(hire: Hire) -> None
     assert heard.json() == {"reconciliation": asked}
     result = "POST", f"{STREAMS}/{MINE}/reconciliations/{asked['id']}/result", RESULT
     assert [each.ask(*result).status_code for each in (viewer, stranger, job)] == [403, 404, 201]
-    page = f"/desk/streams/{MINE}/reconcile"
+    page = f"/desk/streams/{MINE}/actions/reconcile"
     assert [each.ask("POST", page, {}).status_code for each in (viewer, stranger, approver)] == [
         403,
         404,

@@ -126,6 +126,13 @@ ATTEMPTS: dict[str, tuple[str, str, Callable[[People], Any]]] = {
             p.approver.ask("POST", f"{HERE}/versions/1.3.0/status", {"status": "active"}),
         )[1],
     ),
+    "a draft that its author promotes at the desk": (
+        "POST", "/desk/streams/{stream}/actions/{action}",
+        lambda p: (
+            p.approver.ask("POST", "/api/v1/contracts", loose(status="draft")),
+            p.approver.ask("POST", f"/desk/streams/{ID}/actions/promote", b"version=1.3.0"),
+        )[1],
+    ),
     "the enforced version is retired": (
         "POST", "/api/v1/contracts/{contract_id}/versions/{version}/status",
         lambda p: (
@@ -321,7 +328,15 @@ HARMLESS = {
     ("POST", "/api/v1/keys"): "makes a person",
     ("DELETE", "/api/v1/keys/{key_id}"): "ends a person",
     ("POST", "/desk/records/{topic}/{partition}/{offset}/reveal"): "logged by itself",
-    ("POST", "/desk/streams/{stream}/reconcile"): "reads",
+    ("POST", "/desk/streams/{stream}/problems/{problem}/state"): "about refused records",
+    ("POST", "/desk/streams/{stream}/problems/{problem}/assignee"): "about refused records",
+    ("POST", "/desk/streams/{stream}/problems/{problem}/comments"): "about refused records",
+    ("POST", "/desk/streams/{stream}/quarantine/find"): "reads",
+    ("POST", "/desk/streams/{stream}/quarantine/download"): "reads",
+    ("POST", "/desk/keys"): "makes a person",
+    ("POST", "/desk/keys/{key_id}/revoke"): "ends a person",
+    ("POST", "/desk/sign-in"): "says who asks",
+    ("POST", "/desk/sign-out"): "says who asks",
     ("DELETE", "/config"): "as PUT",
     ("DELETE", "/config/{subject}"): "as PUT",
     ("PUT", "/mode"): "as of one subject",
@@ -365,7 +380,8 @@ def test_one_person_alone_weakens_nothing(people: People, name: str) -> None:
     if name == "another contract over the same topic":
         return
     told = answer.text
-    assert "contract.not-approved" in told or "urn:tidegate:problem:not-approved" in told, told
+    page = f"tidegate approve {ID} " if "desk" in name else "urn:tidegate:problem:not-approved"
+    assert "contract.not-approved" in told or page in told, told
     assert numbers()[-1] == "contract.weakening-proposed"
     (proposal,) = people.owner.json(f"{HERE}/approvals")["proposals"]
     assert (proposal["approved_by"], bool(proposal["weakenings"])) == (None, True)

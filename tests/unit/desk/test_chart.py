@@ -5,8 +5,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tidegate.gateway.http.desk import wording
-from tidegate.gateway.http.desk.chart import HEIGHT, Series, coloured, nice_ceiling, sparkline, stacked
-from tidegate.gateway.http.desk.stream_views import RANGES, range_named, ranges_within
+from tidegate.gateway.http.desk.chart import (
+    HEIGHT,
+    Series,
+    coloured,
+    nice_ceiling,
+    placed,
+    sparkline,
+    stacked,
+)
+from tidegate.gateway.http.desk.stream_views import RANGES, chosen_span, range_named, ranges_within
 
 NOW = datetime(2026, 11, 21, 4, 3, 7, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -46,8 +54,8 @@ def test_axes_end_at_round_numbers(largest: int, top: int) -> None:
 
 
 def test_sparklines_leave_zero_out_and_show_one() -> None:
-    bars = sparkline([0, 1, 1000], 30, 20)
-    assert [(bar.x, bar.height) for bar in bars] == [(10.0, 1.5), (20.0, 20.0)]
+    assert sparkline([0, 1, 1000], 30, 20) == "M10.0 20v-1.5h9.0V20zM20.0 20v-20.0h9.0V20z"
+    assert sparkline([0, 0], 30, 20) == ""
 
 
 def test_bucket_edges_do_not_move_with_the_clock() -> None:
@@ -107,3 +115,53 @@ def test_numbers_and_times_as_the_desk_writes_them() -> None:
         "7\u2009d",
         "30\u2009d",
     ]
+
+
+def test_names_in_sentences_are_code() -> None:
+    assert wording.ticked("the rule `a` refuses `b`") == [
+        ("The rule ", False),
+        ("a", True),
+        (" refuses ", False),
+        ("b", True),
+    ]
+    assert wording.ticked("error_budget was none") == [("error_budget was none", False)]
+
+
+def test_shares_are_percent_of_the_volume_of_their_bucket() -> None:
+    starts = [NOW.replace(second=0) + MINUTE * at for at in range(3)]
+    chart = stacked(starts, MINUTE, coloured({"a": (1, 3, 0)}), (100, 100, 0), as_share=True)
+    assert [tick.label for tick in chart.y_ticks] == ["0", "2", "4"]
+    assert [bar.height for column in chart.columns for bar in column.bars] == [50.0, 150.0]
+    assert [column.share for column in chart.columns] == [0.01, 0.03, None]
+    assert [column.volume_bar is not None for column in chart.columns] == [True, True, False]
+
+
+def test_marks_that_are_close_have_labels_in_rows_of_their_own() -> None:
+    happened = [
+        (NOW + MINUTE * 50, None, "version", "c"),
+        (NOW + MINUTE, None, "version", "a"),
+        (NOW + MINUTE * 2, NOW + MINUTE * 12, "pause", "b"),
+        (NOW - MINUTE, NOW + MINUTE * 200, "pause", "d"),
+    ]
+    marks = placed(happened, NOW, NOW + MINUTE * 100)
+    assert [(mark.label, mark.x, mark.width, mark.row) for mark in marks] == [
+        ("d", 0.0, 100.0, 0),
+        ("a", 1.0, 0.0, 1),
+        ("b", 2.0, 10.0, 2),
+        ("c", 50.0, 0.0, 0),
+    ]
+
+
+def test_a_chosen_span_has_round_buckets_within_what_is_kept() -> None:
+    oldest = NOW - timedelta(days=30)
+    span = chosen_span(NOW - timedelta(minutes=21), NOW, oldest, NOW)
+    assert span is not None
+    assert (span.bucket, span.buckets) == (timedelta(seconds=15), 85)
+    assert span.since <= NOW - timedelta(minutes=21) < span.since + span.bucket
+    assert span.until >= NOW
+    assert chosen_span(NOW, NOW, oldest, NOW) is None
+    assert chosen_span(NOW, NOW - MINUTE, oldest, NOW) is None
+    far = chosen_span(NOW - timedelta(days=4000), NOW + timedelta(days=4000), oldest, NOW)
+    assert far is not None
+    assert far.since >= oldest - timedelta(days=1)
+    assert far.buckets <= 90

@@ -167,5 +167,6 @@ def test_who_may_not_reveal_is_told_whom_to_ask() -> None:
         (False, "ask somebody with the role approver"),
     ):
         viewer = Viewer.through(contract, None, may_reveal=may_reveal)
-        text = bytes(page("record.html", view=record_view(record, viewer, View.FORMATTED)).body).decode()
+        view = record_view(record, viewer, View.FORMATTED)
+        text = bytes(page("record.html", view=view, beside=None).body).decode()
         assert (expected in text, "<form" in text) == (True, may_reveal)

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 from tidegate.contracts.stream.control import Heartbeat, StreamEvent
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.factory import Factory
-from tidegate.gateway.http.desk.stream_views import stream_rows
+from tidegate.gateway.http.desk.stream_states import stream_row
 from tidegate.gateway.streams.controls import StreamControls
 from tidegate.gateway.streams.reports import StreamReader
 
@@ -35,7 +35,7 @@ def beat(factory: Factory, at: datetime, **told: float) -> None:
 
 
 def state(factory: Factory, now: datetime) -> str:
-    (row,) = stream_rows(StreamReader(factory.database, lambda: now), now)
+    (row,) = (stream_row(each, now) for each in StreamReader(factory.database, lambda: now).summaries())
     return row.state.label
 
 

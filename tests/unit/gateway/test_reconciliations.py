@@ -137,7 +137,7 @@ def test_over_http(client: Any) -> None:
 def test_the_page_shows_who_asked_and_whether_the_job_has_heard(client: Any, factory: Factory) -> None:
     page = client.get(PAGE).text
     assert "No reconciliation was requested yet." in page
-    answer = client.request("POST", f"{PAGE}/reconcile")
+    answer = client.request("POST", f"{PAGE}/actions/reconcile")
     assert (answer.status_code, answer.headers["location"]) == (303, f"{PAGE}#reconciliation")
     waiting = client.get(PAGE).text
     assert "it waits for the job to take it" in waiting
@@ -145,9 +145,9 @@ def test_the_page_shows_who_asked_and_whether_the_job_has_heard(client: Any, fac
     asked = factory.reconciliations().all(STREAM)[0].asked
     StreamControls(factory.database, lambda: asked.at + timedelta(seconds=1)).beat(STREAM)
     assert "the job has taken it" in client.get(PAGE).text
-    assert client.get(f"{PAGE}/reconcile").status_code == 303
+    assert "One was requested already" in client.get(f"{PAGE}/actions/reconcile").text
     assert len(factory.reconciliations().all(STREAM)) == 1
-    assert client.request("POST", "/desk/streams/unknown/reconcile").status_code == 404
+    assert client.request("POST", "/desk/streams/unknown/actions/reconcile").status_code == 404
 
 
 def test_the_page_shows_what_was_found(client: Any, reconciliations: Reconciliations) -> None:

@@ -17,7 +17,8 @@ from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Severity, Stage
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.settings import GatewaySettings
-from tidegate.gateway.streams.reports import ReportService, StreamReader, StreamTotals
+from tidegate.gateway.streams.reports import ReportService, StreamReader
+from tidegate.gateway.streams.summaries import StreamTotals
 
 MakeReport = Callable[..., BatchReport]
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)

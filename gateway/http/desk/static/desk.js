@@ -1,4 +1,5 @@
-// The pages work without this file. It adds: times that tick, live refresh, tables by keyboard, tooltips, copying.
+// The pages work without this file. It adds: times that tick, local times, live refresh, tables by keyboard, tooltips,
+// zoom by drag, copying.
 "use strict";
 
 const REFRESH_MS = 5000;
@@ -24,11 +25,28 @@ function tick() {
   }
 }
 
+const LOCAL = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const SHORT_LOCAL = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" });
+const isUtc = new Date().getTimezoneOffset() === 0;
+
+// The reader's own time beside UTC: as a title where a time is relative, in words where it is exact.
+function showLocal(time) {
+  const moment = Date.parse(time.dateTime);
+  if (Number.isNaN(moment) || isUtc || time.dataset.shown) return;
+  time.dataset.shown = "true";
+  if (time.hasAttribute("title")) { time.title += `\n${LOCAL.format(moment)} local time`; return; }
+  const local = document.createElement("span");
+  local.className = "local";
+  local.textContent = SHORT_LOCAL.format(moment);
+  time.after(" ", local);
+}
+
 // ---- live refresh ----------------------------------------------------------------------------------------------
 
 async function fetched(address) {
   const answer = await fetch(address, { headers: { Accept: "text/html" }, cache: "no-store" });
   const text = await answer.text();
+  if (answer.status === 401) location.reload(); // the session has ended: the page asks to sign in
   return { ok: answer.ok, page: new DOMParser().parseFromString(text, "text/html") };
 }
 
@@ -75,7 +93,7 @@ async function refresh() {
       const current = document.getElementById(fresh.id);
       if (!current || fresh.parentNode.closest("[data-swap]")) continue;
       if (current.tagName === "TABLE") refreshTable(current, fresh);
-      else if (current.innerHTML !== fresh.innerHTML && !current.matches("#chart:has(.column.on)")) replaceKeepingFocus(current, fresh);
+      else if (current.innerHTML !== fresh.innerHTML && !current.matches("#chart:has(.column.on, .selection, :focus-within)")) replaceKeepingFocus(current, fresh);
     }
     for (const holder of document.querySelectorAll("[data-fragment]")) await loadFragment(holder);
     tell("", "Live");
@@ -163,12 +181,34 @@ function makeSortable(table) {
   });
 }
 
+function openShortcuts() {
+  document.getElementById("shortcuts").showModal();
+}
+
+function isTyping(target) {
+  return target.closest("input:not([type=checkbox]), textarea, select") !== null;
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || !(event.target instanceof Element)) return;
+  if (event.key === "Escape" && isTyping(event.target)) return event.target.blur();
+  if (isTyping(event.target) || document.querySelector("dialog[open]")) return;
+  if (event.key === "?") return openShortcuts();
+  if (event.key === "/") {
+    const field = document.querySelector("[data-search]");
+    if (field) { field.focus(); field.select(); event.preventDefault(); }
+    return;
+  }
+  const neighbour = { j: "next", k: "prev" }[event.key];
+  if (neighbour && !document.querySelector("table[data-keys]")) document.querySelector(`.records-nav a[rel=${neighbour}]`)?.click();
+});
+
 document.addEventListener("keydown", (event) => {
   const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 }[event.key];
-  if (!step || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, svg")) return;
+  if (!step || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, svg, dialog, [tabindex='0']:not(table, .scroll)")) return;
   const table = event.target.closest("table[data-keys]");
   const links = [...(table ?? document.querySelector("table[data-keys]"))?.querySelectorAll("tbody .open") ?? []];
-  if (!links.length || (!table && event.target !== document.body)) return;
+  if (!links.length || (!table && event.target !== document.body && event.target.id !== "content" && !event.target.matches(".scroll"))) return;
   const at = links.indexOf(event.target);
   links[at < 0 ? 0 : Math.min(links.length - 1, Math.max(0, at + step))].focus();
   event.preventDefault();
@@ -178,6 +218,11 @@ document.addEventListener("click", (event) => {
   const copy = event.target.closest("[data-copy]");
   if (copy) {
     navigator.clipboard?.writeText(copy.dataset.copy).then(() => { copy.textContent = "Copied"; });
+    return;
+  }
+  const from = event.target.closest("[data-copy-from]");
+  if (from) {
+    navigator.clipboard?.writeText(document.getElementById(from.dataset.copyFrom).textContent).then(() => { from.textContent = "Copied"; });
     return;
   }
   const row = event.target.closest("table[data-keys] tbody tr");
@@ -193,7 +238,7 @@ function showTip(svg, column) {
   const tip = document.createElement("div");
   tip.id = "tip";
   const title = document.createElement("p");
-  title.textContent = column.dataset.title;
+  title.textContent = column.dataset.title + (isUtc ? "" : ` (${SHORT_LOCAL.format(Date.parse(column.dataset.from))})`);
   const list = document.createElement("ul");
   const line = (kind, words, count) => {
     const item = document.createElement("li");
@@ -211,6 +256,7 @@ function showTip(svg, column) {
   counts.slice(0, 10).forEach(([label, slot, count]) => line(slot, label, count));
   if (counts.length > 1) line(null, "together", column.dataset.total);
   if (!counts.length) line(null, "nothing refused", "");
+  if (Number(column.dataset.volume)) line(null, `of all records (${column.dataset.share} %)`, column.dataset.volume);
   tip.append(title, list);
   chart.append(tip);
   const place = column.getBoundingClientRect();
@@ -226,9 +272,51 @@ function hideTip(svg) {
   svg.querySelectorAll(".column.on").forEach((column) => column.classList.remove("on"));
 }
 
+function zoomTo(svg, first, last) {
+  const address = new URL(svg.dataset.zoom, location.origin);
+  address.searchParams.set("from", first.dataset.from);
+  address.searchParams.set("to", last.dataset.to);
+  location.assign(address);
+}
+
+// Dragging marks whole bars; letting go shows them alone. A press without a drag changes nothing.
+function makeZoomable(svg, columns) {
+  let start = null;
+  let selection = null;
+  const at = (event) => {
+    const box = svg.getBoundingClientRect();
+    return Math.min(columns.length - 1, Math.max(0, Math.floor((event.clientX - box.left) / box.width * columns.length)));
+  };
+  const end = () => { start = null; selection?.remove(); selection = null; };
+  svg.addEventListener("pointerdown", (event) => {
+    if (event.button === 0 && event.pointerType !== "touch") { start = at(event); svg.setPointerCapture(event.pointerId); }
+  });
+  svg.addEventListener("pointermove", (event) => {
+    if (start === null) return;
+    const [low, high] = [start, at(event)].sort((a, b) => a - b);
+    if (low === high && !selection) return;
+    hideTip(svg);
+    selection ??= svg.appendChild(document.createElementNS("http://www.w3.org/2000/svg", "rect"));
+    selection.setAttribute("class", "selection");
+    selection.setAttribute("y", "0");
+    selection.setAttribute("height", "100%");
+    selection.setAttribute("x", `${low / columns.length * 100}%`);
+    selection.setAttribute("width", `${(high - low + 1) / columns.length * 100}%`);
+  });
+  svg.addEventListener("pointerup", (event) => {
+    const [low, high] = start === null ? [0, 0] : [start, at(event)].sort((a, b) => a - b);
+    const isDragged = selection !== null && high > low;
+    end();
+    if (isDragged) zoomTo(svg, columns[low], columns[high]);
+  });
+  svg.addEventListener("pointercancel", end);
+}
+
 function makeChart(svg) {
   const columns = [...svg.querySelectorAll(".column")];
+  if (columns.length && svg.dataset.zoom) makeZoomable(svg, columns);
   svg.addEventListener("pointermove", (event) => {
+    if (svg.querySelector(".selection")) return;
     const column = event.target.closest(".column");
     if (column && !column.classList.contains("on")) showTip(svg, column);
   });
@@ -237,6 +325,8 @@ function makeChart(svg) {
   svg.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (event.key === "Escape") hideTip(svg);
+    const on = columns.find((column) => column.classList.contains("on"));
+    if (event.key === "Enter" && on && svg.dataset.zoom) return zoomTo(svg, on, on);
     if (!step) return;
     const at = columns.findIndex((column) => column.classList.contains("on"));
     const next = at < 0 ? columns.length - 1 : Math.min(columns.length - 1, Math.max(0, at + step));
@@ -248,12 +338,16 @@ function makeChart(svg) {
 // ---- start ---------------------------------------------------------------------------------------------------------
 
 function dress(root) {
-  root.querySelectorAll("[data-copy][hidden]").forEach((button) => { button.hidden = !navigator.clipboard; });
+  root.querySelectorAll("[data-copy][hidden], [data-copy-from][hidden]").forEach((button) => { button.hidden = !navigator.clipboard; });
+  root.querySelectorAll("time[datetime]").forEach(showLocal);
   root.querySelectorAll("svg[data-chart]").forEach(makeChart);
   (root.matches?.("table[data-sortable]") ? [root] : root.querySelectorAll("table[data-sortable]")).forEach(makeSortable);
 }
 
 dress(document);
+document.getElementById("help").hidden = false;
+document.getElementById("help").addEventListener("click", openShortcuts);
+document.getElementById("close-shortcuts").addEventListener("click", () => document.getElementById("shortcuts").close());
 tick();
 setInterval(tick, 1000);
 document.querySelectorAll("[data-fragment]").forEach(loadFragment);

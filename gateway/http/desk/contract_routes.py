@@ -1,0 +1,61 @@
+"""Pages about contracts: the list, one version, the difference of two, and the document to download."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from tidegate.gateway.access.limits import checked
+from tidegate.gateway.http.dependencies import FactoryDep
+from tidegate.gateway.http.desk.contract_views import contract_view, contract_yaml
+from tidegate.gateway.http.desk.contracts_views import ContractsFilter, contracts_view
+from tidegate.gateway.http.desk.desk_route import DeskRoute, ShowDep
+from tidegate.gateway.http.desk.diff_views import diff_view
+from tidegate.gateway.http.gate import PrincipalDep
+
+router = APIRouter(route_class=DeskRoute, include_in_schema=False)
+
+VersionName = Annotated[str | None, Query(max_length=200)]
+
+
+@router.get("/desk/contracts")
+def contracts(
+    factory: FactoryDep, principal: PrincipalDep, show: ShowDep, wanted: Annotated[ContractsFilter, Query()]
+) -> Response:
+    """List the contracts."""
+    return show("contracts.html", view=contracts_view(factory, principal, wanted))
+
+
+@router.get("/desk/contracts/{contract_id}")
+def contract(
+    contract_id: str,
+    factory: FactoryDep,
+    principal: PrincipalDep,
+    show: ShowDep,
+    version: VersionName = None,
+) -> Response:
+    """Show a contract: one version of it, the current one unless another is named."""
+    return show("contract.html", view=contract_view(factory, principal, contract_id, version or None))
+
+
+@router.get("/desk/contracts/{contract_id}/diff")
+@checked
+def diff(
+    contract_id: str,
+    factory: FactoryDep,
+    show: ShowDep,
+    base: VersionName = None,
+    candidate: VersionName = None,
+) -> Response:
+    """Show what changed between two versions; without names, between the two highest."""
+    return show("diff.html", view=diff_view(factory, contract_id, base or None, candidate or None))
+
+
+@router.get("/desk/contracts/{contract_id}/versions/{version}/contract.yaml")
+def download(contract_id: str, version: str, factory: FactoryDep) -> Response:
+    """Return the document of a version as YAML, to be saved."""
+    found = factory.registry().version(contract_id, version)
+    name = f"{found.contract_id}-{found.version}.yaml"  # both of letters, digits, dots, dashes, underscores, plus
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(contract_yaml(found), headers=headers, media_type="application/yaml")

@@ -1,0 +1,42 @@
+"""The latest refused records of a stream: a part of its page that comes later, for a broker may be slow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegate.contracts.document.terms import subject_of
+from tidegate.contracts.errors import Unavailable
+from tidegate.gateway.access.principal import Principal
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.desk.record_access import viewers_of
+from tidegate.gateway.http.desk.record_views import RecordRow, record_rows
+from tidegate.gateway.streams.quarantine import Latest, Origin
+from tidegate.gateway.streams.summaries import StreamSummary
+
+LATEST_RECORDS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class LatestView:
+    """The newest records. `state` is `read`, `unset` without a broker, or `away`; then `detail` says why."""
+
+    state: str
+    summary: StreamSummary
+    rule: str | None
+    rows: tuple[RecordRow, ...] = ()
+    latest: Latest | None = None
+    detail: str = ""
+
+
+def latest_view(factory: Factory, principal: Principal, stream: str, rule: str | None) -> LatestView:
+    """Return the newest refused records, of one rule if it is named. Raises NotFoundError."""
+    summary = factory.streams().summary(stream)
+    quarantine = factory.quarantine()
+    if quarantine is None:
+        return LatestView("unset", summary, rule)
+    try:
+        latest = quarantine.latest(Origin(stream, summary.topic), limit=LATEST_RECORDS, rule=rule)
+    except Unavailable as error:
+        return LatestView("away", summary, rule, detail=str(error))
+    find = viewers_of(factory, principal, latest.records, subject_of(summary.topic))
+    return LatestView("read", summary, rule, record_rows(latest, rule, find), latest)

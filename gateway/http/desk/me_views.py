@@ -1,0 +1,59 @@
+"""The page about the person who looks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from tidegate.gateway.access.principal import Role
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.desk.visitor import Visitor
+
+ABILITIES: Final = {
+    Role.VIEWER: "see contracts, streams and refused records, with classified fields hidden",
+    Role.REPORTER: "report batches as a job does",
+    Role.PRODUCER: "publish contracts, work on problems and register consumers",
+    Role.APPROVER: "pause, resume and reconcile streams, promote versions, approve changes, and see hidden values",
+    Role.ADMIN: "delete and restore versions, and with every subject manage keys and read the audit log",
+}
+"""What each role adds to those below it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrantRow:
+    """One grant: the role, the subjects that it covers ("" for all), and what it allows."""
+
+    role: str
+    prefix: str
+    abilities: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MeView:
+    """Who someone is to the registry. `expires_at` is the end of the session; None without one."""
+
+    name: str
+    key_name: str | None
+    grants: tuple[GrantRow, ...]
+    expires_at: datetime | None
+
+
+def me_view(visitor: Visitor, factory: Factory, token: str | None) -> MeView:
+    """Return the page of a visitor, whose browser has the session `token`, if any."""
+    session = None
+    if visitor.has_session and token is not None and factory.sessions is not None:
+        session = factory.sessions.find(token)
+    return MeView(
+        name=visitor.principal.name,
+        key_name=None if session is None else factory.keys().find(session.key_id).name,
+        grants=tuple(
+            GrantRow(grant.role.word, grant.prefix, tuple(_abilities(grant.role)))
+            for grant in visitor.principal.grants
+        ),
+        expires_at=None if session is None else session.expires_at,
+    )
+
+
+def _abilities(role: Role) -> list[str]:
+    return [ability for of_role, ability in ABILITIES.items() if of_role <= role]

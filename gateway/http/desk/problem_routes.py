@@ -1,0 +1,110 @@
+"""Pages about problems and the refused records behind them."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated
+
+import structlog
+from fastapi import APIRouter, Depends, Query, Response
+from fastapi.responses import RedirectResponse, StreamingResponse
+
+from tidegate.gateway.http.dependencies import FactoryDep
+from tidegate.gateway.http.desk import problem_views
+from tidegate.gateway.http.desk.desk_route import DeskRoute, Fields, FormDep, ShowDep, posted_fields
+from tidegate.gateway.http.desk.problems_views import (
+    ProblemsFilter,
+    problem_address,
+    problems_of,
+    problems_of_all,
+)
+from tidegate.gateway.http.desk.quarantine_views import RecordsFilter, download, found_view, quarantine_view
+from tidegate.gateway.http.gate import PrincipalDep
+
+_log = structlog.get_logger()
+
+router = APIRouter(route_class=DeskRoute, include_in_schema=False)
+
+Wanted = Annotated[ProblemsFilter, Query()]
+
+
+@router.get("/desk/problems")
+def all_problems(factory: FactoryDep, principal: PrincipalDep, show: ShowDep, wanted: Wanted) -> Response:
+    """List the problems of all streams."""
+    return show("problems.html", view=problems_of_all(factory, principal, wanted))
+
+
+@router.get("/desk/streams/{stream}/problems")
+def problems(
+    stream: str, factory: FactoryDep, principal: PrincipalDep, show: ShowDep, wanted: Wanted
+) -> Response:
+    """List the problems of a stream."""
+    return show("problems.html", view=problems_of(factory, principal, stream, wanted))
+
+
+@router.get("/desk/streams/{stream}/problems/{problem}")
+def problem(
+    stream: str, problem: str, factory: FactoryDep, principal: PrincipalDep, show: ShowDep, wanted: Wanted
+) -> Response:
+    """Show a problem."""
+    return show("problem.html", view=problem_views.problem_view(factory, principal, stream, problem, wanted))
+
+
+@router.post("/desk/streams/{stream}/problems/{problem}/state")
+def change_state(
+    stream: str, problem: str, factory: FactoryDep, principal: PrincipalDep, form: FormDep
+) -> Response:
+    """Change its state."""
+    problem_views.change_state(factory, principal, stream, problem, form)
+    _log.info("problem_state_changed", stream=stream, problem=problem[:64], state=form.text("state"))
+    return RedirectResponse(problem_address(stream, problem), HTTPStatus.SEE_OTHER)
+
+
+@router.post("/desk/streams/{stream}/problems/{problem}/assignee")
+def assign(
+    stream: str, problem: str, factory: FactoryDep, principal: PrincipalDep, form: FormDep
+) -> Response:
+    """Say who looks after it."""
+    problem_views.assign(factory, principal, stream, problem, form)
+    return RedirectResponse(problem_address(stream, problem), HTTPStatus.SEE_OTHER)
+
+
+@router.post("/desk/streams/{stream}/problems/{problem}/comments")
+def comment(
+    stream: str, problem: str, factory: FactoryDep, principal: PrincipalDep, form: FormDep
+) -> Response:
+    """Add a comment."""
+    problem_views.comment(factory, principal, stream, problem, form)
+    return RedirectResponse(f"{problem_address(stream, problem)}#comments", HTTPStatus.SEE_OTHER)
+
+
+@router.get("/desk/streams/{stream}/quarantine")
+def quarantine(
+    stream: str,
+    factory: FactoryDep,
+    principal: PrincipalDep,
+    show: ShowDep,
+    wanted: Annotated[RecordsFilter, Query()],
+) -> Response:
+    """List refused records."""
+    return show("quarantine.html", view=quarantine_view(factory, principal, stream, wanted))
+
+
+@router.post("/desk/streams/{stream}/quarantine/find")
+def find(stream: str, factory: FactoryDep, principal: PrincipalDep, show: ShowDep, form: FormDep) -> Response:
+    """Show where the records of a key or a position are; posted, so that no address holds a key."""
+    return show("found.html", view=found_view(factory, principal, stream, form))
+
+
+@router.post("/desk/streams/{stream}/quarantine/download")
+def download_records(
+    stream: str,
+    factory: FactoryDep,
+    principal: PrincipalDep,
+    fields: Annotated[Fields, Depends(posted_fields)],
+) -> Response:
+    """Download refused records; posted, because the audit log has who did it."""
+    found = download(factory, principal, stream, fields)
+    _log.info("refused_records_exported", stream=stream, format=found.name.rpartition(".")[2])
+    headers = {"Content-Disposition": f'attachment; filename="{found.name}"', "Cache-Control": "no-store"}
+    return StreamingResponse(found.parts, headers=headers, media_type=found.media_type)

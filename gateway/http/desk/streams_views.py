@@ -1,0 +1,126 @@
+"""The list of streams: which of them need a person, found by words, owner, domain and state."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from pydantic import BaseModel
+
+from tidegate.gateway.access.principal import Principal
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.desk.parameters import Words
+from tidegate.gateway.http.desk.stream_states import StreamRow, stream_row
+from tidegate.gateway.storage.sql import VersionFilter
+
+_ORDER: Final = ("stopped", "silent", "raised", "paused", "usual", "clear", "quiet")
+"""Names of states, those that need a person first."""
+_NEEDS_SOMEONE: Final = frozenset({"stopped", "silent", "raised", "paused"})
+MOST_STREAMS: Final = 5000
+
+
+class StreamsFilter(BaseModel):
+    """What of the list is shown; every field is a parameter of the address. `q` is a part of a name, topic or owner."""
+
+    q: Words = None
+    owner: Words = None
+    domain: Words = None
+    state: Words = None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedStream:
+    """One stream with the owner and domain of its contract, "" if the contract names none."""
+
+    row: StreamRow
+    owner: str
+    domain: str
+
+
+@dataclass(frozen=True, slots=True)
+class StateCount:
+    """How many streams have a state; `label` is its word, or that of the choice of all that need someone."""
+
+    name: str
+    label: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsView:
+    """The list. `total` counts all streams that may be seen, `troubled` those that need someone."""
+
+    wanted: StreamsFilter
+    rows: tuple[OwnedStream, ...]
+    total: int
+    troubled: int
+    owners: tuple[str, ...]
+    domains: tuple[str, ...]
+    states: tuple[StateCount, ...]
+    is_filtered: bool
+
+
+NEEDS_A_LOOK: Final = "attention"
+
+
+def streams_view(factory: Factory, principal: Principal, wanted: StreamsFilter, now: datetime) -> StreamsView:
+    """Return the streams that a principal may see."""
+    owners = _owners(factory, principal)
+    rows = [
+        OwnedStream(stream_row(summary, now), *owners.get(summary.stream, ("", "")))
+        for summary in factory.streams(principal).summaries()
+    ]
+    rows.sort(key=lambda each: (_ORDER.index(each.row.state.name), each.row.summary.stream))
+    found = tuple(each for each in rows if _passes(each, wanted))
+    return StreamsView(
+        wanted,
+        found,
+        len(rows),
+        sum(_needs_someone(each) for each in rows),
+        tuple(sorted({each.owner for each in rows} - {""})),
+        tuple(sorted({each.domain for each in rows} - {""})),
+        _states(rows),
+        is_filtered=any((wanted.q, wanted.owner, wanted.domain, wanted.state)),
+    )
+
+
+def _owners(factory: Factory, principal: Principal) -> dict[str, tuple[str, str]]:
+    """Return owner and domain of each contract, as its current version names them."""
+    page = factory.registry().contracts(
+        VersionFilter(prefixes=principal.prefixes), offset=0, limit=MOST_STREAMS
+    )
+    return {each.contract_id: (owner_in(each.document), each.domain or "") for each in page.contracts}
+
+
+def owner_in(document: bytes) -> str:
+    """Return the name of the team that a published document names; "" if it names none."""
+    team = json.loads(document).get("team")  # validated at publication: a model of each would cost a second
+    return "" if team is None else str(team["name"])
+
+
+def _needs_someone(each: OwnedStream) -> bool:
+    return each.row.state.name in _NEEDS_SOMEONE
+
+
+def _passes(each: OwnedStream, wanted: StreamsFilter) -> bool:
+    words = f"{each.row.summary.stream}\n{each.row.summary.topic}\n{each.owner}".casefold()
+    return (
+        (wanted.q is None or wanted.q.casefold() in words)
+        and wanted.owner in {None, each.owner}
+        and wanted.domain in {None, each.domain}
+        and (wanted.state in {None, each.row.state.label} or _is_attention(each, wanted.state))
+    )
+
+
+def _is_attention(each: OwnedStream, state: str | None) -> bool:
+    return state == NEEDS_A_LOOK and _needs_someone(each)
+
+
+def _states(rows: list[OwnedStream]) -> tuple[StateCount, ...]:
+    counts: dict[tuple[str, str], int] = {}
+    for each in rows:
+        key = each.row.state.name, each.row.state.label
+        counts[key] = counts.get(key, 0) + 1
+    return tuple(StateCount(name, label, count) for (name, label), count in counts.items())
