@@ -61,7 +61,7 @@ MostRecords = Annotated[
     int | None, typer.Option("--max-records", metavar="N", min=1, help="Read at most this many records.")
 ]
 MostSeconds = Annotated[
-    float, typer.Option("--max-seconds", min=1, help="Read a topic for at most this long.")
+    float, typer.Option("--max-seconds", metavar="N", min=1, help="Read a topic for at most this long.")
 ]
 Servers = Annotated[
     str | None,

@@ -52,7 +52,9 @@ class BudgetInfo(BaseModel):
 
     ratio: float = Field(description="Refused share above which the budget is spent.")
     min_records: int = Field(description="Below so many records it is never spent.")
-    window_records: int | None = Field(default=None, description="Records that the share is of; null for those of a batch.")
+    window_records: int | None = Field(
+        default=None, description="Records that the share is of; null for those of a batch."
+    )
     action: Literal["fail", "pause", "quarantine"]
     records: int = Field(description="Records of the last batch, or of the window.")
     refused: int

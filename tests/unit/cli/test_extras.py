@@ -47,7 +47,8 @@ def modules_without(extra: str | None) -> list[str]:
     return sorted(
         module
         for module, names in packages_distributions().items()
-        if absent & {name.lower().replace("_", "-") for name in names}
+        # Several distributions may share a namespace, such as `opentelemetry`.
+        if {name.lower().replace("_", "-") for name in names} <= absent
     )
 
 
