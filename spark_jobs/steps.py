@@ -32,15 +32,25 @@ class Step(StrEnum):
     COMMITTED = "committed"
 
 
+class ReplayStep(StrEnum):
+    """The steps of one chunk of a replay, in order. Positions and stage run in this order for a table only."""
+
+    READ = "replay-read"
+    JUDGE = "replay-judge"
+    POSITIONS = "replay-positions"
+    STAGE = "replay-stage"
+    PUBLISH = "replay-publish"
+
+
 class StepObserver(Protocol):
     """Called after every finished step of a stream. The job itself passes `ignore_steps`."""
 
-    def __call__(self, stream: str, step: Step) -> None:
+    def __call__(self, stream: str, step: Step | ReplayStep) -> None:
         """Observe a step; an exception fails the attempt."""
         ...
 
 
-def ignore_steps(stream: str, step: Step) -> None:
+def ignore_steps(stream: str, step: Step | ReplayStep) -> None:
     """Observe nothing."""
 
 
@@ -53,12 +63,12 @@ class Stopwatch:
         self.trace = trace
         self.milliseconds: dict[str, int] = {}
 
-    def notify(self, step: Step) -> None:
+    def notify(self, step: Step | ReplayStep) -> None:
         """Notify the observer of a step that is not timed."""
         self._observer(self._stream, step)
 
     @contextmanager
-    def __call__(self, step: Step) -> Iterator[None]:
+    def __call__(self, step: Step | ReplayStep) -> Iterator[None]:
         """Time one step; a step that raises is not reported."""
         begun, begun_ns = time.perf_counter(), time.time_ns()
         yield

@@ -34,15 +34,21 @@ class Finding:
         return "".join(f"/{escape(str(token))}" for token in self.path)
 
 
-def diagnose(document: dict[str, Any], error: ValidationError) -> list[Finding]:
-    """Return the mistakes in the form of `document` as plain sentences."""
+_TAGGED = {"rules", "steps"}
+"""Keys of lists whose items are of one of several models."""
+
+
+def diagnose(
+    document: dict[str, Any], error: ValidationError, root: type[BaseModel] = DataContract
+) -> list[Finding]:
+    """Return the mistakes in the form of `document`, which `root` describes, as plain sentences."""
     details: dict[Path, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
         if detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
             continue  # pydantic counts the sound items only, and the others are reported by themselves
         details.setdefault(_path(document, detail), []).append(detail)
-    findings = [_finding(document, path, group) for path, group in details.items()]
-    misspelt = {name for finding in findings for name in _misspelt(document, finding)}
+    findings = [_finding(document, path, group, root) for path, group in details.items()]
+    misspelt = {name for finding in findings for name in _misspelt(document, finding, root)}
     return [finding for finding in findings if finding.path not in misspelt]
 
 
@@ -77,7 +83,7 @@ def _path(document: Any, detail: ErrorDetails) -> Path:
         else:
             return path
         path = (*path, step)
-        tag_follows = path == ("schema",) or (len(path) == 2 and path[0] == "rules")
+        tag_follows = path == ("schema",) or (len(path) == 2 and path[0] in _TAGGED)
     return path
 
 
@@ -85,16 +91,18 @@ def _has(value: Any, step: str | int) -> bool:
     return (isinstance(value, dict) and step in value) or (isinstance(value, list) and isinstance(step, int))
 
 
-def _finding(document: dict[str, Any], path: Path, details: list[ErrorDetails]) -> Finding:
+def _finding(
+    document: dict[str, Any], path: Path, details: list[ErrorDetails], root: type[BaseModel]
+) -> Finding:
     if all(detail["type"] in _EXPECTED for detail in details):
-        return Finding(path, _mismatch(path, details))
+        return Finding(path, _mismatch(path, details, root))
     detail = next(detail for detail in details if detail["type"] not in _EXPECTED)
     match detail["type"]:
         case "extra_forbidden":
-            known = _known_keys(document, path[:-1])
+            known = _known_keys(document, path[:-1], root)
             return Finding(path, f"unknown key `{path[-1]}`{suggest(str(path[-1]), known)}", "unknown key")
         case "union_tag_invalid" | "union_tag_not_found":
-            return _wrong_kind(path, detail)
+            return _wrong_kind(path, detail, root)
         case "missing":
             return Finding(path, f"`{path[-1]}` is missing")
     sentence = _sentence(detail)
@@ -103,18 +111,18 @@ def _finding(document: dict[str, Any], path: Path, details: list[ErrorDetails]) 
     return Finding(path, f"{_subject(path)} {sentence}")
 
 
-def _misspelt(document: Any, finding: Finding) -> Iterator[Path]:
+def _misspelt(document: Any, finding: Finding, root: type[BaseModel]) -> Iterator[Path]:
     """Name the missing key that an unknown key was probably meant to be: one mistake, one message."""
     if finding.about == "unknown key":
         parent = finding.path[:-1]
-        nearest = closest(str(finding.path[-1]), _known_keys(document, parent))
+        nearest = closest(str(finding.path[-1]), _known_keys(document, parent, root))
         if nearest is not None:
             yield (*parent, nearest)
 
 
-def _known_keys(document: Any, path: Path) -> list[str]:
+def _known_keys(document: Any, path: Path, root: type[BaseModel]) -> list[str]:
     """Return the keys that the mapping at `path` may have and does not have yet, in the model's order."""
-    part: type[BaseModel] = DataContract
+    part = root
     value = document
     for step in path:
         value = value[step]
@@ -137,35 +145,35 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _fits(part: type[BaseModel], value: Any) -> bool:
-    """Return whether a mapping has the fixed words (`kind`, `type`) that distinguish the models of a union."""
+    """Return whether a mapping has the fixed words (`kind`, `type`, `action`) that distinguish the models of a union."""
     fixed = {
         name: get_args(field.annotation)
         for name, field in part.model_fields.items()
-        if name in {"kind", "type"} and get_origin(field.annotation) is Literal
+        if name in {"kind", "type", "action"} and get_origin(field.annotation) is Literal
     }
     return isinstance(value, dict) and all(value.get(name) in words for name, words in fixed.items())
 
 
-def _wrong_kind(path: Path, detail: ErrorDetails) -> Finding:
-    key, known = _discriminator(path, detail)
+def _wrong_kind(path: Path, detail: ErrorDetails, root: type[BaseModel]) -> Finding:
+    key, known = _discriminator(path, detail, root)
     if detail["type"] == "union_tag_invalid":
         word = str(detail["ctx"]["tag"])
         return Finding((*path, key), f"unknown {key} `{word:.40}`{suggest(word, known)}")
-    known_keys = {name for part in _union(path) for name in part.model_fields}
+    known_keys = {name for part in _union(path, root) for name in part.model_fields}
     for name in detail["input"]:
         if name not in known_keys and closest(str(name), [key]) is not None:
             return Finding((*path, name), f"unknown key `{name}`; did you mean `{key}`?", "key")
     return Finding((*path, key), f"`{key}` is missing; use one of {', '.join(known)}")
 
 
-def _discriminator(path: Path, detail: ErrorDetails) -> tuple[str, list[str]]:
+def _discriminator(path: Path, detail: ErrorDetails, root: type[BaseModel]) -> tuple[str, list[str]]:
     """Return the key that distinguishes the models of the union at `path`, and its possible words."""
     key = str(detail["ctx"]["discriminator"]).strip("'")
-    return key, [word for part in _union(path) for word in get_args(part.model_fields[key].annotation)]
+    return key, [word for part in _union(path, root) for word in get_args(part.model_fields[key].annotation)]
 
 
-def _union(path: Path) -> list[type[BaseModel]]:
-    return list(_models(_field(DataContract, str(path[0])).annotation))
+def _union(path: Path, root: type[BaseModel]) -> list[type[BaseModel]]:
+    return list(_models(_field(root, str(path[0])).annotation))
 
 
 _EXPECTED = {
@@ -192,23 +200,23 @@ _FORMS = {
 }
 
 
-def _mismatch(path: Path, details: list[ErrorDetails]) -> str:
+def _mismatch(path: Path, details: list[ErrorDetails], root: type[BaseModel]) -> str:
     found = details[0]["input"]
     kinds = list(dict.fromkeys(_EXPECTED[detail["type"]] for detail in details))
     if "a number" in kinds and "a whole number" in kinds:
         kinds.remove("a whole number")
-    form = _broken_form(path, found) if kinds == ["text"] else None
+    form = _broken_form(path, found, root) if kinds == ["text"] else None
     if form is not None:
         return f"{_subject(path)} must be {form}, not {_described(found)}"
     hint = "; put it in quotes" if kinds == ["text"] and isinstance(found, int | float) else ""
     return f"{_subject(path)} must be {' or '.join(kinds)}, not {_described(found)}{hint}"
 
 
-def _broken_form(path: Path, found: Any) -> str | None:
+def _broken_form(path: Path, found: Any, root: type[BaseModel]) -> str | None:
     """Return the form that a key of the contract asks for when quotes around a number would not give it."""
     if len(path) != 1 or isinstance(found, bool) or not isinstance(found, int | float):
         return None
-    patterns = [getattr(each, "pattern", None) for each in _field(DataContract, str(path[0])).metadata]
+    patterns = [getattr(each, "pattern", None) for each in _field(root, str(path[0])).metadata]
     broken = (pattern for pattern in patterns if pattern in _FORMS and not re.search(pattern, str(found)))
     return next((_FORMS[pattern] for pattern in broken), None)
 

@@ -22,6 +22,7 @@ from pydantic import (
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.counts import RuleCount
 from tidegate.contracts.stream.generations import Rewound, oldest_counting
+from tidegate.contracts.stream.replay_progress import ReplayProgress
 from tidegate.contracts.stream.segments import FateCounts, Segment, extended, sums
 from tidegate.contracts.stream.versions import LEDGER_FORMAT, newer_ledger
 from tidegate.contracts.verdict import Violation
@@ -93,6 +94,9 @@ _LEFT_OUT_EMPTY = (
     "generation",
     "rewinds",
     "decisions",
+    "replayed",
+    "replayed_digest",
+    "replay",
 )
 
 
@@ -139,6 +143,16 @@ class Ledger(BaseModel):
         default=0,
         ge=0,
         description="Number of decisions about the stream (pauses, ...) that the registry knew at the last batch.",
+    )
+    replayed: int = Field(
+        default=0, ge=0, description="Number of records that were refused, and written by a replay since."
+    )
+    replayed_digest: str = Field(
+        default="",
+        description="Digest of the newest record of their positions; it names the one before it.",
+    )
+    replay: ReplayProgress | None = Field(
+        default=None, description="The newest replay request, and how far it is."
     )
     format: int = Field(
         default=1, ge=1, le=LEDGER_FORMAT, description="Format of the text; left out while it is 1."

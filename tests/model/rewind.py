@@ -18,8 +18,10 @@ from tests.model.staged import (
     Entry,
     Instance,
     Ledger,
+    Pointer,
     StagedProtocol,
     World,
+    with_chain,
     with_instance,
 )
 from tidegate.contracts.stream.generations import Rewound, overruling, pruned, rewound
@@ -118,7 +120,8 @@ class RewindProtocol(StagedProtocol):
 
     def _look(self, world: World, who: int, me: Instance) -> tuple[str, World]:
         new = me.new or self._rewound(world, me)
-        return "counts what goes", with_instance(world, who, me._replace(at=RewindStep.COMMIT, new=new))
+        after = with_instance(world, who, me._replace(at=RewindStep.COMMIT, new=new))
+        return "counts what goes", with_chain(after, new.replayed)
 
     def _finish(self, world: World, who: int, me: Instance) -> tuple[str, World]:
         if world.ledger != me.held and self._left_out is not RewindPart.COMMIT_COMPARES:
@@ -151,7 +154,7 @@ class RewindProtocol(StagedProtocol):
         assert held is not None
         goes = {p for p in self._bounds.verdicts if point[p[0]] <= p[1] < held.end[p[0]]}
         committed = [each for each in world.log if each.state == COMMITTED]
-        refused = goes & {each.pointer for each in committed if held.counts(each)}
+        refused = goes & {each.pointer for each in committed if held.counts(each)} - {*held.replayed}
         dropped = goes - refused - {*world.table}
         if self._left_out is RewindPart.COUNT_AGAIN:
             refused = set()
@@ -169,7 +172,12 @@ class RewindProtocol(StagedProtocol):
             generation=generation,
             rewinds=_by_partition(kept),
             all_rewinds=_by_partition(truth),
+            replayed=self._still_replayed(held, point),
         )
+
+    def _still_replayed(self, held: Ledger, point: tuple[int, int]) -> tuple[Pointer, ...]:
+        """Return the replayed records below the point: rows from there on go, and are judged again."""
+        return tuple(each for each in held.replayed if each[1] < point[each[0]])
 
     def _is_final(self, held: Ledger, entry: Entry) -> bool:
         return self._left_out is RewindPart.SCAN_COMPARES or super()._is_final(held, entry)

@@ -48,6 +48,10 @@ class Ledger(NamedTuple):
     """By source partition, without those that no refusal needed when the stream was rewound."""
     all_rewinds: tuple[tuple[Rewound, ...], ...] = ((), ())
     """The same with those: what must be true of each refusal."""
+    replayed: tuple[Pointer, ...] = ()
+    """The refused records that were written since; the ledger has the digest of the list, see `World.chains`."""
+    progress: tuple[int, ...] = ()
+    """How many refusals of each replay request were processed."""
 
     def counts(self, entry: Entry, *, truly: bool = False) -> bool:
         """Return whether a refusal counts: no later rewind covers its offset."""
@@ -78,7 +82,9 @@ class Instance(NamedTuple):
     end: tuple[int, int] = (0, 0)
     contract: int = 0
     new: Ledger | None = None
-    """What a rewind is about to write."""
+    """What a rewind or a replay is about to write."""
+    chunk: tuple[Pointer, ...] = ()
+    """The records that a replay is about to write."""
 
 
 class World(NamedTuple):
@@ -90,6 +96,10 @@ class World(NamedTuple):
     contract: int
     checkpoint: tuple[int, int]
     instances: tuple[Instance, ...]
+    requests: tuple[tuple[int, ...], ...] = ()
+    """The replay requests: each has places of the log, and never changes."""
+    chains: tuple[tuple[Pointer, ...], ...] = ()
+    """The lists of replayed records that were written, by what a digest of them would be."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +148,8 @@ class StagedProtocol:
     def violation(self, world: World) -> str | None:
         """Return what is wrong: a record twice, lost, or from nowhere; or totals that are not so."""
         committed = [entry for entry in world.log if entry.state == COMMITTED]
-        quarantined = [entry.pointer for entry in committed if world.ledger.counts(entry)]
+        counting = [entry.pointer for entry in committed if world.ledger.counts(entry)]
+        quarantined = [pointer for pointer in counting if pointer not in world.ledger.replayed]
         for entry in committed:
             if world.ledger.counts(entry) and not world.ledger.counts(entry, truly=True):
                 return f"the refusal of {entry.pointer} from before the rewind counts after it"
@@ -281,7 +292,7 @@ class StagedProtocol:
                 judging = judging._replace(at=Step.PUBLISH)
             after = with_instance(world, who, judging)
             if self._is_out(Part.STAGE):
-                after = after._replace(table=_more(after.table, self._accepted(judging)))
+                after = after._replace(table=more(after.table, self._accepted(judging)))
             yield f"judges up to {end} by contract {world.contract}", after
 
     def _quarantine(self, world: World, who: int, me: Instance) -> tuple[str, World]:
@@ -324,7 +335,7 @@ class StagedProtocol:
 
     def _quarantined(self, me: Instance) -> Instance:
         is_late = self._is_out(Part.QUARANTINE_BEFORE_PUBLISH)
-        return _ready(me) if is_late else me._replace(at=Step.PUBLISH, slot=0)
+        return ready(me) if is_late else me._replace(at=Step.PUBLISH, slot=0)
 
     def _publish(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
         """8 and 10: the mark, then rows and ledger in one commit if the ledger is still the one that is held."""
@@ -334,7 +345,7 @@ class StagedProtocol:
             yield "is fenced: the ledger is another", with_instance(world, who, LEFT)
             return
         new = self._published(world, who, me)
-        after = _ready(me._replace(held=new))
+        after = ready(me._replace(held=new))
         if self._is_out(Part.QUARANTINE_BEFORE_PUBLISH):
             after = me._replace(at=Step.QUARANTINE, held=new)
         if self._without in _TWO_COMMITS:
@@ -346,7 +357,7 @@ class StagedProtocol:
 
     def _commit(self, world: World, me: Instance, new: Ledger) -> World:
         rows = [] if self._is_out(Part.STAGE) else self._accepted(me)
-        data = world._replace(table=_more(world.table, rows))
+        data = world._replace(table=more(world.table, rows))
         if self._is_out(Part.ONE_COMMIT_DATA_FIRST):
             return data
         if self._is_out(Part.ONE_COMMIT_LEDGER_FIRST):
@@ -358,12 +369,12 @@ class StagedProtocol:
         assert held is not None
         new = self._published(world, who, me)
         rows = self._accepted(me)
-        after = with_instance(world, who, _ready(me._replace(held=new)))
+        after = with_instance(world, who, ready(me._replace(held=new)))
         if self._is_out(Part.START_AT_LEDGER):
             return "lets Spark commit", after._replace(checkpoint=me.end)
         if self._is_out(Part.ONE_COMMIT_DATA_FIRST):
             return "moves the ledger", after._replace(ledger=new)
-        return "moves the data", after._replace(table=_more(world.table, rows))
+        return "moves the data", after._replace(table=more(world.table, rows))
 
     # What follows from what.
 
@@ -426,7 +437,14 @@ def with_instance(world: World, who: int, me: Instance) -> World:
     return world._replace(instances=(*instances[:who], me, *instances[who + 1 :]))
 
 
-def _ready(me: Instance) -> Instance:
+def with_chain(world: World, replayed: tuple[Pointer, ...]) -> World:
+    """Return the world after a list of replayed records was written; an empty one is not."""
+    if not replayed or replayed in world.chains:
+        return world
+    return world._replace(chains=tuple(sorted((*world.chains, replayed))))
+
+
+def ready(me: Instance) -> Instance:
     """For the next batch: what lies behind is forgotten."""
     held = me.held
     assert held is not None
@@ -439,5 +457,5 @@ def _is_within(pointer: Pointer, me: Instance) -> bool:
     return me.start[partition] <= offset < me.end[partition]
 
 
-def _more(table: tuple[Pointer, ...], rows: list[Pointer]) -> tuple[Pointer, ...]:
+def more(table: tuple[Pointer, ...], rows: list[Pointer]) -> tuple[Pointer, ...]:
     return tuple(sorted([*table, *rows]))

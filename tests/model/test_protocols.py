@@ -8,6 +8,7 @@ from tests.marks import full
 from tests.model import one_transaction, staged
 from tests.model.one_transaction import OneTransactionProtocol
 from tests.model.parts import Part
+from tests.model.replay import ReplayPart, ReplayProtocol
 from tests.model.rewind import RewindPart, RewindProtocol
 from tests.model.schedules import (
     ONE_EACH,
@@ -31,6 +32,9 @@ RACES = (
     RewindPart.LOOK_AFTER_FENCE,
     RewindPart.COMMIT_COMPARES,
 )
+
+ONE_RECORD = Bounds({(0, 0): (REFUSE, ACCEPT)}, (1, 1))
+MENDED = frozenset({(0, 0)})
 
 WIDEST = (Bounds(THREE, (2, 1, 2)), Bounds(ONE_PARTITION, (1, 1, 1, 1)))
 
@@ -142,6 +146,57 @@ def test_no_part_of_a_rewind_can_be_left_out(part: RewindPart) -> None:
     found = search(RewindProtocol(KEEPS_NO_REFUSAL if part in RACES else REWOUND, 1, part))
     print(f"without {part}\n{found}")  # noqa: T201 - the trace is what one wants to see
     assert found.violation is not None
+
+
+@pytest.mark.parametrize(
+    ("bounds", "requests", "rewinds", "mended"),
+    [
+        (REWOUND, 1, 0, frozenset()),
+        (ONE_RECORD, 2, 0, MENDED),
+        (ONE_RECORD, 1, 1, MENDED),
+        *(
+            pytest.param(*each, marks=pytest.mark.full)
+            for each in (
+                (REWOUND, 2, 0, frozenset()),
+                (REWOUND, 1, 1, MENDED),
+                (ONE_RECORD, 2, 1, MENDED),
+                (Bounds(ONE_EACH, (1, 1)), 1, 1, MENDED),
+                (Bounds(ONE_RECORD.verdicts, (1, 1, 1)), 2, 0, MENDED),
+            )
+        ),
+    ],
+)
+def test_a_replay_loses_nothing_and_writes_nothing_twice(
+    bounds: Bounds, requests: int, rewinds: int, mended: frozenset[staged.Pointer]
+) -> None:
+    found = search(ReplayProtocol(bounds, requests, rewinds, None, mended))
+    assert found.violation is None, str(found)
+    assert found.states > 1_000
+
+
+@pytest.mark.parametrize("part", ReplayPart)
+def test_no_part_of_a_replay_can_be_left_out(part: ReplayPart) -> None:
+    needs_rewind = part in {ReplayPart.SKIP_OVERRULED, ReplayPart.REWIND_FORGETS}
+    requests, rewinds = (1, 1) if needs_rewind else (2, 0)
+    found = search(ReplayProtocol(ONE_RECORD, requests, rewinds, part, MENDED))
+    print(f"without {part}\n{found}")  # noqa: T201 - the trace is what one wants to see
+    assert found.violation is not None
+
+
+class ReplayRecovery(ReplayProtocol):
+    """Asks whether the next instance comes to the end, with what requests ask for, after a crash of all others."""
+
+    def violation(self, world: staged.World) -> str | None:
+        if world.instances[len(self._bounds.slots) - 1] != staged.Instance():
+            return None
+        if self.is_complete(self.alone(world)):
+            return None
+        return "the next instance does not come to the end"
+
+
+def test_whatever_a_replay_has_done_the_next_instance_goes_on_to_the_end() -> None:
+    found = search(ReplayRecovery(ONE_RECORD, 2, 0, None, MENDED))
+    assert found.violation is None, str(found)
 
 
 @pytest.mark.parametrize(("records", "instances"), [(2, 2), (2, 3)])

@@ -10,18 +10,20 @@ import pytest
 
 from tests.model import one_transaction, staged
 from tests.model.parts import Part
+from tests.model.replay import STEPS as REPLAY_STEPS
+from tests.model.replay import ReplayPart
 from tests.model.rewind import STEPS, RewindPart
 from tidegate.spark_jobs.adopt.rewind import RewindStep
 from tidegate.spark_jobs.sinks import staged as staged_sink
 from tidegate.spark_jobs.sinks.kafka import sink as kafka
-from tidegate.spark_jobs.steps import Step
+from tidegate.spark_jobs.steps import ReplayStep, Step
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "explanation" / "exactly-once.md").read_text()
 STAGED, ONE_TRANSACTION = PAGE.split("## The steps, sinks with a table", 1)[1].split(
     "## The steps, Kafka sink", 1
 )
-REWIND = PAGE.split("## Rewinding a stream", 1)[1]
+REWIND, REPLAY = PAGE.split("## Rewinding a stream", 1)[1].split("## Replaying refused records", 1)
 INSIDE = {Step.CONTRACT: Step.JUDGE, Step.SLOT: Step.QUARANTINE, Step.COMMITTED: Step.PUBLISH}
 """Steps that are timed or told alone, and are part of another in the page: when it begins, when it is over."""
 
@@ -95,6 +97,16 @@ def test_the_steps_of_a_rewind_are_those_of_the_page() -> None:
 @pytest.mark.parametrize("part", RewindPart)
 def test_every_part_of_a_rewind_belongs_to_a_step_of_the_page(part: str) -> None:
     assert part.partition(":")[0] in {*documented(REWIND), *documented(STAGED)}
+
+
+def test_the_steps_of_a_replay_are_those_of_the_page() -> None:
+    assert [name for name in documented(REPLAY) if name in set(ReplayStep)] == [*ReplayStep]
+    assert [step for step in ReplayStep if step in REPLAY_STEPS] == [*REPLAY_STEPS]
+
+
+@pytest.mark.parametrize("part", ReplayPart)
+def test_every_part_of_a_replay_belongs_to_a_step_of_the_page(part: str) -> None:
+    assert part.partition(":")[0] in {*documented(REPLAY), *documented(REWIND)}
 
 
 def test_the_page_names_every_part_that_cannot_be_left_out() -> None:

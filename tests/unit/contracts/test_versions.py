@@ -30,7 +30,7 @@ MESSAGES: dict[str, type[BaseModel]] = {
     "report": BatchReport,
     "trip": Trip,
 }
-LEDGERS = ("ledger-new", "ledger-published", "ledger-adopted")
+LEDGERS = ("ledger-new", "ledger-published", "ledger-adopted", "ledger-replayed")
 HEADERS = ("headers-accepted", "headers-quarantined")
 LATER = "of_a_later_release"
 

@@ -1,0 +1,291 @@
+"""Replays of refused records: requests, which records of a request may be written, and the ledger after a chunk.
+
+The identity of a record stays its source position. A replay changes its fate from quarantined to written, once, in the
+commit that writes its row. Pure values and arithmetic; no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import sha256
+from typing import Annotated, Final, Self
+from uuid import UUID
+
+import numpy as np
+from pydantic import BaseModel, Field, model_validator
+from pyroaring import BitMap64
+
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.stream.bounds import Instant, StreamText, TopicText
+from tidegate.contracts.stream.counts import Count, RuleCount
+from tidegate.contracts.stream.evidence import Evidence
+from tidegate.contracts.stream.ledger import BatchTotals, Ledger
+from tidegate.contracts.stream.segments import Segment
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.replay_progress import ReplayProgress
+from tidegate.contracts.stream.versions import MESSAGE
+
+MOST_RECORDS: Final = 10_000_000
+"""Most refusals of one request."""
+MOST_RUNS: Final = 1_000_000
+"""Most runs of neighbouring positions of one request."""
+MOST_FIX: Final = 256 * 1024
+
+_MOST_PARTITIONS: Final = 10_000
+Run = tuple[Count, Count]
+"""The first and the last offset of neighbouring positions."""
+_Partition = Annotated[int, Field(ge=0, lt=2**31)]
+_Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+def digest_of_refusals(topic: str, positions: Positions) -> str:
+    """Return the digest of positions in a quarantine topic: SHA-256 in hexadecimal.
+
+    Of the topic's name and a zero byte; then, for each partition in ascending order, its number, the count of its offsets
+    and the offsets, each as 8 bytes, big-endian.
+    """
+    hashed = sha256(topic.encode() + b"\0")
+    for partition, bitmap in sorted(positions.bitmaps().items()):
+        hashed.update(partition.to_bytes(8, "big") + len(bitmap).to_bytes(8, "big"))
+        hashed.update(np.fromiter(bitmap, np.uint64, len(bitmap)).astype(">u8").tobytes())
+    return hashed.hexdigest()
+
+
+def runs_of(positions: Positions) -> dict[int, tuple[Run, ...]]:
+    """Return positions as runs of neighbouring offsets, in ascending order, by partition."""
+    return {p: tuple(_runs(bitmap)) for p, bitmap in sorted(positions.bitmaps().items())}
+
+
+def _runs(bitmap: BitMap64) -> Iterator[Run]:
+    first = last = None
+    for offset in bitmap:
+        if last is not None and first is not None and offset != last + 1:
+            yield first, last
+            first = None
+        first, last = offset if first is None else first, offset
+    if first is not None and last is not None:
+        yield first, last
+
+
+def positions_of(runs: Mapping[int, tuple[Run, ...]]) -> Positions:
+    """Return the positions of runs. Raises ValueError for runs that overlap, are out of order, or are too many."""
+    found: dict[int, BitMap64] = {}
+    count = total = 0
+    for partition, each in runs.items():
+        bitmap, end = BitMap64(), 0
+        for first, last in each:
+            if last < first or first < end:
+                raise ValueError("runs are in ascending order, and do not overlap")
+            end, count, total = last + 1, count + 1, total + last + 1 - first
+            if count > MOST_RUNS or total > MOST_RECORDS:
+                raise ValueError(f"a request has {MOST_RECORDS:,} positions in {MOST_RUNS:,} runs at most")
+            bitmap.add_range(first, end)
+        found[partition] = bitmap
+    return Positions.of(found)
+
+
+class ReplayRequest(BaseModel):
+    """A request to replay a fixed set of refused records. What arrives later is not in it.
+
+    `positions` are places in the quarantine topic, as `runs_of` returns them. The enforced contract judges the
+    records, each with the time at which it was judged first.
+    """
+
+    model_config = MESSAGE
+
+    id: UUID
+    stream: StreamText
+    topic: TopicText = Field(description="The quarantine topic.")
+    topic_id: Annotated[str, Field(max_length=100)] = Field(
+        description="Id of that topic: another one of this name has other records at these offsets."
+    )
+    positions: dict[_Partition, Annotated[tuple[Run, ...], Field(min_length=1)]] = Field(
+        max_length=_MOST_PARTITIONS, description="Runs of offsets by partition, both ends inclusive."
+    )
+    records: Annotated[int, Field(ge=1, le=MOST_RECORDS)]
+    digest: _Digest = Field(description="Digest of topic and positions.")
+    fix: Annotated[str, Field(max_length=MOST_FIX)] | None = Field(
+        default=None, description="The fix as canonical JSON; null replays the records as they are."
+    )
+    fingerprint: _Digest | None = Field(default=None, description="Fingerprint of the fix.")
+    append_late: bool = Field(
+        default=False,
+        description="Write records with a key to an accepted topic, behind newer ones of their key.",
+    )
+    accept_batches: bool = Field(
+        default=False,
+        description="Write valid records whose whole batch was refused; otherwise they are left.",
+    )
+    allowed: float = Field(
+        default=0.2, ge=0, le=1, description="Share of records that may fail again before the replay stops."
+    )
+    rate: Annotated[int, Field(ge=1, le=10**9)] | None = Field(
+        default=None, description="Most records a second; null for no limit."
+    )
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if (self.fix is None) != (self.fingerprint is None):
+            raise ValueError("a fix comes with its fingerprint")
+        return self
+
+    @property
+    def mark(self) -> str:
+        """The id as the ledger and the headers have it."""
+        return self.id.hex
+
+    def refusals(self) -> Positions:
+        """Return the positions. Raises ValueError unless they have the digest and the number of the request."""
+        found = positions_of(self.positions)
+        if len(found) != self.records or digest_of_refusals(self.topic, found) != self.digest:
+            raise ValueError("the positions do not have the digest of the request")
+        return found
+
+    def begun(self, held: Ledger) -> ReplayProgress:
+        """Return how far the request is by the ledger; one that the ledger does not name has not begun."""
+        if held.replay is not None and held.replay.request == self.mark:
+            return held.replay
+        return ReplayProgress(request=self.mark, digest=self.digest, records=self.records)
+
+
+class Untouched(StrEnum):
+    """Why a refusal of a request is left as it is, and not judged."""
+
+    MISSING = "missing"
+    """The topic holds no record there: retention or an erasure has deleted it."""
+    FOREIGN = "foreign"
+    """It is no refusal of this ledger."""
+    OVERRULED = "overruled"
+    """The stream was rewound, and the record was judged again since."""
+    AHEAD = "ahead"
+    """Its batch was never published, so the ledger does not count it yet."""
+    REPLAYED = "replayed"
+    """A replay has written it before."""
+    OMITTED = "omitted"
+    """It was set aside without its bytes."""
+    BATCH = "batch"
+    """Its whole batch was refused, and the request does not accept such records."""
+
+
+def why_untouched(  # noqa: PLR0911 - one for each reason
+    found: Evidence | None, held: Ledger, replayed: Positions, *, is_omitted: bool, accepts_batches: bool
+) -> Untouched | None:
+    """Return why a record at a position of a request is left as it is; None when it is to be judged.
+
+    `found` is what its headers say, `replayed` are the source positions that were written by replays.
+    """
+    if found is None or found.ledger != held.name or found.source.topic != held.topic:
+        return Untouched.FOREIGN
+    partition, offset = found.source.partition, found.source.offset
+    if not held.counts(partition, offset, found.generation):
+        return Untouched.OVERRULED
+    if offset >= held.end.get(partition, 0):
+        return Untouched.AHEAD
+    if (partition, offset) in replayed:
+        return Untouched.REPLAYED
+    if is_omitted:
+        return Untouched.OMITTED
+    if found.refusal is not None and not accepts_batches:
+        return Untouched.BATCH
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedChunk:
+    """What became of the next refusals of a request: source positions that are written, and counts of the others."""
+
+    written: Positions = field(default_factory=Positions)
+    refused: int = 0
+    left: int = 0
+
+    def ledger(self, held: Ledger, progress: ReplayProgress, digest: str) -> Ledger:
+        """Return the ledger after the chunk; `progress` is that before it.
+
+        `digest` names the chain of replayed positions, and is empty when the chunk writes none. Raises StreamStopped when
+        the ledger counts fewer refusals than are replayed.
+        """
+        count = len(self.written)
+        if count > held.totals.quarantined or self.written.since(held.end):
+            raise StreamStopped(
+                f"{held.stream}: the ledger counts fewer refused records than are replayed; nothing was written. Look at what "
+                f"differs: tidegate reconcile {held.stream}"
+            )
+        totals = held.totals.model_dump()
+        totals["written"] += count
+        totals["quarantined"] -= count
+        changed = {
+            "written": progress.written + count,
+            "refused": progress.refused + self.refused,
+            "left": progress.left + self.left,
+        }
+        segments = {p: kept for p, each in held.segments.items() if (kept := self._changed(each, p))}
+        return held.model_copy(
+            update={
+                "n": held.n + 1,
+                "totals": BatchTotals.model_validate(totals),
+                "segments": segments,
+                "replayed": held.replayed + count,
+                "replayed_digest": digest or held.replayed_digest,
+                "replay": ReplayProgress.model_validate(progress.model_dump() | changed),
+            }
+        )
+
+    def _changed(self, segments: tuple[Segment, ...], partition: int) -> tuple[Segment, ...]:
+        changed = []
+        for each in segments:
+            count = len(self.written.within({partition: each.begin}, {partition: each.end}))
+            if count > each.quarantined:
+                return ()  # counts that do not fit say nothing: the partition's segments begin again
+            changed.append(
+                each._replace(accepted=each.accepted + count, quarantined=each.quarantined - count)
+            )
+        return tuple(changed)
+
+
+LEAST_JUDGED: Final = 100
+"""The budget of a replay counts from so many judged records on."""
+
+
+def is_over_budget(progress: ReplayProgress, chunk: ReplayedChunk, allowed: float) -> bool:
+    """Return whether too many records fail again, counted from the beginning of the request."""
+    refused = progress.refused + chunk.refused
+    judged = progress.written + len(chunk.written) + refused
+    return judged >= LEAST_JUDGED and refused > allowed * judged
+
+
+class ReplayState(StrEnum):
+    """Where a request is: waiting for an approval, or for the job; done; or ended before its end."""
+
+    PROPOSED = "proposed"
+    OPEN = "open"
+    DONE = "done"
+    STOPPED = "stopped"
+    CANCELLED = "cancelled"
+
+
+class ReplayReport(BaseModel):
+    """What the job of a stream reports of a request after each chunk. The counts are those of the ledger."""
+
+    model_config = MESSAGE
+
+    request: UUID
+    stream: StreamText
+    at: Instant
+    state: ReplayState
+    records: Count
+    written: Count
+    refused: Count
+    left: Count
+    reasons: tuple[RuleCount, ...] = Field(
+        default=(),
+        max_length=100,
+        description="What the records that fail again violate, of the newest chunks.",
+    )
+    untouched: Mapping[Untouched, Count] = Field(
+        default={}, description="Why records were left, of the newest chunks."
+    )
+    message: Annotated[str, Field(max_length=2000)] | None = Field(
+        default=None, description="Why the replay stopped, and what to do. Holds no payload value."
+    )

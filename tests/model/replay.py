@@ -1,0 +1,187 @@
+"""Replays of refused records between the batches of a sink with a table, as a model, together with a rewind.
+
+A request is a list of places in the quarantine topic, made at any moment from what is committed there. The instance that
+holds the ledger processes it in chunks, under its claim. The world is that of `tests.model.staged`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+from tests.model.rewind import RewindProtocol
+from tests.model.staged import (
+    ACCEPT,
+    COMMITTED,
+    LEFT,
+    Bounds,
+    Instance,
+    Ledger,
+    Pointer,
+    World,
+    more,
+    ready,
+    with_chain,
+    with_instance,
+)
+from tidegate.spark_jobs.steps import ReplayStep, Step
+
+STEPS = (ReplayStep.READ, ReplayStep.POSITIONS, ReplayStep.PUBLISH)
+"""The steps that look at what others change, or change what others see, in their order."""
+_SECOND = "second commit of a replay"
+
+
+class ReplayPart(StrEnum):
+    """What can be taken out, with what happens instead."""
+
+    SKIP_REPLAYED = "replay-read: records that were replayed before are taken again"
+    SKIP_OVERRULED = "replay-read: refusals that a rewind has overruled are taken too"
+    SKIP_AHEAD = "replay-read: refusals ahead of the ledger are taken too"
+    POSITIONS_FIRST = "replay-positions: they are written after the commit"
+    COMPARES = "replay-publish: the ledger is overwritten, whatever it is by now"
+    COUNT = "replay-publish: the totals of refusals stay as they were"
+    NAMES_POSITIONS = "replay-publish: the ledger does not name the positions"
+    ONE_COMMIT_ROWS_FIRST = "replay-publish: the ledger moves in a second commit"
+    ONE_COMMIT_LEDGER_FIRST = "replay-publish: the rows are added in a second commit"
+    REWIND_FORGETS = "look: records from the point of a rewind on stay replayed"
+
+
+class ReplayProtocol(RewindProtocol):
+    """All that can happen with so many requests and rewinds, with the whole protocol or without one part of it."""
+
+    def __init__(
+        self,
+        bounds: Bounds,
+        requests: int,
+        rewinds: int = 0,
+        without: ReplayPart | None = None,
+        mended: frozenset[Pointer] = frozenset(),
+    ) -> None:
+        """`mended` are the records that the fix of a request makes valid, whatever the contract."""
+        super().__init__(bounds, rewinds)
+        self._requests = requests
+        self._left = without
+        self._mended = mended
+
+    def following(self, world: World) -> Iterator[tuple[str, World]]:
+        """Every single thing that may happen next."""
+        yield from super().following(world)
+        refused = tuple(place for place, entry in enumerate(world.log) if entry.state == COMMITTED)
+        if refused and len(world.requests) < self._requests:
+            yield f"a replay of {refused} is asked for", world._replace(requests=(*world.requests, refused))
+
+    def violation(self, world: World) -> str | None:
+        """Return what is wrong, as for batches; or that the replayed records are not known any more."""
+        replayed = world.ledger.replayed
+        if replayed and replayed not in world.chains:
+            return "the ledger names replayed records that no topic has"
+        return super().violation(world)
+
+    def is_complete(self, world: World) -> bool:
+        """Return whether every record is accounted for, and every request is processed."""
+        sizes = [len(each) for each in world.requests]
+        return super().is_complete(world) and sizes == [_done(world.ledger, r) for r in range(len(sizes))]
+
+    def _step(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
+        match me.at:
+            case ReplayStep.POSITIONS:
+                yield self._positions(world, who, me)
+            case ReplayStep.PUBLISH:
+                yield from self._publish_chunk(world, who, me)
+            case _ if me.at == _SECOND:
+                yield self._publish_rest(world, who, me)
+            case _:
+                yield from super()._step(world, who, me)
+                if me.at == Step.JUDGE:
+                    yield from self._read(world, who, me)
+
+    def _read(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
+        """Read the next refusals of the oldest open request, and judge them by the contract of now."""
+        held = me.held
+        assert held is not None
+        for request, places in enumerate(world.requests):
+            done = _done(held, request)
+            if done == len(places):
+                continue
+            for end in {done + 1, len(places)}:
+                chunk = self._accepted_again(world, held, places[done:end])
+                progress = [_done(held, r) for r in range(len(world.requests))]
+                progress[request] = end
+                new = self._after(held, chunk)._replace(progress=tuple(progress))
+                after = me._replace(at=ReplayStep.POSITIONS, chunk=chunk, new=new)
+                yield f"reads {places[done:end]} of request {request}", with_instance(world, who, after)
+            return
+
+    def _accepted_again(self, world: World, held: Ledger, places: tuple[int, ...]) -> tuple[Pointer, ...]:
+        found: set[Pointer] = set()
+        for place in places:
+            entry = world.log[place]
+            partition, offset = entry.pointer
+            if entry.pointer in held.replayed and self._left is not ReplayPart.SKIP_REPLAYED:
+                continue
+            if not held.counts(entry) and self._left is not ReplayPart.SKIP_OVERRULED:
+                continue
+            if offset >= held.end[partition] and self._left is not ReplayPart.SKIP_AHEAD:
+                continue
+            is_valid = self._bounds.verdicts[entry.pointer][world.contract] == ACCEPT
+            if is_valid or entry.pointer in self._mended:
+                found.add(entry.pointer)
+        return tuple(sorted(found))
+
+    def _after(self, held: Ledger, chunk: tuple[Pointer, ...]) -> Ledger:
+        """Return the ledger after a chunk: its records are no longer refused."""
+        names = self._left is not ReplayPart.NAMES_POSITIONS
+        counted = 0 if self._left is ReplayPart.COUNT else len(chunk)
+        return held._replace(
+            n=held.n + 1,
+            quarantined=held.quarantined - counted,
+            replayed=tuple(sorted({*held.replayed, *chunk})) if names else held.replayed,
+        )
+
+    def _positions(self, world: World, who: int, me: Instance) -> tuple[str, World]:
+        """Write the list of replayed records before the ledger that names it."""
+        assert me.new is not None
+        after = with_instance(world, who, me._replace(at=ReplayStep.PUBLISH))
+        if self._left is ReplayPart.POSITIONS_FIRST:
+            return "writes no positions yet", after
+        return f"writes the positions {me.new.replayed}", with_chain(after, me.new.replayed)
+
+    def _publish_chunk(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
+        """Commit rows and ledger together, if the ledger is still the one that is held."""
+        new, compares = me.new, self._left is not ReplayPart.COMPARES
+        assert new is not None
+        if compares and world.ledger != me.held:
+            yield "is fenced: the ledger is another", with_instance(world, who, LEFT)
+            return
+        after = ready(me._replace(held=new))
+        match self._left:
+            case ReplayPart.ONE_COMMIT_ROWS_FIRST:
+                half = world._replace(table=more(world.table, [*me.chunk]))
+            case ReplayPart.ONE_COMMIT_LEDGER_FIRST:
+                half = world._replace(ledger=new)
+            case ReplayPart.POSITIONS_FIRST:
+                half = world._replace(ledger=new, table=more(world.table, [*me.chunk]))
+            case _:
+                whole = world._replace(ledger=new, table=more(world.table, [*me.chunk]))
+                yield f"replays {me.chunk}", with_instance(whole, who, after)
+                return
+        yield "commits one half", with_instance(half, who, me._replace(at=_SECOND))
+
+    def _publish_rest(self, world: World, who: int, me: Instance) -> tuple[str, World]:
+        assert me.new is not None
+        after = with_instance(world, who, ready(me._replace(held=me.new)))
+        match self._left:
+            case ReplayPart.ONE_COMMIT_ROWS_FIRST:
+                return "moves the ledger", after._replace(ledger=me.new)
+            case ReplayPart.ONE_COMMIT_LEDGER_FIRST:
+                return "adds the rows", after._replace(table=more(world.table, [*me.chunk]))
+        return "writes the positions", with_chain(after, me.new.replayed)
+
+    def _still_replayed(self, held: Ledger, point: tuple[int, int]) -> tuple[Pointer, ...]:
+        return (
+            held.replayed if self._left is ReplayPart.REWIND_FORGETS else super()._still_replayed(held, point)
+        )
+
+
+def _done(ledger: Ledger, request: int) -> int:
+    return ledger.progress[request] if request < len(ledger.progress) else 0
