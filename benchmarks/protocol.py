@@ -33,6 +33,7 @@ from tidegate.gateway.embedded.jars import ensure_jars
 from tidegate.gateway.embedded.java import find_java
 from tidegate.gateway.embedded.processes import RunDirectory
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic
+from tidegate.spark_jobs.kafka.replayed import ReplayedTopic
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
 from tidegate.spark_jobs.sinks.iceberg.table import IcebergTable, table_name
 from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, StreamStart
@@ -62,7 +63,11 @@ class Stream:
         self._plan = compile_plan(contract().model_copy(update={"id": f"bench.{name}", "topic": TOPIC}))
         self._table = IcebergTable(spark, table_name(self._plan.contract.id))
         self._sink = StagedSink(
-            settings, self._table, self._quarantine, DroppedTopic(self._topics, self._source)
+            settings,
+            self._table,
+            self._quarantine,
+            DroppedTopic(self._topics, self._source),
+            ReplayedTopic(self._topics, self._source),
         )
         begin = dict.fromkeys(range(PARTITIONS), 0)
         watch = Stopwatch(self._plan.contract.id, ignore_steps)

@@ -45,6 +45,7 @@ from tidegate.gateway.streams.quarantine_records import RecordMasking
 from tidegate.gateway.streams.reconciliations import Adoptions, Reconciliations
 from tidegate.gateway.streams.record_export import RecordExports
 from tidegate.gateway.streams.record_search import RecordSearch
+from tidegate.gateway.streams.replays import StreamReplays
 from tidegate.gateway.streams.reports import ExpectationReader, ReportService, StreamReader
 from tidegate.gateway.streams.shadows import Shadows
 from tidegate.gateway.streams.value_search import ValueSearches
@@ -140,6 +141,10 @@ class Factory:
             now,
             lambda result: self._alerts.send(self._alert_writer.of_reconciliation(result)),
         )
+
+    def replays(self) -> StreamReplays:
+        """Build the service that has refused records replayed."""
+        return StreamReplays(self.database, now)
 
     def adoptions(self) -> Adoptions:
         """Build the service that writes down who rebuilds the ledger of a stream."""

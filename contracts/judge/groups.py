@@ -145,6 +145,11 @@ class GroupedPlan(EnforcementPlan):
         """Return this plan with the schemas that records may name. Without them no record's group is known."""
         return GroupedPlan(self._groups, self._lead, writers)
 
+    @property
+    def now(self) -> int | None:
+        """The moment of the batch that was given to `with_now`; None without one."""
+        return self.plans[0].now
+
     def with_now(self, now: int) -> EnforcementPlan:
         """Return this plan with the moment of one batch, in nanoseconds since 1970."""
         return self._each(lambda plan: plan.with_now(now))

@@ -130,6 +130,11 @@ class EnforcementPlan:
         """Whether a rule compares with now, so that `judge` wants to know the moments of records."""
         return self._judging.rules.clock is not None
 
+    @property
+    def now(self) -> int | None:
+        """The moment of the batch that was given to `with_now`; None without one."""
+        return self._judging.now
+
     def with_now(self, now: int) -> EnforcementPlan:
         """Return this plan with the moment of one batch, in nanoseconds since 1970, for the rules that ask for it."""
         return self._with(replace(self._judging, now=now))

@@ -13,6 +13,7 @@ from tidegate.contracts.document.model import DataContract, Status
 from tidegate.contracts.registry_client.messages import Answer, Request
 from tidegate.contracts.stream.control import Heartbeat, StreamEvent, Trip
 from tidegate.contracts.stream.reconciliation import ReconciliationResult
+from tidegate.contracts.stream.replay import ReplayReport
 from tidegate.contracts.stream.report import BatchReport
 
 CONTRACTS = "/api/v1/contracts"
@@ -98,6 +99,16 @@ def report(message: BatchReport) -> Request:
 def reconciled(stream: str, request: UUID, message: ReconciliationResult) -> Request:
     """Build the request that reports the result of a reconciliation."""
     return post(stream_path(stream, "reconciliations", str(request), "result"), message)
+
+
+def replay(stream: str, request: UUID) -> Request:
+    """Build the request for a replay request of a stream."""
+    return Request("GET", stream_path(stream, "replays", str(request), "request"))
+
+
+def replayed(message: ReplayReport) -> Request:
+    """Build the request that reports how far a replay is."""
+    return post(stream_path(message.stream, "replays", str(message.request), "progress"), message)
 
 
 class ListedGroup(BaseModel):

@@ -8,7 +8,7 @@ later records; the next start finds and omits these.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -54,6 +54,8 @@ class Found:
     quarantined: Sightings
     ahead: Ahead | None
     window: int | None
+    replayed: Positions = field(default_factory=Positions)
+    """Written records that a replay has written: they were refused first, and are not among `quarantined`."""
 
     @property
     def all(self) -> Positions:

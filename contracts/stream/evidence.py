@@ -41,6 +41,10 @@ TIMESTAMP_HEADER = "tidegate.timestamp"
 client, which takes 0 for none."""
 GENERATION_HEADER = "tidegate.generation"
 """Generation of the ledger that refused the record, left out at 0 (quarantine only)."""
+JUDGED_AT_HEADER = "tidegate.judged-at"
+"""Moment at which the batch of the record was judged, in nanoseconds since 1970 UTC (quarantine only)."""
+REPLAY_HEADER = "tidegate.replay"
+"""Id of the request that has replayed the record, 32 hexadecimal digits (accepted topic only)."""
 OMITTED_HEADER = "tidegate.omitted"
 """Sizes in bytes and SHA-256 of a record that was set aside and is too large for the quarantine topic, as JSON."""
 FORMAT_HEADER = "tidegate.format"
@@ -195,6 +199,46 @@ def read_timestamp(headers: Headers | None) -> int | None:
 def generation_header(generation: int) -> list[tuple[str, bytes]]:
     """Return what `quarantine_headers` is followed by where a ledger was rewound; nothing in generation 0."""
     return [(GENERATION_HEADER, str(generation).encode())] if generation else []
+
+
+def judged_at_header(now: int | None) -> list[tuple[str, bytes]]:
+    """Return the header with the moment of a batch, in nanoseconds since 1970; none without it."""
+    return [] if now is None else [(JUDGED_AT_HEADER, str(now).encode())]
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """What a quarantined record was in its source: its own headers, and its time in milliseconds since 1970 UTC.
+
+    `judged_at` is the moment at which it was judged, in nanoseconds, None when no header says it. `is_omitted`: its key,
+    value and headers were left out.
+    """
+
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_ms: int | None
+    judged_at: int | None
+    is_omitted: bool
+
+
+def read_original(headers: Headers) -> Original:
+    """Split the headers of a quarantined record into its own ones and ours, which begin with the last `tidegate.source`."""
+    found = tuple(headers)
+    sources = [index for index, (name, _) in enumerate(found) if name == SOURCE_HEADER]
+    begin = sources[-1] if sources else len(found)
+    ours = {name: value or b"" for name, value in found[begin:]}
+    return Original(
+        found[:begin],
+        _number_in(ours, TIMESTAMP_HEADER),
+        _number_in(ours, JUDGED_AT_HEADER),
+        OMITTED_HEADER in ours,
+    )
+
+
+def _number_in(ours: dict[str, bytes], name: str) -> int | None:
+    try:
+        return int(ours[name])
+    except (KeyError, ValueError):
+        return None
 
 
 def omitted_header(key: bytes | None, value: bytes | None, headers: Headers) -> tuple[str, bytes]:

@@ -45,6 +45,11 @@ def dropped_topic(topic: str) -> str:
     return f"{topic}.dropped"
 
 
+def replayed_topic(topic: str) -> str:
+    """Name of the topic that takes the positions of records of `topic` that were refused and replayed since."""
+    return f"{topic}.replayed"
+
+
 def least_settings(topic: str) -> dict[str, str] | None:
     """Return the settings that a job needs of an output topic of this name, whatever a contract says; None for others.
 
@@ -55,7 +60,7 @@ def least_settings(topic: str) -> dict[str, str] | None:
     match topic.rpartition(".")[2]:
         case "quarantine":
             return {**settings, "message.timestamp.type": _ARRIVAL}
-        case "accepted" | "dropped":
+        case "accepted" | "dropped" | "replayed":
             return settings
         case _:
             return None

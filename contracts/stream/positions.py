@@ -79,6 +79,14 @@ class Positions(Collection[Position]):
             {p: _cut(bitmap, begin.get(p, 0), _MOST_OFFSETS) for p, bitmap in self._offsets.items()}
         )
 
+    def chunk(self, done: int, limit: int) -> Positions:
+        """Return the positions after the first `done`, at most `limit`, all of one partition."""
+        for partition, bitmap in sorted(self._offsets.items()):
+            if done < len(bitmap):
+                return Positions.of({partition: bitmap[done : done + limit]})
+            done -= len(bitmap)
+        return Positions()
+
     def first(self, limit: int) -> list[Position]:
         """Return the first of them, `limit` at most."""
         return list(islice(self, limit))
@@ -263,17 +271,31 @@ def dropped_by(ledger: str, head: str, texts: Iterable[bytes]) -> Positions:
 
     Other texts are left out: a topic holds those of other ledgers, and whatever else someone has put there.
     """
-    found: dict[str, DroppedOffsets] = {}
-    for text in texts:
-        try:
-            record = DroppedOffsets.model_validate_json(text)
-        except ValidationError:
-            continue
-        if record.ledger == ledger:
-            found[digest_of(text)] = record
+    found = dict(_records_of(ledger, texts))
     positions = Positions()
     while head in found:
         record = found.pop(head)
         positions.add_all(Positions.of({record.partition: record.bitmap()}))
         head = record.after
     return positions
+
+
+def named_by(ledger: str, texts: Iterable[bytes]) -> Positions:
+    """Return all positions of a ledger among `texts`, whether a chain has them or not.
+
+    Their topic must be written by jobs alone: the bitmap library trusts its input.
+    """
+    positions = Positions()
+    for _, record in _records_of(ledger, texts):
+        positions.add_all(Positions.of({record.partition: record.bitmap()}))
+    return positions
+
+
+def _records_of(ledger: str, texts: Iterable[bytes]) -> Iterator[tuple[str, DroppedOffsets]]:
+    for text in texts:
+        try:
+            record = DroppedOffsets.model_validate_json(text)
+        except ValidationError:
+            continue
+        if record.ledger == ledger:
+            yield digest_of(text), record

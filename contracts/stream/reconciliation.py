@@ -6,7 +6,14 @@ from enum import StrEnum
 from typing import Annotated, Any, Self
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, Field, model_validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from tidegate.contracts.stream.bounds import MOST_PLACES, Instant, Offsets, StreamText
 from tidegate.contracts.stream.counts import Count
@@ -157,3 +164,11 @@ class HeartbeatAnswer(BaseModel):
     model_config = MESSAGE
 
     reconciliation: ReconciliationRequest | None = None
+    replay: UUID | None = Field(
+        default=None, description="The replay request that the job is to process; left out without one."
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = serialize(self)
+        return {name: value for name, value in fields.items() if value is not None or name != "replay"}

@@ -14,17 +14,17 @@ from typing import Annotated, Final, Self
 from uuid import UUID
 
 import numpy as np
-from pydantic import BaseModel, Field, model_validator
+from pydantic import AwareDatetime, BaseModel, Field, model_validator
 from pyroaring import BitMap64
 
-from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.errors import ConflictError
 from tidegate.contracts.stream.bounds import Instant, StreamText, TopicText
 from tidegate.contracts.stream.counts import Count, RuleCount
 from tidegate.contracts.stream.evidence import Evidence
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger
-from tidegate.contracts.stream.segments import Segment
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay_progress import ReplayProgress
+from tidegate.contracts.stream.segments import Segment
 from tidegate.contracts.stream.versions import MESSAGE
 
 MOST_RECORDS: Final = 10_000_000
@@ -43,12 +43,12 @@ _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 def digest_of_refusals(topic: str, positions: Positions) -> str:
     """Return the digest of positions in a quarantine topic: SHA-256 in hexadecimal.
 
-    Of the topic's name and a zero byte; then, for each partition in ascending order, its number, the count of its offsets
-    and the offsets, each as 8 bytes, big-endian.
+    Of the topic's name and a zero byte; then, for each partition in ascending order, its number (4 bytes), the number of its
+    offsets and the offsets in ascending order (8 bytes each); numbers are big-endian.
     """
     hashed = sha256(topic.encode() + b"\0")
     for partition, bitmap in sorted(positions.bitmaps().items()):
-        hashed.update(partition.to_bytes(8, "big") + len(bitmap).to_bytes(8, "big"))
+        hashed.update(partition.to_bytes(4, "big") + len(bitmap).to_bytes(8, "big"))
         hashed.update(np.fromiter(bitmap, np.uint64, len(bitmap)).astype(">u8").tobytes())
     return hashed.hexdigest()
 
@@ -86,8 +86,8 @@ def positions_of(runs: Mapping[int, tuple[Run, ...]]) -> Positions:
     return Positions.of(found)
 
 
-class ReplayRequest(BaseModel):
-    """A request to replay a fixed set of refused records. What arrives later is not in it.
+class ReplayOrder(BaseModel):
+    """A replay of a fixed set of refused records, as someone asks for it. What arrives later is not in it.
 
     `positions` are places in the quarantine topic, as `runs_of` returns them. The enforced contract judges the
     records, each with the time at which it was judged first.
@@ -95,8 +95,6 @@ class ReplayRequest(BaseModel):
 
     model_config = MESSAGE
 
-    id: UUID
-    stream: StreamText
     topic: TopicText = Field(description="The quarantine topic.")
     topic_id: Annotated[str, Field(max_length=100)] = Field(
         description="Id of that topic: another one of this name has other records at these offsets."
@@ -131,17 +129,24 @@ class ReplayRequest(BaseModel):
             raise ValueError("a fix comes with its fingerprint")
         return self
 
-    @property
-    def mark(self) -> str:
-        """The id as the ledger and the headers have it."""
-        return self.id.hex
-
     def refusals(self) -> Positions:
         """Return the positions. Raises ValueError unless they have the digest and the number of the request."""
         found = positions_of(self.positions)
         if len(found) != self.records or digest_of_refusals(self.topic, found) != self.digest:
             raise ValueError("the positions do not have the digest of the request")
         return found
+
+
+class ReplayRequest(ReplayOrder):
+    """A replay that the registry has given an id."""
+
+    id: UUID
+    stream: StreamText
+
+    @property
+    def mark(self) -> str:
+        """The id as the ledger and the headers have it."""
+        return self.id.hex
 
     def begun(self, held: Ledger) -> ReplayProgress:
         """Return how far the request is by the ledger; one that the ledger does not name has not begun."""
@@ -203,12 +208,12 @@ class ReplayedChunk:
     def ledger(self, held: Ledger, progress: ReplayProgress, digest: str) -> Ledger:
         """Return the ledger after the chunk; `progress` is that before it.
 
-        `digest` names the chain of replayed positions, and is empty when the chunk writes none. Raises StreamStopped when
+        `digest` names the chain of replayed positions, and is empty when the chunk writes none. Raises ConflictError when
         the ledger counts fewer refusals than are replayed.
         """
         count = len(self.written)
         if count > held.totals.quarantined or self.written.since(held.end):
-            raise StreamStopped(
+            raise ConflictError(
                 f"{held.stream}: the ledger counts fewer refused records than are replayed; nothing was written. Look at what "
                 f"differs: tidegate reconcile {held.stream}"
             )
@@ -281,11 +286,39 @@ class ReplayReport(BaseModel):
     reasons: tuple[RuleCount, ...] = Field(
         default=(),
         max_length=100,
-        description="What the records that fail again violate, of the newest chunks.",
+        description="What the records that fail again violate, as far as the job knows since its last start.",
     )
     untouched: Mapping[Untouched, Count] = Field(
-        default={}, description="Why records were left, of the newest chunks."
+        default={}, description="Why records were left, as far as the job knows since its last start."
     )
     message: Annotated[str, Field(max_length=2000)] | None = Field(
         default=None, description="Why the replay stopped, and what to do. Holds no payload value."
     )
+
+
+class StreamReplay(BaseModel):
+    """A replay request as the registry shows it: who asked, who approved, and how far it is; without its positions."""
+
+    model_config = MESSAGE
+
+    id: UUID
+    stream: str
+    state: ReplayState
+    by: str = Field(description="Name of the principal that asked.")
+    at: AwareDatetime
+    approved_by: str | None = Field(default=None, description="Who approved it, where another person has to.")
+    topic: str = Field(description="The quarantine topic.")
+    records: Count
+    digest: str = Field(description="Digest of topic and positions.")
+    fix: str | None = Field(default=None, description="The fix as canonical JSON.")
+    fingerprint: str | None = Field(default=None, description="Fingerprint of the fix.")
+    append_late: bool = False
+    accept_batches: bool = False
+    allowed: float
+    rate: int | None = None
+    report: ReplayReport | None = Field(default=None, description="The newest report of the job.")
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing more is to be done."""
+        return self.state not in {ReplayState.PROPOSED, ReplayState.OPEN}

@@ -23,7 +23,8 @@ class Held:
     """What the source and the outputs of a stream hold.
 
     `source` are records from the points on, below the ledger's end. `quarantined` are the refusals that count in the
-    ledger, and `needed` the rewinds that some refusal needs, as `pruned` takes them. `dropped` are all known positions.
+    ledger, and `needed` the rewinds that some refusal needs, as `pruned` takes them. `dropped` are all known positions,
+    and `replayed` those of records that were refused and written since.
     """
 
     earliest: Vector
@@ -31,6 +32,7 @@ class Held:
     written: Positions
     quarantined: Positions
     dropped: Positions
+    replayed: Positions = field(default_factory=Positions)
     needed: frozenset[tuple[int, int]] = frozenset()
     is_quarantine_whole: bool = True
 
@@ -71,6 +73,8 @@ class Rewind:
     settled: int
     dropped: Positions
     needed: frozenset[tuple[int, int]]
+    replayed: Positions
+    """The replayed records below the points: those from there on are judged again, and may be refused again."""
 
     @property
     def rejudged(self) -> int:
@@ -141,9 +145,10 @@ def rewind_to(points: Vector, held: Ledger, found: Held) -> Rewind:
     seen = Fates(accepted, quarantined, dropped, absent=span(points, end) - len(source))
     settled = found.quarantined.since(end).within({}, dict.fromkeys(points, 1 << 62))
     kept = found.dropped.within({}, {**held.end, **points})
+    replayed = found.replayed.within({}, {**held.end, **points})
     needed = frozenset(found.needed)
     fates = _explained(seen, source - accepted - quarantined - dropped, held, found)
-    return Rewind(held, points, _fitting(fates, held), len(rows), len(settled), kept, needed)
+    return Rewind(held, points, _fitting(fates, held), len(rows), len(settled), kept, needed, replayed)
 
 
 def _require_retained(points: Vector, held: Ledger, found: Held) -> None:

@@ -32,7 +32,7 @@ _PUBLIC_PATHS = frozenset(
 _PUBLIC_FOLDERS = (_HEALTH, "/desk/static/")
 _BY_ID = re.compile(r"(?:/contexts/[^/]+)?/schemas/(?:ids|guids)/[^/]+(?:/schema)?")
 _JOB_REPORT = re.compile(
-    r"/api/v1/streams/[^/]+/(?:batches|trips|events|heartbeat|reconciliations/[^/]+/result)"
+    r"/api/v1/streams/[^/]+/(?:batches|trips|events|heartbeat|reconciliations/[^/]+/result|replays/[^/]+/progress)"
 )
 _LONGEST_SHOWN = 100
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})

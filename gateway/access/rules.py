@@ -90,6 +90,13 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
         f"{_STREAM}/reconciliations",
     ): _APPROVE_STREAM,  # reads all of the stream: as expensive as a pause
     ("POST", f"{_STREAM}/reconciliations/{{reconciliation}}/result"): _REPORT,
+    ("GET", f"{_STREAM}/replays"): _VIEW_STREAM,
+    ("GET", f"{_STREAM}/replays/{{replay}}"): _VIEW_STREAM,
+    ("POST", f"{_STREAM}/replays"): _APPROVE_STREAM,
+    ("POST", f"{_STREAM}/replays/{{replay}}/approval"): _APPROVE_STREAM,  # of another person
+    ("DELETE", f"{_STREAM}/replays/{{replay}}"): _APPROVE_STREAM,
+    ("GET", f"{_STREAM}/replays/{{replay}}/request"): _REPORT,
+    ("POST", f"{_STREAM}/replays/{{replay}}/progress"): _REPORT,
     ("GET", f"{_STREAM}/adoptions"): _VIEW_STREAM,
     ("POST", f"{_STREAM}/adoptions"): _APPROVE_STREAM,  # gives records up
     ("GET", "/api/v1/problems"): _VIEW,

@@ -19,7 +19,12 @@ from tidegate.gateway.storage.audit import AuditStore
 from tidegate.gateway.storage.problems import ProblemStore
 from tidegate.gateway.storage.quarantine_index import QuarantineIndexStore
 from tidegate.gateway.storage.reports import ExpectationStore, ReportStore, ShadowStore, StreamSumStore
-from tidegate.gateway.storage.stream_control import AdoptionStore, ControlStore, ReconciliationStore
+from tidegate.gateway.storage.stream_control import (
+    AdoptionStore,
+    ControlStore,
+    ReconciliationStore,
+    ReplayStore,
+)
 from tidegate.gateway.storage.subject_settings import AssociationStore, SettingStore
 from tidegate.gateway.storage.subjects import SchemaStore, SubjectStore
 from tidegate.gateway.storage.tables import (
@@ -179,6 +184,7 @@ class Stores:
         self.quarantine = QuarantineIndexStore(session)
         self.problems = ProblemStore(session)
         self.value_searches = ValueSearchStore(session)
+        self.replays = ReplayStore(session)
 
     def undo(self) -> None:
         """Undo what was changed in this transaction, which keeps nothing of it."""

@@ -16,6 +16,7 @@ from tidegate.contracts.stream.reconciliation import (
     ReconciliationResult,
     StreamReconciliation,
 )
+from tidegate.contracts.stream.replay import ReplayRequest, ReplayState, StreamReplay
 from tidegate.gateway.storage.tables import Instant, Store, Table, keep_newest
 
 _KEPT = 200
@@ -209,6 +210,82 @@ def _reconciliation(row: ReconciliationRow) -> StreamReconciliation:
         asked=ReconciliationRequest(id=UUID(row.id), stream=row.stream, by=row.asked_by, at=row.asked_at),
         result=None if row.result is None else ReconciliationResult.model_validate_json(row.result),
     )
+
+
+REPLAYS_KEPT = 100
+"""Replays of one stream that are kept; their entries in the audit log stay."""
+
+
+class ReplayRow(Table):
+    """One replay as JSON, and the whole request with its positions; null when it has ended."""
+
+    __tablename__ = "stream_replays"
+    __table_args__ = (Index("ix_stream_replays_stream", "stream", "key"),)
+
+    key: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    id: Mapped[str] = mapped_column(Text, unique=True)
+    stream: Mapped[str] = mapped_column(ForeignKey("contracts.id"))
+    state: Mapped[str] = mapped_column(Text)
+    document: Mapped[str] = mapped_column(Text)
+    request: Mapped[str | None] = mapped_column(Text)
+
+
+class ReplayStore(Store):
+    """Replays of streams, as `stores.replays`."""
+
+    def all(self, stream: str) -> tuple[StreamReplay, ...]:
+        """Return those of a stream that are kept, newest first."""
+        rows = self._session.scalars(
+            select(ReplayRow).where(ReplayRow.stream == stream).order_by(ReplayRow.key.desc())
+        )
+        return tuple(StreamReplay.model_validate_json(row.document) for row in rows)
+
+    def find(self, stream: str, wanted: UUID) -> StreamReplay | None:
+        """Find one of a stream."""
+        row = self._row(stream, wanted)
+        return None if row is None else StreamReplay.model_validate_json(row.document)
+
+    def request(self, stream: str, wanted: UUID) -> ReplayRequest | None:
+        """Return the whole request of an open one."""
+        row = self._row(stream, wanted)
+        if row is None or row.state != ReplayState.OPEN or row.request is None:
+            return None
+        return ReplayRequest.model_validate_json(row.request)
+
+    def open(self, stream: str) -> UUID | None:
+        """Return the oldest request that a job is to process."""
+        found = self._session.scalar(
+            select(ReplayRow.id)
+            .where(ReplayRow.stream == stream, ReplayRow.state == ReplayState.OPEN)
+            .order_by(ReplayRow.key)
+            .limit(1)
+        )
+        return None if found is None else UUID(found)
+
+    def add(self, replay: StreamReplay, request: ReplayRequest) -> None:
+        """Store a new replay; delete the oldest of its stream."""
+        self._session.execute(
+            insert(ReplayRow).values(
+                id=str(replay.id),
+                stream=replay.stream,
+                state=replay.state,
+                document=replay.model_dump_json(),
+                request=request.model_dump_json(),
+            )
+        )
+        keep_newest(self._session, ReplayRow.key, ReplayRow.stream, replay.stream, REPLAYS_KEPT)
+
+    def put(self, replay: StreamReplay) -> None:
+        """Store a changed replay; without its positions when it has ended."""
+        changes: dict[str, str | None] = {"state": replay.state, "document": replay.model_dump_json()}
+        if replay.is_ended:
+            changes["request"] = None
+        self._session.execute(update(ReplayRow).where(ReplayRow.id == str(replay.id)).values(**changes))
+
+    def _row(self, stream: str, wanted: UUID) -> ReplayRow | None:
+        return self._session.scalar(
+            select(ReplayRow).where(ReplayRow.stream == stream, ReplayRow.id == str(wanted))
+        )
 
 
 ADOPTIONS_KEPT = 100

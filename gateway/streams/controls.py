@@ -139,7 +139,9 @@ class StreamControls:
         with self._database.writing() as stores:
             reporter_topic(stores, stream, by)
             stores.controls.beat(stream, at, heartbeat)
-            return HeartbeatAnswer(reconciliation=stores.reconciliations.open(stream))
+            return HeartbeatAnswer(
+                reconciliation=stores.reconciliations.open(stream), replay=stores.replays.open(stream)
+            )
 
 
 def require_same(stream: str, named: str) -> None:

@@ -22,6 +22,7 @@ from tidegate.contracts.stream.output_topics import (
     is_enough,
     output_settings,
     quarantine_topic,
+    replayed_topic,
 )
 
 _BATCH_BYTES = 1_048_588
@@ -55,11 +56,12 @@ class Output(_Part):
 
 
 class Topic(Defaults):
-    """A topic; with `quarantine`, `accepted` and `dropped`, those that the job writes beside it."""
+    """A topic; with `quarantine`, `accepted`, `dropped` and `replayed`, those that the job writes beside it."""
 
     quarantine: Output | None = None
     accepted: Output | None = None
     dropped: Output | None = Field(default=None, description="One partition, unless it says otherwise.")
+    replayed: Output | None = Field(default=None, description="One partition, kept for ever.")
 
 
 class Environment(_Part):
@@ -151,6 +153,7 @@ def _wanted(document: TopicFile, environment: Environment) -> Iterator[WantedTop
             (quarantine_topic(name), [each.quarantine for each in layers], needed, topic.partitions),
             (accepted_topic(name), [each.accepted for each in layers], needed, topic.partitions),
             (dropped_topic(name), [each.dropped for each in layers], dropped, 1),
+            (replayed_topic(name), [each.replayed for each in layers], needed, 1),
         ):
             given = [each for each in outputs if each is not None]
             if given:
@@ -205,7 +208,12 @@ def _written(value: Setting) -> str:
 def _mistakes(topic: WantedTopic, document: TopicFile) -> Iterator[tuple[str, str]]:
     insync = topic.config.get("min.insync.replicas", "1")
     owner, _, suffix = topic.name.rpartition(".")
-    is_output = topic.name not in document.topics and suffix in {"quarantine", "accepted", "dropped"}
+    is_output = topic.name not in document.topics and suffix in {
+        "quarantine",
+        "accepted",
+        "dropped",
+        "replayed",
+    }
     place = f"/topics/{escape(owner)}/{suffix}" if is_output else f"/topics/{escape(topic.name)}"
     if topic.name == LEDGER_TOPIC and document.ledger is not None:
         place = "/ledger"

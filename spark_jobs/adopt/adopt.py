@@ -30,6 +30,7 @@ from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions, Sightings
 from tidegate.spark_jobs.adopt.log import AdoptionLog, adoption_of, open_registry
 from tidegate.spark_jobs.kafka.outputs import read_committed
+from tidegate.spark_jobs.kafka.replayed import ever_replayed, write_replayed
 from tidegate.spark_jobs.kafka.source_topic import find_source, recreated
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.sinks.adoption import MOST_SLOTS, readable
@@ -173,6 +174,8 @@ class Adopter:
             generation=held.generation if held else 0,
             rewinds=held.rewinds if held else {},
         )
+        if look.found.replayed:
+            new = write_replayed(self._kafka, self._source, new, look.found.replayed)
         self._sink.write(held, new, is_rebuilt=True)
         return new
 
@@ -391,10 +394,13 @@ class Adopter:
         written = self._sink.written()
         name = held.name if held else self._chosen(wanted, by_ledger, written)
         quarantined = by_ledger.pop(name, Sightings())
+        replayed = quarantined.seen & written.seen & ever_replayed(self._kafka, self._source.name, name)
+        if replayed:
+            quarantined.seen, quarantined.again = quarantined.seen - replayed, quarantined.again - replayed
         others = {other: len(positions.seen) for other, positions in sorted(by_ledger.items())}
         # The quarantine topic also has the records that were refused after the moment to which the table was rolled back.
         window = None if held and self._sink.ahead == "quarantined" else self._settings.max_offsets
-        return name, Found(written, quarantined, self._sink.ahead, window), others
+        return name, Found(written, quarantined, self._sink.ahead, window, replayed), others
 
     def _chosen(self, wanted: str | None, by_ledger: dict[str, Sightings], written: Sightings) -> str:
         """Select the ledger name of the quarantined records that belong to the written rows.
@@ -411,8 +417,10 @@ class Adopter:
             return wanted
         if own in borne or not borne:
             return own
-        if len(borne) == 1 and not by_ledger[borne[0]].seen & written.seen:
-            return borne[0]
+        if len(borne) == 1:
+            both = by_ledger[borne[0]].seen & written.seen
+            if not both - ever_replayed(self._kafka, self._source.name, borne[0]):
+                return borne[0]
         counts = ", ".join(f"{name} ({len(by_ledger[name].seen)} records)" for name in sorted(borne))
         raise ConflictError(
             f"{self._quarantine} holds records of other ledgers of this stream: {counts}. Say whose records belong to what "

@@ -1,4 +1,4 @@
-"""What a person confirms before `tidegate adopt`, `archive`, `rewind` and `erase` change anything."""
+"""What a person confirms before `tidegate adopt`, `archive`, `rewind`, `erase` and `replay` change anything."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from tidegate.contracts.errors import ConflictError, SettingsError
 
 if TYPE_CHECKING:
+    from tidegate.contracts.stream.replay_preview import ReplayPreview
     from tidegate.spark_jobs.adopt.adopt import Archive, Forgotten, Look, Skip
     from tidegate.spark_jobs.adopt.erase import EraseLook
     from tidegate.spark_jobs.adopt.rewind import RewindLook
@@ -79,6 +80,12 @@ class Confirmations:
         self._confirm(
             f"Erase {len(look.erasure.rows):,} rows and {look.erasure.quarantined:,} refused records?"
         )
+
+    def confirm_replay(self, preview: ReplayPreview, records: int) -> None:
+        """Raise when a replay is not wanted, or when it would write nothing. What it would do is shown before."""
+        if not preview.passing:
+            raise ConflictError("no record would be written, and nothing was requested")
+        self._confirm(f"Replay {records:,} records?")
 
     def _confirm(self, question: str) -> None:
         if self._is_sure:

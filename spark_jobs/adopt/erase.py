@@ -34,6 +34,7 @@ from tidegate.spark_jobs.adopt.log import AdoptionLog, adoption_of, open_registr
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic, read_dropped
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer, read_committed
+from tidegate.spark_jobs.kafka.replayed import require_replayed
 from tidegate.spark_jobs.kafka.source_topic import find_source, recreated
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.sinks.adoption import MOST_SLOTS
@@ -187,7 +188,11 @@ class Eraser:
                 if held.counts(found.source.partition, found.source.offset, found.generation):
                     refused.add(found.source.partition, found.source.offset)
         rows, left = self._rows(subject, held, matches.column)
-        erasure = erase_from(held, rows, refused, quarantined, read_dropped(self._kafka, held))
+        replayed = refused & require_replayed(self._kafka, held)
+        if self._sink.is_appended:
+            rows |= replayed  # a fix may have changed the value that names the person
+        dropped = read_dropped(self._kafka, held)
+        erasure = erase_from(held, rows, refused - replayed, quarantined, dropped)
         return EraseLook(self._sink.name, erasure, matches.unread, left)
 
     def _rows(self, subject: Subject, held: Ledger, column: TypedColumn | None) -> tuple[Positions, str]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import httpx
 
-from tidegate.contracts.errors import CredentialsError, NotFoundError, Unavailable
+from tidegate.contracts.errors import ConflictError, CredentialsError, NotFoundError, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.registry_client import requests
@@ -114,13 +114,22 @@ class AdoptionLog:
         )
 
     def _require(self, answer: Answer, what: str) -> None:
-        if answer.is_success:
-            return
-        if answer.status in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN}:
-            raise CredentialsError(
-                f"the registry at {self._client.base_url} does not let you {what} ({answer.status}): set "
-                "TIDEGATE_REGISTRY_TOKEN to a key of yours with the role approver; nothing was changed"
-            )
-        raise Unavailable(
-            f"the registry at {self._client.base_url} answered {answer.status} when asked to {what}; nothing was changed"
+        required(self._client, answer, what)
+
+
+def required(client: httpx.Client, answer: Answer, what: str) -> None:
+    """Require that the registry did what it was asked. Raises CredentialsError, ConflictError, Unavailable."""
+    if answer.is_success:
+        return
+    if answer.status in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN}:
+        raise CredentialsError(
+            f"the registry at {client.base_url} does not let you {what} ({answer.status}): set "
+            "TIDEGATE_REGISTRY_TOKEN to a key of yours with the role approver; nothing was changed"
         )
+    if answer.status == httpx.codes.CONFLICT:
+        raise ConflictError(
+            f"{answer.document.get('detail', 'the registry refuses it')}; nothing was changed"
+        )
+    raise Unavailable(
+        f"the registry at {client.base_url} answered {answer.status} when asked to {what}; nothing was changed"
+    )

@@ -26,6 +26,7 @@ from tidegate.spark_jobs.adopt.log import AdoptionLog, adoption_of, open_registr
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic, read_dropped
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer, read_committed
+from tidegate.spark_jobs.kafka.replayed import require_replayed, write_replayed
 from tidegate.spark_jobs.kafka.source_topic import find_source, recreated
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.sinks.kind import kind_of
@@ -154,9 +155,13 @@ class Rewinder:
                 "stream, and run tidegate rewind again"
             )
         self._on_step(RewindStep.LOOK)
+        if len(found.replayed) != claimed.replayed:
+            changed = write_replayed(self._kafka, self._source, claimed, found.replayed)
+        else:
+            changed = claimed
         digest = self._write_dropped(claimed, found)
         self._on_step(RewindStep.DROPPED)
-        new = found.ledger(claimed, identity, digest)
+        new = found.ledger(changed, identity, digest)
         self._sink.retract(shown.points, claimed, new)
         self._on_step(RewindStep.COMMIT)
         return new
@@ -191,12 +196,13 @@ class Rewinder:
     def _found(self, held: Ledger, points: Vector) -> Held:
         """Read source and outputs."""
         source, quarantined, needed = Positions(), Positions(), set[tuple[int, int]]()
+        replayed = require_replayed(self._kafka, held)
         after = rewound(held.rewinds, points, held.generation + 1)
         for found, _ in provenances(self._kafka, self._quarantine, self._source.name):
             if found.ledger != held.name:
                 continue
             partition, offset = found.source.partition, found.source.offset
-            if held.counts(partition, offset, found.generation):
+            if held.counts(partition, offset, found.generation) and (partition, offset) not in replayed:
                 quarantined.add(partition, offset)
             if overruled := overruling(after, partition, offset, found.generation):
                 needed.add(overruled)
@@ -210,6 +216,7 @@ class Rewinder:
             written=self._sink.written().seen,
             quarantined=quarantined,
             dropped=read_dropped(self._kafka, held),
+            replayed=replayed,
             needed=frozenset(needed),
             is_quarantine_whole=is_there and not any(self._topics.earliest(self._quarantine).values()),
         )

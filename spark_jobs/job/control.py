@@ -21,6 +21,7 @@ from tidegate.contracts.stream.decide import BudgetWindow, Counted
 from tidegate.contracts.stream.reconciliation import HeartbeatAnswer, ReconciliationRequest
 from tidegate.contracts.stream.versions import not_obeyed
 from tidegate.contracts.verdict import Stage
+from tidegate.spark_jobs.job.replay import NoReplays, RegistryReplays, Replays
 
 log = structlog.get_logger()
 
@@ -37,6 +38,11 @@ class Control(Protocol):
     """The control plane of one stream, as the job uses it. `window` has the batches that its error budget covers."""
 
     window: BudgetWindow
+
+    @property
+    def replays(self) -> Replays:
+        """The requests to replay refused records of the stream."""
+        ...
 
     def current(self) -> StreamControl:
         """Return the control for the batch that begins now. Raises Unavailable if it was never known."""
@@ -62,8 +68,9 @@ class Control(Protocol):
 class AlwaysRunning:
     """The control of a stream that cannot be paused, because there is no gateway."""
 
-    def __init__(self, stream: str) -> None:
+    def __init__(self, stream: str, replays: Replays | None = None) -> None:
         self.window = BudgetWindow()
+        self.replays: Replays = replays or NoReplays()
         self._control = StreamControl(stream=stream)
 
     def current(self) -> StreamControl:
@@ -92,6 +99,7 @@ class RegistryControl:
 
     def __init__(self, client: httpx.Client, stream: str, stopping: Event) -> None:
         self.window = BudgetWindow()
+        self.replays = RegistryReplays(client, stream)
         self._client = client
         self._stream = stream
         self._stopping = stopping
@@ -151,9 +159,13 @@ class RegistryControl:
         """Send a heartbeat, best effort; return the reconciliation that the gateway requests, if any."""
         try:
             answer = send(self._client, requests.heartbeat(self._stream, heartbeat))
-            return answer.read(HeartbeatAnswer).reconciliation if answer.is_ok else None
+            if not answer.is_ok:
+                return None
+            asked = answer.read(HeartbeatAnswer)
+            self.replays.name(asked.replay)
         except (httpx.HTTPError, ValidationError):
             return None
+        return asked.reconciliation
 
     def fill_window(self, budget: ErrorBudget | None) -> None:
         """Fetch the earlier batches that the budget's window covers, once; use none if there is no answer."""

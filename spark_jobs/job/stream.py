@@ -24,7 +24,7 @@ from tidegate.contracts.stream.bounds import MOST_EXPECTATIONS, MOST_RULES
 from tidegate.contracts.stream.control import EventKind, Heartbeat
 from tidegate.contracts.stream.counts import rule_counts
 from tidegate.contracts.stream.decide import REFUSED_WITH_BATCH, BudgetSpent, Decision, decide
-from tidegate.contracts.stream.ledger import Vector, require_contiguous, span
+from tidegate.contracts.stream.ledger import Ledger, Vector, require_contiguous, span
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.stream.shadow import ShadowResult
@@ -34,6 +34,8 @@ from tidegate.spark_jobs.job.control import AlwaysRunning, Control, StreamPaused
 from tidegate.spark_jobs.job.expectations import BatchExpectations, refused
 from tidegate.spark_jobs.job.great_expectations_runner import GreatExpectationsRunner
 from tidegate.spark_jobs.job.lease import Stop
+from tidegate.spark_jobs.job.replay import Prepared, Replayer
+from tidegate.spark_jobs.job.replay_loop import ReplayLoop
 from tidegate.spark_jobs.job.reports import Reporter
 from tidegate.spark_jobs.job.shadow_source import NoShadows, Shadows
 from tidegate.spark_jobs.job.source import LOOK_SECONDS, BatchOffsets, read_range, read_topic
@@ -116,7 +118,7 @@ class StreamAttempt:
         self.failed: tuple[Vector, Vector] | None = None
         """Start and end of the batch whose judging or writing ended the attempt."""
         self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"write-{contract_id}")
-        self._writing: Future[None] | None = None
+        self._writing: Future[Any] | None = None
         self._batch_handler = _BatchHandler(self._on_batch)
         self._expectations = BatchExpectations(
             contract_id, job.settings.expectations_proof_every, lambda: GreatExpectationsRunner(job.spark)
@@ -161,6 +163,8 @@ class StreamAttempt:
             self._control.report_event(EventKind.STARTED)
             try:
                 self._await(query, stopping)
+                if self._job.settings.available_now and self._failure is None:
+                    self._replay_loop.run(stopping)
             except Exception as error:  # noqa: BLE001 - raised again below, unless the ledger knows better
                 self._failure = self._failure or error
             finally:
@@ -173,10 +177,32 @@ class StreamAttempt:
         if outcome is not None:
             raise outcome
 
+    def run_replays(self, stopping: Stop) -> None:
+        """Claim the stream and process its replay requests, without reading a record of the source; then let go of it.
+
+        Raises as `run` does.
+        """
+        with self._writer:
+            try:
+                self._claim(Stopwatch(self._contract_id, self._job.observer))
+            except Fenced as error:
+                raise self._outcome(error) from error
+            try:
+                self._contracts.require_published(self._ledger.contract)
+                self._control.require_decisions(self._ledger.decisions)
+                self._replay_loop.run(stopping)
+            except Exception as error:  # noqa: BLE001 - raised again below, unless the ledger knows better
+                self._failure = self._failure or error
+        outcome = self._outcome(self._failure) if self._failure is not None else None
+        self._sink.close()
+        if outcome is not None:
+            raise outcome
+
     def _await(self, query: StreamingQuery, stopping: Stop) -> None:
         while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # an int by its annotation; the JVM gets a float
             if stopping.is_set() or self._failure is not None:
                 return
+            self._replay_loop.step()
 
     def _outcome(self, failure: BaseException) -> BaseException:
         """Return the error with which the attempt ends: the ledger shows whether another instance has taken over.
@@ -209,15 +235,25 @@ class StreamAttempt:
         trace = self._job.tracer.begin("stream start", {"tidegate.stream": self._contract_id})
         try:
             with trace.current():
-                query = self._claim(Stopwatch(self._contract_id, self._job.observer, trace))
+                query = self._begin(Stopwatch(self._contract_id, self._job.observer, trace))
         except BaseException as error:
             trace.fail(error)
             raise
         trace.end({"tidegate.epoch": self._ledger.epoch})
         return query
 
-    def _claim(self, watch: Stopwatch) -> StreamingQuery:
+    def _begin(self, watch: Stopwatch) -> StreamingQuery:
         """Take the stream, and start to read at the end of its ledger."""
+        earliest, latest = self._claim(watch)
+        try:
+            return self._read(earliest, latest, watch)
+        except BaseException:
+            self._batch_handler.close()
+            self._sink.close()  # its thread would go on, and each attempt would add one
+            raise
+
+    def _claim(self, watch: Stopwatch) -> tuple[Vector, Vector]:
+        """Claim the stream by the contract of now; return the first and the last offsets of the topic."""
         with watch(Step.CONTRACT):
             self._plan = self._contracts.current()
             require_running(self._control.current())
@@ -235,12 +271,18 @@ class StreamAttempt:
         earliest, latest = job.topics.earliest(self._source.name), job.topics.latest(self._source.name)
         begin = latest if job.settings.starting == "latest" else earliest
         self._ledger = self._sink.start(StreamStart(self._plan, self._source, begin, watch))
-        try:
-            return self._read(earliest, latest, watch)
-        except BaseException:
-            self._batch_handler.close()
-            self._sink.close()  # its thread would go on, and each attempt would add one
-            raise
+        replayer = Replayer(
+            job.spark,
+            job.settings.kafka,
+            job.topics,
+            self._sink,
+            self._source.max_message_bytes,
+            Stopwatch(self._contract_id, job.observer),
+        )
+        self._replay_loop = ReplayLoop(
+            self._control.replays, replayer, self._begin_chunk, self._publish_chunk
+        )
+        return earliest, latest
 
     def _read(self, earliest: Vector, latest: Vector, watch: Stopwatch) -> StreamingQuery:
         """Start to read at the end of the claimed ledger."""
@@ -413,6 +455,35 @@ class StreamAttempt:
             batch.watch.trace.fail(error)
             self._fail(error, batch)
             raise
+
+    def _begin_chunk(self) -> tuple[EnforcementPlan, Ledger] | None:
+        """Return the enforced contract, and the ledger, for a chunk of a replay; None while the attempt ends."""
+        with self._lock:
+            if self._closing:
+                return None
+            require_running(self._control.current())
+            return self._adopt(), self._ledger
+
+    def _publish_chunk(self, prepared: Prepared) -> Ledger | None:
+        """Publish a chunk of a replay behind the batch that is being written, and before the next one."""
+        with self._lock:
+            if self._closing or self._plan.fingerprint != prepared.plan.fingerprint:
+                return None
+            write = inheritable_thread_target(self._job.spark)(self._write_chunk)
+            self._writing = self._writer.submit(write, prepared)
+            writing: Future[Ledger | None] = self._writing
+        return writing.result()
+
+    def _write_chunk(self, prepared: Prepared) -> Ledger | None:
+        if self._failure is not None:  # of the batch before it
+            return None
+        try:
+            self._ledger = self._sink.replay(prepared.judged, prepared.replay)
+            self.published += 1
+        except BaseException as error:
+            self._fail(error)
+            raise
+        return self._ledger
 
     def _await_written(self) -> None:
         """Wait for the previous batch; raise its error."""

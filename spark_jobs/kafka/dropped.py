@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
 
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.output_topics import dropped_topic
-from tidegate.contracts.stream.positions import Positions, chained, digest_of, dropped_by
+from tidegate.contracts.stream.positions import DroppedOffsets, Positions, chained, digest_of, dropped_by
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, read_committed
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
 
@@ -37,24 +38,34 @@ class DroppedTopic:
 
         No record and an empty digest when there are no positions.
         """
-        if not dropped:
-            return [], ""
-        now = int(time.time() * 1000)
-        texts = [
-            each.text
-            for each in chained(held.name, held.dropped_digest, dropped, self._source.max_message_bytes)
-        ]
-        records: list[OutputRecord] = [
-            (self._name, text, digest_of(text).encode(), 0, now, []) for text in texts
-        ]
-        return records, digest_of(texts[-1])
+        most_bytes = self._source.max_message_bytes
+        return chain_records(self._name, chained(held.name, held.dropped_digest, dropped, most_bytes))
+
+
+def chain_records(topic: str, chain: Iterable[DroppedOffsets]) -> tuple[list[OutputRecord], str]:
+    """Return the records of a part of a chain of positions, and the digest of the last one, empty without any."""
+    now, records, digest = int(time.time() * 1000), list[OutputRecord](), ""
+    for text in (each.text for each in chain):
+        digest = digest_of(text)
+        records.append((topic, text, digest.encode(), 0, now, []))
+    return records, digest
 
 
 def read_dropped(kafka: KafkaConnection, ledger: Ledger) -> Positions:
     """Return the dropped positions that a ledger references, as far as their topic still holds them. Raises Unavailable."""
-    topics, name = Topics(kafka), dropped_topic(ledger.topic)
-    if not ledger.dropped_digest or topics.identity(name) is None:
-        return Positions()
-    messages = read_committed(kafka, name, {}, topics.latest(name))
-    texts = (text for each in messages if (text := each.value()) is not None)
-    return dropped_by(ledger.name, ledger.dropped_digest, texts)
+    return read_chain(kafka, dropped_topic(ledger.topic), ledger.name, ledger.dropped_digest)
+
+
+def read_chain(kafka: KafkaConnection, name: str, ledger: str, digest: str) -> Positions:
+    """Return the positions of the chain that ends with a digest, as far as the topic still holds them. Raises Unavailable."""
+    return dropped_by(ledger, digest, read_texts(kafka, name)) if digest else Positions()
+
+
+def read_texts(kafka: KafkaConnection, name: str) -> Iterator[bytes]:
+    """Yield the records of a topic of positions; none when it is not there. Raises Unavailable."""
+    topics = Topics(kafka)
+    if topics.identity(name) is None:
+        return
+    for message in read_committed(kafka, name, {}, topics.latest(name)):
+        if (text := message.value()) is not None:
+            yield text

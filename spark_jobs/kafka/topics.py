@@ -27,6 +27,7 @@ from tidegate.contracts.stream.output_topics import (
     accepted_settings,
     dropped_settings,
     is_enough,
+    output_settings,
     quarantine_settings,
 )
 
@@ -179,6 +180,10 @@ class Topics:
     def ensure_dropped(self, name: str, source: Topic) -> None:
         """Create the topic of the positions that are dropped of a source, as `ensure_quarantine` does."""
         self._ensure(name, 1, dropped_settings(source.max_message_bytes, self._retention_ms(source.name)))
+
+    def ensure_replayed(self, name: str, source: Topic) -> None:
+        """Create the topic of the positions of replayed records, which are kept for ever, as `ensure_quarantine` does."""
+        self._ensure(name, 1, output_settings(source.max_message_bytes))
 
     def delete_before(self, name: str, offsets: Vector) -> None:
         """Delete the records of partitions before these offsets, for all readers. Raises Unavailable."""

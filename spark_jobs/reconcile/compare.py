@@ -21,6 +21,7 @@ from tidegate.contracts.stream.positions import Positions, Sightings
 from tidegate.contracts.stream.reconcile import Reconciliation, Retained, Written, find_replaced, reconcile
 from tidegate.spark_jobs.kafka.dropped import read_dropped
 from tidegate.spark_jobs.kafka.outputs import read_committed
+from tidegate.spark_jobs.kafka.replayed import read_replayed
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.settings import SinkSettings
 from tidegate.spark_jobs.sinks.kind import kind_of
@@ -61,13 +62,20 @@ def _reconcile(kafka: KafkaConnection, outputs: Outputs) -> Reconciliation:
         source.add(*position)
         if records is not None and position not in written.seen:
             records.add(message)
-    quarantined = Sightings(refused_positions(kafka, quarantine, ledger))
+    replayed = read_replayed(kafka, ledger)
+    refused = (each for each in refused_positions(kafka, quarantine, ledger) if each not in replayed)
+    quarantined = Sightings(refused)
+    if outputs.later is not None:
+        # Written by a replay after the first ledger was read, which counts them as refused.
+        fresh = read_replayed(kafka, outputs.later) - replayed
+        written.seen = written.seen - fresh
     retained = Retained(
         source=topics.earliest(ledger.topic),
         is_source_compacted=topics.is_compacted(ledger.topic),
         is_quarantine_whole=not any(topics.earliest(quarantine).values()),
         is_written_ahead=outputs.is_ahead,
         is_written_whole=outputs.is_whole,
+        unknown_replays=ledger.replayed - len(replayed),
     )
     dropped = read_dropped(kafka, ledger)
     upserts = None

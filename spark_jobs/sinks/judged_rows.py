@@ -12,6 +12,7 @@ from tidegate.contracts.stream.ledger import Position, span
 from tidegate.spark_jobs.sinks.sink import MicroBatch
 from tidegate.spark_jobs.worker.part_writer import INPUT, RowTarget, judge_and_write
 from tidegate.spark_jobs.worker.record_spool import RecordParts
+from tidegate.spark_jobs.worker.request import JUDGED_AT
 from tidegate.spark_jobs.worker.result_kinds import RESULT_TYPE
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ def judged_rows(
     tasks = tasks or 1 + span(batch.start, batch.end) // _RECORDS_PER_TASK
     rows = _without(batch.rows, settled) if settled else batch.rows
     work = judge_and_write(batch.plan, target, refused, batch.asked)
-    return rows.selectExpr(*INPUT).coalesce(tasks).mapInArrow(work, RESULT_TYPE)
+    columns = (*INPUT, JUDGED_AT) if batch.asked.is_replay else INPUT
+    return rows.selectExpr(*columns).coalesce(tasks).mapInArrow(work, RESULT_TYPE)
 
 
 def _without(rows: DataFrame, settled: Collection[Position]) -> DataFrame:

@@ -12,6 +12,7 @@ from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic
+from tidegate.spark_jobs.kafka.replayed import ReplayedTopic
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
 from tidegate.spark_jobs.session import active_session
 from tidegate.spark_jobs.settings import JobSettings, SinkSettings
@@ -58,6 +59,10 @@ class SinkContext:
         """Return the topic of dropped positions."""
         return DroppedTopic(self.topics, self.source)
 
+    def replayed(self) -> ReplayedTopic:
+        """Return the topic of replayed positions."""
+        return ReplayedTopic(self.topics, self.source)
+
 
 @dataclass(frozen=True, slots=True)
 class SinkKind:
@@ -86,7 +91,9 @@ def table_kind(open_store: OpenStore, read_outputs: ReadOutputs) -> SinkKind:
 
     def open_sink(context: SinkContext) -> StagedSink:
         store = open_store(lambda: context.spark, context.settings, context.contract_id)
-        return StagedSink(context.settings, store, context.quarantine(), context.dropped())
+        return StagedSink(
+            context.settings, store, context.quarantine(), context.dropped(), context.replayed()
+        )
 
     def adoptable(settings: JobSettings, plan: EnforcementPlan) -> AdoptableTable:
         store = open_store(lambda: active_session(settings), settings, plan.contract.id)

@@ -20,6 +20,8 @@ from tidegate.contracts.stream.ledger import (
     Vector,
     span,
 )
+from tidegate.contracts.stream.replay import ReplayedChunk
+from tidegate.contracts.stream.replay_progress import ReplayProgress
 from tidegate.contracts.stream.report import TableMaintenance, TableSize
 from tidegate.spark_jobs.kafka.topics import Topic
 from tidegate.spark_jobs.steps import Stopwatch
@@ -95,6 +97,18 @@ class MicroBatch:
             dropped_digest,
             self.decisions,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A judged chunk of a replay: what becomes of its records, and how far its request was before it."""
+
+    chunk: ReplayedChunk
+    progress: ReplayProgress
+
+    def ledger(self, held: Ledger, digest: str) -> Ledger:
+        """Return the ledger after the chunk, with the digest of the chain of replayed positions."""
+        return self.chunk.ledger(held, self.progress, digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,4 +190,18 @@ class Sink(Protocol[Held]):
 
     def publish(self, judged: JudgedBatch[Held], decision: Decision) -> Published:
         """Write the batch by the decision, and update the ledger with it. Raises Fenced or Unavailable."""
+        ...
+
+    def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:
+        """Require that refused records may be written behind newer ones, and that their positions will be kept.
+
+        Raises ConflictError or StreamStopped with the way out, Unavailable.
+        """
+        ...
+
+    def replay(self, judged: JudgedBatch[Held], replay: Replay) -> Ledger:
+        """Write the accepted records of a judged chunk, and update the ledger with it. Raises Fenced or Unavailable.
+
+        No batch is published meanwhile.
+        """
         ...

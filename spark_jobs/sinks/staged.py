@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark import inheritable_thread_target
 
-from tidegate.contracts.errors import Fenced, Unavailable
+from tidegate.contracts.errors import ConflictError, Fenced, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.counts import RuleKey
 from tidegate.contracts.stream.decide import Decision
@@ -26,6 +26,7 @@ from tidegate.contracts.verdict import Disposition
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
+from tidegate.spark_jobs.kafka.replayed import ReplayedTopic
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
 from tidegate.spark_jobs.sinks.judged_rows import judged_rows
 from tidegate.spark_jobs.sinks.recovery_scan import (
@@ -35,11 +36,11 @@ from tidegate.spark_jobs.sinks.recovery_scan import (
     settled_in,
     unclaimed_history,
 )
-from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, StreamStart
+from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, Replay, StreamStart
 from tidegate.spark_jobs.sinks.spool import Spool
 from tidegate.spark_jobs.sinks.store import STAGE_ATTEMPTS, LedgerStore, move_ledger
 from tidegate.spark_jobs.sinks.upkeep import Upkeep
-from tidegate.spark_jobs.steps import Step
+from tidegate.spark_jobs.steps import ReplayStep, Step
 from tidegate.spark_jobs.worker.record_spool import SpooledRecords
 from tidegate.spark_jobs.worker.records import Decided, Destination, refused_records
 from tidegate.spark_jobs.worker.request import WorkerRequest
@@ -52,13 +53,19 @@ class StagedSink:
     """A table with its ledger, and the quarantine topic beside it."""
 
     def __init__(
-        self, settings: JobSettings, table: LedgerStore, quarantine: Topic, dropped: DroppedTopic
+        self,
+        settings: JobSettings,
+        table: LedgerStore,
+        quarantine: Topic,
+        dropped: DroppedTopic,
+        replayed: ReplayedTopic,
     ) -> None:
         self._settings = settings
         self._topics = Topics(settings.kafka)
         self._table = table
         self._quarantine = quarantine
         self._dropped = dropped
+        self._replayed = replayed
         self._slots: list[TransactionalProducer] = []
         self._settled = Settled()
         self._ledger: Ledger | None = None
@@ -205,6 +212,36 @@ class StagedSink:
             held = self._held
             at = held.model_copy(update={"n": held.n + 1, "end": {**held.end, **batch.end}})
             return self._table.stage(files, at)
+
+    def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:  # noqa: ARG002 - of all sinks
+        """Require that rows are appended: a deleted key leaves no position, and an old record would bring it back."""
+        if self._settings.write_mode == "upsert":
+            raise ConflictError(
+                f"{self._table.name} is upserted into, and a replay could bring a deleted row back: nothing was replayed. "
+                "Send the corrected records to the source topic"
+            )
+        self._replayed.ensure()
+
+    def replay(self, judged: JudgedBatch[TableParts], replay: Replay) -> Ledger:
+        """Write the positions of replayed records, then commit their rows and the ledger together."""
+        batch, parts, held = judged.batch, judged.accepted.take(), self._held
+        with batch.watch(ReplayStep.POSITIONS):
+            records, digest = self._replayed.records(held, replay.chunk.written)
+            if records:
+                self._slots[0].write(records)
+        new = replay.ledger(held, digest)
+        for _ in range(STAGE_ATTEMPTS):
+            with batch.watch(ReplayStep.STAGE):
+                mark = self._table.stage(parts, new)
+            with batch.watch(ReplayStep.PUBLISH):
+                published = self._table.publish(mark, held, new)
+            if published is not None:
+                self._ledger = published
+                self._table.tidy(parts)
+                return published
+        raise Unavailable(
+            f"{self._table.name}: other commits kept moving the table while a replay was staged"
+        )
 
     def _commit(self, files: list[str], mark: str, batch: MicroBatch, changes: PublishedBatch) -> Ledger:
         """Take step 10: commit rows and ledger together, with the mark of step 8."""

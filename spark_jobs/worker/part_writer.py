@@ -132,8 +132,9 @@ def judge_and_write(
         ):
             task = _Task(plan, asked, accepted_part, refused_part, typed=target.is_typed)
             for batch in batches:
-                for result in task.judge(batch):
-                    yield as_batch([result])
+                for part, now in asked.parts(batch):
+                    for result in task.judge(part, now):
+                        yield as_batch([result])
         yield as_batch(task.finish())
 
     return work
@@ -164,8 +165,8 @@ class _Task:
         self._first_failed: dict[int, FailedRecord] = {}
         self._numbers = count(_task().partitionId() << 32)
 
-    def judge(self, batch: pa.RecordBatch) -> Iterator[Result]:
-        """Judge a batch of the columns of INPUT and write its records."""
+    def judge(self, batch: pa.RecordBatch, now: int | None = None) -> Iterator[Result]:
+        """Judge a batch of the columns of INPUT and write its records; at the moment `now`, or at that of the plan."""
         plan = self._plan
         self._bytes.update(_bytes_by_partition(batch))
         batch, aside = self._asked.without_set_aside(batch)
@@ -174,7 +175,7 @@ class _Task:
                 self._counts[partition, int(Disposition.QUARANTINED), None] += records
             yield from self._refuse(aside, pa.nulls(aside.num_rows, pa.binary()))
         headers = schema_headers(plan, batch.column("headers"))
-        moments = Moments(records=batch.column("timestamp"))
+        moments = Moments(now, batch.column("timestamp"))
         if self._is_typed:
             judged = plan.judge_typed(batch.column("value"), moments, headers, batch.column("key"))
         else:

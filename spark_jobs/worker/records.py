@@ -15,12 +15,14 @@ from tidegate.contracts.formats.framing import schema_header
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.rules.clock import Moments
 from tidegate.contracts.stream.counts import RuleKey
-from tidegate.contracts.stream.decide import rule_keys
+from tidegate.contracts.stream.decide import count_evidence, rule_keys
 from tidegate.contracts.stream.evidence import (
+    REPLAY_HEADER,
     SET_ASIDE,
     SOURCE_HEADER,
     EventPointer,
     generation_header,
+    judged_at_header,
     omitted_header,
     provenance_headers,
     quarantine_headers,
@@ -51,8 +53,10 @@ class Destination:
 class AcceptedRecords:
     """Converts records in their original form, with their provenance; with the contract's masks, if it has any."""
 
-    def __init__(self, to: Destination) -> None:
+    def __init__(self, to: Destination, replay: str = "") -> None:
+        """`replay` is the id of the request that replays the records, if one does."""
         self._to = to
+        self._more: Headers = [(REPLAY_HEADER, replay.encode())] if replay else []
         self._masked = MaskedValues(to.plan)
         nowhere = EventPointer(to.ledger.topic, 0, 0)
         self._same = {
@@ -73,7 +77,7 @@ class AcceptedRecords:
         for source, contract, (partition, _, key, value, headers, timestamp_ms) in zip(
             sources, contracts, found, strict=True
         ):
-            ours: Headers = [(SOURCE_HEADER, source), *same[contract]]
+            ours: Headers = [(SOURCE_HEADER, source), *same[contract], *self._more]
             if not timestamp_ms:  # Kafka's client takes 0 for none, and would set the time of now
                 ours = [*ours, timestamp_header(0)]
             if headers is not None:
@@ -81,9 +85,11 @@ class AcceptedRecords:
             yield topic, value, key, partition % partitions, timestamp_ms, ours
 
 
-def accepted_records(batches: Iterable[pa.RecordBatch], to: Destination) -> Iterator[OutputRecord]:
+def accepted_records(
+    batches: Iterable[pa.RecordBatch], to: Destination, replay: str = ""
+) -> Iterator[OutputRecord]:
     """Yield the accepted records of a batch, as `AcceptedRecords` does for a part of it."""
-    return chain.from_iterable(map(AcceptedRecords(to).of, batches))
+    return chain.from_iterable(map(AcceptedRecords(to, replay).of, batches))
 
 
 def _sources(topic: str, rows: pa.RecordBatch) -> list[bytes]:
@@ -114,6 +120,7 @@ def refused_records(
     fulfils its contract is here because its batch was refused, or because it was set aside.
     """
     topic, partitions, ledger = to.topic.name, to.topic.partitions, to.ledger
+    judged_at = judged_at_header(to.plan.now)
     for batch in batches:
         judged, aside = divided(batch, decided.set_aside)
         if aside is not None:
@@ -132,7 +139,7 @@ def refused_records(
                 evidence[rule] += 1
             source = EventPointer(ledger.topic, partition, offset)
             ours = quarantine_headers(source, ledger.name, contract, verdict, batch_end)
-            ours += [timestamp_header(timestamp_ms), *generation_header(ledger.generation)]
+            ours += [timestamp_header(timestamp_ms), *generation_header(ledger.generation), *judged_at]
             originals_and_ours = _with_originals(headers, ours)
             yield topic, value, key, partition % partitions, timestamp_ms, originals_and_ours
 
@@ -146,6 +153,7 @@ def _set_aside(rows: pa.RecordBatch, to: Destination, evidence: Counter[RuleKey]
             *quarantine_headers(source, to.ledger.name, to.contract, verdict),
             timestamp_header(timestamp_ms),
             *generation_header(to.ledger.generation),
+            *judged_at_header(to.plan.now),
         ]
         together = _with_originals(headers, ours)
         record = (value, key)
@@ -168,6 +176,11 @@ def _size(value: bytes | None, key: bytes | None, headers: Headers) -> int:
     """Return the maximum bytes of a record in its own batch."""
     named = sum(_HEADER_BYTES + len(name.encode()) + len(each or b"") for name, each in headers)
     return _RECORD_BYTES + len(value or b"") + len(key or b"") + named
+
+
+def count_reasons(batches: Iterable[pa.RecordBatch], plan: EnforcementPlan) -> Counter[RuleKey]:
+    """Count what refused records violate, as rows of REFUSED; nothing is written."""
+    return count_evidence(verdict for rows in batches for verdict in _verdicts(rows, plan))
 
 
 def _verdicts(rows: pa.RecordBatch, plan: EnforcementPlan) -> Iterator[Verdict]:

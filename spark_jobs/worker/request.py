@@ -10,13 +10,18 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.contracts.expectations.compile import Partials
+from tidegate.contracts.fix.apply import CompiledFix
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.ledger import BatchRefusal, Position
 from tidegate.contracts.verdict import Disposition
 from tidegate.spark_jobs.worker.record_spool import divided
 from tidegate.spark_jobs.worker.shadow import Shadow
+
+JUDGED_AT: Final = "judged_at"
+"""Column of the rows of a replay: the moment of their first verdict, in nanoseconds since 1970; never null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +31,55 @@ class WorkerRequest:
     `library_columns` are the columns of accepted rows for Great Expectations. `refusals` were decided by an attempt
     that never published: accepted records below their ends are refused with them. `shadow` judges too, and is only
     reported. `set_aside` are records that a person has set aside: they are not judged.
+
+    `is_replay`: rows have the column `judged_at`, and all records that may not be written are refused, those that the
+    contract drops or fails for too. `fix` is applied to the values first; one that would become longer than `most_bytes`,
+    which an output topic may not take, stays as it is.
     """
 
     library_columns: tuple[str, ...] = ()
     refusals: tuple[BatchRefusal, ...] = ()
     shadow: Shadow | None = None
     set_aside: frozenset[Position] = frozenset()
+    is_replay: bool = False
+    fix: CompiledFix | None = None
+    most_bytes: int = 0
+
+    def fixed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows with the values that the fix makes of theirs."""
+        if self.fix is None:
+            return rows
+        values = rows.column("value")
+        fixed = pa.array([self._fixed(self.fix, value) for value in values.to_pylist()], values.type)
+        return rows.set_column(rows.schema.get_field_index("value"), rows.schema.field("value"), fixed)
+
+    def _fixed(self, fix: CompiledFix, value: bytes | None) -> bytes | None:
+        new = fix.apply(value)
+        return value if len(new or b"") > max(len(value or b""), self.most_bytes) else new
+
+    def parts(self, rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int | None]]:
+        """Yield the rows to judge, with the moment that they are judged at; None for the moment of the plan.
+
+        Records of a replay are fixed first. Those that were judged together before are judged together.
+        """
+        if not self.is_replay:
+            yield rows, None
+            return
+        moments = rows.column(JUDGED_AT)
+        fixed = self.fixed(rows.drop_columns([JUDGED_AT]))
+        for moment in pc.unique(moments).to_pylist():
+            yield fixed.filter(pc.equal(moments, moment)), moment
 
     def without_set_aside(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
         """Return the rows to judge, and those that are set aside, if there are any."""
         return divided(rows, self.set_aside)
 
     def refuse(self, dispositions: npt.NDArray[np.int8], positions: pa.RecordBatch) -> npt.NDArray[np.int8]:
-        """Quarantine records that would be written although their batch was refused."""
+        """Quarantine records that would be written although their batch was refused; of a replay, those dropped or failed."""
+        if self.is_replay:
+            return np.where(
+                dispositions > int(Disposition.ALERTED), np.int8(Disposition.QUARANTINED), dispositions
+            )
         if not self.refusals:
             return dispositions
         partitions, offsets = np.asarray(positions["partition"]), np.asarray(positions["offset"])

@@ -6,14 +6,15 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import sha256
 from typing import Self
 
 import numpy as np
 from pyroaring import BitMap64
 
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.replay import digest_of_refusals
+
 _HEAD = struct.Struct("<II")
-_COUNT = struct.Struct(">IQ")
 
 
 @dataclass(frozen=True)
@@ -36,16 +37,8 @@ class FrozenPositions:
 
     @cached_property
     def digest(self) -> str:
-        """Which positions these are, as 64 hexadecimal digits.
-
-        SHA-256 of the topic's name in UTF-8 and a zero byte, and for each partition, ascending, its number (4 bytes), the
-        number of its offsets (8 bytes) and the offsets, ascending (8 bytes each); numbers are big-endian.
-        """
-        hashed = sha256(self.topic.encode() + b"\0")
-        for partition in sorted(self.offsets):
-            hashed.update(_COUNT.pack(partition, len(self.offsets[partition])))
-            hashed.update(np.array(self.offsets[partition].to_array(), dtype=">u8").tobytes())
-        return hashed.hexdigest()
+        """Which positions these are, as the digest of a replay request."""
+        return digest_of_refusals(self.topic, Positions.of(self.offsets))
 
     def places(self) -> Iterator[tuple[int, int]]:
         """Yield partition and offset of each position, in order."""

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 def _open(context: SinkContext) -> KafkaSink:
     quarantine = context.quarantine()
     accepted = context.accepted()
-    return KafkaSink(context.settings, context.contract_id, accepted, quarantine, context.dropped())
+    return KafkaSink(
+        context.settings, context.contract_id, accepted, quarantine, context.dropped(), context.replayed()
+    )
 
 
 class AdoptableTopic:

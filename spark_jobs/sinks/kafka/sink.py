@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tidegate.contracts.errors import Fenced
+from tidegate.contracts.errors import ConflictError, Fenced
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.counts import RuleKey
 from tidegate.contracts.stream.decide import Decision
@@ -32,6 +32,7 @@ from tidegate.spark_jobs.kafka.kafka_ledger import (
     transactional_id,
 )
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer
+from tidegate.spark_jobs.kafka.replayed import ReplayedTopic
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
 from tidegate.spark_jobs.sinks.judged_rows import judged_rows
 from tidegate.spark_jobs.sinks.recovery_scan import (
@@ -41,9 +42,9 @@ from tidegate.spark_jobs.sinks.recovery_scan import (
     settled_in,
     unclaimed_history,
 )
-from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, StreamStart
+from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, Replay, StreamStart
 from tidegate.spark_jobs.sinks.spool import Spool
-from tidegate.spark_jobs.steps import Step, Stopwatch
+from tidegate.spark_jobs.steps import ReplayStep, Step, Stopwatch
 from tidegate.spark_jobs.worker.judge import worker_errors
 from tidegate.spark_jobs.worker.record_spool import Packing, RecordTarget, SpooledRecords
 from tidegate.spark_jobs.worker.records import Decided, Destination, accepted_records, refused_records
@@ -72,12 +73,14 @@ class KafkaSink:
         accepted: Topic,
         quarantine: Topic,
         dropped: DroppedTopic,
+        replayed: ReplayedTopic,
     ) -> None:
         self._settings = settings
         self._topics = Topics(settings.kafka)
         self._accepted = accepted
         self._quarantine = quarantine
         self._dropped = dropped
+        self._replayed = replayed
         self._ledger_name = ledger_name(contract_id)
         self._tasks = settings.accepted_slots if settings.accepted_slots > 1 else 0
         self._slots = 1 + self._tasks
@@ -247,6 +250,33 @@ class KafkaSink:
             self._producer.write(records)
         self._ledger, self._settled = new, ahead
         return Published(new, evidence)
+
+    def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:
+        """Require that no record has a key, or that the request appends it behind newer ones of its key."""
+        if has_keys and not append_late:
+            raise ConflictError(
+                f"{self._accepted.name} would get records behind newer ones of their keys: nothing more was replayed. If its "
+                "readers expect that, replay with --append-late; otherwise send the corrected records to the source topic"
+            )
+        self._replayed.ensure()
+
+    def replay(self, judged: JudgedBatch[SpooledRecords | KeptRows], replay: Replay) -> Ledger:
+        """Write the accepted records, the positions of replayed records and the ledger, in one transaction."""
+        held, batch = self._held, judged.batch
+        assert self._producer is not None, "the sink was not started"  # noqa: S101 - a programming error
+        with batch.watch(ReplayStep.POSITIONS):
+            positions, digest = self._replayed.records(held, replay.chunk.written)
+        new = replay.ledger(held, digest)
+        to = Destination(self._accepted, held, batch.plan)
+        records: Iterator[OutputRecord] = chain(
+            accepted_records(judged.accepted.batches(), to, replay.progress.request),
+            positions,
+            [ledger_record(new)],
+        )
+        with batch.watch(ReplayStep.PUBLISH), self._noticing_fences():
+            self._producer.write(records)
+        self._ledger = new
+        return new
 
     def _write_in_tasks(self, accepted: KeptRows, batch: MicroBatch) -> None:
         """Let tasks write accepted records, one task for each partition: all committed before the ledger."""

@@ -19,7 +19,7 @@ from tidegate.contracts.errors import TidegateError
 from tidegate.gateway.exits import exit_code
 from tidegate.spark_jobs.enforce import enforce_contracts
 from tidegate.spark_jobs.settings import JobSettings
-from tidegate.spark_jobs.steps import Step
+from tidegate.spark_jobs.steps import ReplayStep, Step
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
     left = int(times)
     number = signal.Signals[how[0]] if how else signal.SIGKILL
 
-    def kill_after(_stream: str, finished: Step) -> None:
+    def kill_after(_stream: str, finished: Step | ReplayStep) -> None:
         nonlocal left
         left -= finished == step
         if left == 0 and finished == step:

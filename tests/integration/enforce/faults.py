@@ -10,7 +10,7 @@ from collections.abc import Callable
 from tests.integration.enforce.checker import Account, account
 from tests.integration.enforce.line import Line, row
 from tidegate.gateway.exits import ExitCode
-from tidegate.spark_jobs.steps import Step
+from tidegate.spark_jobs.steps import ReplayStep, Step
 
 RECORDS = 40
 """Records of a story; every fifth is refused, so that each batch refuses some of both partitions."""
@@ -30,12 +30,12 @@ def fill(line: Line, publish: Publish, records: int = RECORDS) -> None:
     line.produce(*(row(n, 999 if n % 5 == 0 else 1) for n in range(records)))
 
 
-def kill_after(job: StartJob, line: Line, step: Step, times: int = 1, **settings: str) -> None:
+def kill_after(job: StartJob, line: Line, step: Step | ReplayStep, times: int = 1, **settings: str) -> None:
     """Run the job until it kills itself (SIGKILL) when it has finished a step so many times."""
     assert job(line, step, times, "SIGKILL", **settings).wait() == -signal.SIGKILL
 
 
-def stop_after(job: StartJob, line: Line, step: Step, times: int = 1) -> subprocess.Popen[bytes]:
+def stop_after(job: StartJob, line: Line, step: Step | ReplayStep, times: int = 1) -> subprocess.Popen[bytes]:
     """Run the job until it stops itself (SIGSTOP); it goes on as a zombie when `wake` is called."""
     zombie = job(line, step, times, "SIGSTOP")
     _, status = os.waitpid(zombie.pid, os.WUNTRACED)

@@ -20,9 +20,11 @@ from tidegate.contracts.stream.evidence import headers_of, read_timestamp
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
 from tidegate.contracts.stream.reconcile import Reconciliation
+from tidegate.contracts.stream.replay import ReplayReport, ReplayRequest, ReplayState
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.embedded.jars import Jars
 from tidegate.spark_jobs.job.batch_limits import BatchLimits
+from tidegate.spark_jobs.job.control import AlwaysRunning
 from tidegate.spark_jobs.job.stream import Job, StreamAttempt
 from tidegate.spark_jobs.kafka.kafka_ledger import ledger_name, read_ledger
 from tidegate.spark_jobs.kafka.outputs import read_committed
@@ -70,6 +72,23 @@ class Reports(list[BatchReport]):
         self.append(batch)
 
 
+class Requests:
+    """The replay requests of a stream, and what was reported of them."""
+
+    def __init__(self) -> None:
+        self.open: list[ReplayRequest] = []
+        self.told: list[ReplayReport] = []
+
+    def current(self) -> ReplayRequest | None:
+        return self.open[0] if self.open else None
+
+    def report(self, report: ReplayReport) -> bool:
+        self.told.append(report)
+        if report.state is not ReplayState.OPEN:
+            self.open = [each for each in self.open if each.id != report.request]
+        return True
+
+
 @dataclass(frozen=True)
 class Sent:
     """A record to produce, or one that was read back."""
@@ -97,6 +116,7 @@ class Line:
     contract_id: str
     contracts: Contracts = field(init=False)
     reports: Reports = field(default_factory=Reports)
+    replays: Requests = field(default_factory=Requests)
 
     def __post_init__(self) -> None:
         self.contracts = Contracts(self.plan())
@@ -136,7 +156,8 @@ class Line:
     ) -> StreamAttempt:
         settings = self.settings.model_copy(update=changes)
         job = Job(self.spark, settings, Topics(settings.kafka), self.reports, observer)
-        return StreamAttempt(job, self.contract_id, self.contracts, limits=limits)
+        control = AlwaysRunning(self.contract_id, self.replays)
+        return StreamAttempt(job, self.contract_id, self.contracts, control, limits=limits)
 
     def enforce(self, observer: StepObserver = ignore_steps, **changes: object) -> None:
         """Process what is there; raises what stops the stream."""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.contracts.stream.ledger import Position
-from tidegate.contracts.stream.positions import Positions, chained, digest_of, dropped_by
+from tidegate.contracts.stream.positions import Positions, chained, digest_of, dropped_by, named_by
 
 LEDGER = "shop.orders@iceberg:1"
 MOST_BYTES = 1_000_000
@@ -58,3 +58,9 @@ def test_a_record_is_no_larger_than_its_topic_takes() -> None:
     assert len(texts) > 1
     assert max(map(len, texts)) < 20_500
     assert dropped_by(LEDGER, digest_of(texts[-1]), texts) == {(0, offset) for offset in offsets}
+
+
+def test_all_positions_of_a_ledger_are_found_without_its_digest() -> None:
+    first, unpublished = texts_of({(0, 1)}, ""), texts_of({(0, 5), (1, 7)}, "ab")
+    others = next(chained("shop.refunds@kafka", "", Positions([(0, 3)]), MOST_BYTES)).text
+    assert named_by(LEDGER, [b"no json", *first, others, *unpublished]) == {(0, 1), (0, 5), (1, 7)}

@@ -16,10 +16,14 @@ from tidegate.contracts.stream.evidence import (
     ViolationList,
     decode_violations,
     encode_violations,
+    judged_at_header,
+    omitted_header,
     provenance_headers,
     quarantine_headers,
     read_evidence,
+    read_original,
     read_provenance,
+    timestamp_header,
 )
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 
@@ -176,3 +180,20 @@ def test_a_verdict_without_violations_still_has_a_message() -> None:
     headers = dict(quarantine_headers(SOURCE, "l", "c", Verdict(Disposition.QUARANTINED)))
     assert headers["__dlq.errors.message"] == b"refused"
     assert headers["tidegate.rules"] == b""
+
+
+def test_the_own_headers_of_a_quarantined_record_are_those_before_ours() -> None:
+    """A producer may have sent headers of the same names, or a record may have been refused twice in its life."""
+    own = (("a", b"1"), *provenance_headers(SOURCE, "old", "c@1.0.0"), timestamp_header(5), ("a", None))
+    ours = [
+        *quarantine_headers(SOURCE, "ledger", "c@1.2.0", REFUSED),
+        timestamp_header(1_600_000_000_000),
+        *judged_at_header(1_700_000_000_000_000_001),
+    ]
+    found = read_original([*own, *ours])
+    assert found.headers == own
+    assert (found.timestamp_ms, found.judged_at) == (1_600_000_000_000, 1_700_000_000_000_000_001)
+    assert not found.is_omitted
+    assert read_original([*ours, omitted_header(b"k", b"v", ())]).is_omitted
+    assert read_original([("a", b"1")]).headers == (("a", b"1"),)
+    assert read_original(quarantine_headers(SOURCE, "ledger", "c@1.2.0", REFUSED)).judged_at is None

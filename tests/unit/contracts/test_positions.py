@@ -85,3 +85,12 @@ def test_only_the_first_are_shown() -> None:
         "<6 positions: (0, 0), (0, 1), (0, 2), (0, 3), (0, 4), ...>"
     )
     assert repr(Positions([(1, 7)])) == "<1 positions: (1, 7)>"
+
+
+def test_chunks_of_positions_follow_each_other_and_stay_in_one_partition() -> None:
+    found = Positions([(0, 5), (0, 9), (0, 11), (2, 1), (2, 2)])
+    chunks, done = [], 0
+    while chunk := found.chunk(done, 2):
+        chunks.append([*chunk])
+        done += len(chunk)
+    assert chunks == [[(0, 5), (0, 9)], [(0, 11)], [(2, 1), (2, 2)]]

@@ -62,6 +62,17 @@ def test_what_an_adoption_gave_up_is_unverifiable_and_hides_no_other_loss() -> N
     assert (found.holds, found.lost, found.unverifiable) == (False, 1, 2)
 
 
+@pytest.mark.parametrize(("unknown", "answer", "twice"), [(3, Answer.UNPROVEN, 0), (1, Answer.LOST, 2)])
+def test_replayed_records_whose_positions_are_gone_prove_nothing(
+    unknown: int, answer: Answer, twice: int
+) -> None:
+    """They are in both outputs: as many as the ledger counts may be, and no more."""
+    ledger = counted(written=9, quarantined=1)
+    retained = Retained(unknown_replays=unknown)
+    found = reconcile(ledger, SOURCE, SOURCE[:9], SOURCE[7:], retained)
+    assert (found.answer, found.twice) == (answer, twice)
+
+
 def test_rows_that_no_published_batch_covers() -> None:
     """Refused records of a batch in flight are no fault; rows are."""
     assert reconcile(LEDGER, SOURCE, SOURCE, [(0, 12)]).holds

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.ledgers import LEDGER
-from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.errors import ConflictError
 from tidegate.contracts.stream.evidence import EventPointer, Evidence
 from tidegate.contracts.stream.generations import Rewound
 from tidegate.contracts.stream.ledger import BatchRefusal, BatchTotals, Ledger
-from tidegate.contracts.stream.segments import Segment
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
     MOST_RECORDS,
@@ -30,6 +29,7 @@ from tidegate.contracts.stream.replay import (
     why_untouched,
 )
 from tidegate.contracts.stream.replay_progress import ReplayProgress
+from tidegate.contracts.stream.segments import Segment
 
 HELD = LEDGER.model_copy(
     update={
@@ -90,8 +90,8 @@ def test_positions_that_are_not_those_of_the_digest_are_refused(
 
 
 def test_the_digest_is_the_documented_one() -> None:
-    numbers = [0, 3, 3, 4, 5, 2, 1, 7]
-    written = b"t.quarantine\0" + b"".join(number.to_bytes(8, "big") for number in numbers)
+    parts = [(4, 0), (8, 3), (8, 3), (8, 4), (8, 5), (4, 2), (8, 1), (8, 7)]
+    written = b"t.quarantine\0" + b"".join(number.to_bytes(size, "big") for size, number in parts)
     assert request().digest == sha256(written).hexdigest()
 
 
@@ -174,7 +174,7 @@ def test_the_next_request_begins_at_its_beginning() -> None:
 
 @pytest.mark.parametrize("written", [[(0, n) for n in range(6)], [(0, 10)]])
 def test_more_than_the_ledger_counts_is_never_written(written: list[tuple[int, int]]) -> None:
-    with pytest.raises(StreamStopped, match="counts fewer refused records than are replayed"):
+    with pytest.raises(ConflictError, match="counts fewer refused records than are replayed"):
         ReplayedChunk(Positions(written)).ledger(HELD, request().begun(HELD), "d1")
 
 

@@ -67,6 +67,13 @@ def test_counts_lose_what_is_from_the_point_on() -> None:
     assert new.instance == "ab" * 4
 
 
+def test_replayed_records_are_judged_again_from_the_point_on() -> None:
+    replayed = Positions([(0, 3), (0, 8), (1, 3)])
+    taken = rewind(6, written=[*WRITTEN, *replayed], refused=[], replayed=replayed)
+    assert taken.replayed == Positions([(0, 3), (1, 3)])
+    assert (taken.rows, len(taken.fates.accepted), len(taken.fates.quarantined)) == (3, 3, 0)
+
+
 def test_a_partition_that_is_rewound_to_its_begin_has_no_segment() -> None:
     new = rewind(0).ledger(HELD, "ab" * 16, "")
     assert new.segments == {1: HELD.segments[1]}

@@ -15,7 +15,7 @@ from tidegate.contracts.stream.report import TableMaintenance, TableSize
 from tidegate.spark_jobs.settings import JobSettings, SinkSettings
 from tidegate.spark_jobs.sinks.kind import SinkContext, SinkKind
 from tidegate.spark_jobs.sinks.outputs import FindPlan, Outputs
-from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, StreamStart
+from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, Replay, StreamStart
 from tidegate.spark_jobs.worker.record_spool import SpooledRecords
 from tidegate.spark_jobs.worker.result_kinds import RESULT
 from tidegate.spark_jobs.worker.task_results import TaskResults
@@ -79,6 +79,15 @@ class ToySink:
         LEDGERS[self._stream] = new
         WRITTEN.setdefault(self._stream, []).extend(judged.accepted.found)
         return Published(new, decision.rules)
+
+    def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:
+        """Take every record."""
+
+    def replay(self, judged: JudgedBatch[Positions], replay: Replay) -> Ledger:
+        """Keep positions and ledger."""
+        LEDGERS[self._stream] = replay.ledger(LEDGERS[self._stream], "")
+        WRITTEN.setdefault(self._stream, []).extend(judged.accepted.found)
+        return LEDGERS[self._stream]
 
 
 class AdoptableToy:

@@ -47,6 +47,13 @@ def by_name(file: Path, environment: str | None) -> dict[str, WantedTopic]:
     return {topic.name: topic for topic in load_topics(file, environment)}
 
 
+def test_positions_of_replayed_records_are_kept_for_ever(file: Path) -> None:
+    file.write_text(FILE.replace("    quarantine:", "    replayed: {}\n    quarantine:", 1))
+    wanted = {topic.name: topic for topic in load_topics(file, None)}
+    replayed = wanted["hospital.admissions.replayed"]
+    assert (replayed.partitions, replayed.config["retention.ms"]) == (1, "-1")
+
+
 def test_positions_of_dropped_records_are_kept_as_long_as_their_source(file: Path) -> None:
     text = FILE.replace("    quarantine:", "    dropped: {}\n    quarantine:")
     file.write_text(text.replace("    accepted: {partitions: 1}", "    dropped: {}"))

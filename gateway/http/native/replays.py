@@ -1,0 +1,202 @@
+"""Replays of refused records over HTTP: a person requests one, another may have to approve it, and the job reports."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any
+from uuid import UUID
+
+import structlog
+from fastapi import APIRouter, Path
+from pydantic import BaseModel
+
+from tidegate.contracts.errors import ConflictError
+from tidegate.contracts.stream.replay import ReplayOrder, ReplayReport, ReplayRequest, StreamReplay
+from tidegate.gateway.http.dependencies import FactoryDep, body_of, json_content, posted
+from tidegate.gateway.http.gate import PrincipalDep
+from tidegate.gateway.http.models.examples import example
+from tidegate.gateway.http.native.streams import StreamName
+from tidegate.gateway.http.problems import responses
+
+_log = structlog.get_logger()
+
+router = APIRouter(prefix="/api/v1/streams", tags=["streams"])
+
+_ID = "0c8f2f0e-6a51-4a0b-9a60-2f6f3c1d7a10"
+_FIX = '{"fix":"age-sentinel","steps":[{"action":"map","field":"/age","values":[{"from":999,"to":null}]}]}'
+_ORDER: dict[str, Any] = {
+    "topic": "hospital.admissions.quarantine",
+    "topic_id": "5t4MBcagRK+ZidN418oVQQ",
+    "positions": {"0": [[17, 17], [20, 25]]},
+    "records": 7,
+    "digest": "3f5c4f8f0e6f1a5f8a3c9d0b7e2d1c4b3f5c4f8f0e6f1a5f8a3c9d0b7e2d1c4b",
+    "fix": _FIX,
+    "fingerprint": "9d0b7e2d1c4b3f5c4f8f0e6f1a5f8a3c9d0b7e2d1c4b3f5c4f8f0e6f1a5f8a3c",
+    "append_late": False,
+    "accept_batches": False,
+    "allowed": 0.2,
+    "rate": None,
+}
+_REQUEST: dict[str, Any] = {"id": _ID, "stream": "hospital.admissions", **_ORDER}
+_REPORT: dict[str, Any] = {
+    "request": _ID,
+    "stream": "hospital.admissions",
+    "at": "2026-07-01T12:00:02Z",
+    "state": "done",
+    "records": 7,
+    "written": 6,
+    "refused": 1,
+    "left": 0,
+    "reasons": [{"stage": "rule", "code": "age-is-known", "severity": "error", "records": 1}],
+    "untouched": {},
+    "message": None,
+}
+_SHOWN: dict[str, Any] = {
+    "id": _ID,
+    "stream": "hospital.admissions",
+    "state": "done",
+    "by": "key:3f9c2a71b0de",
+    "at": "2026-07-01T12:00:00Z",
+    "approved_by": "key:7a2c41d9e1f0",
+    **{name: value for name, value in _ORDER.items() if name not in {"positions", "topic_id"}},
+    "report": _REPORT,
+}
+
+ReplayId = Annotated[UUID, Path(description="Id of the request.", examples=[_ID])]
+
+_ANSWER: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The request as it is now.", **json_content("StreamReplay", _SHOWN)}
+}
+
+
+class ReplaysInfo(BaseModel):
+    """The replays of a stream that are kept, newest first."""
+
+    model_config = example({"replays": [_SHOWN]})
+
+    replays: tuple[StreamReplay, ...]
+
+
+@router.post(
+    "/{stream}/replays",
+    operation_id="ask_for_replay",
+    summary="Request a replay",
+    status_code=HTTPStatus.CREATED,
+    response_model=StreamReplay,
+    responses={
+        201: {
+            "description": "The request is kept. The job takes it with its next heartbeat, or after its approval.",
+            **json_content(
+                "StreamReplay", {**_SHOWN, "state": "proposed", "approved_by": None, "report": None}
+            ),
+        },
+        **responses(403, 404, 409, 413, 415, 422, 503),
+    },
+    openapi_extra=body_of(ReplayOrder, _ORDER),
+)
+def ask_for_replay(
+    stream: StreamName,
+    order: Annotated[ReplayOrder, posted(ReplayOrder, "request to replay records")],
+    factory: FactoryDep,
+    principal: PrincipalDep,
+) -> StreamReplay:
+    """Request that refused records are judged again, after a fix if there is one, and written if they pass.
+
+    A request with a fix needs the approval of another person, if access control is on.
+    """
+    replay = factory.replays().ask(stream, order, principal)
+    _log.info("replay_asked", stream=stream, replay=str(replay.id), records=replay.records)
+    return replay
+
+
+@router.get(
+    "/{stream}/replays",
+    operation_id="list_replays",
+    summary="List replays",
+    responses=responses(404, 503),
+)
+def list_replays(stream: StreamName, factory: FactoryDep) -> ReplaysInfo:
+    """List who asked for what, and how far it is."""
+    return ReplaysInfo(replays=factory.replays().all(stream))
+
+
+@router.get(
+    "/{stream}/replays/{replay}",
+    operation_id="get_replay",
+    summary="Show a replay",
+    response_model=StreamReplay,
+    responses={**_ANSWER, **responses(404, 422, 503)},
+)
+def get_replay(stream: StreamName, replay: ReplayId, factory: FactoryDep) -> StreamReplay:
+    """Return who asked for a replay, and how far it is."""
+    return factory.replays().find(stream, replay)
+
+
+@router.post(
+    "/{stream}/replays/{replay}/approval",
+    operation_id="approve_replay",
+    summary="Approve a replay",
+    response_model=StreamReplay,
+    responses={**_ANSWER, **responses(403, 404, 409, 422, 503)},
+)
+def approve_replay(
+    stream: StreamName, replay: ReplayId, factory: FactoryDep, principal: PrincipalDep
+) -> StreamReplay:
+    """Approve the replay that another person has requested; the job takes it with its next heartbeat."""
+    found = factory.replays().approve(stream, replay, principal)
+    _log.info("replay_approved", stream=stream, replay=str(replay))
+    return found
+
+
+@router.delete(
+    "/{stream}/replays/{replay}",
+    operation_id="cancel_replay",
+    summary="Cancel a replay",
+    response_model=StreamReplay,
+    responses={**_ANSWER, **responses(403, 404, 409, 422, 503)},
+)
+def cancel_replay(
+    stream: StreamName, replay: ReplayId, factory: FactoryDep, principal: PrincipalDep
+) -> StreamReplay:
+    """End a replay. Records that it has written stay."""
+    found = factory.replays().cancel(stream, replay, principal)
+    _log.info("replay_cancelled", stream=stream, replay=str(replay))
+    return found
+
+
+@router.get(
+    "/{stream}/replays/{replay}/request",
+    operation_id="get_replay_request",
+    summary="Show the positions of a replay",
+    response_model=ReplayRequest,
+    responses={
+        200: {"description": "The request with its positions.", **json_content("ReplayRequest", _REQUEST)},
+        **responses(403, 404, 422, 503),
+    },
+)
+def get_replay_request(
+    stream: StreamName, replay: ReplayId, factory: FactoryDep, principal: PrincipalDep
+) -> ReplayRequest:
+    """Return the whole request, for the job of the stream; only of a replay that is open."""
+    return factory.replays().request(stream, replay, principal)
+
+
+@router.post(
+    "/{stream}/replays/{replay}/progress",
+    operation_id="report_replay",
+    summary="Report how far a replay is",
+    response_model=StreamReplay,
+    responses={**_ANSWER, **responses(403, 404, 409, 413, 415, 422, 503)},
+    openapi_extra=body_of(ReplayReport, _REPORT),
+)
+def report_replay(
+    stream: StreamName,
+    replay: ReplayId,
+    report: Annotated[ReplayReport, posted(ReplayReport, "report of a replay")],
+    factory: FactoryDep,
+    principal: PrincipalDep,
+) -> StreamReplay:
+    """Store the counts of a replay after a chunk. May be sent again."""
+    if report.request != replay:
+        raise ConflictError(f"this reports the replay {report.request}; post it there, not to {replay}")
+    return factory.replays().progress(stream, report, principal)

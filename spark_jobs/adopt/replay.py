@@ -1,0 +1,297 @@
+"""Choose refused records, preview their replay, and request it; or run it here, for a stream that no job runs.
+
+A request has a fixed set of positions in the quarantine topic. The registry stores it, and the job of the stream processes
+it under its claim. Without a job, this process claims the stream as a job does, and processes its requests.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from threading import Event
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+from uuid import UUID
+
+import httpx
+from pydantic import TypeAdapter
+
+from tidegate.contracts.errors import ConflictError, NotFoundError, SettingsError, Unavailable
+from tidegate.contracts.fix.apply import CompiledFix
+from tidegate.contracts.fix.model import Fix
+from tidegate.contracts.registry_client import requests
+from tidegate.contracts.registry_client.messages import Answer, Request, send
+from tidegate.contracts.stream.evidence import Evidence, headers_of, read_evidence, read_original
+from tidegate.contracts.stream.ledger import Ledger
+from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.replay import (
+    ReplayOrder,
+    Run,
+    StreamReplay,
+    Untouched,
+    digest_of_refusals,
+    positions_of,
+    runs_of,
+    why_untouched,
+)
+from tidegate.contracts.stream.replay_preview import RefusedRecord, ReplayPreview
+from tidegate.spark_jobs.adopt.log import required
+from tidegate.spark_jobs.contract_source import RegistryContract, mask_key_of, registry_http
+from tidegate.spark_jobs.kafka.outputs import read_committed
+from tidegate.spark_jobs.kafka.replayed import require_replayed
+from tidegate.spark_jobs.kafka.source_topic import find_source
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.sinks.kind import kind_of
+from tidegate.spark_jobs.sinks.recovery_scan import require_own
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from tidegate.contracts.judge.plan import EnforcementPlan
+    from tidegate.spark_jobs.settings import JobSettings
+
+_REGISTRY_SECONDS: Final = 60.0
+_AT_A_TIME: Final = 5_000
+WHERE: Final = ("rule", "stage", "version", "partition")
+"""What refused records can be chosen by: a violated rule, keyword or stage; the version that refused; the source partition."""
+
+_RUNS: Final = TypeAdapter(dict[int, tuple[Run, ...]])
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which refused records are replayed: those at positions, of a problem of the registry's index, or with properties."""
+
+    positions: Positions | None = None
+    problem: str | None = None
+    where: Mapping[str, str] | None = None
+
+    def has(self, found: Evidence) -> bool:
+        """Return whether a refusal has all the properties."""
+        known: dict[str, set[str]] = {
+            "rule": {*found.rules},
+            "stage": {each.stage.value for each in found.violations},
+            "version": {found.contract.rpartition("@")[2]},
+            "partition": {str(found.source.partition)},
+        }
+        return all(value in known[name] for name, value in (self.where or {}).items())
+
+
+def read_positions(text: str) -> Positions:
+    """Read positions from a file: lines `partition/offset`, or JSON with `partitions`, as the registry exports them.
+
+    Raises SettingsError.
+    """
+    try:
+        if text.lstrip()[:1] == "{":
+            return positions_of(_RUNS.validate_python(json.loads(text)["partitions"]))
+        places = [line.split("/") for line in text.split() if line]
+        return Positions(sorted({(int(partition), int(offset)) for partition, offset in places}))
+    except (ValueError, KeyError, TypeError) as error:
+        raise SettingsError(
+            "--positions: give lines partition/offset of the quarantine topic, or the JSON of the registry's positions"
+        ) from error
+
+
+@contextmanager
+def replays(settings: JobSettings, stream: str) -> Iterator[ReplayPlanner]:
+    """Open what a replay needs. Raises NotFoundError for a stream without a contract, SettingsError, Unavailable."""
+    with registry_http(settings, settings.registry_url, _REGISTRY_SECONDS) as client:
+        plan = RegistryContract(client, stream, 0.0, Event(), mask_key_of(settings)).current()
+        yield ReplayPlanner(settings, plan, client)
+
+
+class ReplayPlanner:
+    """Replays of one stream."""
+
+    def __init__(self, settings: JobSettings, plan: EnforcementPlan, client: httpx.Client) -> None:
+        self._settings = settings
+        self._kafka = settings.kafka
+        self._plan = plan
+        self._client = client
+        self._stream = plan.contract.id
+        self._topics = Topics(settings.kafka)
+        self._source = find_source(self._topics, plan)
+        self._topic = quarantine_topic(self._source.name)
+
+    def freeze(self, choice: Choice) -> Positions:
+        """Return the positions of the chosen refusals as of now. Raises NotFoundError when there is none, ConflictError."""
+        if self._settings.write_mode == "upsert":
+            raise ConflictError(
+                f"the table of {self._stream} is upserted into, and a replay could bring a deleted row back. Send the corrected "
+                f"records to {self._source.name}"
+            )
+        if choice.positions is not None:
+            found = choice.positions
+        elif choice.problem is not None:
+            found = self._of_problem(choice.problem)
+        else:
+            found = Positions.of({})
+            for message in read_committed(self._kafka, self._topic, {}, self._latest()):
+                evidence = read_evidence(headers_of(message))
+                if evidence is not None and choice.has(evidence):
+                    found.add(message.partition() or 0, message.offset() or 0)
+        if not found:
+            raise NotFoundError(f"{self._topic} holds no such record")
+        return found
+
+    def preview(self, positions: Positions, fix: Fix | None, *, accept_batches: bool) -> ReplayPreview:
+        """Return what a replay would do now; nothing is changed. Raises NotFoundError for a stream without a ledger."""
+        held = self._held()
+        compiled = None if fix is None else CompiledFix(fix)
+        preview = ReplayPreview()
+        records = self._records(positions, held, preview, accept_batches=accept_batches)
+        while together := list(islice(records, _AT_A_TIME)):
+            preview.add(together, self._plan, compiled)
+        preview.untouched[Untouched.MISSING] += len(positions) - preview.judged - preview.untouched.total()
+        preview.untouched = +preview.untouched
+        return preview
+
+    def order(self, positions: Positions, fix: Fix | None, **options: Any) -> StreamReplay:
+        """Request a replay of the registry. `options` are further fields of the request. Raises ConflictError, SettingsError."""
+        identity = self._topics.identity(self._topic)
+        if identity is None:
+            raise NotFoundError(f"there is no topic {self._topic}")
+        order = ReplayOrder(
+            topic=self._topic,
+            topic_id=identity[0],
+            positions=runs_of(positions),
+            records=len(positions),
+            digest=digest_of_refusals(self._topic, positions),
+            fix=None if fix is None else fix.text,
+            fingerprint=None if fix is None else fix.fingerprint,
+            **options,
+        )
+        answer = self._ask(requests.post(requests.stream_path(self._stream, "replays"), order))
+        required(self._client, answer, "request a replay")
+        return answer.read(StreamReplay)
+
+    def run(self, replay: UUID) -> StreamReplay:
+        """Claim the stream and process its requests, as its job does; return what became of this one."""
+        from tidegate.spark_jobs.job.control import RegistryControl  # noqa: PLC0415 - loads Spark
+        from tidegate.spark_jobs.job.reports import RegistryReporter  # noqa: PLC0415 - the same
+        from tidegate.spark_jobs.job.stream import Job, StreamAttempt  # noqa: PLC0415 - the same
+        from tidegate.spark_jobs.session import build_session  # noqa: PLC0415 - the same
+        from tidegate.spark_jobs.steps import ignore_steps  # noqa: PLC0415 - the same
+
+        stopping = Event()
+        control = RegistryControl(self._client, self._stream, stopping)
+        control.replays.name(replay)
+        contracts = RegistryContract(self._client, self._stream, 0.0, stopping, mask_key_of(self._settings))
+        spark = build_session(self._settings)
+        reporter = RegistryReporter(self._client)
+        try:
+            job = Job(spark, self._settings, self._topics, reporter, ignore_steps)
+            StreamAttempt(job, self._stream, contracts, control).run_replays(stopping)
+        finally:
+            reporter.close()
+            spark.stop()
+        answer = self._ask(Request("GET", requests.stream_path(self._stream, "replays", str(replay))))
+        required(self._client, answer, "tell of a replay")
+        return answer.read(StreamReplay)
+
+    def _of_problem(self, problem: str) -> Positions:
+        path = requests.stream_path(self._stream, "quarantine", "positions")
+        answer = self._ask(Request("GET", f"{path}?problem={quote(problem, safe='')}"))
+        if answer.is_missing:
+            raise NotFoundError(f"the registry knows no problem {problem} of {self._stream}")
+        required(self._client, answer, "list the records of a problem")
+        return read_positions(answer.content.decode())
+
+    def _held(self) -> Ledger:
+        sink = kind_of(self._settings).adoptable(self._settings, self._plan)
+        held = sink.ledger_if_there()
+        if held is None:
+            raise NotFoundError(f"{sink.name} has no ledger of {self._stream}: no record of it was refused")
+        require_own(held, self._stream, sink.name)
+        return held
+
+    def _records(
+        self, positions: Positions, held: Ledger, preview: ReplayPreview, *, accept_batches: bool
+    ) -> Iterator[RefusedRecord]:
+        replayed = require_replayed(self._kafka, held)
+        for message in self._messages(positions):
+            headers = headers_of(message)
+            found, original = read_evidence(headers), read_original(headers)
+            why = why_untouched(
+                found, held, replayed, is_omitted=original.is_omitted, accepts_batches=accept_batches
+            )
+            if why is not None:
+                preview.untouched[why] += 1
+                continue
+            at = original.timestamp_ms if original.timestamp_ms is not None else message.timestamp()[1]
+            judged_at = original.judged_at if original.judged_at is not None else at * 1_000_000
+            yield RefusedRecord(message.key(), message.value(), original.headers, at, judged_at)
+
+    def _messages(self, positions: Positions) -> Iterator[Message]:
+        latest, bitmaps = self._latest(), positions.bitmaps()
+        start = {partition: bitmap.min() for partition, bitmap in bitmaps.items()}
+        end = {p: min(bitmap.max() + 1, latest.get(p, 0)) for p, bitmap in bitmaps.items()}
+        for message in read_committed(self._kafka, self._topic, start, end):
+            if (message.partition() or 0, message.offset()) in positions:
+                yield message
+
+    def _latest(self) -> dict[int, int]:
+        return self._topics.latest(self._topic) if self._topics.identity(self._topic) is not None else {}
+
+    def _ask(self, request: Request) -> Answer:
+        try:
+            return send(self._client, request)
+        except httpx.HTTPError as error:
+            raise Unavailable(
+                f"the registry at {self._client.base_url} does not answer ({error}); nothing was changed"
+            ) from error
+
+
+def parse_where(texts: Iterable[str]) -> dict[str, str]:
+    """Read `rule=age-is-known` and the like. Raises SettingsError."""
+    found = {}
+    for text in texts:
+        name, is_given, value = text.partition("=")
+        if name not in WHERE or not is_given or not value:
+            raise SettingsError(f"--where {text}: give one of {', '.join(f'{each}=...' for each in WHERE)}")
+        found[name] = value
+    return found
+
+
+def preview_text(preview: ReplayPreview, records: int) -> str:
+    """Return what a replay would do, for people."""
+    lines = [f"{preview.passing:,} of {records:,} records would be written"]
+    if preview.changed:
+        lines[0] += f"; the fix changes {preview.changed:,}"
+    if preview.failing:
+        lines.append(f"{preview.failing:,} would stay refused:")
+        lines += [
+            f"  {count:,} with {code} ({stage.value})"
+            for (stage, code, _), count in sorted(preview.reasons.items(), key=lambda each: -each[1])
+        ]
+    lines += [f"{count:,} would be left: {_LEFT[why]}" for why, count in preview.untouched.items()]
+    return "\n".join(lines)
+
+
+_LEFT: Final[dict[Untouched, str]] = {
+    Untouched.MISSING: "they are no longer in the quarantine topic",
+    Untouched.FOREIGN: "they were refused by another ledger",
+    Untouched.OVERRULED: "they were judged again after a rewind",
+    Untouched.AHEAD: "their batch was not published yet",
+    Untouched.REPLAYED: "they were replayed before",
+    Untouched.OMITTED: "they were set aside without their bytes",
+    Untouched.BATCH: "they are valid, and their batch was refused; --accept-batches writes them",
+}
+
+
+def replay_text(replay: StreamReplay) -> str:
+    """Return how far a replay is, for people."""
+    report = replay.report
+    if report is None:
+        waits = (
+            "waits for the approval of another person" if replay.state == "proposed" else "waits for the job"
+        )
+        return f"replay {replay.id} of {replay.records:,} records of {replay.stream} {waits}"
+    counts = f"{report.written:,} written, {report.refused:,} refused again, {report.left:,} left"
+    message = f". {report.message}" if report.message else ""
+    return f"replay {replay.id} of {replay.records:,} records of {replay.stream} is {replay.state}: {counts}{message}"

@@ -1,0 +1,151 @@
+"""When a chunk of a replay is processed: between batches, at the rate of its request, and again after an outage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+from confluent_kafka import KafkaException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, PythonException
+
+from tidegate.contracts.crash import described
+from tidegate.contracts.errors import TidegateError, Unavailable
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.ledger import Ledger
+from tidegate.contracts.stream.replay import ReplayReport, ReplayRequest, ReplayState
+from tidegate.spark_jobs.job.lease import Stop
+from tidegate.spark_jobs.job.replay import Prepared, Replayer, Replays, report_of
+
+log = structlog.get_logger()
+
+_RETRY_SECONDS: Final = 5.0
+_POLL_SECONDS: Final = 0.2
+_MOST_FAILURES: Final = 5
+"""So many failures of Spark in a row stop a request; those of a broker or the registry never do."""
+
+Begin = Callable[[], tuple[EnforcementPlan, Ledger] | None]
+"""Returns the contract and the ledger for a chunk that begins now; None while the attempt ends."""
+Publish = Callable[[Prepared], Ledger | None]
+"""Publishes a chunk and returns the ledger; None when the contract has changed since it was judged, or the attempt ends."""
+
+
+class ReplayLoop:
+    """Processes the requests of one attempt, in the thread of its stream."""
+
+    def __init__(self, replays: Replays, replayer: Replayer, begin: Begin, publish: Publish) -> None:
+        self._replays = replays
+        self._replayer = replayer
+        self._begin = begin
+        self._publish = publish
+        self._due_at = 0.0
+        self._failures = 0
+        self._has_request = False
+
+    def run(self, stopping: Stop) -> None:
+        """Process all requests that there are, until `stopping` is set or one has to wait for an outage to end."""
+        while not stopping.is_set():
+            is_done = self.step()
+            if not is_done and (not self._has_request or self._failures):
+                return
+            if not is_done:
+                time.sleep(_POLL_SECONDS)
+
+    def step(self) -> bool:
+        """Process the chunk that is due, if there is one; return whether something was done.
+
+        An error of a request stops the request. One of a commit is the attempt's, which knows of it then.
+        """
+        base = self._base()
+        if base is None:
+            return False
+        request, plan, held = base
+        try:
+            prepared = self._replayer.prepare(request, plan, held)
+        except (Unavailable, KafkaException) as error:
+            self._wait(error)
+            return False
+        except Exception as error:  # noqa: BLE001 - nothing that a request asks for may end its stream
+            return self._failed(request, held, error)
+        if prepared is None:
+            return self._tell(report_of(request, request.begun(held), ReplayState.DONE))
+        return self._finish(prepared)
+
+    def _base(self) -> tuple[ReplayRequest, EnforcementPlan, Ledger] | None:
+        """Return the request that is due, with contract and ledger; None when nothing is to be done now."""
+        if time.monotonic() < self._due_at:
+            return None
+        try:
+            request = self._replays.current()
+            self._has_request = request is not None
+            begun = self._begin() if request is not None else None
+        except (TidegateError, KafkaException) as error:  # the next batch meets the same
+            self._wait(error)
+            return None
+        return None if request is None or begun is None else (request, *begun)
+
+    def _finish(self, prepared: Prepared) -> bool:
+        try:
+            ledger = self._publish(prepared)
+        finally:
+            prepared.release()
+        self._failures = 0
+        if ledger is None:
+            return False  # it is judged again
+        report = self._replayer.published(prepared, ledger)
+        request = prepared.request
+        progress = request.begun(ledger)
+        before = prepared.replay.progress
+        if request.rate is not None:
+            self._due_at = time.monotonic() + (progress.done - before.done) / request.rate
+        log.info(
+            "replay_published",
+            stream=request.stream,
+            request=request.mark,
+            n=ledger.n,
+            done=progress.done,
+            records=progress.records,
+            written=progress.written,
+            refused=progress.refused,
+            left=progress.left,
+        )
+        self._tell(report)
+        return True
+
+    def _tell(self, report: ReplayReport) -> bool:
+        if not self._replays.report(report):
+            log.warning("replay_not_told", stream=report.stream, request=str(report.request))
+            self._wait(None)
+        return True
+
+    def _wait(self, error: BaseException | None) -> None:
+        self._failures += 1
+        self._due_at = time.monotonic() + _RETRY_SECONDS
+        if error is not None:
+            log.warning("replay_waits", error=str(error)[:500])
+
+    def _failed(self, request: ReplayRequest, held: Ledger, error: Exception) -> bool:
+        """Stop a request that cannot be processed; after a failure of Spark only if it fails again and again."""
+        may_pass = isinstance(error, (PySparkException, Py4JError)) and not isinstance(error, PythonException)
+        if may_pass and self._failures + 1 < _MOST_FAILURES:
+            self._wait(error)
+            return False
+        self._failures = 0
+        log.error("replay_stopped", stream=request.stream, request=request.mark, error=_brief(error))
+        return self._tell(report_of(request, request.begun(held), ReplayState.STOPPED, _reason(error)))
+
+
+def _brief(error: Exception) -> str:
+    return str(error)[:500] if isinstance(error, TidegateError) else described(error)[:500]
+
+
+def _reason(error: Exception) -> str:
+    """Return why a replay stopped, without what a library quotes of a record."""
+    if isinstance(error, TidegateError):
+        return str(error)
+    return (
+        f"the replay ended with {type(error).__name__}: a record may crash the worker that judges it. Replay fewer records "
+        "at a time, and look at the log of the job"
+    )

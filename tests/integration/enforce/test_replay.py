@@ -1,0 +1,488 @@
+"""Refused records are replayed: written once, with their fix, whatever is killed, repeated or rewound meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+
+from tests.integration.enforce.checker import CLEAN, account, require_exactly_once
+from tests.integration.enforce.faults import Publish, StartJob, kill_after, stop_after
+from tests.integration.enforce.line import KNOWN, Line, environment, row
+from tests.integration.enforce.losing import lose_ledger
+from tests.integration.enforce.registry import Registry
+from tests.integration.enforce.test_faults import SINKS
+from tests.integration.enforce.test_source_changes import PowerCutError
+from tests.marks import full
+from tidegate.contracts.errors import Fenced
+from tidegate.contracts.fix.load import parse_fix
+from tidegate.contracts.stream.evidence import REPLAY_HEADER, headers_of, read_provenance
+from tidegate.contracts.stream.ledger import Position
+from tidegate.contracts.stream.output_topics import quarantine_topic, replayed_topic
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.reconciliation import Answer
+from tidegate.contracts.stream.replay import (
+    ReplayRequest,
+    ReplayState,
+    Untouched,
+    digest_of_refusals,
+    runs_of,
+)
+from tidegate.gateway.embedded.jars import Jars
+from tidegate.gateway.exits import ExitCode
+from tidegate.spark_jobs.adopt.adopt import adopter
+from tidegate.spark_jobs.adopt.erase import Subject, eraser
+from tidegate.spark_jobs.adopt.rewind import RewindTo, rewinder
+from tidegate.spark_jobs.kafka.outputs import read_committed
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.steps import ReplayStep
+
+RECORDS = 30
+MENDED: dict[str, Any] = {
+    "fix": "amount-sentinel",
+    "steps": [{"action": "map", "field": "/amount", "values": [{"from": 999, "to": 1}]}],
+}
+TABLES = [name for name in SINKS if "upsert" not in name and "kafka" not in name]
+
+
+def long(*places: tuple[str, ReplayStep]) -> list[Any]:
+    """Return sinks and steps that are left to the long run."""
+    return [pytest.param(*each, marks=pytest.mark.full) for each in places]
+
+
+def refusals(line: Line) -> dict[Position, Position]:
+    """Return the place of each refused record in the quarantine topic, and its source position."""
+    kafka, topic = line.settings.kafka, quarantine_topic(line.topic)
+    found = {}
+    for message in read_committed(kafka, topic, {}, Topics(kafka).latest(topic)):
+        provenance = read_provenance(headers_of(message))
+        assert provenance is not None
+        place = (message.partition() or 0, message.offset() or 0)
+        found[place] = (provenance.source.partition, provenance.source.offset)
+    return found
+
+
+def request(line: Line, places: Any = None, **changes: Any) -> ReplayRequest:
+    """Request a replay of all refused records that there are now, or of those at some places."""
+    topic = quarantine_topic(line.topic)
+    identity = Topics(line.settings.kafka).identity(topic)
+    assert identity is not None
+    positions = Positions(sorted(refusals(line) if places is None else places))
+    given = changes.pop("fix", None)
+    fix = None if given is None else parse_fix(json.dumps(given), name="fix.json")
+    asked = ReplayRequest.model_validate(
+        {
+            **changes,
+            "id": uuid4(),
+            "stream": line.contract_id,
+            "topic": topic,
+            "topic_id": identity[0],
+            "positions": runs_of(positions),
+            "records": len(positions),
+            "digest": digest_of_refusals(topic, positions),
+            "fix": fix and fix.text,
+            "fingerprint": fix and fix.fingerprint,
+            "append_late": changes.get("append_late", line.settings.sink == "kafka"),
+        }
+    )
+    line.replays.open.append(asked)
+    return asked
+
+
+def fill(line: Line, records: int = RECORDS, every: int = 5) -> set[Position]:
+    """Produce records, some of them refused, and process them; return the source positions of the refused ones."""
+    line.produce(*(row(n, 999 if n % every == 0 else 1) for n in range(records)))
+    line.enforce()
+    return {*refusals(line).values()}
+
+
+@pytest.fixture
+def line(make_line: Callable[..., Line], request: pytest.FixtureRequest) -> Line:
+    """A line into the sink of the parameter, or into an Iceberg table."""
+    name = (
+        request.node.callspec.params.get("sink", "iceberg")
+        if hasattr(request.node, "callspec")
+        else "iceberg"
+    )
+    return make_line(**SINKS[name])
+
+
+@pytest.mark.parametrize("sink", ["iceberg", "kafka", *full("delta", "postgresql", "kafka-tasks")])
+def test_refused_records_are_written_once_with_their_fix(line: Line, sink: str) -> None:
+    refused = fill(line)
+    request(line, fix=MENDED)
+    line.produce(row(100), row(101, 999))
+    line.enforce()
+    require_exactly_once(line, refused)
+    (ended,) = [each for each in line.replays.told if each.state is not ReplayState.OPEN]
+    assert (ended.state, ended.written, ended.refused, ended.left) == (ReplayState.DONE, len(refused), 0, 0)
+    ledger = line.ledger()
+    assert (ledger.replayed, ledger.replay is not None and ledger.replay.is_finished) == (len(refused), True)
+
+    request(line, fix=MENDED)  # the same records again, and the one that was refused since
+    line.enforce()
+    now = {*refusals(line).values()}
+    require_exactly_once(line, now)
+    assert (line.replays.told[-1].written, line.replays.told[-1].left) == (1, len(refused))
+    assert line.replays.told[-1].untouched == {Untouched.REPLAYED: len(refused)}
+    if sink.startswith("kafka"):
+        marked = [each for each in line.accepted() if REPLAY_HEADER in dict(each.headers)]
+        assert len(marked) == len(now)
+        assert all(json.loads(each.value or b"")["amount"] == 1 for each in marked)
+    else:
+        assert {each["amount"] for each in line.rows()} == {1}
+
+
+def cut_after(step: ReplayStep) -> Callable[[str, object], None]:
+    """Return an observer that ends the attempt after a step of a replay."""
+
+    def cut(_stream: str, passed: object) -> None:
+        if passed is step:
+            raise PowerCutError
+
+    return cut
+
+
+CHANGING = (ReplayStep.POSITIONS, ReplayStep.STAGE, ReplayStep.PUBLISH)
+"""The steps after which a crash leaves something behind."""
+
+
+@pytest.mark.parametrize(
+    ("sink", "step"),
+    [
+        *(("iceberg", step) for step in CHANGING),
+        *long(*((sink, step) for sink in ("delta", "postgresql") for step in CHANGING)),
+        *long(*(("kafka", step) for step in (ReplayStep.POSITIONS, ReplayStep.PUBLISH))),
+    ],
+)
+def test_an_attempt_that_ends_in_a_replay_is_finished_by_the_next(
+    line: Line,
+    sink: str,  # noqa: ARG001 - `line` takes it
+    step: ReplayStep,
+) -> None:
+    refused = fill(line)
+    request(line, fix=MENDED)
+    with pytest.raises(PowerCutError):
+        line.enforce(cut_after(step))
+    assert not line.reconcile().twice
+    line.enforce()
+    require_exactly_once(line, refused)
+    assert (line.replays.told[-1].state, line.replays.told[-1].written) == (ReplayState.DONE, len(refused))
+
+
+@pytest.mark.parametrize("sink", ["iceberg", *full("delta", "postgresql", "kafka", "kafka-tasks")])
+def test_an_instance_that_is_overtaken_in_a_replay_writes_nothing(
+    line: Line,
+    sink: str,  # noqa: ARG001 - `line` takes it
+) -> None:
+    refused = fill(line)
+    request(line, fix=MENDED)
+    overtaken = []
+
+    def claim_meanwhile(_stream: str, finished: object) -> None:
+        if finished is ReplayStep.POSITIONS and not overtaken:
+            overtaken.append(finished)
+            line.enforce()
+
+    with pytest.raises(Fenced):
+        line.enforce(claim_meanwhile)
+    require_exactly_once(line, refused)
+
+
+def test_what_fails_again_stays_refused_and_is_not_written_again(line: Line) -> None:
+    """With its reason, and with another one; and it can be replayed later."""
+    line.produce(row(0, 999), row(1, 998), row(2), row(3, 999, day="no day"))
+    line.contracts.plan = line.plan(rules=[{**KNOWN, "values": [998, 999]}])
+    line.enforce()
+    before = line.quarantined()
+    request(line, fix=MENDED, allowed=1.0)
+    line.enforce()
+    told = line.replays.told[-1]
+    assert (told.written, told.refused, told.left) == (1, 2, 0)
+    assert {(rule.code, rule.records) for rule in told.reasons} == {
+        ("amount-is-known", 1),
+        ("format", 1),
+    }
+    assert line.quarantined() == before
+    places = {source: place for place, source in refusals(line).items()}
+    first = (0, 0)
+    require_exactly_once(line, {first})
+
+    line.contracts.plan = line.plan(version="1.1.0", rules=[])
+    request(line, [places[1, 0]])
+    line.enforce()
+    require_exactly_once(line, {first, (1, 0)})
+
+
+def test_records_of_a_refused_batch_are_replayed_only_when_the_request_says_so(line: Line) -> None:
+    line.contracts.plan = line.plan(error_budget={"ratio": 0.5, "action": "quarantine"})
+    line.produce(*(row(number, 999) for number in range(3)), row(3), row(4))
+    line.enforce()
+    assert not line.rows()
+    request(line)
+    line.enforce()
+    told = line.replays.told[-1]
+    assert (told.written, told.refused, told.left) == (0, 3, 2)
+    assert told.untouched == {Untouched.BATCH: 2}
+    request(line, accept_batches=True)
+    line.enforce()
+    assert (line.replays.told[-1].written, line.replays.told[-1].refused) == (2, 3)
+    require_exactly_once(line, {(1, 1), (0, 2)})
+
+
+@pytest.mark.full
+def test_a_replay_that_fails_too_often_stops_before_its_chunk_is_written(line: Line) -> None:
+    line.produce(
+        *(row(n, 999, day="no day") for n in range(0, 90, 2)), *(row(n, 999) for n in range(90, 400, 2))
+    )
+    line.enforce()
+    refused = {*refusals(line).values()}
+    assert len(refused) == 200
+    request(line, fix=MENDED)
+    line.enforce()
+    told = line.replays.told[-1]
+    assert (told.state, told.written) == (ReplayState.STOPPED, 0)
+    assert "45 of 200 replayed records fail again, 20.0% allowed" in str(told.message)
+    require_exactly_once(line)
+    request(line, fix=MENDED, allowed=0.3)
+    line.enforce()
+    assert (line.replays.told[-1].state, line.replays.told[-1].written) == (ReplayState.DONE, 155)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"digest": "0" * 64}, "do not have the digest"),
+        pytest.param({"topic_id": "another"}, "was created again", marks=pytest.mark.full),
+        pytest.param(
+            {"fix": MENDED, "fingerprint": "0" * 64}, "does not have the fingerprint", marks=pytest.mark.full
+        ),
+    ],
+)
+def test_a_request_that_is_not_what_was_approved_is_stopped_and_the_stream_goes_on(
+    line: Line, changes: dict[str, Any], message: str
+) -> None:
+    fill(line)
+    asked = request(line, **{name: value for name, value in changes.items() if name == "fix"})
+    line.replays.open = [asked.model_copy(update={k: v for k, v in changes.items() if k != "fix"})]
+    line.produce(row(100))
+    line.enforce()
+    told = line.replays.told[-1]
+    assert told.state is ReplayState.STOPPED
+    assert message in str(told.message)
+    require_exactly_once(line)
+
+
+@pytest.mark.full
+def test_tables_with_upserts_and_records_with_keys_are_refused(make_line: Callable[..., Line]) -> None:
+    table, topic = make_line(write_mode="upsert"), make_line(sink="kafka")
+    table.contracts.plan = table.plan(primary_key=["id"])
+    for line, message in ((table, "is upserted into"), (topic, "--append-late")):
+        fill(line)
+        request(line, fix=MENDED, append_late=False)
+        line.enforce()
+        assert line.replays.told[-1].state is ReplayState.STOPPED
+        assert message in str(line.replays.told[-1].message)
+        require_exactly_once(line)
+
+
+@pytest.mark.full
+def test_a_rewind_takes_replayed_records_back(
+    line: Line, registry: Registry, publish: Callable[[dict[str, object]], None]
+) -> None:
+    """Those from the point on are judged again, and refused again; those below it stay replayed."""
+    publish(line.document())
+    fill(line, 20)
+    request(line, fix=MENDED)
+    line.enforce()
+    assert line.ledger().replayed == 4
+    settings = line.settings.model_copy(update={"registry_url": registry.url})
+    with rewinder(settings, line.contract_id) as found:
+        found.rewind(RewindTo.parse("0:5,1:5"), lambda _: None)
+    assert line.ledger().replayed == 2
+    line.enforce()
+    found_again = line.reconcile()
+    assert found_again.holds, found_again
+    assert (line.ledger().totals.written, line.ledger().totals.quarantined) == (18, 2)
+    request(line, fix=MENDED)
+    line.enforce()
+    told = line.replays.told[-1]
+    assert (told.written, told.untouched) == (2, {Untouched.REPLAYED: 2, Untouched.OVERRULED: 2})
+    assert line.reconcile().holds
+    assert len(line.rows()) == 20
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("sink", ["iceberg", "kafka"])
+def test_a_lost_ledger_is_rebuilt_with_what_was_replayed(
+    line: Line,
+    sink: str,  # noqa: ARG001 - `line` takes it
+    registry: Registry,
+    publish: Publish,
+) -> None:
+    publish(line.document())
+    refused = fill(line)
+    request(line, fix=MENDED)
+    line.enforce()
+    before = line.ledger()
+    lose_ledger(line)
+    settings = line.settings.model_copy(update={"registry_url": registry.url})
+    with adopter(settings, line.contract_id) as found:
+        found.rebuild(None, lambda _: None)
+    assert line.ledger().totals == before.totals
+    assert line.ledger().replayed == len(refused)
+    line.enforce()
+    require_exactly_once(line, refused)
+
+
+@pytest.mark.full
+def test_a_person_is_erased_also_from_a_row_that_a_fix_has_changed(
+    line: Line, registry: Registry, publish: Publish
+) -> None:
+    publish(line.document())
+    refused = fill(line)
+    hidden = {"action": "set", "field": "/id", "value": "x", "when": {"field": "/id", "equals": "r5"}}
+    request(line, fix={"fix": "hide", "steps": [*MENDED["steps"], hidden]})
+    line.enforce()
+    (theirs,) = [each["_source"] for each in line.rows() if each["id"] == "x"]
+    settings = line.settings.model_copy(update={"registry_url": registry.url})
+    with eraser(settings, line.contract_id) as found:
+        found.erase(Subject("r5", "id"), lambda _: None)
+    assert "x" not in {each["id"] for each in line.rows()}
+    assert len(refusals(line)) == len(refused) - 1
+    totals = line.ledger().totals
+    assert (totals.written, totals.quarantined, totals.dropped) == (RECORDS - 1, 0, 1)
+    assert line.reconcile().holds
+    request(line, fix=MENDED)  # what was rewritten of the others is still replayed
+    line.enforce()
+    assert line.replays.told[-1].untouched == {Untouched.REPLAYED: len(refused) - 1}
+    assert (theirs["partition"], theirs["offset"]) in refused
+
+
+@pytest.mark.full
+def test_positions_that_are_gone_are_never_guessed(line: Line) -> None:
+    """Without them a record could be written twice, and a reconciliation cannot tell."""
+    refused = fill(line)
+    request(line, fix=MENDED)
+    line.enforce()
+    topics = Topics(line.settings.kafka)
+    topics.delete_before(replayed_topic(line.topic), topics.latest(replayed_topic(line.topic)))
+    found = line.reconcile()
+    assert found.answer is Answer.UNPROVEN
+    assert found.unverifiable == len(refused)
+    request(line, fix=MENDED)
+    line.enforce()
+    assert "Restore the topic" in str(line.replays.told[-1].message)
+    assert account(line, refused) == CLEAN
+
+
+STEPS = (ReplayStep.READ, ReplayStep.JUDGE, *CHANGING)
+
+
+def ask_of_registry(line: Line, registry: Registry) -> None:
+    """Request the replay of all refused records of the registry."""
+    asked = request(line, fix=MENDED)
+    order = asked.model_dump(mode="json", exclude={"id", "stream"})
+    answer = httpx.post(f"{registry.url}/api/v1/streams/{line.contract_id}/replays", json=order)
+    assert answer.status_code == 201, answer.text
+    # What the job of this process goes on with is the same request.
+    line.replays.open = [asked.model_copy(update={"id": UUID(answer.json()["id"])})]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("sink", "step"),
+    [
+        *((sink, step) for sink in TABLES for step in STEPS),
+        *(("kafka", step) for step in STEPS if step is not ReplayStep.STAGE),
+    ],
+)
+def test_killed_in_a_replay(
+    line: Line,
+    sink: str,  # noqa: ARG001 - `line` takes it
+    step: ReplayStep,
+    job: StartJob,
+    publish: Publish,
+    registry: Registry,
+) -> None:
+    """With SIGKILL; the next instance finishes the request of the registry."""
+    publish(line.document())
+    refused = fill(line)
+    ask_of_registry(line, registry)
+    line.settings = line.settings.model_copy(update={"heartbeat_seconds": 1.0})
+    kill_after(job, line, step)
+    assert not line.reconcile().twice
+    line.enforce()
+    require_exactly_once(line, refused)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("sink", "step"),
+    [
+        *((sink, step) for sink in TABLES for step in STEPS),
+        *(("kafka", step) for step in STEPS if step is not ReplayStep.STAGE),
+    ],
+)
+def test_a_zombie_of_a_replay_wakes_up_to_another_epoch(
+    line: Line,
+    sink: str,  # noqa: ARG001 - `line` takes it
+    step: ReplayStep,
+    job: StartJob,
+    publish: Publish,
+    registry: Registry,
+) -> None:
+    publish(line.document())
+    refused = fill(line)
+    ask_of_registry(line, registry)
+    line.settings = line.settings.model_copy(update={"heartbeat_seconds": 1.0})
+    zombie = stop_after(job, line, step)
+    line.enforce()
+    require_exactly_once(line, refused)
+    if step is ReplayStep.PUBLISH:  # it has nothing left to publish, so it would not notice
+        line.produce(row(1000))
+        line.enforce()
+    os.kill(zombie.pid, signal.SIGCONT)
+    line.produce(row(1001))
+    assert zombie.wait() == ExitCode.FENCED
+    line.enforce()
+    require_exactly_once(line, refused)
+
+
+@pytest.mark.full
+def test_the_command_shows_and_runs_a_replay_of_a_stopped_stream(
+    line: Line, jars: Jars, publish: Publish, registry: Registry, tmp_path: Path
+) -> None:
+    publish(line.document())
+    refused = fill(line)
+    line.produce(row(100))  # it must not be judged
+    fix = tmp_path / "fix.json"
+    fix.write_text(json.dumps(MENDED))
+
+    def replay(*options: str) -> str:
+        command = [sys.executable, "-m", "tidegate.gateway.cli.main", "replay", line.contract_id, *options]
+        env = {**os.environ, **environment(line, jars, registry.url)}
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+
+    chosen = ("--where", "rule=amount-is-known", "--fix", str(fix))
+    shown = replay(*chosen, "--dry-run")
+    assert (
+        shown
+        == f"{len(refused)} of {len(refused)} records would be written; the fix changes {len(refused)}\n"
+    )
+    before = line.ledger()
+    ended = replay(*chosen, "--run", "--yes")
+    assert f"is done: {len(refused)} written, 0 refused again, 0 left" in ended
+    assert line.ledger().end == before.end
+    assert "would be left: they were replayed before" in replay(*chosen, "--dry-run")
+    line.enforce()
+    require_exactly_once(line, refused)

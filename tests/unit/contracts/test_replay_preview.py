@@ -1,0 +1,32 @@
+"""What a replay would do to some records, counted without a value."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.documents import plan_with
+from tidegate.contracts.fix.apply import CompiledFix
+from tidegate.contracts.fix.load import parse_fix
+from tidegate.contracts.stream.replay_preview import RefusedRecord, ReplayPreview
+
+
+def records(*values: Any) -> list[RefusedRecord]:
+    return [
+        RefusedRecord(None, json.dumps(value).encode(), (), 1_000 + n, n) for n, value in enumerate(values)
+    ]
+
+
+def test_a_preview_counts_what_would_pass_and_why_the_others_would_fail() -> None:
+    properties = {"age": {"type": ["integer", "null"]}, "ward": {"type": "string"}}
+    rules = [{"id": "age-is-known", "kind": "forbidden", "field": "/age", "values": [999, 998]}]
+    plan = plan_with({"properties": properties, "type": "object"}, rules=rules)
+    steps = [{"action": "map", "field": "/age", "values": [{"from": 999, "to": None}]}]
+    fix = CompiledFix(parse_fix(json.dumps({"fix": "age", "steps": steps}), name="f.json"))
+    found = ReplayPreview()
+    found.add(records({"age": 999}, {"age": 998}, {"age": 999, "ward": 7}, {"age": 1}), plan, fix)
+    assert (found.passing, found.failing, found.changed, found.judged) == (2, 2, 2, 4)
+    assert {code: count for (_, code, _), count in found.reasons.items()} == {"age-is-known": 1, "type": 1}
+    without = ReplayPreview()
+    without.add(records({"age": 999}), plan, None)
+    assert (without.passing, without.failing, without.changed) == (0, 1, 0)

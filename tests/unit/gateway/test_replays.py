@@ -1,0 +1,193 @@
+"""Replays that people ask for: kept with their positions, approved by another person, told to the job, and reported."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from tidegate.contracts.errors import ConflictError, ContractError, NotFoundError
+from tidegate.contracts.fix.load import parse_fix
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.replay import (
+    ReplayOrder,
+    ReplayReport,
+    ReplayState,
+    StreamReplay,
+    digest_of_refusals,
+    runs_of,
+)
+from tidegate.gateway.access.principal import Forbidden, Principal, read_grants
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.storage.audit_chain import AuditEntry
+from tidegate.gateway.streams.replays import MOST_WAITING, StreamReplays
+
+STREAM = "hospital.admissions"
+TOPIC = "hospital.admissions.quarantine"
+PATH = f"/api/v1/streams/{STREAM}/replays"
+FIX = '{"fix":"age","steps":[{"action":"map","field":"/age","values":[{"from":999,"to":null}]}]}'
+ANN, BEN = (Principal(name, read_grants(["approver"])) for name in ("key:ann", "key:ben"))
+JOB = Principal("key:job", read_grants(["reporter"]))
+PLACES = Positions([(0, 17), (0, 18), (1, 4)])
+
+
+@pytest.fixture(autouse=True)
+def published(factory: Factory, make_contract: Callable[..., bytes]) -> None:
+    factory.registry().publish(make_contract(), "contract.json")
+
+
+@pytest.fixture
+def replays(factory: Factory) -> StreamReplays:
+    return factory.replays()
+
+
+def order(**changes: Any) -> ReplayOrder:
+    fix = parse_fix(FIX, name="fix.json")
+    return ReplayOrder.model_validate(
+        {
+            "topic": TOPIC,
+            "topic_id": "id",
+            "positions": runs_of(PLACES),
+            "records": len(PLACES),
+            "digest": digest_of_refusals(TOPIC, PLACES),
+            "fix": fix.text,
+            "fingerprint": fix.fingerprint,
+            **changes,
+        }
+    )
+
+
+PLAIN: dict[str, Any] = {"fix": None, "fingerprint": None}
+
+
+def report(replay: StreamReplay, state: ReplayState = ReplayState.OPEN, **counts: int) -> ReplayReport:
+    return ReplayReport.model_validate(
+        {
+            "request": replay.id,
+            "stream": STREAM,
+            "at": "2026-07-01T12:00:00Z",
+            "state": state,
+            "records": replay.records,
+            "written": 0,
+            "refused": 0,
+            "left": 0,
+            **counts,
+        }
+    )
+
+
+def actions(factory: Factory) -> list[str]:
+    entries: list[AuditEntry] = factory.audit().read(list)
+    assert factory.audit().check().is_intact
+    return [entry.action for entry in entries if entry.action.startswith("stream.replay")]
+
+
+def test_a_replay_with_a_fix_waits_for_another_person(factory: Factory, replays: StreamReplays) -> None:
+    asked = replays.ask(STREAM, order(), ANN)
+    assert (asked.state, asked.by) == (ReplayState.PROPOSED, "key:ann")
+    assert factory.stream_controls().beat(STREAM, by=JOB).replay is None
+    with pytest.raises(NotFoundError, match="is open"):
+        replays.request(STREAM, asked.id, JOB)
+    with pytest.raises(ConflictError, match="waits for its approval"):
+        replays.progress(STREAM, report(asked), JOB)
+    with pytest.raises(Forbidden, match="another person with the role approver"):
+        replays.approve(STREAM, asked.id, ANN)
+    approved = replays.approve(STREAM, asked.id, BEN)
+    assert (approved.state, approved.approved_by) == (ReplayState.OPEN, "key:ben")
+    assert replays.approve(STREAM, asked.id, ANN) == approved
+    assert factory.stream_controls().beat(STREAM, by=JOB).replay == asked.id
+    found = replays.request(STREAM, asked.id, JOB)
+    assert (found.id, found.refusals(), found.fix) == (asked.id, PLACES, order().fix)
+    assert actions(factory) == ["stream.replay-asked", "stream.replay-approved"]
+
+
+def test_a_replay_without_a_fix_is_open_at_once(factory: Factory, replays: StreamReplays) -> None:
+    first, second = (replays.ask(STREAM, order(**PLAIN), ANN) for _ in range(2))
+    assert first.state is ReplayState.OPEN
+    assert factory.stream_controls().beat(STREAM, by=JOB).replay == first.id
+    done = replays.progress(STREAM, report(first, ReplayState.DONE, written=2, refused=1), JOB)
+    assert (done.state, done.report and done.report.written) == (ReplayState.DONE, 2)
+    assert replays.progress(STREAM, report(first, ReplayState.DONE, written=2, refused=1), JOB) == done
+    assert factory.stream_controls().beat(STREAM, by=JOB).replay == second.id
+    with pytest.raises(NotFoundError):
+        replays.request(STREAM, first.id, JOB)
+    assert [each.id for each in replays.all(STREAM)] == [second.id, first.id]
+    assert actions(factory) == ["stream.replay-asked", "stream.replay-asked", "stream.replay-done"]
+
+
+def test_a_cancelled_replay_stays_cancelled(factory: Factory, replays: StreamReplays) -> None:
+    asked = replays.ask(STREAM, order(**PLAIN), ANN)
+    replays.cancel(STREAM, asked.id, BEN)
+    late = replays.progress(STREAM, report(asked, written=1), JOB)
+    assert (late.state, late.report and late.report.written) == (ReplayState.CANCELLED, 1)
+    with pytest.raises(ConflictError, match="has ended: it is cancelled"):
+        replays.cancel(STREAM, asked.id, ANN)
+    with pytest.raises(ConflictError, match="has ended"):
+        replays.approve(STREAM, asked.id, BEN)
+    assert factory.stream_controls().beat(STREAM, by=JOB).replay is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"topic": "other.quarantine"}, "do not have the digest"),
+        ({"digest": "0" * 64}, "do not have the digest"),
+        ({"fingerprint": "0" * 64}, "does not have the fingerprint"),
+        (
+            {"topic": "other.quarantine", "digest": digest_of_refusals("other.quarantine", PLACES)},
+            "are in hospital.admissions.quarantine, not in other.quarantine",
+        ),
+    ],
+)
+def test_what_is_not_what_it_says_is_not_kept(
+    replays: StreamReplays, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConflictError, match=message):
+        replays.ask(STREAM, order(**changes), ANN)
+    assert not replays.all(STREAM)
+
+
+def test_a_fix_with_mistakes_is_not_kept(replays: StreamReplays) -> None:
+    with pytest.raises(ContractError, match="unknown action"):
+        replays.ask(STREAM, order(fix=FIX.replace("map", "eval")), ANN)
+
+
+def test_few_replays_wait_at_a_time(replays: StreamReplays) -> None:
+    for _ in range(MOST_WAITING):
+        asked = replays.ask(STREAM, order(**PLAIN), ANN)
+    with pytest.raises(ConflictError, match="10 replays of hospital"):
+        replays.ask(STREAM, order(**PLAIN), ANN)
+    replays.cancel(STREAM, asked.id, ANN)
+    assert replays.ask(STREAM, order(**PLAIN), ANN).state is ReplayState.OPEN
+
+
+def test_a_job_reports_only_what_a_job_knows(replays: StreamReplays) -> None:
+    asked = replays.ask(STREAM, order(**PLAIN), ANN)
+    with pytest.raises(ConflictError, match="a job does not report that a replay is cancelled"):
+        replays.progress(STREAM, report(asked, ReplayState.CANCELLED), JOB)
+    with pytest.raises(NotFoundError):
+        replays.progress(STREAM, report(asked).model_copy(update={"request": uuid4()}), JOB)
+    with pytest.raises(NotFoundError):
+        replays.ask("nothing.here", order(**PLAIN), ANN)
+
+
+def test_over_http(client: Any) -> None:
+    body = order().model_dump(mode="json")
+    asked = client.post(PATH, json.dumps(body))
+    assert asked.status_code == 201
+    assert asked.json()["state"] == "open"  # without access control there is no other person
+    assert "positions" not in asked.json()
+    one = f"{PATH}/{UUID(asked.json()['id'])}"
+    assert client.get(f"{one}/request").json()["positions"] == {"0": [[17, 18]], "1": [[4, 4]]}
+    told = report(StreamReplay.model_validate(asked.json()), ReplayState.DONE, written=3).model_dump_json()
+    assert client.post(f"{one}/progress", told).json()["state"] == "done"
+    assert client.post(f"{PATH}/{uuid4()}/progress", told).status_code == 409
+    assert client.get(one).json()["report"]["written"] == 3
+    assert len(client.get(PATH).json()["replays"]) == 1
+    assert client.request("DELETE", one).status_code == 409
+    assert client.post(f"{one}/approval", b"").status_code == 409
+    assert client.post(PATH, json.dumps({**body, "digest": "0" * 64})).status_code == 409
+    assert client.post(PATH, json.dumps({**body, "records": 0})).status_code == 422
