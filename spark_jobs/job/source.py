@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tidegate.contracts.errors import Unavailable
@@ -27,6 +28,26 @@ FETCH_OPTIONS: Final = {
     "kafka.max.partition.fetch.bytes": str(4 * 1024 * 1024),
 }
 """How Spark's source fetches records."""
+
+
+class BatchHandler:
+    """The function that Spark calls for each batch, until it is closed.
+
+    Py4J refers to it until a garbage collection of the JVM. So it must not refer to the attempt for longer: an attempt
+    owns Kafka clients, and a process cannot have more than about 1,000 of them.
+    """
+
+    def __init__(self, handle: Callable[[DataFrame, int], None]) -> None:
+        self._handle: Callable[[DataFrame, int], None] | None = handle
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        """Handle a batch; after `close`, do nothing."""
+        if self._handle is not None:
+            self._handle(rows, batch_id)
+
+    def close(self) -> None:
+        """Drop the reference to the attempt."""
+        self._handle = None
 
 
 def read_topic(spark: SparkSession, settings: JobSettings, topic: str, start: Vector) -> DataFrame:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -20,16 +19,12 @@ from pyspark import inheritable_thread_target
 
 from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
-from tidegate.contracts.stream.bounds import MOST_EXPECTATIONS, MOST_RULES
 from tidegate.contracts.stream.control import EventKind, Heartbeat
-from tidegate.contracts.stream.counts import rule_counts
 from tidegate.contracts.stream.decide import REFUSED_WITH_BATCH, BudgetSpent, Decision, decide
 from tidegate.contracts.stream.ledger import Ledger, Vector, require_contiguous, span
-from tidegate.contracts.stream.output_topics import quarantine_topic
-from tidegate.contracts.stream.report import BatchReport
-from tidegate.contracts.stream.shadow import ShadowResult
 from tidegate.spark_jobs.contract_source import ContractSource
 from tidegate.spark_jobs.job.batch_limits import BatchLimits
+from tidegate.spark_jobs.job.batch_report import Outcome, figures_of, log_batch, report_of
 from tidegate.spark_jobs.job.control import AlwaysRunning, Control, StreamPaused, require_running
 from tidegate.spark_jobs.job.expectations import BatchExpectations, refused
 from tidegate.spark_jobs.job.great_expectations_runner import GreatExpectationsRunner
@@ -38,7 +33,7 @@ from tidegate.spark_jobs.job.replay import Prepared, Replayer
 from tidegate.spark_jobs.job.replay_loop import ReplayLoop
 from tidegate.spark_jobs.job.reports import Reporter
 from tidegate.spark_jobs.job.shadow_source import NoShadows, Shadows
-from tidegate.spark_jobs.job.source import LOOK_SECONDS, BatchOffsets, read_range, read_topic
+from tidegate.spark_jobs.job.source import LOOK_SECONDS, BatchHandler, BatchOffsets, read_range, read_topic
 from tidegate.spark_jobs.kafka.consumer_group import PublishedOffsets
 from tidegate.spark_jobs.kafka.source_topic import find_source, require_same, resume
 from tidegate.spark_jobs.kafka.topics import Topics, TransactionEnded
@@ -46,7 +41,7 @@ from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.sinks.kind import SinkContext, kind_of
 from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, StreamStart
 from tidegate.spark_jobs.steps import Step, StepObserver, Stopwatch
-from tidegate.spark_jobs.tracing import Attributes, NoTracer, Tracer
+from tidegate.spark_jobs.tracing import NoTracer, Tracer
 from tidegate.spark_jobs.worker.judge import worker_errors
 
 if TYPE_CHECKING:
@@ -68,25 +63,6 @@ class Job:
     reporter: Reporter
     observer: StepObserver
     tracer: Tracer = field(default_factory=NoTracer)
-
-
-class _BatchHandler:
-    """The function that Spark calls for each batch, until it is closed.
-
-    Py4J refers to it until a garbage collection of the JVM. So it must not refer to the attempt for longer: an attempt
-    owns Kafka clients, and a process cannot have more than about 1,000 of them.
-    """
-
-    def __init__(self, handle: Callable[[DataFrame, int], None]) -> None:
-        self._handle: Callable[[DataFrame, int], None] | None = handle
-
-    def __call__(self, rows: DataFrame, batch_id: int) -> None:
-        if self._handle is not None:
-            self._handle(rows, batch_id)
-
-    def close(self) -> None:
-        """Drop the reference to the attempt."""
-        self._handle = None
 
 
 class StreamAttempt:
@@ -119,7 +95,7 @@ class StreamAttempt:
         """Start and end of the batch whose judging or writing ended the attempt."""
         self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"write-{contract_id}")
         self._writing: Future[Any] | None = None
-        self._batch_handler = _BatchHandler(self._on_batch)
+        self._batch_handler = BatchHandler(self._on_batch)
         self._expectations = BatchExpectations(
             contract_id, job.settings.expectations_proof_every, lambda: GreatExpectationsRunner(job.spark)
         )
@@ -271,17 +247,10 @@ class StreamAttempt:
         earliest, latest = job.topics.earliest(self._source.name), job.topics.latest(self._source.name)
         begin = latest if job.settings.starting == "latest" else earliest
         self._ledger = self._sink.start(StreamStart(self._plan, self._source, begin, watch))
-        replayer = Replayer(
-            job.spark,
-            job.settings.kafka,
-            job.topics,
-            self._sink,
-            self._source.max_message_bytes,
-            Stopwatch(self._contract_id, job.observer),
-        )
-        self._replay_loop = ReplayLoop(
-            self._control.replays, replayer, self._begin_chunk, self._publish_chunk
-        )
+        limit, watch = self._source.max_message_bytes, Stopwatch(self._contract_id, job.observer)
+        replayer = Replayer(job.spark, job.settings.kafka, job.topics, self._sink, limit, watch)
+        replays = self._control.replays
+        self._replay_loop = ReplayLoop(replays, replayer, self._begin_chunk, self._publish_chunk)
         return earliest, latest
 
     def _read(self, earliest: Vector, latest: Vector, watch: Stopwatch) -> StreamingQuery:
@@ -449,8 +418,7 @@ class StreamAttempt:
             self._control.window.published(decision.counted, begins_anew=begins_anew)
             self._job.observer(self._contract_id, Step.COMMITTED)
             with batch.watch.trace.current():
-                report = self._report(batch, judged, decision, published, began)
-            batch.watch.trace.end(_figures(report))
+                self._report(batch, judged, decision, published, began)
         except BaseException as error:
             batch.watch.trace.fail(error)
             self._fail(error, batch)
@@ -513,81 +481,19 @@ class StreamAttempt:
         decision: Decision,
         published: Published,
         began: datetime,
-    ) -> BatchReport:
-        ledger, contract = published.ledger, batch.plan.contract
-        report = BatchReport(
-            stream=self._contract_id,
-            topic=self._source.name,
-            quarantine_topic=quarantine_topic(self._source.name),
-            sink=self._sink.name,
-            epoch=ledger.epoch,
-            n=ledger.n,
-            contract=batch.contract,
-            fingerprint=batch.plan.fingerprint,
-            started_at=began,
-            committed_at=datetime.now(UTC),
-            records=decision.records,
-            written=decision.written,
-            warned=decision.warned,
-            alerted=decision.alerted,
-            quarantined=decision.quarantined,
-            dropped=decision.dropped,
-            rules=rule_counts(decision.rules + published.evidence)[:MOST_RULES],
-            expectations=decision.expectations[:MOST_EXPECTATIONS],
-            shadow=self._compared(judged),
-            start=batch.start,
-            end=batch.end,
-            lag_records=self._lag(batch.end),
-            timings_ms=batch.watch.milliseconds,
-            table=self._sink.table_size,
-            maintenance=self._sink.maintenance,
+    ) -> None:
+        """Report a published batch: to the consumer group, the registry, the log and the trace."""
+        lag = self._lag(batch.end)
+        report = report_of(
+            self._contract_id, self._sink, batch, judged, Outcome(decision, published, began, lag)
         )
-        self._told_offsets.publish(self._source.name, ledger.end)
+        self._told_offsets.publish(self._source.name, published.ledger.end)
         self._job.reporter.report(report)
-        log.info(
-            "batch_published",
-            stream=self._contract_id,
-            contract=contract.version,
-            epoch=report.epoch,
-            n=report.n,
-            records=report.records,
-            written=report.written,
-            quarantined=report.quarantined,
-            dropped=report.dropped,
-            lag=report.lag_records,
-            ms=report.timings_ms,
-        )
-        if decision.alerts:
-            counts = {code: records for (_, code, _), records in sorted(decision.alerts.items())}
-            log.warning(
-                "alert_raised", stream=self._contract_id, n=ledger.n, records=decision.alerted, rules=counts
-            )
-        if decision.over_budget:
-            log.warning("budget_exceeded", stream=self._contract_id, n=ledger.n, records=decision.records)
-        return report
-
-    def _compared(self, judged: JudgedBatch[Any]) -> ShadowResult | None:
-        try:
-            return judged.results.shadow_result()
-        except Exception as error:  # noqa: BLE001 - the batch is published: nothing of a report can undo that
-            log.warning("shadow_not_compared", stream=self._contract_id, error=type(error).__name__)
-            return None
+        log_batch(report, decision)
+        batch.watch.trace.end(figures_of(report))
 
     def _lag(self, end: Vector) -> int | None:
         try:
             return max(0, span(end, self._job.topics.latest(self._source.name)))
         except Unavailable:
             return None
-
-
-def _figures(report: BatchReport) -> Attributes:
-    """Return what a trace has of a batch: names and counts."""
-    return {
-        "tidegate.contract": report.contract,
-        "tidegate.epoch": report.epoch,
-        "tidegate.batch": report.n,
-        "tidegate.records": report.records,
-        "tidegate.written": report.written,
-        "tidegate.quarantined": report.quarantined,
-        "tidegate.dropped": report.dropped,
-    }
