@@ -1,4 +1,4 @@
-"""Store batch reports and what they add up to: by stream, rule, step, expectation and shadow version.
+"""Store batch reports and what they add up to: by stream, rule, step and expectation.
 
 A job can name any number of rules and steps over time. Only the first of a stream are kept by name; later ones share one.
 """
@@ -32,11 +32,9 @@ from sqlalchemy.orm import Mapped, mapped_column
 from tidegate.contracts.stream.bounds import MOST_RULES, MOST_STEPS
 from tidegate.contracts.stream.counts import RuleCount, RuleKey
 from tidegate.contracts.stream.report import BatchReport, ExpectationResult
-from tidegate.contracts.stream.shadow import ShadowFindings
 from tidegate.contracts.verdict import Severity, Stage
-from tidegate.gateway.storage.stream_control import ControlStore
 from tidegate.gateway.storage.tables import (
-    BatchRow,
+from tidegate.gateway.storage.shadows import ShadowStore
     BatchRuleRow,
     ByCodePoint,
     Instant,
@@ -228,46 +226,6 @@ def _row(batch_id: int, report: BatchReport, result: ExpectationResult) -> dict[
         "agrees": result.agrees,
         "result": result.model_dump_json(),
     }
-
-
-class ShadowRow(Table):
-    """The findings of one stream's shadow, as JSON."""
-
-    __tablename__ = "stream_shadows"
-
-    stream: Mapped[str] = mapped_column(ForeignKey("contracts.id"), primary_key=True)
-    findings: Mapped[str] = mapped_column(Text)
-
-
-class ShadowStore(Store):
-    """Findings of shadows, as `stores.shadows`."""
-
-    def find(self, stream: str) -> ShadowFindings | None:
-        """Return the findings of a stream's last shadow; None before its first batch."""
-        row = self._session.get(ShadowRow, stream)
-        return None if row is None else ShadowFindings.model_validate_json(row.findings)
-
-    def forget(self, stream: str) -> None:
-        """Delete the results: another shadow was declared."""
-        self._session.execute(delete(ShadowRow).where(ShadowRow.stream == stream))
-
-    def add(self, report: BatchReport) -> None:
-        """Add a report that is new, if it is about the shadow of now. Only in a write transaction: writers take turns."""
-        declared = ControlStore(self._session).find(report.stream).shadow
-        if report.shadow is None or report.shadow.version != declared:
-            return
-        before = self.find(report.stream)
-        is_same = before is not None and before.result.version == report.shadow.version
-        after = ShadowFindings(
-            stream=report.stream,
-            against=report.contract,
-            since=min(before.since, report.committed_at) if before and is_same else report.committed_at,
-            until=max(before.until, report.committed_at) if before and is_same else report.committed_at,
-            batches=before.batches + 1 if before and is_same else 1,
-            result=before.result.merged(report.shadow) if before and is_same else report.shadow,
-        )
-        self._session.merge(ShadowRow(stream=report.stream, findings=after.model_dump_json()))
-        self._session.flush()
 
 
 _MICROSECOND = timedelta(microseconds=1)

@@ -18,7 +18,8 @@ from tidegate.gateway.storage.agreements import ConsumerStore, ProposalStore
 from tidegate.gateway.storage.audit import AuditStore
 from tidegate.gateway.storage.problems import ProblemStore
 from tidegate.gateway.storage.quarantine_index import QuarantineIndexStore
-from tidegate.gateway.storage.reports import ExpectationStore, ReportStore, ShadowStore, StreamSumStore
+from tidegate.gateway.storage.reports import ExpectationStore, ReportStore, StreamSumStore
+from tidegate.gateway.storage.shadows import ShadowStore
 from tidegate.gateway.storage.stream_control import (
     AdoptionStore,
     ControlStore,
