@@ -9,7 +9,7 @@ ENVIRONMENT := $(VENV)/.installed
 META := schemas/meta/tidegate-v1.schema.json
 # Hundreds of tests start processes; without bytecode each of them would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
-PACKAGES := tidegate contracts gateway spark_jobs schemas benchmarks tests docs
+PACKAGES := tidegate contracts gateway spark_jobs schemas benchmarks tests docs .github
 
 .PHONY: help setup demo docs test test-full check types style fuzz mutation chaos bench bench-smoke dist generate lock clean
 

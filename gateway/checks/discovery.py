@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidegate.contracts.document.load import MAX_JSON_BYTES, LoadedContract
+from tidegate.contracts.document.load import MAX_JSON_BYTES, LoadedContract, parse_contract
 from tidegate.contracts.errors import ContractError, Problem, SettingsError
 from tidegate.contracts.lint.lint import lint
 from tidegate.gateway.checks.shown import shown_path
@@ -78,6 +79,50 @@ def contracts_below(folder: Path) -> list[Path]:
             if path.suffix.lower() in SUFFIXES and path.is_file() and is_contract(_beginning(path)):
                 found.append(path)
     return found
+
+
+def affected_contracts(changed: list[Path]) -> list[Path]:
+    """Return the contracts among changed files, and the contracts that read one of them as their schema; sorted.
+
+    A contract reads only files in its folder and below. So the folder of each changed file and the folders above it
+    are searched, up to the working directory. Raises SettingsError for a folder or file that cannot be read.
+    """
+    found = {path for path in changed if path.suffix.lower() in SUFFIXES and is_contract(_beginning(path))}
+    others = {path.resolve() for path in changed if path not in found}
+    top = Path.cwd()
+    folders = {
+        folder
+        for path in changed
+        if path not in found
+        for folder in path.parents
+        if folder == path.parent or folder.resolve().is_relative_to(top)
+    }
+    for folder in folders:
+        for path in _contracts_in(folder):
+            if path not in found and not others.isdisjoint(_files_read_by(path)):
+                found.add(path)
+    return sorted(found)
+
+
+def _contracts_in(folder: Path) -> list[Path]:
+    try:
+        paths = [path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file()]
+    except OSError as error:
+        raise _cannot_read(error) from None
+    return [path for path in paths if is_contract(_beginning(path))]
+
+
+def _files_read_by(contract: Path) -> set[Path]:
+    """Return the files that a contract names, resolved; also those that are missing or outside its folder."""
+    named: set[Path] = set()
+
+    def note(file: str) -> bytes:
+        named.add((contract.parent / file).resolve())
+        raise FileNotFoundError(2, "only the name is needed", file)
+
+    with suppress(ContractError):  # lint reports what is wrong with the contract
+        parse_contract(_beginning(contract), name=str(contract), read_schema=note)
+    return named
 
 
 def is_contract(content: bytes) -> bool:

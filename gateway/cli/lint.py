@@ -14,6 +14,7 @@ from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.expectations.vocabulary import VOCABULARY
 from tidegate.contracts.lint.lint import lint as lint_document
+from tidegate.gateway.checks.discovery import affected_contracts
 from tidegate.gateway.cli.terminal import err, out, show_error, show_warnings
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.registry.schemas.imported_rules import ImportedRules, carried_rules
@@ -23,11 +24,17 @@ Files = Annotated[
     typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="Contract documents, YAML or JSON."),
 ]
 
-
 Strict = Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")]
+Changed = Annotated[
+    bool,
+    typer.Option(
+        "--changed",
+        help="The files are changed files of any kind: lint the contracts among them, and the contracts whose schema is among them.",
+    ),
+]
 
 
-def lint(files: Files, *, strict: Strict = False) -> None:
+def lint(files: Files, *, strict: Strict = False, changed: Changed = False) -> None:
     """Check that contract documents are valid.
 
     Reports all mistakes at once, as file:line:column: unknown keys, rules on
@@ -38,11 +45,14 @@ def lint(files: Files, *, strict: Strict = False) -> None:
     Examples:
       tidegate lint contracts/*.yaml
       tidegate lint --strict contract.yaml
+      git diff -z --name-only --diff-filter=d HEAD | xargs -0r tidegate lint --changed
 
     Exit codes: 0 no problems; 1 problems, or warnings with --strict; 2 a file
     is missing.
     """
     problems = warnings = 0
+    if changed:
+        files = affected_contracts(files)
     for file in files:
         try:
             loaded = lint_document(file)

@@ -28,18 +28,21 @@ PAGE = "".join(
     Path("docs", name).read_text("utf-8") for name in ("how-to/ci.md", "reference/check-reports.md")
 )
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", PAGE, flags=re.DOTALL)
-WORKFLOW, GITLAB, HOOKS = (read_yaml("example", text).value for kind, text in BLOCKS if kind == "yaml")
-STEPS = [
-    step["run"] for step in WORKFLOW["jobs"]["check"]["steps"] if "tidegate check" in step.get("run", "")
+WORKFLOW, GITLAB, USED_HOOKS = (read_yaml("example", text).value for kind, text in BLOCKS if kind == "yaml")
+HOOKS = {
+    hook["id"]: hook for hook in read_yaml("hooks", Path(".pre-commit-hooks.yaml").read_text("utf-8")).value
+}
+ACTION_INPUTS = read_yaml("action", Path(".github/actions/check/action.yml").read_text("utf-8")).value[
+    "inputs"
 ]
 NAMES = set(re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)))
 
 
 @pytest.mark.parametrize(
     "line",
-    [*STEPS, *GITLAB["contracts"]["script"], f"{HOOKS['repos'][0]['hooks'][0]['entry']} contract.yaml"],
+    [*GITLAB["contracts"]["script"], f"{HOOKS['tidegate-check']['entry']} contracts/"],
 )
-def test_each_step_of_a_workflow_is_a_command(line: str) -> None:
+def test_each_step_is_a_command(line: str) -> None:
     app = typer.Typer()
     app.command("check")(check)
     command, _, words = line.partition(" check ")
@@ -47,43 +50,46 @@ def test_each_step_of_a_workflow_is_a_command(line: str) -> None:
     assert get_command(app).make_context("check", shlex.split(words)).params
 
 
-class TestWorkflow:
-    @pytest.fixture
-    def run(self, git: Git, tmp_path: Path) -> Any:
-        """Run a step of the workflow as GitHub's runner does, on a branch that breaks a contract."""
-        contract = git.root / "contracts" / "admissions.json"
-        contract.parent.mkdir()
-        contract.write_text(contract_text())
-        git.commit()
-        git("update-ref", "refs/remotes/origin/main", "HEAD")
-        contract.write_text(contract_text(version="1.1.0", maximum=120))
-        git.commit()
-        (tmp_path / "bin").mkdir()
-        (tmp_path / "bin" / "tidegate").write_text(
-            f'#!/bin/sh\nexec {sys.executable} -m tidegate.gateway.cli.main "$@"\n'
-        )
-        (tmp_path / "bin" / "tidegate").chmod(0o755)
-        env = {
-            "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
-            "HOME": str(tmp_path),
-            "GITHUB_BASE_REF": "main",
-            "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
-        }
+def test_the_job_of_gitlab_writes_its_report(git: Git, tmp_path: Path) -> None:
+    contract = git.root / "contracts" / "admissions.json"
+    contract.parent.mkdir()
+    contract.write_text(contract_text())
+    base = git.commit()
+    contract.write_text(contract_text(version="1.1.0", maximum=120))
+    command = tmp_path / "bin" / "tidegate"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m tidegate.gateway.cli.main "$@"\n')
+    command.chmod(0o755)
+    environment = {"PATH": f"{command.parent}:{os.environ['PATH']}", "CI_MERGE_REQUEST_DIFF_BASE_SHA": base}
+    script = ["bash", "-e", "-c", "\n".join(GITLAB["contracts"]["script"])]
+    ran = subprocess.run(script, cwd=git.root, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1, ran.stderr
+    report = git.root / GITLAB["contracts"]["artifacts"]["reports"]["junit"]
+    assert "schema.maximum-lowered" in report.read_text()
 
-        def run_step(script: str) -> subprocess.CompletedProcess[str]:
-            command = ["bash", "-e", "-o", "pipefail", "-c", script]
-            return subprocess.run(command, cwd=git.root, env=env, capture_output=True, text=True, check=False)
 
-        return run_step
+@pytest.mark.parametrize(("schema", "example"), [("github-workflows", WORKFLOW), ("gitlab-ci", GITLAB)])
+def test_an_example_has_the_form_that_its_service_publishes(
+    schema: str, example: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "example.json").write_text(json.dumps(example))
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}"]
+    checked = subprocess.run(
+        [*command, tmp_path / "example.json"], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout
 
-    def test_its_steps_do_what_the_page_says(self, run: Any, git: Git, tmp_path: Path) -> None:
-        sarif, annotated = (run(step) for step in STEPS)
-        assert (sarif.returncode, annotated.returncode) == (0, 1), sarif.stderr + annotated.stderr
-        uploaded = WORKFLOW["jobs"]["check"]["steps"][-2]["with"]["sarif_file"]
-        results = json.loads((git.root / uploaded).read_text())["runs"][0]["results"]
-        assert "schema.maximum-lowered" in [result["ruleId"] for result in results]
-        assert "::error file=contracts/admissions.json,line=" in annotated.stdout
-        assert "Ask before merging: **bed-planning**" in (tmp_path / "summary.md").read_text()
+
+def test_the_action_and_the_hooks_are_those_of_this_repository() -> None:
+    steps = WORKFLOW["jobs"]["check"]["steps"]
+    action = re.fullmatch(r"OWNER/tidegate/(.+)@COMMIT", steps[-1]["uses"])
+    assert action
+    assert Path(action[1], "action.yml").is_file()
+    assert set(steps[-1]["with"]) <= set(ACTION_INPUTS)
+    assert set(
+        re.findall(r"^\| `([a-z-]+)` \| ", PAGE.partition("| input |")[2].partition("\n\n")[0], re.MULTILINE)
+    ) == set(ACTION_INPUTS)
+    assert [hook["id"] for hook in USED_HOOKS["repos"][0]["hooks"]] == list(HOOKS)
 
 
 def test_every_exit_code_is_there() -> None:

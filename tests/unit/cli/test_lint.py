@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.steps import chain, steps_of
-from tests.unit.checks.workplace import contract_text
+from tests.unit.checks.workplace import Write, contract_text
 from tidegate.contracts.errors import ContractError, Problem, SettingsError
 from tidegate.gateway.cli.terminal import show_error
 
@@ -46,6 +46,37 @@ def test_a_missing_file_is_wrong_usage(tidegate: Run) -> None:
     ran = tidegate("lint", "nowhere.yaml")
     assert ran.returncode == 2
     assert b"nowhere.yaml" in ran.stderr
+
+
+class TestChangedFiles:
+    def test_a_changed_schema_is_linted_by_its_contract(self, tidegate: Run, write: Write) -> None:
+        contract = write("teams/a/contract.json", schema={"type": "json-schema", "file": "schemas/a.json"})
+        schema = write(
+            "teams/a/schemas/a.json", '{"type": "object", "properties": {"age": {"type": "intger"}}}'
+        )
+        write("teams/a/other.json", contract_id="other.topic")
+        write("elsewhere/contract.json", schema={"type": "json-schema", "file": "schemas/a.json"})
+        ran = tidegate("lint", "--changed", schema)
+        assert ran.stderr.decode().startswith(f"{schema}:1:")
+        assert b"elsewhere" not in ran.stderr + ran.stdout
+        assert ran.returncode == 1
+        write(str(schema), '{"type": "object", "properties": {"age": {"type": "integer"}, "ward": {}}}')
+        ran = tidegate("lint", "--changed", schema)
+        assert ran.stdout.decode() == f"{contract}: ok · hospital.admissions 1.0.0 · 0 rules\n"
+        assert (ran.returncode, ran.stderr) == (0, b"")
+
+    def test_a_contract_with_mistakes_still_names_its_schema(self, tidegate: Run, write: Write) -> None:
+        contract = write("c.json", schema={"type": "json-schema", "file": "s.json"}, on_violaton="drop")
+        schema = write("s.json", '{"type": "object"}')
+        ran = tidegate("lint", "--changed", schema, contract)
+        assert ran.stderr.decode().count("unknown key `on_violaton`") == 1
+        assert ran.returncode == 1
+
+    def test_other_files_are_left_alone(self, tidegate: Run, write: Write) -> None:
+        changed = [write("compose.yaml", "services: {}\n"), write("a/data.json", "{"), write("notes.md", "x")]
+        write("c.json")
+        ran = tidegate("lint", "--changed", *changed)
+        assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")
 
 
 def test_an_expectation_that_costs_time_in_every_batch_is_named(tidegate: Run, contract: Path) -> None:

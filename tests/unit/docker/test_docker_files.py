@@ -82,7 +82,7 @@ def test_the_gateway_answers_to_the_name_by_which_the_job_asks_for_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "workflow", sorted((ROOT / ".github/workflows").iterdir()), ids=lambda path: path.name
+    "workflow", sorted((ROOT / ".github").rglob("*.yml")), ids=lambda path: f"{path.parent.name}/{path.name}"
 )
 def test_actions_are_pinned_by_commit(workflow: Path) -> None:
     used = re.findall(r"uses: (\S+)", workflow.read_text())
