@@ -33,8 +33,9 @@ from tidegate.contracts.stream.bounds import MOST_RULES, MOST_STEPS
 from tidegate.contracts.stream.counts import RuleCount, RuleKey
 from tidegate.contracts.stream.report import BatchReport, ExpectationResult
 from tidegate.contracts.verdict import Severity, Stage
-from tidegate.gateway.storage.tables import (
 from tidegate.gateway.storage.shadows import ShadowStore
+from tidegate.gateway.storage.tables import (
+    BatchRow,
     BatchRuleRow,
     ByCodePoint,
     Instant,
