@@ -101,6 +101,8 @@ def _round_above(number: float) -> float:
     """Return the first of 1, 2, 5, 10, 20, 50 and so on that is not below a positive number."""
     power = 10.0 ** math.floor(math.log10(number))
     found = next((step * power for step in (1, 2, 5, 10) if step * power >= number), number)
+    if not math.isfinite(found):  # there is no round double above the largest
+        return number
     return int(found) if found >= 1 else found
 
 

@@ -73,7 +73,8 @@ MostRefused = Annotated[
     ),
 ]
 Format = Annotated[
-    Literal["text", "json", "markdown"], typer.Option("--format", metavar="FORMAT", help="text, json or markdown (for a pull request).")
+    Literal["text", "json", "markdown"],
+    typer.Option("--format", metavar="FORMAT", help="text, json or markdown (for a pull request)."),
 ]
 Output = Annotated[
     Path | None, typer.Option("--output", dir_okay=False, metavar="FILE", help="File for the report.")

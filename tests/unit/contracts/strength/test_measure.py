@@ -171,6 +171,7 @@ def test_records_of_avro_cannot_be_corrupted() -> None:
         {"age": 2**63 - 1, "ward": "", "came": "0001-01-01", "name": "x"},
         {"age": -(2**63), "name": "ß", "left": "2024-02-29"},
         {},
+        {"age": 1.7e308},
         {"age": 0, "id": "~", "undeclared": [{}]},
     ],
 )
