@@ -25,7 +25,7 @@ def json_values(batch: pa.RecordBatch, structure: Structure | None) -> list[byte
     if structure is None:
         return [json_row(row) for row in batch.to_pylist()]
     columns = [
-        _cells(array, structure.types[(name,)].kinds)
+        cells(array, structure.types[(name,)].kinds)
         for name, array in zip(batch.schema.names, batch.columns, strict=True)
     ]
     return [
@@ -38,7 +38,7 @@ def json_row(row: dict[str, Any]) -> bytes:
     return orjson.dumps(_plain(row), default=str)
 
 
-def _cells(array: pa.Array, kinds: tuple[Kind, ...]) -> list[Any]:
+def cells(array: pa.Array, kinds: tuple[Kind, ...]) -> list[Any]:
     """Return the cells of a column as values of its type; what is not of the type stays text, to be refused."""
     texts: list[Any] = array.to_pylist()
     if Kind.BOOLEAN in kinds:

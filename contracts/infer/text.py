@@ -99,8 +99,13 @@ def _rules(found: Inferred, places: Callable[[Sequence[int]], str]) -> Iterator[
         text = f"{each.because[:1].upper()}{each.because[1:]}. {_evidence(each, places)}{doubt}"
         yield from _comment(text, "  # ")
         mark = "  " if each.is_enforced else "  # "
-        for index, (name, value) in enumerate(rule.items()):
-            yield from _entry(f"{mark}{'- ' if index == 0 else '  '}{name}: ", f"{mark}    ", flow(value))
+        yield from rule_lines(rule, mark)
+
+
+def rule_lines(rule: dict[str, Any], mark: str = "  ") -> Iterator[str]:
+    """Yield the lines of a rule as an item of the list `rules`; each begins with `mark`."""
+    for index, (name, value) in enumerate(rule.items()):
+        yield from _entry(f"{mark}{'- ' if index == 0 else '  '}{name}: ", f"{mark}    ", flow(value))
 
 
 def _entry(first: str, following: str, text: str) -> Iterator[str]:

@@ -128,7 +128,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
     """
     selection = _selected(paths, against)
     with ExitStack() as stack:
-        baseline = _baseline(against, registry, selection, stack)
+        baseline = open_baseline(against, registry, selection, stack)
         candidates = [read_candidate(file) for file in selection.files]
         contracts = check_candidates(candidates, baseline, level)
     report = CheckReport(against, contracts, fail_on, allow_major)
@@ -152,7 +152,8 @@ def _selected(paths: list[Path], against: str) -> Selection:
     return selection
 
 
-def _baseline(against: str, registry: str, selection: Selection, stack: ExitStack) -> Baseline:
+def open_baseline(against: str, registry: str, selection: Selection, stack: ExitStack) -> Baseline:
+    """Return the earlier versions that `against` names. Raises SettingsError if there are none."""
     if against == REGISTRY:
         return RegistryBaseline(stack.enter_context(RegistryClient(registry)))
     if against.startswith(GIT):

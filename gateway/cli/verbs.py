@@ -83,6 +83,18 @@ VERBS = (
         _CONTRACTS,
     ),
     Verb(
+        "backtest",
+        "tidegate.gateway.cli.backtest:backtest",
+        "Judge existing records by a changed contract and by the version before it.",
+        _CONTRACTS,
+    ),
+    Verb(
+        "mutate",
+        "tidegate.gateway.cli.mutate:mutate",
+        "Measure which corrupted records a contract would miss, and suggest rules.",
+        _CONTRACTS,
+    ),
+    Verb(
         "publish",
         "tidegate.gateway.cli.publish:publish",
         "Publish contract versions to the registry, with their schema files.",

@@ -69,6 +69,7 @@ class FileSource:
         self.is_untyped = self.format is FileFormat.CSV
         self.avro_schema: Any = None
         self.framing = "none"
+        self.is_whole = True
         if self.format is FileFormat.AVRO:
             self._container = _opened_container(self._reader, self.title)
             self.avro_schema = self._container.writer_schema

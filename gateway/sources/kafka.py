@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from types import TracebackType
@@ -9,18 +10,30 @@ from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
+from tidegate.contracts.formats.framing import schema_header
 from tidegate.contracts.infer.infer import VALUES
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
-from tidegate.gateway.sources.source import BATCH_RECORDS, Chunk
+from tidegate.gateway.sources.source import BATCH_RECORDS, RAW_RECORDS, Chunk, TopicPart
 
 _REACH_SECONDS: Final = 10.0
 _WAIT_SECONDS: Final = 0.5
 _MOST_RECORDS: Final = 1_000_000
 _OFFSET_BITS: Final = 40
 _FRAME_BYTES: Final = 5
+_RUNS: Final = 20
+"""Runs of offsets that a sample of each partition consists of."""
+Window = dict[int, tuple[int, int]]
+"""For each partition its first offset, and the one after its last."""
 _FETCH: Final = {
     # A consumer that reads ahead would keep 64 MiB of each partition.
     "queued.max.messages.kbytes": 16_384,
@@ -32,10 +45,17 @@ class TopicSource:
     """A topic that is read without a consumer group, for at most `most_seconds`. Tombstones are left out.
 
     A Confluent frame is removed from JSON; `framing` is then `auto`. A position is a partition and an offset in it.
+    With a `part`, its records are read as they are, RAW_RECORDS with tombstones, and without another limit of number.
     """
 
     def __init__(
-        self, topic: str, kafka: KafkaConnection, most_records: int | None, most_seconds: float
+        self,
+        topic: str,
+        kafka: KafkaConnection,
+        most_records: int | None,
+        most_seconds: float,
+        *,
+        part: TopicPart | None = None,
     ) -> None:
         self.title = f"topic {topic}"
         self.stem = topic
@@ -44,7 +64,8 @@ class TopicSource:
         self.framing = "none"
         self._topic = topic
         self._servers = str(kafka)
-        self._most = most_records or _MOST_RECORDS
+        self._part = part
+        self._most = most_records or (_MOST_RECORDS if part is None else sys.maxsize)
         self._until = time.monotonic() + most_seconds
         self._read = 0
         self._consumer = Consumer(
@@ -60,7 +81,9 @@ class TopicSource:
             }
         )
         self._ends = self._partitions()
-        self.size: int | None = min(self._most, sum(end - start for start, end in self._ends.values()))
+        total = sum(end - start for start, end in self._ends.values())
+        self.size: int | None = min(self._most, total)
+        self.is_whole = True
 
     def __enter__(self) -> Self:
         return self
@@ -72,28 +95,73 @@ class TopicSource:
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the records."""
-        unfinished = {partition for partition, (start, end) in self._ends.items() if start < end}
+        for window in self._windows():
+            yield from self._window(window)
+
+    def _windows(self) -> Iterator[Window]:
+        """Yield the parts of the partitions to read, one after the other."""
+        sample = None if self._part is None else self._part.sample
+        total = sum(end - start for start, end in self._ends.values())
+        if sample is None or total <= sample:
+            yield self._ends
+            return
+        for run in range(_RUNS):
+            window = {}
+            for partition, (start, end) in self._ends.items():
+                length = end - start
+                first, following = start + run * length // _RUNS, start + (run + 1) * length // _RUNS
+                # The share of a run, where rounding down is made up for by the next run.
+                count = (run + 1) * length * sample // (total * _RUNS) - run * length * sample // (
+                    total * _RUNS
+                )
+                window[partition] = (first, min(first + count, following))
+            yield window
+
+    def _window(self, window: Window) -> Iterator[Chunk]:
+        unfinished = {partition for partition, (start, end) in window.items() if start < end}
         self._consumer.assign(
-            [TopicPartition(self._topic, each, self._ends[each][0]) for each in sorted(unfinished)]
+            [TopicPartition(self._topic, each, window[each][0]) for each in sorted(unfinished)]
         )
-        while unfinished and self._read < self._most and time.monotonic() < self._until:
+        while unfinished and self._read < self._most:
+            if time.monotonic() >= self._until:
+                self.is_whole = False
+                return
             try:
                 messages = self._consumer.consume(BATCH_RECORDS, _WAIT_SECONDS)
             except KafkaException as error:
                 raise Unavailable(f"{self.title} cannot be read: {error}") from None
-            values: list[bytes] = []
-            positions = []
+            kept = []
             for message in messages:
-                if (partition := self._finished(message)) is not None:
+                if (partition := self._finished(message, window)) is not None:
                     unfinished.discard(partition)
-                if message.error() is None and (value := message.value()) is not None:
-                    values.append(self._unframed(value))
-                    positions.append((_known(message.partition()) << _OFFSET_BITS) + _known(message.offset()))
-            self._read += len(values)
-            if values:
-                yield Chunk(
-                    pa.record_batch([pa.array(values, pa.binary())], VALUES), np.array(positions, np.int64)
-                )
+                if (
+                    message.error() is None
+                    and _known(message.offset()) < window[_known(message.partition())][1]
+                ):
+                    kept.append(message)
+            chunk = self._raw_chunk(kept) if self._part is not None else self._values_chunk(kept)
+            self._read += len(chunk.positions)
+            if len(chunk.positions):
+                yield chunk
+
+    def _values_chunk(self, messages: list[Message]) -> Chunk:
+        found = [(each, value) for each in messages if (value := each.value()) is not None]
+        values = [self._unframed(value) for _, value in found]
+        batch = pa.record_batch([pa.array(values, pa.binary())], VALUES)
+        return Chunk(batch, np.array([_position(each) for each, _ in found], np.int64))
+
+    @staticmethod
+    def _raw_chunk(messages: list[Message]) -> Chunk:
+        times = [each.timestamp() for each in messages]
+        columns = [
+            pa.array([each.value() for each in messages], pa.large_binary()),
+            pa.array([_schema_header(each) for each in messages], pa.binary()),
+            pa.array(
+                [None if kind == TIMESTAMP_NOT_AVAILABLE else at for kind, at in times], pa.timestamp("ms")
+            ),
+        ]
+        positions = np.array([_position(each) for each in messages], np.int64)
+        return Chunk(pa.record_batch(columns, RAW_RECORDS), positions)
 
     def progress(self) -> int:
         """Return how many records have been read."""
@@ -106,7 +174,7 @@ class TopicSource:
         mask = (1 << _OFFSET_BITS) - 1
         return "offsets " + ", ".join(f"{each >> _OFFSET_BITS}/{each & mask}" for each in positions)
 
-    def _partitions(self) -> dict[int, tuple[int, int]]:
+    def _partitions(self) -> Window:
         """Return for each partition its first offset, and the one after its last."""
         try:
             found = self._consumer.list_topics(self._topic, timeout=_REACH_SECONDS).topics[self._topic]
@@ -117,6 +185,7 @@ class TopicSource:
                 )
                 for each in found.partitions
             }
+            ends = self._from_start(ends) if ends and self._part is not None else ends
         except KafkaException as error:
             self._consumer.close()
             raise Unavailable(f"no broker answers at {self._servers}: {error}") from None
@@ -127,12 +196,23 @@ class TopicSource:
             )
         return ends
 
-    def _finished(self, message: Message) -> int | None:
-        """Return the partition that ends with a message. Raises Unavailable for an error."""
+    def _from_start(self, ends: Window) -> Window:
+        """Return the parts of the partitions from the start that was asked for."""
+        part = self._part or TopicPart()
+        starts = dict.fromkeys(ends, part.start)
+        if part.is_time:
+            asked = [TopicPartition(self._topic, each, part.start) for each in ends]
+            found = self._consumer.offsets_for_times(asked, timeout=_REACH_SECONDS)
+            # A negative offset: no record is that late.
+            starts = {each.partition: each.offset if each.offset >= 0 else sys.maxsize for each in found}
+        return {each: (min(max(low, starts[each]), high), high) for each, (low, high) in ends.items()}
+
+    def _finished(self, message: Message, window: Window) -> int | None:
+        """Return the partition whose part ends with a message. Raises Unavailable for an error."""
         error = message.error()
         partition = _known(message.partition())
         if error is None:
-            return partition if _known(message.offset()) >= self._ends[partition][1] - 1 else None
+            return partition if _known(message.offset()) >= window[partition][1] - 1 else None
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's public name of it
             return partition
         raise Unavailable(f"{self.title} cannot be read: {error}")
@@ -148,6 +228,18 @@ class TopicSource:
             )
         self.framing = "auto"
         return rest
+
+
+def _schema_header(message: Message) -> bytes | None:
+    headers = message.headers() or ()
+    pairs = headers.items() if isinstance(headers, dict) else headers
+    return schema_header(
+        [(name, value.encode() if isinstance(value, str) else value) for name, value in pairs]
+    )
+
+
+def _position(message: Message) -> int:
+    return (_known(message.partition()) << _OFFSET_BITS) + _known(message.offset())
 
 
 def _known(number: int | None) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tidegate.contracts.errors import SettingsError
 from tidegate.gateway.sources import tables
 from tidegate.gateway.sources.files import FileFormat, FileSource
-from tidegate.gateway.sources.source import Source
+from tidegate.gateway.sources.source import Source, TopicPart
 
 _EXTRAS = {
     "confluent_kafka": "kafka",
@@ -23,7 +23,7 @@ _EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Options of a source; those that do not concern it are ignored. Only a topic has `most_records`."""
+    """Options of a source; those that do not concern it are ignored. Only a topic has those from `most_records` on."""
 
     format: FileFormat | None = None
     nulls: Sequence[str] = ()
@@ -31,6 +31,8 @@ class SourceOptions:
     most_seconds: float = 60
     bootstrap_servers: str | None = None
     kafka_config: Path | None = None
+    topic_part: TopicPart | None = None
+    """Which records to read, as they are; None for all of them, without frames and tombstones."""
 
 
 def open_source(name: str, options: SourceOptions) -> Source:
@@ -91,4 +93,4 @@ def _topic(topic: str, options: SourceOptions) -> Source:
     if options.bootstrap_servers is None:
         raise SettingsError("a topic needs the brokers: --bootstrap-servers, or TIDEGATE_BOOTSTRAP_SERVERS")
     connection = KafkaSettings(kafka_config=options.kafka_config).connection_to(options.bootstrap_servers)
-    return TopicSource(topic, connection, options.most_records, options.most_seconds)
+    return TopicSource(topic, connection, options.most_records, options.most_seconds, part=options.topic_part)

@@ -20,16 +20,35 @@ LONGEST_RECORD: Final = 64 << 20
 """Bytes of the longest record that is read. A longer one is not kept in memory; it is read as an empty record."""
 
 
+RAW_RECORDS: Final = pa.schema(
+    [("value", pa.large_binary()), ("header", pa.binary()), ("timestamp", pa.timestamp("ms"))]
+)
+"""Records of a topic as they are: with their frame, the header that names their schema, and when they were written."""
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Some records in their order.
 
-    `batch` has the column `value` with the bytes of records (the schema VALUES), or the columns of a table. `positions`
+    `batch` has the column `value` with the bytes of records (the schema VALUES), those of RAW_RECORDS, or the columns of a table. `positions`
     identify the records in their source; `Source.places` names them.
     """
 
     batch: pa.RecordBatch
     positions: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPart:
+    """The part of a topic that is read, as RAW_RECORDS.
+
+    `start` is an offset in each partition, or a time in milliseconds since 1970 if `is_time`. Of the records from
+    there on, about `sample` are read, in runs that are spread evenly; None for all of them.
+    """
+
+    start: int = 0
+    is_time: bool = False
+    sample: int | None = None
 
 
 class Source(AbstractContextManager["Source"], Protocol):
@@ -47,6 +66,9 @@ class Source(AbstractContextManager["Source"], Protocol):
     """Whether its columns are texts of a file without types."""
     size: int | None
     """Number of bytes or records, by which `progress` is measured; None if it is not known."""
+
+    is_whole: bool
+    """False if `chunks` ended before the last record, because its time was over."""
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the records. Raises SettingsError where they are not of the format, Unavailable without an answer."""

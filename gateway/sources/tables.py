@@ -27,6 +27,7 @@ class TableSource:
         self.avro_schema: Any = None
         self.is_untyped = False
         self.framing = "none"
+        self.is_whole = True
         self.size: int | None = None
         self._open_chunks = open_chunks
         self._read = 0

@@ -45,7 +45,7 @@ def step_summary(report: CheckReport) -> str:
     head = (
         f"### Contracts: {counts[FindingSeverity.BREAKING]} breaking, "
         f"{counted(counts[FindingSeverity.WARNING], 'warning')}\n\n"
-        f"{counted(len(report.contracts), 'contract')} compared with {_cell(report.against)}.\n"
+        f"{counted(len(report.contracts), 'contract')} compared with {cell(report.against)}.\n"
     )
     written, size = [head], len(head.encode())
     for contract in report.contracts:
@@ -84,28 +84,28 @@ def _section(contract: ContractCheck) -> Iterator[str]:
     change = (
         f" {contract.base.version} → {contract.version or 'deleted'}" if contract.base is not None else ""
     )
-    yield f"\n#### {_cell(name)}{change}\n\n"
+    yield f"\n#### {cell(name)}{change}\n\n"
     if contract.suggested_version is not None:
         yield f"Suggested version: **{contract.suggested_version}**\n\n"
     if contract.affected:
-        yield f"Ask before merging: **{_cell(', '.join(contract.affected))}**"
+        yield f"Ask before merging: **{cell(', '.join(contract.affected))}**"
         yield (
-            f" · not affected: {_cell(', '.join(contract.unaffected))}\n\n" if contract.unaffected else "\n\n"
+            f" · not affected: {cell(', '.join(contract.unaffected))}\n\n" if contract.unaffected else "\n\n"
         )
     yield "| | what | where | example | consumers |\n|---|---|---|---|---|\n"
     for finding in contract.findings:
         example = finding.counterexample.text if finding.counterexample is not None else ""
         yield (
-            f"| {_MARKS[finding.severity]} | {_cell(finding.sentence)} `{finding.code}` | {_cell(str(finding.spot))} "
-            f"| {_code(example)} | {_cell(', '.join(finding.consumers))} |\n"
+            f"| {_MARKS[finding.severity]} | {cell(finding.sentence)} `{finding.code}` | {cell(str(finding.spot))} "
+            f"| {_code(example)} | {cell(', '.join(finding.consumers))} |\n"
         )
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     """Write text so that no character of it is Markdown or HTML."""
     escaped = html.escape(seen(text), quote=False)
     return "".join(f"&#{ord(char)};" if char in "|*_`[]\\~#!@" else char for char in escaped)
 
 
 def _code(text: str) -> str:
-    return f"<code>{_cell(text)}</code>" if text else ""
+    return f"<code>{cell(text)}</code>" if text else ""

@@ -1,0 +1,129 @@
+"""The values of the declared fields in good records: what corruptions and suggested rules are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from typing import Any, Final
+
+from tidegate.contracts.document.fields import SchemaFields, tokens, value_at
+from tidegate.contracts.document.times import date_key, instant_key
+
+ABSENT: Final = object()
+"""The value of a field that a record does not have."""
+DATE_LENGTH: Final = len("2026-01-31")
+_MOST_FIELDS: Final = 200
+"""Fields of one contract that are corrupted, outermost first; the time of a run grows with them."""
+_MOST_PAIRS: Final = 50
+_MOST_CHOICES: Final = 50
+_LONGEST_CHOICE: Final = 40
+_REPEATS: Final = 20
+"""A field with few values is one that repeats each of them so often in the mean."""
+_LEAST_PAIRS: Final = 20
+
+
+@dataclass(frozen=True)
+class GoodField:
+    """One declared field; `values` has its value in each good record, or ABSENT.
+
+    `is_classified`: rules about the field must not hold values, or bounds and patterns that come from values.
+    """
+
+    pointer: str
+    values: Sequence[Any] = field(repr=False)
+    is_classified: bool = False
+
+    @cached_property
+    def path(self) -> tuple[str, ...]:
+        """The names that lead to the field."""
+        return tokens(self.pointer)
+
+    @cached_property
+    def numbers(self) -> list[int | float]:
+        """Its numbers."""
+        return [each for each in self.values if is_number(each)]
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """Its texts."""
+        return [each for each in self.values if isinstance(each, str)]
+
+    @cached_property
+    def distinct(self) -> frozenset[Any]:
+        """Its different numbers and texts."""
+        return frozenset((*self.numbers, *self.texts))
+
+    @cached_property
+    def always_has_value(self) -> bool:
+        """Whether no record lacks the field or has null there."""
+        return bool(self.values) and all(each is not ABSENT and each is not None for each in self.values)
+
+    @cached_property
+    def has_few_values(self) -> bool:
+        """Whether its texts are some of a list, such as the names of wards."""
+        found = set(self.texts)
+        return (
+            1 < len(found) <= _MOST_CHOICES
+            and len(found) * _REPEATS <= len(self.texts)
+            and max(map(len, found)) <= _LONGEST_CHOICE
+        )
+
+    @cached_property
+    def times(self) -> list[Any] | None:
+        """A key in the order of time for each record, None where it has none; None if a text is no time.
+
+        All keys are of dates, or all of date-times.
+        """
+        for read in (date_key, instant_key):
+            keys = [read(each) if isinstance(each, str) else None for each in self.values]
+            found = sum(key is not None for key in keys)
+            if found and found == len(self.texts):
+                return keys
+        return None
+
+    @cached_property
+    def is_date(self) -> bool:
+        """Whether its texts are dates without a time."""
+        return self.times is not None and len(self.texts[0]) == DATE_LENGTH
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a decoded value is a number; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def good_fields(records: Sequence[Any], fields: SchemaFields, hides: Any) -> tuple[GoodField, ...]:
+    """Return the declared fields that hold numbers, texts or truth values in some of the records.
+
+    `hides` tells by the path of a field whether it is classified.
+    """
+    found = []
+    for pointer in fields.pointers():
+        path = tokens(pointer)
+        values = [value_at(record, path, ABSENT) for record in records]
+        if any(isinstance(each, bool | int | float | str) for each in values):
+            found.append(GoodField(pointer, values, hides(path)))
+        if len(found) == _MOST_FIELDS:
+            break
+    return tuple(found)
+
+
+def ordered_pairs(fields: Sequence[GoodField]) -> tuple[tuple[GoodField, GoodField], ...]:
+    """Return the pairs of times of which the first is never after the second, and in most records before it."""
+    timed = [each for each in fields if each.times is not None]
+    pairs = []
+    for one, other in combinations(timed, 2):
+        if one.is_date is not other.is_date or one.path[:-1] != other.path[:-1]:
+            continue
+        keys = [
+            (first, second)
+            for first, second in zip(one.times or (), other.times or (), strict=True)
+            if first is not None and second is not None
+        ]
+        for first, second, signed in ((one, other, keys), (other, one, [(b, a) for a, b in keys])):
+            rising = sum(low < high for low, high in signed)
+            if rising >= max(_LEAST_PAIRS, len(signed) / 2) and all(low <= high for low, high in signed):
+                pairs.append((first, second))
+    return tuple(pairs[:_MOST_PAIRS])

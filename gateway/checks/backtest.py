@@ -1,0 +1,191 @@
+"""Two versions of a contract on the same records: what only the candidate refuses, and what only the base does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.terms import OnViolation
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.infer.values import Tally
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.registry_client.subject_schemas import SubjectSchemas
+from tidegate.contracts.rules.clock import Moments
+from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
+
+Positions = npt.NDArray[np.int64]
+T = TypeVar("T")
+_INDEX = re.compile(r"/[0-9]+(?=/|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRecords:
+    """Some records: values (large_binary), their positions in the source, moments, and schema headers if they have any."""
+
+    values: pa.Array
+    positions: Positions
+    moments: Moments
+    headers: pa.Array | None = None
+
+    def filter(self, mask: npt.NDArray[np.bool_]) -> JudgedRecords:
+        """Return some of the records."""
+        wanted = pa.array(mask)
+        headers = None if self.headers is None else self.headers.filter(wanted)
+        return replace(
+            self,
+            values=self.values.filter(wanted),
+            positions=self.positions[mask],
+            moments=self.moments.filter(wanted),
+            headers=headers,
+        )
+
+
+class Version:
+    """One contract version that judges; `schemas` are the writer schemas of a registry, None without one."""
+
+    def __init__(self, plan: EnforcementPlan, schemas: SubjectSchemas | None = None) -> None:
+        self.plan = plan
+        self._schemas = schemas
+        self._refusing = _refusing_rules(plan.contract)
+
+    def refused(self, records: JudgedRecords) -> npt.NDArray[np.bool_]:
+        """Return for each record whether it does not reach the sink. Raises Unavailable as the plan does."""
+
+        def judge(plan: EnforcementPlan) -> pa.StructArray:
+            return plan.judge(records.values, records.moments, self._headers(plan, records))
+
+        dispositions = self._with_schemas(judge).field("disposition").to_numpy(zero_copy_only=False)
+        found: npt.NDArray[np.bool_] = dispositions > int(Disposition.ALERTED)
+        return found
+
+    def verdicts(self, records: JudgedRecords) -> list[Verdict]:
+        """Return the verdicts with their violations."""
+
+        def explain(plan: EnforcementPlan) -> list[Verdict]:
+            return list(plan.explain_each(records.values, records.moments, self._headers(plan, records)))
+
+        return self._with_schemas(explain)
+
+    def causes(self, verdict: Verdict) -> frozenset[tuple[Stage, str, str]]:
+        """Return why a record is refused: stage, code, and pointer with `*` for positions in arrays."""
+        return frozenset(
+            (each.stage, each.code, _INDEX.sub("/*", each.pointer))
+            for each in verdict.violations
+            if self._refuses(each)
+        )
+
+    def _refuses(self, violation: Violation) -> bool:
+        if violation.stage is Stage.RULE:
+            return violation.code in self._refusing
+        return violation.severity is Severity.ERROR
+
+    def _with_schemas(self, ask: Callable[[EnforcementPlan], T]) -> T:
+        if self._schemas is None:
+            return ask(self.plan)
+        try:
+            return ask(self.plan.with_writers(self._schemas.known()))
+        except Unavailable:
+            # The records are there: what the registry does not list now is no schema of theirs.
+            return ask(self.plan.with_writers(self._schemas.current()))
+
+    @staticmethod
+    def _headers(plan: EnforcementPlan, records: JudgedRecords) -> pa.Array | None:
+        return None if plan.writers is None else records.headers
+
+
+def _refusing_rules(contract: DataContract) -> frozenset[str]:
+    """Return the ids of the rules that keep a record from the sink."""
+    return frozenset(
+        rule.id
+        for rule in contract.rules
+        if rule.severity is Severity.ERROR
+        and (rule.on_violation or contract.on_violation) != OnViolation.ALERT
+    )
+
+
+@dataclass(slots=True)
+class Change:
+    """Records whose verdict differs, all of them and by cause."""
+
+    records: Tally = field(default_factory=Tally)
+    causes: dict[tuple[Stage, str, str], Tally] = field(default_factory=dict)
+
+    def add(self, version: Version, records: JudgedRecords) -> None:
+        """Count records that only `version` refuses."""
+        self.records.add_counted(len(records.positions), records.positions.tolist())
+        for verdict, position in zip(version.verdicts(records), records.positions.tolist(), strict=True):
+            for cause in version.causes(verdict):
+                self.causes.setdefault(cause, Tally()).add_counted(1, [position])
+
+
+@dataclass(slots=True)
+class Backtest:
+    """Judges records by two versions, and counts where they differ."""
+
+    candidate: Version
+    base: Version
+    records: int = 0
+    refused_by_candidate: int = 0
+    refused_by_base: int = 0
+    newly_refused: Change = field(default_factory=Change)
+    newly_passing: Change = field(default_factory=Change)
+
+    def add(self, records: JudgedRecords) -> None:
+        """Judge some records."""
+        new, old = self.candidate.refused(records), self.base.refused(records)
+        self.records += len(records.positions)
+        self.refused_by_candidate += int(new.sum())
+        self.refused_by_base += int(old.sum())
+        if (mask := new & ~old).any():
+            self.newly_refused.add(self.candidate, records.filter(mask))
+        if (mask := old & ~new).any():
+            self.newly_passing.add(self.base, records.filter(mask))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One cause of a change: how many records, and the first of them as people name them."""
+
+    stage: str
+    code: str
+    pointer: str
+    records: int
+    first: str
+
+
+@dataclass(frozen=True, slots=True)
+class BacktestReport:
+    """The result of a backtest. `unread` says why not all records were judged; None if they were."""
+
+    candidate: str
+    base: str
+    source: str
+    backtest: Backtest
+    newly_refused: tuple[Difference, ...]
+    newly_passing: tuple[Difference, ...]
+    max_newly_refused: float | None
+    unread: str | None = None
+
+    @property
+    def newly_refused_share(self) -> float:
+        """The share of the records that only the candidate refuses."""
+        return self.backtest.newly_refused.records.count / max(self.backtest.records, 1)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the candidate refuses more records than it may."""
+        return self.max_newly_refused is not None and self.newly_refused_share > self.max_newly_refused
+
+
+def differences(change: Change, places: Callable[[Sequence[int]], str]) -> Iterator[Difference]:
+    """Yield the causes of a change, the most frequent first; `places` names positions."""
+    for cause, tally in sorted(change.causes.items(), key=lambda pair: (-pair[1].count, pair[0])):
+        stage, code, pointer = cause
+        yield Difference(stage.value, code, pointer, tally.count, places(tally.first))

@@ -1,0 +1,238 @@
+"""`tidegate backtest`: what a changed contract would do to records that there are."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import numpy as np
+import pyarrow as pa
+import typer
+
+from tidegate.contracts.document.load import LoadedContract
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.times import instant_key
+from tidegate.contracts.errors import ContractError, SettingsError
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.lint.lint import lint
+from tidegate.contracts.rules.clock import Moments
+from tidegate.gateway.checks.backtest import (
+    Backtest,
+    BacktestReport,
+    JudgedRecords,
+    Positions,
+    Version,
+    differences,
+)
+from tidegate.gateway.checks.discovery import Candidate, select
+from tidegate.gateway.checks.formats.backtest import FORMATS
+from tidegate.gateway.cli.check import REGISTRY, Against, open_baseline, write_file
+from tidegate.gateway.cli.infer import KafkaConfig, MostSeconds, Servers
+from tidegate.gateway.cli.options import DEFAULT_REGISTRY
+from tidegate.gateway.client.registry import RegistryClient
+from tidegate.gateway.exits import ExitCode
+from tidegate.gateway.sources.open_source import SourceOptions, open_source
+from tidegate.gateway.sources.record_values import value_reader
+from tidegate.gateway.sources.source import RAW_RECORDS, Source, TopicPart
+
+CandidateFile = Annotated[
+    Path, typer.Argument(metavar="CANDIDATE", exists=True, dir_okay=False, help="The changed contract.")
+]
+Data = Annotated[
+    str, typer.Option("--data", metavar="SOURCE", help="File or folder of a table, - or kafka:TOPIC.")
+]
+Registry = Annotated[
+    str | None,
+    typer.Option(
+        "--registry",
+        metavar="URL",
+        envvar="TIDEGATE_REGISTRY_URL",
+        help="Address of the registry, for the base and for schemas of framed records.",
+    ),
+]
+Start = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="START",
+        help="Where a topic is read from: an offset in each partition, or a time (RFC 3339).",
+    ),
+]
+Sample = Annotated[
+    int | None, typer.Option("--sample", metavar="N", min=1, help="Judge about N records, spread evenly.")
+]
+MostRefused = Annotated[
+    float | None,
+    typer.Option(
+        "--max-newly-refused", metavar="SHARE", min=0, max=1, help="Fail if a larger share is newly refused."
+    ),
+]
+Format = Annotated[
+    Literal["text", "json", "markdown"],
+    typer.Option("--format", metavar="FORMAT", help="text, json or markdown (for a pull request)."),
+]
+Output = Annotated[
+    Path | None, typer.Option("--output", dir_okay=False, metavar="FILE", help="File for the report.")
+]
+_SEED: Final = 22
+
+
+def backtest(  # noqa: PLR0913 - one parameter for each option
+    candidate: CandidateFile,
+    *,
+    data: Data,
+    against: Against = REGISTRY,
+    registry: Registry = None,
+    start: Start = "0",
+    sample: Sample = None,
+    max_newly_refused: MostRefused = None,
+    report_format: Format = "text",
+    output: Output = None,
+    bootstrap_servers: Servers = None,
+    kafka_config: KafkaConfig = None,
+    max_seconds: MostSeconds = 600,
+) -> None:
+    """Judge existing records by a changed contract and by the version before it.
+
+    Shows which records only the candidate refuses, and which only the base does:
+    how many, by rule and field, and the positions of the first ones. Values are
+    never printed.
+
+    A topic is read with its frames, headers and timestamps, to the end that it
+    has now, without a consumer group. Of a topic, --sample reads runs of offsets
+    that are spread over each partition; of other sources, it reads everything
+    and judges a random part. Files and tables hold records without frames; rules
+    that compare with now take the time of the call.
+
+    Examples:
+      tidegate backtest new.yaml --against old.yaml --data records.jsonl
+      tidegate backtest new.yaml --against git:origin/main --data day.parquet
+      tidegate backtest new.yaml --data day.jsonl --max-newly-refused 0.001
+      tidegate backtest new.yaml --data kafka:orders --sample 100000
+      tidegate backtest new.yaml --data kafka:orders --from 2026-11-01T00:00:00Z
+
+    Exit codes: 0 judged; 1 more is newly refused than --max-newly-refused
+    allows, or a contract has problems; 2 usage, such as no base; 3 broker or
+    registry does not answer; 7 the credentials are rejected.
+    """
+    with ExitStack() as stack:
+        loaded = lint(candidate)
+        contract = loaded.contract
+        base, origin = _base(loaded, candidate, against, registry or DEFAULT_REGISTRY, stack)
+        options = SourceOptions(
+            most_seconds=max_seconds,
+            bootstrap_servers=bootstrap_servers,
+            kafka_config=kafka_config,
+            topic_part=_part(start, sample),
+        )
+        source = stack.enter_context(open_source(data, options))
+        is_topic = data.startswith("kafka:")
+        client = stack.enter_context(RegistryClient(registry)) if registry and is_topic else None
+        new, old = (_version(each, client, is_topic=is_topic) for each in (contract, base))
+        found = Backtest(new, old)
+        for records in _records(source, contract, None if is_topic else sample):
+            found.add(records)
+        report = BacktestReport(
+            new.plan.name,
+            f"{old.plan.name} ({origin})",
+            source.title,
+            found,
+            tuple(differences(found.newly_refused, source.places)),
+            tuple(differences(found.newly_passing, source.places)),
+            max_newly_refused,
+            None
+            if source.is_whole
+            else f"--max-seconds {max_seconds:g} were over after {source.progress():,} of {source.size or 0:,}",
+        )
+    text = FORMATS[report_format](report)
+    if output is not None:
+        write_file(output, text)
+    if output is None or report_format != "text":
+        typer.echo(FORMATS["text" if output is not None else report_format](report), nl=False)
+    if report.failed:
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _base(
+    loaded: LoadedContract, path: Path, against: str, registry: str, stack: ExitStack
+) -> tuple[DataContract, str]:
+    """Return the version that the candidate follows, and where it was found."""
+    selection = select([path])
+    baseline = open_baseline(against, registry, selection, stack)
+    history = baseline.history(Candidate(selection.files[0], str(path), loaded))
+    version = loaded.contract.version
+    found = history.predecessor(version) or history.here or next(iter(history.versions), None)
+    if found is None:
+        problem = "" if history.unreadable is None else f": {history.unreadable}"
+        raise SettingsError(f"{against} has no version of {path} to compare with{problem}")
+    try:
+        return found.load(), found.origin
+    except ContractError as error:
+        raise SettingsError(f"the base cannot be used: {error.problems[0]}") from None
+
+
+def _part(start: str, sample: int | None) -> TopicPart:
+    if re.fullmatch("[0-9]{1,15}", start):
+        return TopicPart(int(start), sample=sample)
+    instant = instant_key(start)
+    if instant is None:
+        raise SettingsError(f"--from {start} is neither an offset nor a time such as 2026-11-01T00:00:00Z")
+    return TopicPart(max(0, int(instant) // 1_000_000), is_time=True, sample=sample)
+
+
+def _version(contract: DataContract, client: RegistryClient | None, *, is_topic: bool) -> Version:
+    if not is_topic:
+        return Version(compile_plan(contract.model_copy(update={"framing": "none"})))
+    plan = compile_plan(contract)
+    needs_schemas = client is not None and plan.needs_writers
+    return Version(plan, client.schemas_of(contract.topic) if client is not None and needs_schemas else None)
+
+
+def _records(source: Source, contract: DataContract, sample: int | None) -> Iterator[JudgedRecords]:
+    """Yield the records of a source, all with the same moment of the batch."""
+    now = time.time_ns()
+    to_values = None
+    reservoir = None if sample is None else Reservoir(sample)
+    for chunk in source.chunks():
+        batch = chunk.batch
+        if batch.schema.equals(RAW_RECORDS):
+            value, header, timestamp = batch.columns
+            yield JudgedRecords(value, chunk.positions, Moments(now, timestamp), header)
+            continue
+        to_values = to_values or value_reader(source, contract)
+        if reservoir is None:
+            yield JudgedRecords(to_values(batch), chunk.positions, Moments(now))
+        else:
+            reservoir.add(to_values(batch), chunk.positions)
+    if reservoir is not None and reservoir.kept:
+        yield JudgedRecords(*reservoir.arrays(), Moments(now))
+
+
+class Reservoir:
+    """A random sample of `most` records, the same for the same records. Source: Vitter, Algorithm R (1985)."""
+
+    def __init__(self, most: int) -> None:
+        self.kept: list[tuple[int, bytes | None]] = []
+        self._most = most
+        self._seen = 0
+        self._chance = random.Random(_SEED)  # noqa: S311 - repeatable, no secret
+
+    def add(self, values: pa.Array, positions: Positions) -> None:
+        """Offer some records, an array of large_binary, with their positions."""
+        for index, position in enumerate(positions.tolist()):
+            self._seen += 1
+            if len(self.kept) < self._most:
+                self.kept.append((position, values[index].as_py()))
+            elif (place := self._chance.randrange(self._seen)) < self._most:
+                self.kept[place] = (position, values[index].as_py())
+
+    def arrays(self) -> tuple[pa.Array, Positions]:
+        """Return the sample in the order of the source."""
+        ordered = sorted(self.kept, key=lambda pair: pair[0])
+        values = pa.array([value for _, value in ordered], pa.large_binary())
+        return values, np.array([position for position, _ in ordered], np.int64)
