@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 from uuid import UUID
 
@@ -13,8 +14,11 @@ from tidegate.contracts.document.model import DataContract, Status
 from tidegate.contracts.registry_client.messages import Answer, Request
 from tidegate.contracts.stream.control import Heartbeat, StreamEvent, Trip
 from tidegate.contracts.stream.reconciliation import ReconciliationResult
-from tidegate.contracts.stream.replay import ReplayReport
 from tidegate.contracts.stream.report import BatchReport
+
+if TYPE_CHECKING:
+    # Its bitmaps need a library that the light installation does not bring.
+    from tidegate.contracts.stream.replay import ReplayReport
 
 CONTRACTS = "/api/v1/contracts"
 _STREAMS = "/api/v1/streams"
