@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal, Self
+from typing import Annotated, Any, BinaryIO, Literal, Self
 
 import orjson
 import pyarrow as pa
@@ -17,29 +17,36 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from tidegate.contracts.document.model import AvroSchema, DataContract, JsonSchema
+from tidegate.contracts.document.model import DataContract, JsonSchema
 from tidegate.contracts.errors import SettingsError, Unavailable
 from tidegate.contracts.explain.account import Explainer, Explanation
 from tidegate.contracts.formats.reference import ReferenceValidator
+from tidegate.contracts.formats.writers import WriterSchemas
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.registry_client.subject_schemas import SubjectSchemas
 from tidegate.contracts.verdict import Disposition, Stage, Verdict
+from tidegate.contracts.words import seen
+from tidegate.gateway.cli.judged_files import JudgedFiles
+from tidegate.gateway.cli.reading import reading
 from tidegate.gateway.cli.terminal import err, out
 from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.exits import ExitCode
+from tidegate.gateway.sources.files import FileFormat
+from tidegate.gateway.sources.judged_records import JudgedRecords
+from tidegate.gateway.sources.open_source import SourceOptions, open_source
 from tidegate.gateway.sources.record_files import RecordBlock, RecordForm, record_blocks
 
 ContractFile = Annotated[
     Path,
     typer.Argument(metavar="CONTRACT", exists=True, dir_okay=False, help="Contract document, YAML or JSON."),
 ]
-DataFile = Annotated[
-    Path,
+Data = Annotated[
+    str,
     typer.Option(
         "--data",
-        metavar="FILE",
-        help="File of records; - is standard input.",
+        metavar="SOURCE",
+        help="File, folder or pattern of files, or a table; - is standard input.",
     ),
 ]
 AsFormat = Annotated[
@@ -51,7 +58,28 @@ Reference = Annotated[
     typer.Option("--reference", help="Compare verdicts on the schema with python-jsonschema."),
 ]
 
-Form = Annotated[RecordForm, typer.Option("--records", help="How records are separated in the data.")]
+Form = Annotated[
+    Literal["lines", "json", "csv", "parquet", "avro", "sized", "base64"] | None,
+    typer.Option(
+        "--records",
+        metavar="FORM",
+        help="lines, json, csv, parquet, avro, sized or base64; without it, the data's beginning or name says it.",
+    ),
+]
+Nulls = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--null", metavar="TEXT", help="Text that stands for null in CSV, besides an empty cell. Repeatable."
+    ),
+]
+AcceptedFile = Annotated[
+    Path | None,
+    typer.Option("--accepted", metavar="FILE", help="Write accepted records here, unmasked (JSON Lines)."),
+]
+RefusedFile = Annotated[
+    Path | None,
+    typer.Option("--refused", metavar="FILE", help="Write refused records and reasons here, unmasked."),
+]
 Registry = Annotated[
     str | None,
     typer.Option(
@@ -65,10 +93,13 @@ Registry = Annotated[
 
 def judge(  # noqa: PLR0913 - one parameter for each option
     contract: ContractFile,
-    data: DataFile = Path("-"),
-    records: Form = RecordForm.LINES,
+    data: Data = "-",
+    records: Form = None,
     registry: Registry = None,
     *,
+    null: Nulls = None,
+    accepted: AcceptedFile = None,
+    refused: RefusedFile = None,
     output_format: AsFormat = "text",
     show: Show = 10,
     reference: Reference = False,
@@ -78,14 +109,21 @@ def judge(  # noqa: PLR0913 - one parameter for each option
     Prints for each refused record the violations, and the values that would
     pass. Values of classified fields are never printed, also not as JSON.
 
-    By default, each line is one record without framing. Only LF ends a line: a
-    CR belongs to the record, an empty line is an empty record, and the last
-    line needs no LF. To judge records as they are in the topic, with frames and
-    nulls, use --records sized (each record after its length in four bytes, -1
-    for null) or --records base64 (one record a line, - for null; optionally a
-    space and the header __value_schema_id). The registry provides the schemas
-    that framed records name; without a registry, frames are removed and their
-    schema ids are not looked up.
+    Reads JSON Lines, JSON arrays, CSV, Parquet and Avro containers, also with
+    gzip or zstd, folders and patterns of such files, tables of Delta and
+    Iceberg, iceberg:NAMESPACE.TABLE and postgresql:TABLE. Rows are judged as
+    the JSON that they stand for; a null is left out where the schema refuses
+    it. Text that looks like no format is read by lines: only LF ends one, an
+    empty line is an empty record, and the last needs no LF.
+
+    To judge records as they are in the topic, with frames and nulls, use
+    --records sized (each record after its length in four bytes, -1 for null) or
+    --records base64 (one record a line, - for null; optionally a space and the
+    header __value_schema_id). The registry provides the schemas that framed
+    records name; without it, their ids are not looked up.
+
+    --accepted and --refused write the records apart, as they were: also values
+    of classified fields. Only their owner may read these files.
 
     --reference also validates JSON records without frames by python-jsonschema,
     and compares the verdicts on the schema. A difference is a finding; patterns
@@ -93,6 +131,8 @@ def judge(  # noqa: PLR0913 - one parameter for each option
 
     Examples:
       tidegate judge contract.yaml --data records.jsonl
+      tidegate judge trips.yaml --data 'trips/2026-*.csv.gz' --null NA
+      tidegate judge stays.yaml --data stays.parquet --refused refused.jsonl
       kcat -C -t admissions -e | tidegate judge contract.yaml
       kcat -C -t stays -e -f '%R%s' | tidegate judge stays.yaml --records sized
       tidegate judge contract.yaml --format json < records.jsonl | jq .violations
@@ -101,27 +141,34 @@ def judge(  # noqa: PLR0913 - one parameter for each option
     problems; 2 usage; 3 the registry does not answer; 7 the credentials are
     rejected.
     """
-    plan = compile_plan(_in_form(lint(contract).contract, records))
-    tally = Tally(limit=show)
-    second = SecondOpinion.on(plan.contract, show) if reference else None
-    with _open(data) as stream, ExitStack() as stack:
+    document = lint(contract).contract
+    with ExitStack() as stack:
+        data_of = stack.enter_context(_opened(document, data, records, tuple(null or ())))
+        files = stack.enter_context(JudgedFiles(accepted, refused))
+        plan = compile_plan(data_of.contract)
+        tally = Tally(limit=show)
+        second = SecondOpinion.on(plan.contract, show) if reference else None
         schemas = None
-        if registry is not None and plan.needs_writers:
+        if registry is not None and plan.needs_writers and data_of.writers is None:
             schemas = stack.enter_context(RegistryClient(registry)).schemas_of(plan.contract.topic)
-        for block in record_blocks(stream, records):
-            judged_by, verdicts = _judge_block(plan, schemas, block)
-            explainer = Explainer.of(judged_by)
+        for block in data_of.blocks():
+            judged_by, verdicts = _judge_block(plan.with_writers(data_of.writers), schemas, block)
+            explained = partial(_explained, Explainer.of(judged_by), block, verdicts)
             opinions = None if second is None else second.compare(block.values, verdicts, tally.records + 1)
             if output_format == "json":
-                explanations = (
-                    _explained(explainer, block, verdicts, index) for index in range(len(block.values))
-                )
-                _print_json(verdicts, explanations, opinions, tally.records + 1)
-            tally.add(verdicts, partial(_explained, explainer, block, verdicts))
+                _print_json(verdicts, explained, opinions, tally.records + 1, data_of.place)
+            files.write(
+                judged_by,
+                block,
+                verdicts,
+                partial(_entry, verdicts, explained, tally.records + 1, data_of.place),
+            )
+            tally.add(verdicts, explained)
+            data_of.show(tally.records)
     if output_format == "text":
-        _print_summary(plan.contract, tally, records.noun)
+        _print_summary(plan.contract, tally, data_of.place)
         if second is not None:
-            second.print(records.noun)
+            second.print(data_of.place)
     if tally.refused or (second is not None and second.differences):
         raise typer.Exit(ExitCode.FINDINGS)
 
@@ -189,7 +236,7 @@ class SecondOpinion:
                     self.first.append((number, opinion))
         return opinions
 
-    def print(self, noun: str) -> None:
+    def print(self, place: Callable[[int], str]) -> None:
         """Print how often python-jsonschema agrees, and where it does not."""
         agreed = self.compared - self.differences
         out.print(
@@ -197,23 +244,64 @@ class SecondOpinion:
         )
         for number, accepts in self.first:
             ours, theirs = ("refuses", "accepts") if accepts else ("accepts", "refuses")
-            out.print(f"  {noun} {number:,}  the judge {ours} by the schema, python-jsonschema {theirs}")
+            out.print(f"  {place(number)}  the judge {ours} by the schema, python-jsonschema {theirs}")
 
 
-def _in_form(contract: DataContract, form: RecordForm) -> DataContract:
-    """Return the contract for records as they lie in a file: lines of text have no frame. Raises SettingsError."""
-    if form is not RecordForm.LINES:
+@dataclass(frozen=True, slots=True)
+class _Data:
+    """Records to be judged by `contract`; `writers` are the schemas that came with them."""
+
+    contract: DataContract
+    blocks: Callable[[], Iterator[RecordBlock]]
+    place: Callable[[int], str]
+    """Names a record by its number, such as `line 12`."""
+    records: JudgedRecords | None = None
+    show: Callable[[int], None] = lambda _records: None
+
+    @property
+    def writers(self) -> WriterSchemas | None:
+        return None if self.records is None else self.records.writers
+
+
+@contextmanager
+def _opened(
+    contract: DataContract, data: str, records: str | None, nulls: tuple[str, ...]
+) -> Iterator[_Data]:
+    """Open the data: records of a topic with their frames, or a source. Raises SettingsError."""
+    if data == "-" and sys.stdin.isatty():
+        err.print("reading records from the terminal, one a line; end with Ctrl-D")
+    if records in ("sized", "base64"):
+        form = RecordForm(records)
         if contract.framing == "confluent-header" and form is RecordForm.SIZED:
             raise SettingsError(
                 f"the records of {contract.id} name their schemas in a header, which `sized` leaves out: --records base64 "
                 "has it"
             )
-        return contract
-    if isinstance(contract.schema_, AvroSchema):
+        with _framed(Path(data)) as stream:
+            yield _Data(
+                contract, lambda: record_blocks(stream, form), lambda number: f"{form.noun} {number:,}"
+            )
+        return
+    if data.startswith("kafka:"):
         raise SettingsError(
-            f"{contract.id} describes Avro records, which have no lines; give them --records sized or base64"
+            "a topic is judged by the job; for some of its records: kcat -C -t TOPIC -e -f '%R%s' | tidegate judge "
+            "CONTRACT --records sized"
         )
-    return contract.model_copy(update={"framing": "none"})
+    kind = None if records is None else FileFormat({"lines": "jsonl"}.get(records, records))
+    options = SourceOptions(kind, nulls, default=FileFormat.LINES, at_once=True)
+    with open_source(data, options) as source:
+        judged = JudgedRecords(source, contract)
+        with reading(source) as show:
+            yield _Data(judged.contract, judged.blocks, lambda number: source.places((number,)), judged, show)
+
+
+def _framed(data: Path) -> BinaryIO:
+    if str(data) == "-":
+        return sys.stdin.buffer
+    try:
+        return data.open("rb")
+    except OSError as error:
+        raise SettingsError(f"cannot read {data}: {error.strerror}") from None
 
 
 def _judge_block(
@@ -241,17 +329,6 @@ def _verdicts(plan: EnforcementPlan, block: RecordBlock) -> list[Verdict]:
     return list(plan.explain_each(values, headers=headers, failed=judged.field("failed")))
 
 
-def _open(data: Path) -> BinaryIO:
-    if str(data) != "-":
-        try:
-            return data.open("rb")
-        except OSError as error:
-            raise SettingsError(f"cannot read {data}: {error.strerror}") from None
-    if sys.stdin.isatty():
-        err.print("reading records from the terminal, one a line; end with Ctrl-D")
-    return sys.stdin.buffer
-
-
 def _explained(
     explainer: Explainer, block: RecordBlock, verdicts: list[Verdict], index: int
 ) -> tuple[Explanation, ...]:
@@ -260,21 +337,32 @@ def _explained(
 
 def _print_json(
     verdicts: list[Verdict],
-    explanations: Iterable[tuple[Explanation, ...]],
+    explained: Callable[[int], tuple[Explanation, ...]],
     opinions: list[bool | None] | None,
-    first_line: int,
+    first: int,
+    place: Callable[[int], str],
 ) -> None:
-    for line, (verdict, violations) in enumerate(zip(verdicts, explanations, strict=True), first_line):
-        disposition = verdict.disposition.name.lower()
-        answer = {
-            "line": line,
-            "disposition": disposition,
-            "violations": [_as_json(each) for each in violations],
-        }
+    for index in range(len(verdicts)):
+        answer = {"line": first + index, **_entry(verdicts, explained, first, place, index)}
         if opinions is not None:
-            answer["reference_accepts"] = opinions[line - first_line]
+            answer["reference_accepts"] = opinions[index]
         sys.stdout.buffer.write(orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE))
     sys.stdout.buffer.flush()
+
+
+def _entry(
+    verdicts: list[Verdict],
+    explained: Callable[[int], tuple[Explanation, ...]],
+    first: int,
+    place: Callable[[int], str],
+    index: int,
+) -> dict[str, Any]:
+    """Return the verdict on one record as JSON; `first` is the number of the first of the verdicts."""
+    return {
+        "place": place(first + index),
+        "disposition": verdicts[index].disposition.name.lower(),
+        "violations": [_as_json(each) for each in explained(index)],
+    }
 
 
 def _as_json(explanation: Explanation) -> dict[str, str | None]:
@@ -287,7 +375,7 @@ def _as_json(explanation: Explanation) -> dict[str, str | None]:
     return {**asdict(explanation.violation), **meaning}
 
 
-def _print_summary(contract: DataContract, tally: Tally, place: str) -> None:
+def _print_summary(contract: DataContract, tally: Tally, place: Callable[[int], str]) -> None:
     noun = "record" if tally.records == 1 else "records"
     out.print(f"[bold]{contract.id}[/] {contract.version} · {tally.records:,} {noun} judged\n")
     counts = Table.grid(padding=(0, 2, 0, 0))
@@ -316,18 +404,22 @@ def _print_reasons(tally: Tally) -> None:
     out.print(reasons)
 
 
-def _print_refused(tally: Tally, noun: str) -> None:
-    shown = [(line, explanation) for line, violations in tally.first_refused for explanation in violations]
-    line_width = max(len(f"{line:,}") for line, _ in shown)
+def _print_refused(tally: Tally, place_of: Callable[[int], str]) -> None:
+    shown = [
+        (place_of(number), explanation)
+        for number, violations in tally.first_refused
+        for explanation in violations
+    ]
+    width = max(len(where) for where, _ in shown)
     pointer_width = max(len(explanation.violation.pointer) for _, explanation in shown)
-    indent = " " * (7 + len(noun) + line_width + pointer_width)
+    indent = " " * (6 + width + pointer_width)
     out.print()
-    for line, explanation in shown:
+    for where, explanation in shown:
         place = f"{explanation.violation.pointer:<{pointer_width}}"
         code = (explanation.violation.code, "bold")
         out.print(
             Text.assemble(
-                f"  {noun} {line:>{line_width},}  ", (place, "cyan"), "  ", code, ": ", explanation.sentence
+                f"  {seen(where):<{width}}  ", (place, "cyan"), "  ", code, ": ", explanation.sentence
             )
         )
         for words in (explanation.description, explanation.passes and f"passes with {explanation.passes}"):

@@ -10,6 +10,7 @@ from pathlib import Path
 from tidegate.contracts.errors import SettingsError
 from tidegate.gateway.sources import tables
 from tidegate.gateway.sources.files import FileFormat, FileSource
+from tidegate.gateway.sources.many_files import FilesSource, files_of, is_pattern
 from tidegate.gateway.sources.source import Source
 
 _EXTRAS = {
@@ -23,7 +24,10 @@ _EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Options of a source; those that do not concern it are ignored. Only a topic has `most_records`."""
+    """Options of a source; those that do not concern it are ignored. Only a topic has `most_records`.
+
+    `default` and `at_once` are those of `FileSource`; the latter concerns standard input only.
+    """
 
     format: FileFormat | None = None
     nulls: Sequence[str] = ()
@@ -31,10 +35,12 @@ class SourceOptions:
     most_seconds: float = 60
     bootstrap_servers: str | None = None
     kafka_config: Path | None = None
+    default: FileFormat | None = None
+    at_once: bool = False
 
 
 def open_source(name: str, options: SourceOptions) -> Source:
-    """Open a file, topic or table.
+    """Open a file, folder or pattern of files, topic or table.
 
     Raises SettingsError for one that cannot be read, NotFoundError for one that does not exist, Unavailable without an answer.
     """
@@ -53,9 +59,12 @@ def _opened(name: str, options: SourceOptions) -> Source:
     kind, _, rest = name.partition(":")
     path = Path(name)
     if path.exists() and path.is_dir():
-        return _folder(path)
+        return _folder(path, options)
     if path.exists() or name == "-":
-        return FileSource(path, options.format, options.nulls)
+        at_once = options.at_once and name == "-"
+        return FileSource(path, options.format, options.nulls, default=options.default, at_once=at_once)
+    if is_pattern(name):
+        return FilesSource(name, files_of(name), options.format, options.nulls, options.default)
     match kind:
         case "kafka" if rest:
             return _topic(rest, options)
@@ -73,14 +82,12 @@ def _opened(name: str, options: SourceOptions) -> Source:
     )
 
 
-def _folder(path: Path) -> Source:
+def _folder(path: Path, options: SourceOptions) -> Source:
     if tables.is_delta(path):
         return tables.delta_table(path)
     if tables.is_iceberg(path):
         return tables.iceberg_folder(path)
-    raise SettingsError(
-        f"the folder {path} is neither a Delta table (_delta_log) nor an Iceberg table (metadata)"
-    )
+    return FilesSource(str(path), files_of(str(path)), options.format, options.nulls, options.default)
 
 
 def _topic(topic: str, options: SourceOptions) -> Source:
