@@ -183,9 +183,7 @@ def _write(path: Path, text: str) -> None:
 def _advice(inference: Inference) -> str:
     if not inference.broken.count:
         return ": it has none"
-    return (
-        f": {inference.broken.count:,} are not JSON objects of one line each; name the format with --format"
-    )
+    return f": {inference.broken.count:,} are not JSON objects of one line each; name the format with --input-format"
 
 
 def _print(found: Inferred, source: Source, seconds: float) -> None:

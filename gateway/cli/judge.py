@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal, Self
+from typing import Annotated, Any, BinaryIO, Literal
 
 import orjson
 import pyarrow as pa
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from tidegate.contracts.document.model import DataContract, JsonSchema
+from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import SettingsError, Unavailable
 from tidegate.contracts.explain.account import Explainer, Explanation
-from tidegate.contracts.formats.reference import ReferenceValidator
 from tidegate.contracts.formats.writers import WriterSchemas
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.registry_client.subject_schemas import SubjectSchemas
-from tidegate.contracts.verdict import Disposition, Stage, Verdict
-from tidegate.contracts.words import seen
+from tidegate.contracts.verdict import Verdict
+from tidegate.gateway.cli.judge_report import Findings, report_page
+from tidegate.gateway.cli.judge_summary import SecondOpinion, Tally, print_summary
 from tidegate.gateway.cli.judged_files import JudgedFiles
 from tidegate.gateway.cli.reading import reading
-from tidegate.gateway.cli.terminal import err, out
+from tidegate.gateway.cli.terminal import err
 from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.sources.files import FileFormat
@@ -76,6 +74,12 @@ AcceptedFile = Annotated[
     Path | None,
     typer.Option("--accepted", metavar="FILE", help="Write accepted records here, unmasked (JSON Lines)."),
 ]
+Report = Annotated[
+    Path | None,
+    typer.Option(
+        "--report", metavar="FILE", help="Write a report for the producer of the records: one page of HTML."
+    ),
+]
 RefusedFile = Annotated[
     Path | None,
     typer.Option("--refused", metavar="FILE", help="Write refused records and reasons here, unmasked."),
@@ -100,6 +104,7 @@ def judge(  # noqa: PLR0913 - one parameter for each option
     null: Nulls = None,
     accepted: AcceptedFile = None,
     refused: RefusedFile = None,
+    report: Report = None,
     output_format: AsFormat = "text",
     show: Show = 10,
     reference: Reference = False,
@@ -125,14 +130,18 @@ def judge(  # noqa: PLR0913 - one parameter for each option
     --accepted and --refused write the records apart, as they were: also values
     of classified fields. Only their owner may read these files.
 
+    --report writes a page to send to the producer of the records: what was
+    found by rule and field, what the rules say, and the first places, without
+    values of classified fields.
+
     --reference also validates JSON records without frames by python-jsonschema,
     and compares the verdicts on the schema. A difference is a finding; patterns
     and formats may differ for a reason (docs/explanation/verdicts.md).
 
     Examples:
       tidegate judge contract.yaml --data records.jsonl
-      tidegate judge trips.yaml --data 'trips/2026-*.csv.gz' --null NA
-      tidegate judge stays.yaml --data stays.parquet --refused refused.jsonl
+      tidegate judge contract.yaml --data 'trips/2026-*.csv.gz' --null NA
+      tidegate judge contract.yaml --data stays.parquet --refused refused.jsonl
       kcat -C -t admissions -e | tidegate judge contract.yaml
       kcat -C -t stays -e -f '%R%s' | tidegate judge stays.yaml --records sized
       tidegate judge contract.yaml --format json < records.jsonl | jq .violations
@@ -144,9 +153,10 @@ def judge(  # noqa: PLR0913 - one parameter for each option
     document = lint(contract).contract
     with ExitStack() as stack:
         data_of = stack.enter_context(_opened(document, data, records, tuple(null or ())))
-        files = stack.enter_context(JudgedFiles(accepted, refused))
+        files = stack.enter_context(JudgedFiles(accepted, refused, report))
         plan = compile_plan(data_of.contract)
         tally = Tally(limit=show)
+        findings = Findings()
         second = SecondOpinion.on(plan.contract, show) if reference else None
         schemas = None
         if registry is not None and plan.needs_writers and data_of.writers is None:
@@ -163,88 +173,19 @@ def judge(  # noqa: PLR0913 - one parameter for each option
                 verdicts,
                 partial(_entry, verdicts, explained, tally.records + 1, data_of.place),
             )
+            if report is not None:
+                findings.add(verdicts, explained, partial(_place_at, data_of.place, tally.records + 1))
             tally.add(verdicts, explained)
             data_of.show(tally.records)
+        if report is not None:
+            now = datetime.now(UTC)
+            files.write_report(report_page(plan, data_of.title, tally.dispositions, findings, now))
     if output_format == "text":
-        _print_summary(plan.contract, tally, data_of.place)
+        print_summary(plan.contract, tally, data_of.place)
         if second is not None:
             second.print(data_of.place)
     if tally.refused or (second is not None and second.differences):
         raise typer.Exit(ExitCode.FINDINGS)
-
-
-@dataclass(slots=True)
-class Tally:
-    """What a run has seen: counts, and the first `limit` refused records with their numbers."""
-
-    limit: int
-    records: int = 0
-    dispositions: Counter[Disposition] = field(default_factory=Counter)
-    codes: Counter[tuple[Stage, str]] = field(default_factory=Counter)
-    first_refused: list[tuple[int, tuple[Explanation, ...]]] = field(default_factory=list)
-
-    @property
-    def refused(self) -> int:
-        """How many records do not reach the sink."""
-        return sum(count for disposition, count in self.dispositions.items() if not disposition.is_written)
-
-    def add(self, verdicts: list[Verdict], tell: Callable[[int], tuple[Explanation, ...]]) -> None:
-        """Count the verdicts on the next records. A record counts once for each code that it violates.
-
-        `tell` gives what the verdict at a position means; it is asked of those that are kept.
-        """
-        for index, verdict in enumerate(verdicts):
-            self.records += 1
-            self.dispositions[verdict.disposition] += 1
-            self.codes.update({(violation.stage, violation.code) for violation in verdict.violations})
-            if not verdict.disposition.is_written and len(self.first_refused) < self.limit:
-                self.first_refused.append((self.records, tell(index)))
-
-
-@dataclass(slots=True)
-class SecondOpinion:
-    """Verdicts of python-jsonschema beside the judge's, on the schema alone."""
-
-    validator: ReferenceValidator
-    limit: int
-    compared: int = 0
-    differences: int = 0
-    first: list[tuple[int, bool]] = field(default_factory=list)
-    """Numbers of the first `limit` records that differ, and whether python-jsonschema accepts each."""
-
-    @classmethod
-    def on(cls, contract: DataContract, limit: int) -> Self:
-        """Return a comparison for records of a contract. Raises SettingsError for framed records and for Avro."""
-        if not isinstance(contract.schema_, JsonSchema) or contract.framing != "none":
-            raise SettingsError("--reference compares JSON records without frames only")
-        return cls(ReferenceValidator(contract.schema_), limit)
-
-    def compare(self, values: list[bytes | None], verdicts: list[Verdict], first: int) -> list[bool | None]:
-        """Return for each record whether python-jsonschema accepts it; null for one that does not reach the schema."""
-        opinions: list[bool | None] = []
-        for number, (value, verdict) in enumerate(zip(values, verdicts, strict=True), first):
-            stages = {violation.stage for violation in verdict.violations}
-            is_read = value is not None and not stages & {Stage.FRAME, Stage.DECODE}
-            opinion = self.validator.accepts(value) if is_read and value is not None else None
-            opinions.append(opinion)
-            if opinion is None:
-                continue
-            self.compared += 1
-            if opinion is (Stage.SCHEMA in stages):
-                self.differences += 1
-                if len(self.first) < self.limit:
-                    self.first.append((number, opinion))
-        return opinions
-
-    def print(self, place: Callable[[int], str]) -> None:
-        """Print how often python-jsonschema agrees, and where it does not."""
-        agreed = self.compared - self.differences
-        out.print(
-            f"\n  python-jsonschema agrees on {agreed:,} of {self.compared:,} records that reach the schema"
-        )
-        for number, accepts in self.first:
-            ours, theirs = ("refuses", "accepts") if accepts else ("accepts", "refuses")
-            out.print(f"  {place(number)}  the judge {ours} by the schema, python-jsonschema {theirs}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +193,7 @@ class _Data:
     """Records to be judged by `contract`; `writers` are the schemas that came with them."""
 
     contract: DataContract
+    title: str
     blocks: Callable[[], Iterator[RecordBlock]]
     place: Callable[[int], str]
     """Names a record by its number, such as `line 12`."""
@@ -277,9 +219,10 @@ def _opened(
                 f"the records of {contract.id} name their schemas in a header, which `sized` leaves out: --records base64 "
                 "has it"
             )
+        title = "standard input" if data == "-" else Path(data).name
         with _framed(Path(data)) as stream:
             yield _Data(
-                contract, lambda: record_blocks(stream, form), lambda number: f"{form.noun} {number:,}"
+                contract, title, lambda: record_blocks(stream, form), lambda number: f"{form.noun} {number:,}"
             )
         return
     if data.startswith("kafka:"):
@@ -292,7 +235,14 @@ def _opened(
     with open_source(data, options) as source:
         judged = JudgedRecords(source, contract)
         with reading(source) as show:
-            yield _Data(judged.contract, judged.blocks, lambda number: source.places((number,)), judged, show)
+            yield _Data(
+                judged.contract,
+                source.title,
+                judged.blocks,
+                lambda number: source.places((number,)),
+                judged,
+                show,
+            )
 
 
 def _framed(data: Path) -> BinaryIO:
@@ -350,6 +300,10 @@ def _print_json(
     sys.stdout.buffer.flush()
 
 
+def _place_at(place: Callable[[int], str], first: int, index: int) -> str:
+    return place(first + index)
+
+
 def _entry(
     verdicts: list[Verdict],
     explained: Callable[[int], tuple[Explanation, ...]],
@@ -373,59 +327,3 @@ def _as_json(explanation: Explanation) -> dict[str, str | None]:
         "passes": explanation.passes,
     }
     return {**asdict(explanation.violation), **meaning}
-
-
-def _print_summary(contract: DataContract, tally: Tally, place: Callable[[int], str]) -> None:
-    noun = "record" if tally.records == 1 else "records"
-    out.print(f"[bold]{contract.id}[/] {contract.version} · {tally.records:,} {noun} judged\n")
-    counts = Table.grid(padding=(0, 2, 0, 0))
-    counts.add_column()
-    counts.add_column(justify="right")
-    counts.add_column(justify="right", style="dim")
-    for disposition in Disposition:
-        if (count := tally.dispositions[disposition]) or disposition is Disposition.ACCEPTED:
-            name = Text(f"  {disposition.name.lower()}", style="green" if disposition.is_written else "red")
-            counts.add_row(name, f"{count:,}", f"{count / max(tally.records, 1):.2%}")
-    out.print(counts)
-    if tally.codes:
-        _print_reasons(tally)
-    if tally.first_refused:
-        _print_refused(tally, place)
-
-
-def _print_reasons(tally: Tally) -> None:
-    reasons = Table.grid(padding=(0, 2, 0, 0))
-    reasons.add_column(style="dim")
-    reasons.add_column(style="bold")
-    reasons.add_column(justify="right")
-    for (stage, code), count in tally.codes.most_common():
-        reasons.add_row(f"  {stage}", code, f"{count:,}")
-    out.print()
-    out.print(reasons)
-
-
-def _print_refused(tally: Tally, place_of: Callable[[int], str]) -> None:
-    shown = [
-        (place_of(number), explanation)
-        for number, violations in tally.first_refused
-        for explanation in violations
-    ]
-    width = max(len(where) for where, _ in shown)
-    pointer_width = max(len(explanation.violation.pointer) for _, explanation in shown)
-    indent = " " * (6 + width + pointer_width)
-    out.print()
-    for where, explanation in shown:
-        place = f"{explanation.violation.pointer:<{pointer_width}}"
-        code = (explanation.violation.code, "bold")
-        out.print(
-            Text.assemble(
-                f"  {seen(where):<{width}}  ", (place, "cyan"), "  ", code, ": ", explanation.sentence
-            )
-        )
-        for words in (explanation.description, explanation.passes and f"passes with {explanation.passes}"):
-            if words:
-                out.print(Text(f"{indent}{words}", style="dim"))
-    if (more := tally.refused - len(tally.first_refused)) > 0:
-        out.print(
-            f"  [dim]and {more:,} more refused; --show N shows more of them, --format json every verdict[/]"
-        )

@@ -1,4 +1,4 @@
-"""The files of `tidegate judge` that hold accepted and refused records, as they were."""
+"""The files that `tidegate judge` writes: accepted and refused records, as they were, and a report."""
 
 from __future__ import annotations
 
@@ -26,13 +26,17 @@ _LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
 
 
 class JudgedFiles:
-    """Writes accepted and refused records to files of JSON Lines that only their owner may read. A context manager."""
+    """Writes accepted and refused records to files of JSON Lines that only their owner may read, and a report.
 
-    def __init__(self, accepted: Path | None, refused: Path | None) -> None:
+    A context manager: after an error, the files are removed, since a part of a result is none.
+    """
+
+    def __init__(self, accepted: Path | None, refused: Path | None, report: Path | None = None) -> None:
         """Create the files. Raises SettingsError for one that exists, so that no data is overwritten."""
         with ExitStack() as stack:
             self._accepted = _created(accepted, stack)
             self._refused = _created(refused, stack)
+            self._report = _created(report, stack)
             self._stack = stack.pop_all()
 
     def __enter__(self) -> Self:
@@ -41,7 +45,12 @@ class JudgedFiles:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stack.close()
+        self._stack.__exit__(kind, error, trace)
+
+    def write_report(self, page: bytes) -> None:
+        """Write the report, if there is one."""
+        if self._report is not None:
+            self._report.write(page)
 
     def write(
         self,
@@ -71,6 +80,12 @@ def _created(path: Path | None, stack: ExitStack) -> BinaryIO | None:
         file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)  # a pipe or a device, too
     except OSError as error:
         raise SettingsError(f"cannot write {path}: {error.strerror}") from None
+
+    def remove(kind: type[BaseException] | None, _error: object, _trace: object) -> None:
+        if kind is not None and path.is_file():
+            path.unlink()
+
+    stack.push(remove)
     return stack.enter_context(os.fdopen(file, "wb"))
 
 

@@ -150,7 +150,7 @@ def _format_of(path: Path, start: bytes, default: FileFormat | None) -> FileForm
         return default
     raise SettingsError(
         f"{path} is in none of the formats JSON Lines, JSON array, CSV, Parquet and Avro; name its format "
-        "(infer: --format, judge: --records)"
+        "(infer: --input-format, judge: --records)"
     )
 
 

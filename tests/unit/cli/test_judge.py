@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.deep_schemas import chained, contract_with, nested
 from tidegate.contracts.explain.account import Explanation
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
-from tidegate.gateway.cli.judge import Tally
+from tidegate.gateway.cli.judge_summary import Tally
 from tidegate.gateway.sources.record_files import line_batches
 
 from .conftest import CONTRACT, Run

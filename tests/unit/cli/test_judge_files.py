@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import stat
 from datetime import date
 from pathlib import Path
@@ -15,6 +16,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
+from tidegate.gateway.cli.judge_report import Findings
 
 from .conftest import CONTRACT, Run
 from .test_judge_framed import NEW, OLD, contract_of, sized
@@ -208,3 +212,55 @@ def test_framed_records_are_written_as_their_json(tidegate: Run, tmp_path: Path)
         {"ward": "er", "age": 63},
         "Pw==",
     ]
+
+
+def test_the_report_tells_the_producer_without_values_of_classified_fields(
+    tidegate: Run, contract: Path, tmp_path: Path
+) -> None:
+    contract.write_text(
+        CONTRACT.replace("values: [999]", "values: [999], description: Old <b>systems</b>")
+        + "classification: {/ward: pii}\n"
+    )
+    records = [*RECORDS, {"age": 1, "ward": "SECRET"}, {"age": "</td><script>alert(1)</script>"}]
+    page = tmp_path / "report.html"
+    ran = tidegate("judge", contract, "--report", page, stdin=lines(records * 10))
+    assert ran.returncode == 1
+    text = page.read_text()
+    assert "SECRET" not in text
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert not re.search(r"(src=|href=|url\(|@import)", text)
+    assert "hospital.admissions, version 1.2.0" in text
+    cards = re.findall(r"<article>.*?</article>", text, re.DOTALL)
+    titles = [re.search(r"<h3>(.*?)</h3>", card)[1] for card in cards]  # type: ignore[index]  # each card has one
+    assert titles == [
+        "ward-is-known /ward",
+        "age-is-known /age",
+        "required",
+        "not-the-epoch /admitted",
+        "type /age",
+    ]
+    assert "10 records · 14.29%" in cards[1]
+    assert "Old &lt;b&gt;systems&lt;/b&gt;" in cards[1]
+    assert "passes with any value but 999" in cards[1]
+    assert re.findall(r'class="place">(.*?)<', cards[1]) == [f"line {2 + 7 * each}" for each in range(5)]
+
+
+def test_a_report_on_nothing(tidegate: Run, contract: Path, tmp_path: Path) -> None:
+    tidegate("judge", contract, "--report", tmp_path / "report.html")
+    assert "Nothing was found" in (tmp_path / "report.html").read_text()
+
+
+def test_findings_are_bounded() -> None:
+    findings = Findings()
+    for number in range(600):
+        violation = Violation(Stage.SCHEMA, "type", f"/{number}", Severity.ERROR, "must be text")
+        findings.add([Verdict(Disposition.QUARANTINED, (violation, violation))], lambda _: (), str)
+    assert (len(findings.found), findings.others) == (500, 200)
+    assert {each.records for each in findings.found.values()} == {1}
+
+
+def test_an_error_leaves_no_part_of_a_result(tidegate: Run, contract: Path, tmp_path: Path) -> None:
+    good = tmp_path / "good.jsonl"
+    ran = tidegate("judge", contract, "--accepted", good, stdin=b'[{"age": 1}, ')
+    assert (ran.returncode, good.exists()) == (2, False)
