@@ -116,10 +116,10 @@ def judge(  # noqa: PLR0913 - one parameter for each option
 
     Reads JSON Lines, JSON arrays, CSV, Parquet and Avro containers, also with
     gzip or zstd, folders and patterns of such files, tables of Delta and
-    Iceberg, iceberg:NAMESPACE.TABLE and postgresql:TABLE. Rows are judged as
-    the JSON that they stand for; a null is left out where the schema refuses
-    it. Text that looks like no format is read by lines: only LF ends one, an
-    empty line is an empty record, and the last needs no LF.
+    Iceberg, and iceberg:NAMESPACE.TABLE. Rows are judged as the JSON that they
+    stand for; a null is left out where the schema refuses it. Text
+    that looks like no format is read by lines: only LF ends one, an empty line
+    is an empty record, and the last needs no LF.
 
     To judge records as they are in the topic, with frames and nulls, use
     --records sized (each record after its length in four bytes, -1 for null) or
@@ -229,6 +229,10 @@ def _opened(
         raise SettingsError(
             "a topic is judged by the job; for some of its records: kcat -C -t TOPIC -e -f '%R%s' | tidegate judge "
             "CONTRACT --records sized"
+        )
+    if data.startswith("postgresql:"):
+        raise SettingsError(
+            "judge reads no PostgreSQL table; give it a file: psql -c '\\copy TABLE to FILE csv header'"
         )
     kind = None if records is None else FileFormat({"lines": "jsonl"}.get(records, records))
     options = SourceOptions(kind, nulls, default=FileFormat.LINES, at_once=True)

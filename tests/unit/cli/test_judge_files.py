@@ -264,3 +264,11 @@ def test_an_error_leaves_no_part_of_a_result(tidegate: Run, contract: Path, tmp_
     good = tmp_path / "good.jsonl"
     ran = tidegate("judge", contract, "--accepted", good, stdin=b'[{"age": 1}, ')
     assert (ran.returncode, good.exists()) == (2, False)
+
+
+@pytest.mark.parametrize(
+    ("data", "advice"), [("kafka:stays", b"kcat -C"), ("postgresql:stays", b"copy TABLE")]
+)
+def test_what_is_no_file_names_a_way(tidegate: Run, contract: Path, data: str, advice: bytes) -> None:
+    ran = tidegate("judge", contract, "--data", data)
+    assert (ran.returncode, advice in ran.stderr) == (2, True)
