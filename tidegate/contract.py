@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.columns.json_rows import json_rows
+from tidegate.contracts.document.fields import refuses_null
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.document.model import AvroSchema, DataContract
 from tidegate.contracts.errors import SettingsError
@@ -197,13 +198,7 @@ class Contract:
 
     @cached_property
     def _may_be_absent(self) -> Callable[[str], bool]:
-        fields = schema_fields(self.document)
-
-        def may_be_absent(pointer: str) -> bool:
-            found = fields.find(pointer)
-            return found is not None and "null" not in found.types
-
-        return may_be_absent
+        return partial(refuses_null, schema_fields(self.document))
 
     def _require_json(self) -> None:
         if isinstance(self.document.schema_, AvroSchema):

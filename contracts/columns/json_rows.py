@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from typing import Any, Final
@@ -48,6 +49,8 @@ _PLAIN: Final = (
     pa.types.is_fixed_size_binary,
 )
 """Types whose Python values `orjson` writes, or `_written` does."""
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
+"""What JSON writes as a number (RFC 8259 section 6). `007` and `+1` are texts."""
 _NUMBERS: Final = {math.inf: b"Infinity", -math.inf: b"-Infinity"}
 
 
@@ -74,6 +77,67 @@ def json_rows(table: pa.Table | pa.RecordBatch, may_be_absent: Callable[[str], b
         for row in (zip(*columns, strict=True) if columns else ((),) * table.num_rows)
     )
     return pa.array(rows, pa.large_binary())
+
+
+def json_cells(
+    table: pa.RecordBatch, types_of: Callable[[str], frozenset[str]], may_be_absent: Callable[[str], bool]
+) -> pa.Array:
+    """Return each row of a file without types, such as CSV, as a JSON text; an array of large_binary, never null.
+
+    The columns are texts. `types_of` gives the JSON types of a field by its JSON Pointer: where text is none of them, a
+    cell that is written as JSON writes a number, true or false becomes that value. Other cells stay text, to be refused.
+    Nulls are those of `json_rows`.
+    """
+    names = table.schema.names
+    absent = [may_be_absent(f"/{escape(name)}") for name in names]
+    columns = [
+        _cells(column, types_of(f"/{escape(name)}"))
+        for name, column in zip(names, table.columns, strict=True)
+    ]
+    rows = (orjson.dumps(dict(_members(names, absent, row))) for row in zip(*columns, strict=True))
+    return pa.array(rows, pa.large_binary())
+
+
+def _cells(column: pa.Array, types: frozenset[str]) -> list[Any]:
+    texts: list[Any] = column.to_pylist()
+    if "string" in types:
+        return texts
+    numbers = bool(types & {"integer", "number"})
+    words = {"true": True, "false": False} if "boolean" in types else {}
+    return [
+        orjson.Fragment(text.encode())
+        if numbers and text is not None and _NUMBER.fullmatch(text)
+        else words.get(text, text)
+        for text in texts
+    ]
+
+
+def json_record(record: Any, may_be_absent: Callable[[str], bool], place: str = "") -> bytes:
+    """Return a record of Python values, as `fastavro` reads it, as a JSON text by the mapping of `json_rows`.
+
+    Raises SettingsError for a value that JSON has nothing for.
+    """
+    try:
+        return orjson.dumps(_plain(record, may_be_absent, place), default=_written, option=_OPTIONS)
+    except TypeError as error:
+        raise SettingsError(f"a record has a value that JSON has nothing for: {error}") from None
+
+
+def _plain(value: Any, may_be_absent: Callable[[str], bool], place: str) -> Any:
+    match value:
+        case float():
+            return _float(value)
+        case dict():
+            members = ((name, each, f"{place}/{escape(name)}") for name, each in value.items())
+            return {
+                name: _plain(each, may_be_absent, at)
+                for name, each, at in members
+                if each is not None or not may_be_absent(at)
+            }
+        case list():
+            return [_plain(each, may_be_absent, f"{place}/*") for each in value]
+        case _:
+            return value
 
 
 def _members(names: list[str], absent: list[bool], row: Iterable[Any]) -> Iterator[tuple[str, Any]]:

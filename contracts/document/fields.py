@@ -67,6 +67,12 @@ class SchemaFields(Protocol):
         ...
 
 
+def refuses_null(fields: SchemaFields, pointer: str) -> bool:
+    """Return whether the schema declares a field and refuses null in it: a null of a table is then a missing field."""
+    found = fields.find(pointer)
+    return found is not None and "null" not in found.types
+
+
 def tokens(pointer: str) -> tuple[str, ...]:
     """Split a JSON Pointer. Source: RFC 6901 section 4."""
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from tidegate.contracts.errors import SettingsError
@@ -21,6 +18,7 @@ from tidegate.contracts.infer.text import contract_text, schema_text
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.words import seen
 from tidegate.gateway.cli.options import OutputFormat
+from tidegate.gateway.cli.reading import reading
 from tidegate.gateway.cli.terminal import err, out, show_warnings
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.sources.files import FileFormat
@@ -31,8 +29,8 @@ SourceName = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="File (JSON Lines, JSON array, CSV, Parquet, Avro; also .gz and .zst), - for standard input, folder of a Delta "
-        "or Iceberg table, kafka:TOPIC, iceberg:NAMESPACE.TABLE, or postgresql:TABLE.",
+        help="File (JSON Lines, JSON array, CSV, Parquet, Avro; also .gz and .zst), - for standard input, folder or "
+        "pattern of such files, folder of a Delta or Iceberg table, kafka:TOPIC, iceberg:NAMESPACE.TABLE, or postgresql:TABLE.",
     ),
 ]
 Out = Annotated[
@@ -163,7 +161,7 @@ def default_id(stem: str) -> str:
 
 def _read(source: Source, inference: Inference, most: int | None) -> None:
     read = 0
-    with _progress(source) as show:
+    with reading(source) as show:
         for chunk in source.chunks():
             batch, positions = chunk.batch, chunk.positions
             if most is not None and read + len(positions) > most:
@@ -173,20 +171,6 @@ def _read(source: Source, inference: Inference, most: int | None) -> None:
             show(read)
             if most is not None and read >= most:
                 return
-
-
-@contextmanager
-def _progress(source: Source) -> Iterator[Any]:
-    """Show a bar on a terminal, nothing elsewhere."""
-    columns = (
-        TextColumn("reading {task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[records]:,} records"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
-        task = progress.add_task(source.title, total=source.size, records=0)
-        yield lambda records: progress.update(task, completed=source.progress(), records=records)
 
 
 def _write(path: Path, text: str) -> None:
@@ -199,9 +183,7 @@ def _write(path: Path, text: str) -> None:
 def _advice(inference: Inference) -> str:
     if not inference.broken.count:
         return ": it has none"
-    return (
-        f": {inference.broken.count:,} are not JSON objects of one line each; name the format with --format"
-    )
+    return f": {inference.broken.count:,} are not JSON objects of one line each; name the format with --input-format"
 
 
 def _print(found: Inferred, source: Source, seconds: float) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         LoadedContract,  # its import loads the judge, which would slow down `--help`
     )
 
-_SILENT_SECONDS: Final = 2.0
+SILENT_SECONDS: Final = 2.0
 
 # Soft wrap: a line is a line, so that `grep` and editors find `file:line:column`.
 out = Console(highlight=False, soft_wrap=True)
@@ -43,7 +43,7 @@ class Downloaded:
     def advance(self, size: int) -> None:
         """Count bytes."""
         self._bytes += size
-        if err.is_terminal and time.monotonic() - self._began >= _SILENT_SECONDS:
+        if err.is_terminal and time.monotonic() - self._began >= SILENT_SECONDS:
             self._status.update(f"{self._bytes / 1_000_000:,.1f} MB downloaded")
             if not self._is_shown:
                 self._status.start()

@@ -50,19 +50,32 @@ class FileFormat(StrEnum):
 
 
 class FileSource:
-    """One file of records. `nulls` are texts that stand for null in CSV, besides an empty cell."""
+    """One file of records.
 
-    def __init__(self, path: Path, kind: FileFormat | None = None, nulls: Sequence[str] = ()) -> None:
+    `nulls` are texts that stand for null in CSV, besides an empty cell. `default` is the format of a text that looks like
+    none. `at_once` gives lines as they arrive, rather than in chunks of a good size.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        kind: FileFormat | None = None,
+        nulls: Sequence[str] = (),
+        *,
+        default: FileFormat | None = None,
+        at_once: bool = False,
+    ) -> None:
         self._reader, self._file = open_bytes(path)
+        self._at_once = at_once
         try:
-            self._look(path, kind)
+            self._look(path, kind, default)
         except BaseException:
             self._reader.close()
             raise
         self._nulls = nulls
 
-    def _look(self, path: Path, kind: FileFormat | None) -> None:
-        self.format = kind or _format_of(path, beginning(self._reader))
+    def _look(self, path: Path, kind: FileFormat | None, default: FileFormat | None) -> None:
+        self.format = kind or _format_of(path, beginning(self._reader), default)
         self.title = "standard input" if str(path) == "-" else path.name
         self.stem = "records" if str(path) == "-" else path.name.split(".", 1)[0]
         self.size = path.stat().st_size if str(path) != "-" else None
@@ -86,7 +99,7 @@ class FileSource:
         """Yield the records."""
         match self.format:
             case FileFormat.LINES:
-                return value_chunks(line_batches(self._reader, LONGEST_RECORD))
+                return value_chunks(line_batches(self._reader, LONGEST_RECORD), at_once=self._at_once)
             case FileFormat.ARRAY:
                 return value_chunks(array_elements(self._reader, self.title))
             case FileFormat.AVRO:
@@ -120,8 +133,8 @@ class FileSource:
             raise SettingsError(f"{self.title} cannot be read as Parquet: {_first_line(error)}") from None
 
 
-def _format_of(path: Path, start: bytes) -> FileFormat:
-    """Return the format of a file by its first bytes, or by its name."""
+def _format_of(path: Path, start: bytes, default: FileFormat | None) -> FileFormat:
+    """Return the format of a file by its first bytes, or by its name; `default` for a text without either."""
     if start.startswith(b"PAR1"):
         return FileFormat.PARQUET
     if start.startswith(b"Obj\x01"):
@@ -134,8 +147,11 @@ def _format_of(path: Path, start: bytes) -> FileFormat:
         return FileFormat.ARRAY
     if text.startswith(b"{") or {"jsonl", "ndjson", "json"} & set(names):
         return FileFormat.LINES
+    if default is not None and b"\0" not in start:
+        return default
     raise SettingsError(
-        f"{path} is in none of the formats JSON Lines, JSON array, CSV, Parquet and Avro; name it with --format"
+        f"{path} is in none of the formats JSON Lines, JSON array, CSV, Parquet and Avro; name its format "
+        "(infer: --input-format, judge: --records)"
     )
 
 

@@ -21,7 +21,8 @@ _WHITE: Final = b" \t\r\n"
 def array_elements(stream: BinaryIO, name: str) -> Iterator[list[bytes]]:
     """Yield the elements of a JSON array as bytes, some at a time. They may be invalid JSON themselves.
 
-    Raises SettingsError if the text ends within the array, or an element is longer than LONGEST_RECORD.
+    Raises SettingsError if the text ends within the array or goes on after it, or an element is longer than
+    LONGEST_RECORD.
     """
     splitter = _Splitter()
     while not splitter.is_over:
@@ -33,6 +34,9 @@ def array_elements(stream: BinaryIO, name: str) -> Iterator[list[bytes]]:
             raise SettingsError(f"{name} ends within its JSON array")
         splitter.buffer += block
         yield splitter.elements()
+    rest = iter(lambda: stream.read(_BLOCK), b"")
+    if splitter.buffer.strip(_WHITE) or any(block.strip(_WHITE) for block in rest):
+        raise SettingsError(f"{name} goes on after the end of its JSON array; is each of its lines a record?")
 
 
 class _Splitter:

@@ -10,6 +10,7 @@ from pathlib import Path
 from tidegate.contracts.errors import SettingsError
 from tidegate.gateway.sources import tables
 from tidegate.gateway.sources.files import FileFormat, FileSource
+from tidegate.gateway.sources.many_files import FilesSource, files_of, is_pattern
 from tidegate.gateway.sources.source import Source, TopicPart
 
 _EXTRAS = {
@@ -23,7 +24,10 @@ _EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Options of a source; those that do not concern it are ignored. Only a topic has those from `most_records` on."""
+    """Options of a source; those that do not concern it are ignored. Only a topic has those from `most_records` to `topic_part`.
+
+    `default` and `at_once` are those of `FileSource`; the latter concerns standard input only.
+    """
 
     format: FileFormat | None = None
     nulls: Sequence[str] = ()
@@ -33,10 +37,12 @@ class SourceOptions:
     kafka_config: Path | None = None
     topic_part: TopicPart | None = None
     """Which records to read, as they are; None for all of them, without frames and tombstones."""
+    default: FileFormat | None = None
+    at_once: bool = False
 
 
 def open_source(name: str, options: SourceOptions) -> Source:
-    """Open a file, topic or table.
+    """Open a file, folder or pattern of files, topic or table.
 
     Raises SettingsError for one that cannot be read, NotFoundError for one that does not exist, Unavailable without an answer.
     """
@@ -55,9 +61,12 @@ def _opened(name: str, options: SourceOptions) -> Source:
     kind, _, rest = name.partition(":")
     path = Path(name)
     if path.exists() and path.is_dir():
-        return _folder(path)
+        return _folder(path, options)
     if path.exists() or name == "-":
-        return FileSource(path, options.format, options.nulls)
+        at_once = options.at_once and name == "-"
+        return FileSource(path, options.format, options.nulls, default=options.default, at_once=at_once)
+    if is_pattern(name):
+        return FilesSource(name, files_of(name), options.format, options.nulls, options.default)
     match kind:
         case "kafka" if rest:
             return _topic(rest, options)
@@ -75,14 +84,12 @@ def _opened(name: str, options: SourceOptions) -> Source:
     )
 
 
-def _folder(path: Path) -> Source:
+def _folder(path: Path, options: SourceOptions) -> Source:
     if tables.is_delta(path):
         return tables.delta_table(path)
     if tables.is_iceberg(path):
         return tables.iceberg_folder(path)
-    raise SettingsError(
-        f"the folder {path} is neither a Delta table (_delta_log) nor an Iceberg table (metadata)"
-    )
+    return FilesSource(str(path), files_of(str(path)), options.format, options.nulls, options.default)
 
 
 def _topic(topic: str, options: SourceOptions) -> Source:

@@ -21,9 +21,8 @@ _NULL: Final = b"-"
 
 
 class RecordForm(StrEnum):
-    """How records lie in a file one after the other."""
+    """How records of a topic lie in a file, with their frames, one after the other."""
 
-    LINES = "lines"
     SIZED = "sized"
     BASE64 = "base64"
 
@@ -50,9 +49,6 @@ def record_blocks(stream: BinaryIO, form: RecordForm) -> Iterator[RecordBlock]:
     Memory is bounded by one block and the longest record. Raises SettingsError where the bytes are not of the form.
     """
     match form:
-        case RecordForm.LINES:
-            for lines in line_batches(stream):
-                yield RecordBlock([*lines], [None] * len(lines))
         case RecordForm.BASE64:
             first = 1
             for lines in line_batches(stream):

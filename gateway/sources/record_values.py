@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import orjson
 import pyarrow as pa
 
 from tidegate.contracts.columns.json_rows import json_rows
-from tidegate.contracts.document.fields import SchemaFields, join
+from tidegate.contracts.document.fields import SchemaFields, join, refuses_null
 from tidegate.contracts.document.model import AvroSchema, DataContract
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.infer.columns import Kind
@@ -36,10 +37,7 @@ def value_reader(source: Source, contract: DataContract) -> ToValues:
     if isinstance(contract.schema_, AvroSchema):
         raise SettingsError(f"{contract.id} describes Avro records; {source.title} has none")
     fields = schema_fields(contract)
-
-    def may_be_absent(pointer: str) -> bool:
-        found = fields.find(pointer)
-        return found is not None and "null" not in found.types
+    may_be_absent = partial(refuses_null, fields)
 
     def values(batch: pa.RecordBatch) -> pa.Array:
         if batch.schema.equals(VALUES):

@@ -86,8 +86,8 @@ def named(noun: str, positions: Sequence[int]) -> str:
     return f"{noun}{'' if len(positions) == 1 else 's'} {numbers}" if positions else "no position is known"
 
 
-def value_chunks(batches: Iterator[list[bytes]]) -> Iterator[Chunk]:
-    """Yield records as chunks of BATCH_RECORDS or BATCH_BYTES, numbered from 1."""
+def value_chunks(batches: Iterator[list[bytes]], *, at_once: bool = False) -> Iterator[Chunk]:
+    """Yield records as chunks of BATCH_RECORDS or BATCH_BYTES, numbered from 1; `at_once` holds no batch back."""
     waiting: list[bytes] = []
     size, first = 0, 1
     for values in batches:
@@ -98,6 +98,10 @@ def value_chunks(batches: Iterator[list[bytes]]) -> Iterator[Chunk]:
                 yield _chunk(waiting, first)
                 first += len(waiting)
                 waiting, size = [], 0
+        if waiting and at_once:
+            yield _chunk(waiting, first)
+            first += len(waiting)
+            waiting, size = [], 0
     if waiting:
         yield _chunk(waiting, first)
 

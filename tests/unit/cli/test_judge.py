@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.deep_schemas import chained, contract_with, nested
 from tidegate.contracts.explain.account import Explanation
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
-from tidegate.gateway.cli.judge import Tally
+from tidegate.gateway.cli.judge_summary import Tally
 from tidegate.gateway.sources.record_files import line_batches
 
 from .conftest import CONTRACT, Run
@@ -187,14 +187,15 @@ def test_avro_has_no_lines(tidegate: Run, contract: Path) -> None:
     contract.write_text(head + "schema: {type: avro, definition: {type: record, name: a, fields: []}}\n")
     ran = tidegate("judge", contract)
     assert ran.stderr.decode() == (
-        "error: hospital.admissions describes Avro records, which have no lines; give them --records sized or base64\n"
+        "error: hospital.admissions describes Avro records, and standard input has none; give it an Avro container, or "
+        "encoded records with --records sized or base64\n"
     )
     assert ran.returncode == 2
 
 
 def test_data_that_is_not_there(tidegate: Run, contract: Path) -> None:
     ran = tidegate("judge", contract, "--data", "nowhere.jsonl")
-    assert ran.stderr == b"error: cannot read nowhere.jsonl: No such file or directory\n"
+    assert ran.stderr.startswith(b"error: there is no file nowhere.jsonl")
     assert (ran.returncode, ran.stdout) == (2, b"")
 
 

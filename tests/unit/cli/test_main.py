@@ -240,7 +240,9 @@ def test_an_interrupt_ends_with_130_and_no_traceback(contract: Path) -> None:
         process.stdin.write(b'{"age": 1}\n')
         process.stdin.flush()
         # The verdict comes although the pipe stays open; after it the run waits for the next line.
-        assert process.stdout.readline() == b'{"line":1,"disposition":"accepted","violations":[]}\n'
+        assert process.stdout.readline() == (
+            b'{"line":1,"place":"line 1","disposition":"accepted","violations":[]}\n'
+        )
         await_read(process.pid)
         process.send_signal(signal.SIGINT)
         complaint = process.stderr.read()

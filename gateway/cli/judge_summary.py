@@ -1,0 +1,150 @@
+"""What `tidegate judge` prints at its end: counts, the first refused records, and a second opinion on the schema."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Self
+
+from rich.table import Table
+from rich.text import Text
+
+from tidegate.contracts.document.model import DataContract, JsonSchema
+from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.explain.account import Explanation
+from tidegate.contracts.formats.reference import ReferenceValidator
+from tidegate.contracts.verdict import Disposition, Stage, Verdict
+from tidegate.contracts.words import seen
+from tidegate.gateway.cli.terminal import out
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a run has seen: counts, and the first `limit` refused records with their numbers."""
+
+    limit: int
+    records: int = 0
+    dispositions: Counter[Disposition] = field(default_factory=Counter)
+    codes: Counter[tuple[Stage, str]] = field(default_factory=Counter)
+    first_refused: list[tuple[int, tuple[Explanation, ...]]] = field(default_factory=list)
+
+    @property
+    def refused(self) -> int:
+        """How many records do not reach the sink."""
+        return sum(count for disposition, count in self.dispositions.items() if not disposition.is_written)
+
+    def add(self, verdicts: list[Verdict], tell: Callable[[int], tuple[Explanation, ...]]) -> None:
+        """Count the verdicts on the next records. A record counts once for each code that it violates.
+
+        `tell` gives what the verdict at a position means; it is asked of those that are kept.
+        """
+        for index, verdict in enumerate(verdicts):
+            self.records += 1
+            self.dispositions[verdict.disposition] += 1
+            self.codes.update({(violation.stage, violation.code) for violation in verdict.violations})
+            if not verdict.disposition.is_written and len(self.first_refused) < self.limit:
+                self.first_refused.append((self.records, tell(index)))
+
+
+@dataclass(slots=True)
+class SecondOpinion:
+    """Verdicts of python-jsonschema beside the judge's, on the schema alone."""
+
+    validator: ReferenceValidator
+    limit: int
+    compared: int = 0
+    differences: int = 0
+    first: list[tuple[int, bool]] = field(default_factory=list)
+    """Numbers of the first `limit` records that differ, and whether python-jsonschema accepts each."""
+
+    @classmethod
+    def on(cls, contract: DataContract, limit: int) -> Self:
+        """Return a comparison for records of a contract. Raises SettingsError for framed records and for Avro."""
+        if not isinstance(contract.schema_, JsonSchema) or contract.framing != "none":
+            raise SettingsError("--reference compares JSON records without frames only")
+        return cls(ReferenceValidator(contract.schema_), limit)
+
+    def compare(self, values: list[bytes | None], verdicts: list[Verdict], first: int) -> list[bool | None]:
+        """Return for each record whether python-jsonschema accepts it; null for one that does not reach the schema."""
+        opinions: list[bool | None] = []
+        for number, (value, verdict) in enumerate(zip(values, verdicts, strict=True), first):
+            stages = {violation.stage for violation in verdict.violations}
+            is_read = value is not None and not stages & {Stage.FRAME, Stage.DECODE}
+            opinion = self.validator.accepts(value) if is_read and value is not None else None
+            opinions.append(opinion)
+            if opinion is None:
+                continue
+            self.compared += 1
+            if opinion is (Stage.SCHEMA in stages):
+                self.differences += 1
+                if len(self.first) < self.limit:
+                    self.first.append((number, opinion))
+        return opinions
+
+    def print(self, place: Callable[[int], str]) -> None:
+        """Print how often python-jsonschema agrees, and where it does not."""
+        agreed = self.compared - self.differences
+        out.print(
+            f"\n  python-jsonschema agrees on {agreed:,} of {self.compared:,} records that reach the schema"
+        )
+        for number, accepts in self.first:
+            ours, theirs = ("refuses", "accepts") if accepts else ("accepts", "refuses")
+            out.print(f"  {place(number)}  the judge {ours} by the schema, python-jsonschema {theirs}")
+
+
+def print_summary(contract: DataContract, tally: Tally, place: Callable[[int], str]) -> None:
+    """Print the counts and the first refused; `place` names a record by its number."""
+    noun = "record" if tally.records == 1 else "records"
+    out.print(f"[bold]{contract.id}[/] {contract.version} · {tally.records:,} {noun} judged\n")
+    counts = Table.grid(padding=(0, 2, 0, 0))
+    counts.add_column()
+    counts.add_column(justify="right")
+    counts.add_column(justify="right", style="dim")
+    for disposition in Disposition:
+        if (count := tally.dispositions[disposition]) or disposition is Disposition.ACCEPTED:
+            name = Text(f"  {disposition.name.lower()}", style="green" if disposition.is_written else "red")
+            counts.add_row(name, f"{count:,}", f"{count / max(tally.records, 1):.2%}")
+    out.print(counts)
+    if tally.codes:
+        _print_reasons(tally)
+    if tally.first_refused:
+        _print_refused(tally, place)
+
+
+def _print_reasons(tally: Tally) -> None:
+    reasons = Table.grid(padding=(0, 2, 0, 0))
+    reasons.add_column(style="dim")
+    reasons.add_column(style="bold")
+    reasons.add_column(justify="right")
+    for (stage, code), count in tally.codes.most_common():
+        reasons.add_row(f"  {stage}", code, f"{count:,}")
+    out.print()
+    out.print(reasons)
+
+
+def _print_refused(tally: Tally, place_of: Callable[[int], str]) -> None:
+    shown = [
+        (place_of(number), explanation)
+        for number, violations in tally.first_refused
+        for explanation in violations
+    ]
+    width = max(len(where) for where, _ in shown)
+    pointer_width = max(len(explanation.violation.pointer) for _, explanation in shown)
+    indent = " " * (6 + width + pointer_width)
+    out.print()
+    for where, explanation in shown:
+        place = f"{explanation.violation.pointer:<{pointer_width}}"
+        code = (explanation.violation.code, "bold")
+        out.print(
+            Text.assemble(
+                f"  {seen(where):<{width}}  ", (place, "cyan"), "  ", code, ": ", explanation.sentence
+            )
+        )
+        for words in (explanation.description, explanation.passes and f"passes with {explanation.passes}"):
+            if words:
+                out.print(Text(f"{indent}{words}", style="dim"))
+    if (more := tally.refused - len(tally.first_refused)) > 0:
+        out.print(
+            f"  [dim]and {more:,} more refused; --show N shows more of them, --format json every verdict[/]"
+        )

@@ -1,0 +1,125 @@
+"""The files that `tidegate judge` writes: accepted and refused records, as they were, and a report."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import orjson
+import pyarrow as pa
+
+from tidegate.contracts.columns.json_rows import json_record
+from tidegate.contracts.document.model import AvroSchema
+from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.formats.framing import Frames
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.verdict import Verdict, Violation
+from tidegate.gateway.sources.record_files import RecordBlock
+
+_LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
+"""In JSON, a line end is white space between tokens: a string holds none."""
+
+
+class JudgedFiles:
+    """Writes accepted and refused records to files of JSON Lines that only their owner may read, and a report.
+
+    A context manager: after an error, the files are removed, since a part of a result is none.
+    """
+
+    def __init__(self, accepted: Path | None, refused: Path | None, report: Path | None = None) -> None:
+        """Create the files. Raises SettingsError for one that exists, so that no data is overwritten."""
+        with ExitStack() as stack:
+            self._accepted = _created(accepted, stack)
+            self._refused = _created(refused, stack)
+            self._report = _created(report, stack)
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def write_report(self, page: bytes) -> None:
+        """Write the report, if there is one."""
+        if self._report is not None:
+            self._report.write(page)
+
+    def write(
+        self,
+        plan: EnforcementPlan,
+        block: RecordBlock,
+        verdicts: Sequence[Verdict],
+        reasons: Callable[[int], dict[str, Any]],
+    ) -> None:
+        """Write records with their verdicts; `reasons` gives what is written beside the refused record at an index."""
+        if self._accepted is None and self._refused is None:
+            return
+        texts = _texts(plan, block)
+        for index, verdict in enumerate(verdicts):
+            if verdict.is_accepted and self._accepted is not None:
+                self._accepted.write((texts(index) or b"null") + b"\n")
+            elif not verdict.is_accepted and self._refused is not None:
+                entry = reasons(index) | _as_member(texts(index), block.values[index])
+                self._refused.write(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE))
+
+
+def _created(path: Path | None, stack: ExitStack) -> BinaryIO | None:
+    if path is None:
+        return None
+    if path.is_file():
+        raise SettingsError(f"{path} exists; name another file, or remove it")
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)  # a pipe or a device, too
+    except OSError as error:
+        raise SettingsError(f"cannot write {path}: {error.strerror}") from None
+
+    def remove(kind: type[BaseException] | None, _error: object, _trace: object) -> None:
+        if kind is not None and path.is_file():
+            path.unlink()
+
+    stack.push(remove)
+    return stack.enter_context(os.fdopen(file, "wb"))
+
+
+def _texts(plan: EnforcementPlan, block: RecordBlock) -> Callable[[int], bytes | None]:
+    """Return the function that gives a record as one line of JSON; None for one without a payload."""
+    contract = plan.contract
+    if isinstance(contract.schema_, AvroSchema):
+
+        def decoded(index: int) -> bytes | None:
+            value = block.values[index]
+            record = None if value is None else plan.record_of(value, block.headers[index])
+            if record is None or isinstance(record, Violation):
+                return None
+            return json_record(record, lambda _pointer: False)
+
+        return decoded
+    frames = Frames(contract.framing, contract.schema_.type)
+    payloads = frames.open(pa.array(block.values, pa.large_binary())).payloads.to_pylist()
+
+    def line(index: int) -> bytes | None:
+        payload: bytes | None = payloads[index]
+        return None if payload is None else payload.translate(_LINE_ENDS)
+
+    return line
+
+
+def _as_member(text: bytes | None, value: bytes | None) -> dict[str, Any]:
+    """Return `record` with the JSON of a refused record, or `base64` with the bytes of one that is no JSON."""
+    if value is None:
+        return {"record": None}
+    try:
+        if text is not None:
+            orjson.loads(text)
+            return {"record": orjson.Fragment(text)}
+    except ValueError:
+        pass
+    return {"base64": base64.b64encode(value).decode()}

@@ -1,0 +1,39 @@
+"""How far a command has read its source, on standard error of a terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tidegate.gateway.cli.terminal import SILENT_SECONDS, err
+from tidegate.gateway.sources.source import Source
+
+
+@contextmanager
+def reading(source: Source) -> Iterator[Callable[[int], None]]:
+    """Give a function that is told the number of records read; it shows a bar on a terminal after two seconds."""
+    columns = (
+        TextColumn("reading {task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[records]:,} records"),
+        TimeElapsedColumn(),
+    )
+    progress = Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
+    task = progress.add_task(source.title, total=source.size, records=0)
+    began = time.monotonic()
+    is_shown = False
+
+    def show(records: int) -> None:
+        nonlocal is_shown
+        progress.update(task, completed=source.progress(), records=records)
+        if not is_shown and time.monotonic() - began >= SILENT_SECONDS:
+            progress.start()
+            is_shown = True
+
+    try:
+        yield show
+    finally:
+        progress.stop()

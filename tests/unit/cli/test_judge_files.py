@@ -1,0 +1,274 @@
+"""`tidegate judge` on files of every format: one record gets one verdict, however it is written down."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import stat
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
+from tidegate.gateway.cli.judge_report import Findings
+
+from .conftest import CONTRACT, Run
+from .test_judge_framed import NEW, OLD, contract_of, sized
+
+RECORDS: list[dict[str, Any]] = [
+    {"age": 3, "ward": "icu"},
+    {"age": 999},
+    {"age": 4, "ward": "moon"},
+    {"ward": "er"},
+    {"age": 5, "ward": "er", "admitted": "1900-01-01"},
+]
+CODES = [[], ["age-is-known"], ["ward-is-known"], ["required"], ["not-the-epoch"]]
+ADMISSION = {
+    "type": "record",
+    "name": "Admission",
+    "fields": [
+        {"name": "age", "type": ["null", "int"], "default": None},
+        {"name": "ward", "type": ["null", "string"], "default": None},
+        {"name": "admitted", "type": ["null", {"type": "int", "logicalType": "date"}], "default": None},
+    ],
+}
+
+
+def lines(records: list[dict[str, Any]]) -> bytes:
+    return b"".join(orjson.dumps(record) + b"\n" for record in records)
+
+
+def with_dates() -> list[dict[str, Any]]:
+    return [
+        record | {"admitted": date.fromisoformat(record["admitted"])} if "admitted" in record else record
+        for record in RECORDS
+    ]
+
+
+def write_parquet(path: Path) -> None:
+    schema = pa.schema([("age", pa.int32()), ("ward", pa.string()), ("admitted", pa.date32())])
+    pq.write_table(pa.Table.from_pylist(with_dates(), schema), path)
+
+
+def write_csv(path: Path) -> None:
+    rows = [[str(record.get(name, "")) for name in ("age", "ward", "admitted")] for record in RECORDS]
+    path.write_text("age,ward,admitted\n" + "".join(",".join(row) + "\n" for row in rows))
+
+
+def container(schema: Any, records: list[dict[str, Any]]) -> bytes:
+    file = io.BytesIO()
+    fastavro.writer(file, schema, records, codec="deflate")
+    return file.getvalue()
+
+
+WRITERS = {
+    "records.jsonl": lambda path: path.write_bytes(lines(RECORDS)),
+    "records": lambda path: path.write_bytes(lines(RECORDS)),
+    "records.jsonl.gz": lambda path: path.write_bytes(gzip.compress(lines(RECORDS))),
+    "records.json": lambda path: path.write_text(json.dumps(RECORDS, indent=2)),
+    "records.csv": write_csv,
+    "records.parquet": write_parquet,
+    "records.avro": lambda path: path.write_bytes(container(ADMISSION, with_dates())),
+}
+
+
+def verdicts(stdout: bytes) -> list[Any]:
+    return [json.loads(line) for line in stdout.splitlines()]
+
+
+def codes(stdout: bytes) -> list[list[str]]:
+    return [[each["code"] for each in verdict["violations"]] for verdict in verdicts(stdout)]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_every_format_gives_the_same_verdicts(
+    tidegate: Run, contract: Path, tmp_path: Path, name: str
+) -> None:
+    WRITERS[name](tmp_path / name)
+    ran = tidegate("judge", contract, "--data", tmp_path / name, "--format=json")
+    assert (codes(ran.stdout), ran.returncode, ran.stderr) == (CODES, 1, b"")
+
+
+def test_cells_are_values_of_their_field(tidegate: Run, contract: Path, tmp_path: Path) -> None:
+    (tmp_path / "records.csv").write_text(
+        "age,ward\n7,icu\n07,icu\n12345678901234567890123,icu\nNA,icu\n8,NA\n"
+    )
+    ran = tidegate("judge", contract, "--data", tmp_path / "records.csv", "--null=NA", "--format=json")
+    assert codes(ran.stdout) == [[], ["type"], [], ["required"], []]
+
+
+def test_files_of_a_folder_are_named_in_places(tidegate: Run, contract: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "days"
+    (folder / "june").mkdir(parents=True)
+    (folder / "1.jsonl").write_bytes(lines(RECORDS[:1]))
+    (folder / "june/2.jsonl").write_bytes(lines(RECORDS))
+    (folder / "_SUCCESS").write_bytes(b"\0")
+    ran = tidegate("judge", contract, "--data", folder, "--format=json")
+    assert [each["place"] for each in verdicts(ran.stdout)] == [
+        "1.jsonl line 1",
+        *(f"june/2.jsonl line {number}" for number in range(1, 6)),
+    ]
+    pattern = tidegate("judge", contract, "--data", folder / "**/2.*")
+    shown = f"  {folder}/june/2.jsonl line 2  /age"
+    assert shown in pattern.stdout.decode()
+
+
+def test_one_reading_has_one_format(tidegate: Run, contract: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    (folder / "1.jsonl").write_bytes(lines(RECORDS))
+    write_parquet(folder / "2.parquet")
+    ran = tidegate("judge", contract, "--data", folder)
+    assert (ran.returncode, ran.stderr.decode()) == (
+        2,
+        f"error: {folder}/2.parquet is parquet, and {folder}/1.jsonl is jsonl: read files of one format at a time\n",
+    )
+    assert tidegate("judge", contract, "--data", tmp_path / "no*").stderr.endswith(b"has no files\n")
+
+
+def test_what_follows_an_array_is_not_left_out(tidegate: Run, contract: Path) -> None:
+    ran = tidegate("judge", contract, stdin=b"[1]\n[2]\n")
+    assert ran.returncode == 2
+    assert b"goes on after the end of its JSON array" in ran.stderr
+    assert (
+        tidegate("judge", contract, "--records=lines", "--format=json", stdin=b"[1]\n[2]\n").stdout.count(
+            b"\n"
+        )
+        == 2
+    )
+
+
+def test_a_binary_file_of_no_format_is_said(tidegate: Run, contract: Path) -> None:
+    ran = tidegate("judge", contract, stdin=b"\x7fELF\0\0\0\1")
+    assert (ran.returncode, ran.stderr.startswith(b"error: - is in none of the formats")) == (2, True)
+
+
+def test_a_container_is_read_with_its_own_schema(tidegate: Run, tmp_path: Path) -> None:
+    stays = [{"age": 1}, {"age": 63}]
+    folder = tmp_path / "stays"
+    folder.mkdir()
+    (folder / "1.avro").write_bytes(container(OLD, stays))
+    (folder / "2.avro").write_bytes(container(NEW, [{"ward": "er", "age": 63}]))
+    (folder / "3.avro").write_bytes(
+        container(
+            {"type": "record", "name": "Stay", "fields": [{"name": "age", "type": "string"}]}, [{"age": "x"}]
+        )
+    )
+    ran = tidegate("judge", contract_of(tmp_path, framing="none"), "--data", folder, "--format=json")
+    found = codes(ran.stdout)
+    assert found[:3] == [[], ["age-is-known"], ["age-is-known"]]
+    assert [len(each) for each in found[3:]] == [1]  # the writer's text is no age
+
+
+def test_accepted_and_refused_are_written_apart_as_they_were(
+    tidegate: Run, contract: Path, tmp_path: Path
+) -> None:
+    contract.write_text(CONTRACT + "classification: {/ward: pii, /age: pii}\n")
+    whole = b'{"age": 3, "big": 12345678901234567890123.10}\n{"age": "SECRET", "ward": "icu"}\nno json\xff\n'
+    (tmp_path / "data.jsonl").write_bytes(whole)
+    good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
+    ran = tidegate("judge", contract, "--data", tmp_path / "data.jsonl", "--accepted", good, "--refused", bad)
+    assert ran.returncode == 1
+    assert b"SECRET" not in ran.stdout
+    assert good.read_bytes() == whole.splitlines(keepends=True)[0]
+    first, second = map(json.loads, bad.read_text().splitlines())
+    assert (first["place"], first["record"]) == ("line 2", {"age": "SECRET", "ward": "icu"})
+    assert first["violations"][0]["code"] == "type"
+    assert "SECRET" not in first["violations"][0]["sentence"]
+    assert (second["base64"], "record" in second) == ("bm8ganNvbv8=", False)
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (good, bad)] == [0o600, 0o600]
+    again = tidegate("judge", contract, "--data", good, "--accepted", good)
+    assert (again.returncode, again.stderr.decode()) == (
+        2,
+        f"error: {good} exists; name another file, or remove it\n",
+    )
+    assert good.read_bytes() == whole.splitlines(keepends=True)[0]
+
+
+def test_an_element_of_several_lines_becomes_one_line(tidegate: Run, contract: Path, tmp_path: Path) -> None:
+    (tmp_path / "data.json").write_text(json.dumps(RECORDS[:3], indent=2).replace("\n", "\r\n"), newline="")
+    tidegate("judge", contract, "--data", tmp_path / "data.json", "--accepted", tmp_path / "good.jsonl")
+    kept = [json.loads(line) for line in (tmp_path / "good.jsonl").read_text().splitlines()]
+    assert kept == [RECORDS[0], RECORDS[2]]
+
+
+def test_framed_records_are_written_as_their_json(tidegate: Run, tmp_path: Path) -> None:
+    contract = contract_of(tmp_path, tombstones="pass")
+    frame = b"\0\0\0\0\1"
+    data = sized(frame + b"\x04er\x02", frame + b"\x04er\x7e", None, b"?")
+    good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
+    tidegate("judge", contract, "--records=sized", "--accepted", good, "--refused", bad, stdin=data)
+    assert good.read_bytes() == b'{"ward":"er","age":1}\nnull\n'
+    refused = [json.loads(line) for line in bad.read_text().splitlines()]
+    assert [each.get("record", each.get("base64")) for each in refused] == [
+        {"ward": "er", "age": 63},
+        "Pw==",
+    ]
+
+
+def test_the_report_tells_the_producer_without_values_of_classified_fields(
+    tidegate: Run, contract: Path, tmp_path: Path
+) -> None:
+    contract.write_text(
+        CONTRACT.replace("values: [999]", "values: [999], description: Old <b>systems</b>")
+        + "classification: {/ward: pii}\n"
+    )
+    records = [*RECORDS, {"age": 1, "ward": "SECRET"}, {"age": "</td><script>alert(1)</script>"}]
+    page = tmp_path / "report.html"
+    ran = tidegate("judge", contract, "--report", page, stdin=lines(records * 10))
+    assert ran.returncode == 1
+    text = page.read_text()
+    assert "SECRET" not in text
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert not re.search(r"(src=|href=|url\(|@import)", text)
+    assert "hospital.admissions, version 1.2.0" in text
+    cards = re.findall(r"<article>.*?</article>", text, re.DOTALL)
+    titles = [re.search(r"<h3>(.*?)</h3>", card)[1] for card in cards]  # type: ignore[index]  # each card has one
+    assert titles == [
+        "ward-is-known /ward",
+        "age-is-known /age",
+        "required",
+        "not-the-epoch /admitted",
+        "type /age",
+    ]
+    assert "10 records · 14.29%" in cards[1]
+    assert "Old &lt;b&gt;systems&lt;/b&gt;" in cards[1]
+    assert "passes with any value but 999" in cards[1]
+    assert re.findall(r'class="place">(.*?)<', cards[1]) == [f"line {2 + 7 * each}" for each in range(5)]
+
+
+def test_a_report_on_nothing(tidegate: Run, contract: Path, tmp_path: Path) -> None:
+    tidegate("judge", contract, "--report", tmp_path / "report.html")
+    assert "Nothing was found" in (tmp_path / "report.html").read_text()
+
+
+def test_findings_are_bounded() -> None:
+    findings = Findings()
+    for number in range(600):
+        violation = Violation(Stage.SCHEMA, "type", f"/{number}", Severity.ERROR, "must be text")
+        findings.add([Verdict(Disposition.QUARANTINED, (violation, violation))], lambda _: (), str)
+    assert (len(findings.found), findings.others) == (500, 200)
+    assert {each.records for each in findings.found.values()} == {1}
+
+
+def test_an_error_leaves_no_part_of_a_result(tidegate: Run, contract: Path, tmp_path: Path) -> None:
+    good = tmp_path / "good.jsonl"
+    ran = tidegate("judge", contract, "--accepted", good, stdin=b'[{"age": 1}, ')
+    assert (ran.returncode, good.exists()) == (2, False)
+
+
+@pytest.mark.parametrize(
+    ("data", "advice"), [("kafka:stays", b"kcat -C"), ("postgresql:stays", b"copy TABLE")]
+)
+def test_what_is_no_file_names_a_way(tidegate: Run, contract: Path, data: str, advice: bytes) -> None:
+    ran = tidegate("judge", contract, "--data", data)
+    assert (ran.returncode, advice in ran.stderr) == (2, True)
