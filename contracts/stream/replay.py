@@ -289,7 +289,9 @@ class ReplayReport(BaseModel):
         description="What the records that fail again violate, as far as the job knows since its last start.",
     )
     untouched: Mapping[Untouched, Count] = Field(
-        default={}, description="Why records were left, as far as the job knows since its last start."
+        default={},
+        max_length=len(Untouched),
+        description="Why records were left, as far as the job knows since its last start.",
     )
     message: Annotated[str, Field(max_length=2000)] | None = Field(
         default=None, description="Why the replay stopped, and what to do. Holds no payload value."

@@ -42,6 +42,8 @@ PROMISED = {
         "commit_after_history_over_first_hour_delta",
         "commit_after_history_over_first_hour_postgresql",
     },
+    "quarantine_index": {"quarantine_index_size", "quarantine_index_records_read", "quarantine_index_by_key"},
+    "infer": {"inferred_json_lines_a_second", "inferred_parquet_rows_a_second"},
     "light_install": {"light_environment", "first_lint"},
 }
 

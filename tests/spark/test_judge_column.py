@@ -149,6 +149,7 @@ def test_a_crash_in_a_worker_is_told_without_the_record_that_it_was_about(
 
         contract = plan.contract
         asks_now = False
+        reads_headers = False
 
         def judge(self, values: pa.Array) -> pa.Array:
             return pa.array(values.cast(pa.string()).to_pylist(), pa.int64())

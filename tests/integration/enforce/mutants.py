@@ -123,7 +123,7 @@ _JUDGE_SETTLED = Source(
 )
 _COUNT_NO_SETTLED = Source(
     stream.StreamAttempt,
-    "_process",
+    "_judge",
     (("results.first_failed, settled, context)", "results.first_failed, {}, context)"),),
 )
 

@@ -96,7 +96,7 @@ def test_the_command_finds_what_somebody_has_taken_away_or_added(
         return found
 
     capsys.readouterr()  # what the job has logged
-    reconcile(line.contract_id, as_json=True, limit=20)
+    reconcile(line.contract_id, output_format="json", limit=20)
     assert asked()["holds"]
     with line.database() as connection:
         table = sql.Identifier(*line.contract_id.split("."))
@@ -105,7 +105,7 @@ def test_the_command_finds_what_somebody_has_taken_away_or_added(
         connection.execute(taken)
         connection.execute(sql.SQL(again).format(table))
     with pytest.raises(Exit) as ended:
-        reconcile(line.contract_id, as_json=True, limit=20)
+        reconcile(line.contract_id, output_format="json", limit=20)
     assert ended.value.exit_code == 1
     found = asked()
     assert (found["lost"], found["twice"]) == (1, 1)
@@ -114,4 +114,4 @@ def test_the_command_finds_what_somebody_has_taken_away_or_added(
         "written_twice": {"count": 1, "first": ["1/0"]},
     }
     with pytest.raises(NotFoundError, match="has no ledger"):
-        reconcile("test.never_ran", as_json=True, limit=20)
+        reconcile("test.never_ran", output_format="json", limit=20)

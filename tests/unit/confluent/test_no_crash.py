@@ -14,6 +14,8 @@ from tidegate.gateway.http.app import create_app
 from tidegate.gateway.settings import GatewaySettings
 
 EXAMPLES = 600
+NO_BROKER = b"the gateway knows no broker"
+"""What a gateway without a broker answers about quarantined records, with 503."""
 
 
 @schemathesis.serializer("application/x-ndjson")
@@ -45,7 +47,10 @@ def test_no_request_makes_the_registry_fail(database_url: str) -> None:
         mode = data.draw(st.sampled_from([GenerationMode.POSITIVE, GenerationMode.NEGATIVE]))
         case: Case = data.draw(operation.as_strategy(generation_mode=mode))
         answer = case.call()
-        assert answer.status_code < 500, (case.as_curl_command(), answer.content)
+        assert answer.status_code < 500 or NO_BROKER in answer.content, (
+            case.as_curl_command(),
+            answer.content,
+        )
         asked.add(operation.label)
 
     try:

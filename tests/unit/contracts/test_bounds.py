@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from tidegate.contracts.stream.control import Heartbeat, StreamEvent, Trip
 from tidegate.contracts.stream.reconciliation import ReconciliationResult
+from tidegate.contracts.stream.replay import ReplayReport
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.access.principal import Role
 from tidegate.gateway.access.rules import NATIVE
@@ -22,6 +23,7 @@ POSTED: dict[str, type[BaseModel] | None] = {
     "events": StreamEvent,
     "heartbeat": Heartbeat,
     "result": ReconciliationResult,
+    "progress": ReplayReport,
 }
 """What each operation of a job takes, by the last part of its path."""
 OF_ONE_SIZE = {"uuid", "date-time"}

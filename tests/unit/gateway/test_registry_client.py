@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tidegate.contracts.document.load import LoadedContract, parse_contract
-from tidegate.contracts.errors import SettingsError, Unavailable
+from tidegate.contracts.errors import CredentialsError, SettingsError, Unavailable
 from tidegate.gateway.client.credentials import RegistryCredentials
 from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.http.models.examples import CONTRACT_YAML
@@ -55,13 +55,13 @@ def answer(request: pytest.FixtureRequest) -> Iterator[str]:
         ),
         ((502, b"<html>"), Unavailable, r"^the registry at \S+ failed \(502\): Bad Gateway$"),
         ((404, b"no JSON"), SettingsError, r"^\S+ answers 404 \(Not Found\); is it a Tidegate registry\?$"),
-        ((422, b"[]"), SettingsError, r"^\S+ answers 422 "),
+        ((422, b"[]"), SettingsError, r"^the registry at \S+ refuses the request: Unprocessable Entity$"),
         (
             (401, b"{}"),
-            SettingsError,
-            r"^the registry at \S+ requires authentication: set TIDEGATE_REGISTRY_TOKEN",
+            CredentialsError,
+            r"^the registry at \S+ requires authentication\. Store a key or token with `tidegate login",
         ),
-        ((403, b'{"detail": "not you"}'), SettingsError, r"^the registry at \S+ refuses: not you$"),
+        ((403, b'{"detail": "not you"}'), CredentialsError, r"^the registry at \S+ refuses: not you$"),
         ((429, b'{"detail": "later"}'), Unavailable, r"refuses further requests for now: later$"),
     ],
     indirect=["answer"],

@@ -397,6 +397,7 @@ TEXT: dict[type[BaseModel], set[str]] = {
         "domain",
         "retention",  # how long refused records are kept changes no verdict
         "team",
+        "producer_headers",  # by whom refused records are counted
         "compatibility_group",  # the registry compares a version with its own group
         "consumers",  # who reads is asked by acknowledgements
     },
