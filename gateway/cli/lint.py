@@ -45,7 +45,7 @@ def lint(files: Files, *, strict: Strict = False, changed: Changed = False) -> N
     Examples:
       tidegate lint contracts/*.yaml
       tidegate lint --strict contract.yaml
-      git diff -z --name-only --diff-filter=d HEAD | xargs -0r tidegate lint --changed
+      git diff --name-only --diff-filter=d | xargs tidegate lint --changed
 
     Exit codes: 0 no problems; 1 problems, or warnings with --strict; 2 a file
     is missing.
