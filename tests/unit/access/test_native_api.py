@@ -51,7 +51,8 @@ def registry(admin: Person, make_contract: MakeContract) -> Person:
             admin.ask("POST", CONTRACTS, make_contract(id=name, topic=name, domain=name[:3])).status_code
             == 201
         )
-        report = REPORT | {"stream": name, "topic": name, "quarantine_topic": f"{name}.quarantine"}
+        names = {"stream": name, "topic": name, "quarantine_topic": f"{name}.quarantine"}
+        report = REPORT | names | {"sink": f"iceberg:lake.{name}"}
         report |= {"contract": f"{name}@1.2.0"}
         assert admin.ask("POST", f"/api/v1/streams/{name}/batches", report).status_code == 201
     return admin
