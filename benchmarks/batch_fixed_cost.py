@@ -14,13 +14,11 @@ import sys
 import time
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 
 from benchmarks.admissions_data import contract, values
 from benchmarks.figures import Figure, benchmark_parser, report_figures
+from benchmarks.judge_in_spark import REFUSED, judging
 from tidegate.contracts.judge.plan import compile_plan
-from tidegate.contracts.verdict import Disposition
-from tidegate.spark_jobs.worker.judge import disposition_of, judge_column
 
 WAYS = {
     "stock": {"spark.python.daemon.module": "pyspark.daemon"},
@@ -70,12 +68,11 @@ def batch_seconds(settings: dict[str, str], runs: int) -> list[float]:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     try:
-        judge = judge_column(compile_plan(contract()), typed=False)
+        plan = compile_plan(contract())
         rows = [(value,) for value in values(TASKS * RECORDS_A_TASK)]
         batch = spark.createDataFrame(rows, "value binary").repartition(TASKS).cache()
-        judged = batch.select(judge(F.col("value")).alias("verdict"))
-        accepted = judged.where(disposition_of(F.col("verdict")) <= int(Disposition.ALERTED)).count()
-        assert 0 < accepted < batch.count() == TASKS * RECORDS_A_TASK
+        judged = batch.mapInArrow(judging(plan), REFUSED)
+        assert 0 < judged.count() < batch.count() == TASKS * RECORDS_A_TASK
         return [_timed(judged) for _ in range(2 * runs)][runs:]
     finally:
         spark.stop()

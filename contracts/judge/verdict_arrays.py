@@ -14,20 +14,6 @@ VERDICT_TYPE = pa.struct(
 """`failed` is a bit set, least significant bit of the first byte first, over `tidegate.contracts.judge.plan.EnforcementPlan.slots`; null for none."""
 
 
-def packed(verdicts: pa.StructArray) -> pa.Array:
-    """Return verdicts as one array of binary, null where nothing failed.
-
-    The first byte is the disposition, `failed` comes after it.
-    """
-    # As a struct of disposition and failed slots, verdicts cost Spark 0.15 of 3 µs a record to take apart and to put into
-    # rows; for 99 records of 100 they say nothing.
-    failed = verdicts.field("failed")
-    places = np.flatnonzero(failed.is_valid().to_numpy(zero_copy_only=False))
-    few = verdicts.take(pa.array(places))
-    pairs = zip(few.field("disposition").to_pylist(), few.field("failed").to_pylist(), strict=True)
-    return _scattered(len(verdicts), places, [bytes((disposition,)) + bits for disposition, bits in pairs])
-
-
 class Verdicts:
     """The verdicts of one array of records; accepted records, usually most, take no space here."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -48,7 +48,7 @@ class RuntimeOptions:
     fresh: bool = False
     port: int | None = None
     broker_port: int | None = None
-    sink: Literal["iceberg", "delta", "postgresql", "kafka"] = "iceberg"
+    sink: str = "iceberg"
     java_options: tuple[str, ...] = ()
 
 

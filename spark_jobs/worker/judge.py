@@ -1,83 +1,26 @@
-"""The judge as a Spark column: the one plan of `contracts`, called on Arrow arrays in a Python worker.
-
-For queries that have records in a column; a stream judges and writes in one function (`part_writer.py`).
-"""
+"""What judging in Python workers needs of Spark: headers of records, types of columns, and errors."""
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 import pyarrow as pa
 from pyspark.errors import PythonException
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
-from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # its own __init__ names it without a type
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import BinaryType, DataType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
 from tidegate.contracts.formats.framing import schema_header
 from tidegate.contracts.formats.writers import SCHEMA_HEADER
 from tidegate.contracts.judge.plan import EnforcementPlan
-from tidegate.contracts.judge.verdict_arrays import packed
-from tidegate.contracts.rules.clock import Moments
-from tidegate.contracts.verdict import Disposition
-from tidegate.spark_jobs.crashes import crashes_without_values
 from tidegate.spark_jobs.kafka.topics import TooLarge, TransactionEnded
+from tidegate.spark_jobs.worker.record_spool import header_pairs
 
 _MOST_KNOWN: Final = 10_000
-_MOST_BYTES: Final = 2**31 - 1
 _OURS: Final = (Unavailable, Fenced, StreamStopped, TooLarge, TransactionEnded)
 """Errors of a worker that no record causes."""
-
-
-def judge_column(plan: EnforcementPlan, *, typed: bool) -> Callable[[Column], Column]:
-    """Return the column function that judges a column of record values.
-
-    It returns the verdict as binary, null if nothing failed, for `disposition_of` and `failed_of`. With `typed` it
-    returns struct<verdict: binary, columns: struct>, with the typed columns of the written records. The function is
-    marked nondeterministic, so that the optimizer never runs it twice. It also reads the column `headers` if headers
-    name the schemas of records, and the column `timestamp` if rules use the current time.
-    """
-    result = judged_type(plan, typed=typed)
-    # Each is pickled with its plan, which a worker compiles once for all its tasks.
-    whole, given = (plan.judge_typed, _with_columns) if typed else (plan.judge, packed)
-
-    def judge(values: pa.Array) -> pa.Array:
-        with crashes_without_values():
-            return given(whole(values))
-
-    def judge_beside(values: pa.Array, headers: pa.Array, timestamps: pa.Array) -> pa.Array:
-        with crashes_without_values():
-            return given(whole(values, Moments(records=timestamps), schema_headers(plan, headers)))
-
-    # The annotations are strings here; pyspark needs the types themselves.
-    if plan.reads_headers or plan.asks_now:
-        judge_beside.__annotations__ = dict.fromkeys(("values", "headers", "timestamps", "return"), pa.Array)
-        beside = arrow_udf(judge_beside, result).asNondeterministic()
-        headers = F.to_json("headers") if plan.reads_headers else F.lit(None).cast("string")
-        return lambda values: beside(values, headers, F.col("timestamp"))
-    judge.__annotations__ = {"values": pa.Array, "return": pa.Array}
-    udf: Callable[[Column], Column] = arrow_udf(judge, result).asNondeterministic()
-    return udf
-
-
-def disposition_of(verdict: Column) -> Column:
-    """Return the number of the disposition from a column of verdicts."""
-    return F.coalesce(F.ascii(verdict.cast("string")), F.lit(int(Disposition.ACCEPTED)))
-
-
-def failed_of(verdict: Column) -> Column:
-    """Return the bit set of failed slots from a column of verdicts, for `plan.failed_slots`; null if nothing failed."""
-    return F.substring(verdict, 2, _MOST_BYTES)
-
-
-def _with_columns(judged: pa.StructArray) -> pa.StructArray:
-    return pa.StructArray.from_arrays([packed(judged), judged.field("columns")], ["verdict", "columns"])
 
 
 def schema_headers(plan: EnforcementPlan, headers: pa.Array) -> pa.Array | None:
@@ -93,16 +36,10 @@ def schema_headers(plan: EnforcementPlan, headers: pa.Array) -> pa.Array | None:
         if text not in known:  # records of one producer usually have the same headers
             if len(known) > _MOST_KNOWN:
                 known.clear()
-            known[text] = None if text is None or SCHEMA_HEADER not in text else _schema_header(text)
+            names_one = text is not None and SCHEMA_HEADER in text
+            known[text] = schema_header(header_pairs(text)) if names_one else None
         found.append(known[text])
     return pa.array(found, pa.binary())
-
-
-def _schema_header(text: str) -> bytes | None:
-    pairs = (
-        (each["key"], b64decode(each["value"]) if "value" in each else None) for each in json.loads(text)
-    )
-    return schema_header(tuple(pairs))
 
 
 @contextmanager
@@ -116,13 +53,6 @@ def worker_errors() -> Iterator[None]:
             if is_ours:
                 raise kind(reason.partition("\n")[0]) from error
         raise
-
-
-def judged_type(plan: EnforcementPlan, *, typed: bool) -> DataType:
-    """Return the Spark type of a judged value."""
-    if not typed:
-        return BinaryType()
-    return StructType([StructField("verdict", BinaryType()), StructField("columns", column_types(plan))])
 
 
 def column_types(plan: EnforcementPlan) -> StructType:

@@ -59,15 +59,12 @@ def _headers(texts: pa.Array) -> pa.Array:
     """Parse headers that Spark has written as JSON. A missing value is null."""
     if texts.null_count == len(texts):
         return pa.nulls(len(texts), _HEADERS)
-    lists = [
-        None
-        if text is None
-        else [
-            (each["key"], b64decode(each["value"]) if "value" in each else None) for each in json.loads(text)
-        ]
-        for text in texts.to_pylist()
-    ]
-    return pa.array(lists, _HEADERS)
+    return pa.array([None if text is None else header_pairs(text) for text in texts.to_pylist()], _HEADERS)
+
+
+def header_pairs(text: str) -> list[tuple[str, bytes | None]]:
+    """Parse the headers of a record as Spark's `to_json` writes them: values in base64, no member for a null."""
+    return [(each["key"], b64decode(each["value"]) if "value" in each else None) for each in json.loads(text)]
 
 
 def pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

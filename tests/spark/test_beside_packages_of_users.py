@@ -34,7 +34,9 @@ from pyspark.sql import functions as F
 
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.lint.lint import lint
-from tidegate.spark_jobs.worker.judge import disposition_of, judge_column
+from tidegate.spark_jobs.worker.part_writer import judge_and_write
+from tidegate.spark_jobs.worker.record_spool import Packing, RecordTarget
+from tidegate.spark_jobs.worker.result_kinds import RESULT_TYPE, RecordCount, read_results
 
 
 def owners(value):
@@ -44,11 +46,22 @@ def owners(value):
 
 plan = compile_plan(lint(Path("contract.yaml")).contract)
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-values = pa.array([b'{"age": 63}', b'{"age": 999}'], pa.binary())
-frame = spark.createDataFrame(pa.table({"value": values}))
-judged = frame.select(disposition_of(judge_column(plan, typed=False)(F.col("value"))).alias("disposition"))
+table = pa.table(
+    {
+        "partition": pa.array([0, 1], pa.int32()),
+        "offset": [0, 0],
+        "timestamp": pa.array([0, 0], pa.timestamp("us", "UTC")),
+        "key": pa.nulls(2, pa.binary()),
+        "value": pa.array([b'{"age": 63}', b'{"age": 999}'], pa.binary()),
+        "headers": pa.nulls(2, pa.string()),
+    }
+)
+frame = spark.createDataFrame(table)
+work = judge_and_write(plan, RecordTarget(Packing()), Packing())
+judged = read_results(frame.mapInArrow(work, RESULT_TYPE).toArrow(), RecordCount)
+judged = [each.disposition for each in sorted(judged, key=lambda each: each.partition)]
 theirs = frame.select(F.udf(owners)("value").alias("owner"))
-print(json.dumps([[row[0] for row in each.collect()] for each in (judged, theirs)]))
+print(json.dumps([judged, [row[0] for row in theirs.collect()]]))
 spark.stop()
 """
 

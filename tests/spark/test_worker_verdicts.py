@@ -1,19 +1,21 @@
-"""The judge as a Spark column says what the plan says, whatever the bytes and the types."""
+"""Workers return the verdicts of the plan, whatever the bytes and the types."""
 
 from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
 
+from tests.spark.worker_verdicts import file_target, kafka_rows, results, typed_rows, verdicts
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
-from tidegate.spark_jobs.worker.judge import column_types, disposition_of, failed_of, judge_column
+from tidegate.contracts.verdict import Disposition
+from tidegate.spark_jobs.worker.judge import column_types
 
 CONTRACT = {
     "apiVersion": "tidegate/v1",
@@ -75,19 +77,15 @@ def plan() -> EnforcementPlan:
 
 
 @pytest.mark.parametrize("typed", [False, True])
-def test_a_column_is_judged_as_the_plan_judges(
-    spark: SparkSession, plan: EnforcementPlan, *, typed: bool
+def test_workers_judge_as_the_plan_judges(
+    spark: SparkSession, plan: EnforcementPlan, tmp_path: Path, *, typed: bool
 ) -> None:
-    values = pa.array(VALUES, pa.binary())
-    expected = (plan.judge_typed if typed else plan.judge)(values)
-    frame = spark.createDataFrame(pa.table({"n": range(len(VALUES)), "value": values})).repartition(3)
-    judged = frame.select("n", judge_column(plan, typed=typed)(F.col("value")).alias("verdict")).orderBy("n")
-    verdict = F.col("verdict.verdict" if typed else "verdict")
-    columns = [F.col("verdict.columns").alias("columns")] if typed else []
-    found = judged.select(
-        disposition_of(verdict).alias("disposition"), failed_of(verdict).alias("failed"), *columns
-    )
-    assert found.toArrow().to_pylist() == expected.to_pylist()
+    expected = (plan.judge_typed if typed else plan.judge)(pa.array(VALUES, pa.binary()))
+    found = results(kafka_rows(spark, VALUES), plan, file_target(plan, tmp_path) if typed else None)
+    assert [*verdicts(found)] == [(each["disposition"], each["failed"]) for each in expected.to_pylist()]
+    if typed:
+        written = [each for each in expected.to_pylist() if each["disposition"] <= Disposition.ALERTED]
+        assert typed_rows(found) == [each["columns"] for each in written]
 
 
 def test_a_record_is_judged_by_its_own_timestamp_and_all_by_one_now(spark: SparkSession) -> None:
@@ -100,28 +98,11 @@ def test_a_record_is_judged_by_its_own_timestamp_and_all_by_one_now(spark: Spark
     plan = compile_plan(parse_contract(document, name="c.json", read_schema=None).contract)
     plan = plan.with_now(int(noon.timestamp()) * 10**9)
     moments = [("2024-03-10T11:00:00Z", -61), ("2024-03-10T11:00:00Z", -60), ("2024-03-08T11:00:00Z", 0)]
-    records = [
-        {"n": n, "value": json.dumps({"at": at}).encode(), "timestamp": datetime.fromisoformat(at) + timedelta(seconds=s)}
-        for n, (at, s) in enumerate(moments)
-    ]  # fmt: skip
-    schema = pa.schema([("n", pa.int32()), ("value", pa.binary()), ("timestamp", pa.timestamp("us", "UTC"))])
-    frame = spark.createDataFrame(pa.Table.from_pylist(records, schema)).repartition(3)
-    judged = frame.select("n", judge_column(plan, typed=False)(F.col("value")).alias("verdict")).orderBy("n")
-    rows = judged.select(failed_of(F.col("verdict")).alias("failed")).collect()
-    failed = [plan.failed_slots(row["failed"]) for row in rows]
+    values = [json.dumps({"at": at}).encode() for at, _ in moments]
+    timestamps = [datetime.fromisoformat(at) + timedelta(seconds=seconds) for at, seconds in moments]
+    found = results(kafka_rows(spark, values, timestamps=timestamps), plan)
+    failed = [plan.failed_slots(each) for _, each in verdicts(found)]
     assert [[slot.code for slot in slots] for slots in failed] == [["not-ahead"], [], ["fresh"]]
-
-
-def test_the_optimizer_never_judges_twice(spark: SparkSession, plan: EnforcementPlan) -> None:
-    frame = spark.createDataFrame(pa.table({"value": pa.array(VALUES, pa.binary())}))
-    verdict = F.col("verdict")
-    judged = frame.withColumn("verdict", judge_column(plan, typed=False)(F.col("value")))
-    twice = judged.select(disposition_of(verdict).alias("disposition"), failed_of(verdict)).where(
-        "disposition > 0"
-    )
-    physical = twice._jdf.queryExecution().executedPlan().toString()
-    assert physical.count("ArrowEvalPython") == 1
-    assert physical.count("judge(value") == 1
 
 
 def test_a_timestamp_without_a_zone_stays_without_one(plan: EnforcementPlan) -> None:
@@ -139,7 +120,7 @@ def test_a_timestamp_without_a_zone_stays_without_one(plan: EnforcementPlan) -> 
     }
 
 
-def test_a_crash_in_a_worker_is_told_without_the_record_that_it_was_about(
+def test_a_crash_in_a_worker_is_reported_without_the_record(
     spark: SparkSession, capfd: pytest.CaptureFixture[str]
 ) -> None:
     plan = compile_plan(parse_contract(json.dumps(CONTRACT), name="c.json", read_schema=None).contract)
@@ -148,17 +129,16 @@ def test_a_crash_in_a_worker_is_told_without_the_record_that_it_was_about(
         """Fails as Arrow does, whose messages quote the value."""
 
         contract = plan.contract
-        asks_now = False
+        expectations = plan.expectations
         reads_headers = False
 
-        def judge(self, values: pa.Array) -> pa.Array:
+        def judge(self, values: pa.Array, *_: object) -> pa.Array:
             return pa.array(values.cast(pa.string()).to_pylist(), pa.int64())
 
     secret = "S3CR3T-of-a-patient"  # noqa: S105 - it opens nothing
-    judge = judge_column(Crashing(), typed=False)  # type: ignore[arg-type] # what a plan with a bug would be
-    frame = spark.createDataFrame([(f'{{"text": "{secret}"}}'.encode(),)], "value binary")
+    rows = kafka_rows(spark, [f'{{"text": "{secret}"}}'.encode()])
     with pytest.raises(PythonException) as caught:
-        frame.select(judge(F.col("value"))).collect()
+        results(rows, Crashing())  # type: ignore[arg-type] # what a plan with a bug would be
     out, err = capfd.readouterr()
     assert secret not in f"{caught.value}{out}{err}"
     assert "tidegate.spark_jobs.crashes.WorkerCrash: pyarrow.lib.ArrowInvalid at" in str(caught.value)

@@ -1,21 +1,22 @@
-"""Framed records as a Spark column: headers that name a schema, and a registry that is away."""
+"""Framed records in workers: headers that name a schema, and a registry that is away."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
+
+from tests.spark.worker_verdicts import file_target, kafka_rows, results, typed_rows, verdicts
 
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.formats.writers import SCHEMA_HEADER, WriterSchema, WriterSchemas
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.verdict import Disposition
-from tidegate.spark_jobs.worker.judge import disposition_of, judge_column, worker_errors
+from tidegate.spark_jobs.worker.judge import worker_errors
 
 SCHEMA = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
 KNOWN = WriterSchema(7, UUID(int=7), "avro", SCHEMA)
@@ -58,27 +59,15 @@ ROWS: list[tuple[bytes, list[dict[str, Any]] | None, int]] = [
 ]
 
 
-def test_headers_name_the_schema_of_each_record(spark: SparkSession) -> None:
-    header = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+def test_headers_name_the_schema_of_each_record(spark: SparkSession, tmp_path: Path) -> None:
     values, all_headers, expected = (list(column) for column in zip(*ROWS, strict=True))
-    table = pa.table(
-        {
-            "value": pa.array(values, pa.binary()),
-            "headers": pa.array(all_headers, header),
-            "timestamp": pa.array([0] * len(values), pa.timestamp("us", "UTC")),
-        }
-    )
-    judge = judge_column(plan("confluent-header", is_current=True), typed=True)
-    judged = spark.createDataFrame(table).coalesce(1).select(judge(F.col("value")).alias("v"))
-    disposition = disposition_of(F.col("v.verdict")).alias("disposition")
-    found = judged.select(disposition, "v.columns.a").toArrow().to_pydict()
-    assert found["disposition"] == expected
-    assert found["a"] == [1 if each == GOOD else None for each in expected]
+    framed = plan("confluent-header", is_current=True)
+    found = results(kafka_rows(spark, values, all_headers), framed, file_target(framed, tmp_path))
+    assert [disposition for disposition, _ in verdicts(found)] == expected
+    assert typed_rows(found) == [{"a": 1}] * expected.count(GOOD)
 
 
 def test_an_outage_in_a_worker_is_an_outage_here_and_no_bug(spark: SparkSession) -> None:
-    table = pa.table({"value": pa.array([b"\0\0\0\0\x07\x02", b"\0\0\0\0\x08\x02"], pa.binary())})
-    judge = judge_column(plan("confluent-prefix", is_current=False), typed=False)
-    judged = spark.createDataFrame(table).select(judge(F.col("value")).alias("v"))
+    rows = kafka_rows(spark, [b"\0\0\0\0\x07\x02", b"\0\0\0\0\x08\x02"])
     with pytest.raises(Unavailable, match="names a schema that was not registered when"), worker_errors():
-        judged.toArrow()
+        results(rows, plan("confluent-prefix", is_current=False))
