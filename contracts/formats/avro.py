@@ -7,18 +7,30 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
-import fastavro
 import numpy as np
 import orjson
 import pyarrow as pa
-from fastavro.schema import SchemaParseException, UnknownType
 
 from tidegate.contracts.document.fields import FieldType, join, tokens
 from tidegate.contracts.document.model import AvroSchema
 from tidegate.contracts.errors import ContractError
-from tidegate.contracts.formats.avro_nodes import MAX_PRECISION, Refused, resolve
+from tidegate.contracts.formats.avro_nodes import Refused, resolve
 from tidegate.contracts.formats.avro_reader import ResolvedReader
-from tidegate.contracts.formats.avro_types import MAX_NESTING, AvroType, decimal_of, depth_exceeds, graph
+from tidegate.contracts.formats.avro_types import (
+    MAX_NESTING,
+    Array,
+    AvroType,
+    Enum,
+    Fixed,
+    Map,
+    Primitive,
+    Record,
+    RecordField,
+    TooDeepError,
+    Union,
+    nodes,
+    parse,
+)
 from tidegate.contracts.formats.framing import Framed
 from tidegate.contracts.formats.payload import NO_PAYLOAD
 from tidegate.contracts.rules.places import is_deep
@@ -30,17 +42,7 @@ _DEFINITION: Final = "/schema/definition"
 _MAX_LEVELS: Final = 8
 _MAX_POINTERS: Final = 20_000
 """Maximum pointers that are listed: thirty fields of the record's own type would make 30^8."""
-_TYPES: Final = {
-    "int": "integer",
-    "long": "integer",
-    "float": "number",
-    "double": "number",
-    "fixed": "bytes",
-    "enum": "string",
-    "record": "object",
-    "error": "object",
-    "map": "object",
-}
+_TYPES: Final = {"int": "integer", "long": "integer", "float": "number", "double": "number"}
 _TIMES: Final = frozenset(
     {"date", "duration"}
     | {
@@ -61,11 +63,11 @@ class AvroFormat:
         if schema.definition is None:
             raise ContractError.at("/schema", "the schema itself is missing: give `definition` or `file`")
         self._definition = schema.definition
-        parsed, named, self._reader = _compile(schema.definition)
+        self._reader = _compile(schema.definition)
         self._own = ResolvedReader(resolve(self._reader, self._reader))
         # Bounded: a stream meets schemas for years, and anybody who may register some can write with all of them.
         self.written_with = lru_cache(maxsize=MAX_WRITERS)(self._written_with)
-        self.fields = AvroFields(parsed, named)
+        self.fields = AvroFields(self._reader)
 
     @property
     def is_valid(self) -> Callable[[Any], bool]:
@@ -125,8 +127,7 @@ class AvroFormat:
             definition = orjson.loads(text)
             if definition == self._definition:
                 return self._own
-            _, _, writer = _compile(definition)
-            return ResolvedReader(resolve(writer, self._reader))
+            return ResolvedReader(resolve(_compile(definition), self._reader))
         except (ValueError, ContractError, RecursionError):
             return ResolvedReader(Refused("was written with a schema that cannot be read here"))
 
@@ -138,9 +139,8 @@ def _records(reader: ResolvedReader, payloads: Sequence[bytes | None]) -> Iterat
 class AvroFields:
     """Looks fields up in one Avro schema."""
 
-    def __init__(self, schema: Any, named: dict[str, Any]) -> None:
+    def __init__(self, schema: AvroType) -> None:
         self._schema = schema
-        self._named = named
         self._pointers = tuple(islice(self._walk(), _MAX_POINTERS))
         self._names: frozenset[str] | None = None
 
@@ -155,159 +155,82 @@ class AvroFields:
 
     def top_level(self) -> tuple[str, ...]:
         """Return the names of the fields of the record itself, in the order of the schema."""
-        return tuple(name for name, _ in self._members(self._schema))
+        return tuple(each.name for each in _members(self._schema))
 
     def names(self) -> frozenset[str]:
         """Return every field name that the schema declares anywhere."""
         if self._names is None:
-            records = [each for each in (self._schema, *self._named.values()) if isinstance(each, dict)]
-            fields = [field for record in records for field in record.get("fields", ())]
-            self._names = frozenset(field["name"] for field in fields)
+            self._names = frozenset(
+                each.name for node in nodes(self._schema) if isinstance(node, Record) for each in node.fields
+            )
         return self._names
 
-    def _find(self, schema: Any, path: tuple[str, ...]) -> FieldType | None:
-        schema = self._resolved(schema)
-        if isinstance(schema, list):
-            found = [each for branch in schema if (each := self._find(branch, path)) is not None]
-            return None if not found else _either(found)
+    def _find(self, node: AvroType, path: tuple[str, ...]) -> FieldType | None:
+        if isinstance(node, Union):
+            found = [each for branch in node.branches if (each := self._find(branch, path)) is not None]
+            return _either(found) if found else None
         if not path:
-            return _field_type(schema)
+            return _field_type(node)
         first, rest = path[0], path[1:]
-        match schema:
-            case {"type": "record" | "error"}:
-                for name, inner in self._members(schema):
-                    if name == first:
-                        return self._find(inner, rest)
-            case {"type": "map", "values": values}:
-                return self._find(values, rest)
-            case {"type": "array", "items": items} if first == "*" or (first.isascii() and first.isdigit()):
-                return self._find(items, rest)
+        match node:
+            case Record():
+                inner = next((each.type for each in node.fields if each.name == first), None)
+                return None if inner is None else self._find(inner, rest)
+            case Map():
+                return self._find(node.values, rest)
+            case Array() if first == "*" or (first.isascii() and first.isdigit()):
+                return self._find(node.items, rest)
         return None
 
     def _find_anywhere(self, path: tuple[str, ...]) -> FieldType | None:
         """Return what all records of the schema say together of their fields at `path`."""
-        found: list[FieldType] = []
-        seen: set[int] = set()
-        waiting = [self._schema]
-        while waiting and path:
-            schema = self._resolved(waiting.pop())
-            if isinstance(schema, list):
-                waiting.extend(schema)
-            elif isinstance(schema, dict) and id(schema) not in seen:
-                seen.add(id(schema))
-                for name, inner in self._members(schema):
-                    waiting.append(inner)
-                    each = self._find(inner, path[1:]) if name == path[0] else None
-                    found += [] if each is None else [each]
-                waiting.extend(schema[part] for part in ("items", "values") if part in schema)
+        if not path:
+            return None
+        records = (node for node in nodes(self._schema) if isinstance(node, Record))
+        found = [each for node in records if (each := self._find(node, path)) is not None]
         return _either(found) if found else None
 
-    def _resolved(self, schema: Any) -> Any:
-        return self._named.get(schema, schema) if isinstance(schema, str) else schema
-
-    def _members(self, schema: Any) -> Iterator[tuple[str, Any]]:
-        schema = self._resolved(schema)
-        if isinstance(schema, list):
-            for branch in schema:
-                yield from self._members(branch)
-        elif isinstance(schema, dict) and schema["type"] in {"record", "error"}:
-            for field in schema["fields"]:
-                yield field["name"], field["type"]
-
     def _walk(self) -> Iterator[str]:
-        level: list[tuple[tuple[str, ...], Any]] = [((), self._schema)]
+        level: list[tuple[tuple[str, ...], AvroType]] = [((), self._schema)]
         for _ in range(_MAX_LEVELS):
-            deeper: list[tuple[tuple[str, ...], Any]] = []
-            for path, schema in level:
-                for name, inner in self._members(schema):
-                    yield join((*path, name))
-                    deeper.append(((*path, name), inner))
+            deeper: list[tuple[tuple[str, ...], AvroType]] = []
+            for path, node in level:
+                for each in _members(node):
+                    yield join((*path, each.name))
+                    deeper.append(((*path, each.name), each.type))
             level = deeper
 
 
-def _compile(definition: Any) -> tuple[Any, dict[str, Any], AvroType]:
-    """Parse a schema, and require what fastavro accepts."""
-    if depth_exceeds(definition):
-        raise ContractError.at(_DEFINITION, f"a schema is nested at most {MAX_NESTING} levels deep")
-    named: dict[str, Any] = {}
+def _members(node: AvroType) -> Iterator[RecordField]:
+    """Yield the fields of a record, or of the records of a union."""
+    for branch in node.branches if isinstance(node, Union) else (node,):
+        if isinstance(branch, Record):
+            yield from branch.fields
+
+
+def _compile(definition: Any) -> AvroType:
+    """Parse a schema strictly. Raises ContractError, located in the contract document."""
     try:
-        parsed = fastavro.parse_schema(definition, named_schemas=named)
-        _require_strict(parsed)
-        types = graph(parsed)
-    except UnknownType as error:
-        raise ContractError.at(_DEFINITION, f"not an Avro schema: no type is named {error.name}") from None
-    except SchemaParseException as error:
-        raise ContractError.at(_DEFINITION, f"not an Avro schema: {error}") from None
-    except OverflowError:  # fastavro turns the default of a float into a double
-        raise ContractError.at(
-            _DEFINITION, "not an Avro schema: a default is too large for a double; write a smaller number"
-        ) from None
-    except (TypeError, KeyError, AttributeError, ValueError, RecursionError) as error:
-        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise ContractError.at(_DEFINITION, f"not an Avro schema: {reason}") from None
-    return parsed, named, types
+        return parse(definition, _DEFINITION, is_strict=True)
+    except TooDeepError:
+        raise ContractError.at(_DEFINITION, f"a schema is nested at most {MAX_NESTING} levels deep") from None
 
 
-def _require_strict(schema: Any) -> None:
-    """Raise SchemaParseException for mistakes that fastavro accepts."""
-    match schema:
-        case list():
-            _require_union(schema)
-            for branch in schema:
-                _require_strict(branch)
-        case {"type": "fixed"}:
-            _require_fixed(schema)
-        case {"type": "record" | "error", "fields": fields}:
-            names = [field["name"] for field in fields]
-            if not all(isinstance(name, str) for name in names):
-                raise SchemaParseException(f"the names of the fields of {schema['name']} must be strings")
-            if len(set(names)) < len(names):
-                raise SchemaParseException(f"record {schema['name']} has two fields of one name")
-            for field in fields:
-                _require_strict(field["type"])
-        case {"type": "array", "items": inner} | {"type": "map", "values": inner}:
-            _require_strict(inner)
-        case {"type": inner}:
-            _require_decimal(schema)
-            _require_strict(inner)
-
-
-def _require_fixed(schema: dict[str, Any]) -> None:
-    _require_decimal(schema)
-    if not isinstance(schema["size"], int) or isinstance(schema["size"], bool) or schema["size"] < 0:
-        raise SchemaParseException(f"the size of {schema['name']} must be a number from 0 on")
-
-
-def _require_decimal(schema: dict[str, Any]) -> None:
-    decimal = decimal_of(schema)
-    if decimal is not None and decimal[0] > MAX_PRECISION:
-        raise SchemaParseException(f"a decimal of more than {MAX_PRECISION} digits is not judged")
-
-
-def _require_union(branches: list[Any]) -> None:
-    """Source: specification, "Unions"."""
-    kinds = [branch if isinstance(branch, str) else _kind(branch) for branch in branches]
-    if "union" in kinds:
-        raise SchemaParseException("a union must not stand directly in a union")
-    if len(set(kinds)) < len(kinds):
-        raise SchemaParseException("a union must not have two branches of one type, but for named types")
-
-
-def _kind(branch: Any) -> str:
-    if isinstance(branch, list):
-        return "union"
-    return str(branch.get("name", branch["type"]))
-
-
-def _field_type(schema: Any) -> FieldType:
-    if isinstance(schema, str):
-        return FieldType(frozenset({_TYPES.get(schema, schema)}))
-    if (decimal := decimal_of(schema)) is not None:
-        return FieldType(frozenset({"number"}), decimal=decimal)
-    types = _field_type(schema["type"]).types
-    logical = schema.get("logicalType")
-    times = frozenset({logical} if isinstance(logical, str) else ()) & _TIMES
-    return FieldType(types, times, is_closed=schema["type"] in {"record", "error"})
+def _field_type(node: AvroType) -> FieldType:
+    match node:
+        case Primitive(kind=kind, logical=logical):
+            types = frozenset({_TYPES.get(kind, kind)})
+        case Fixed(logical=logical):
+            types = frozenset({"bytes"})
+        case Enum():
+            return FieldType(frozenset({"string"}))
+        case Array():
+            return FieldType(frozenset({"array"}))
+        case _:
+            return FieldType(frozenset({"object"}), is_closed=isinstance(node, Record))
+    if logical is not None and logical.name == "decimal":
+        return FieldType(frozenset({"number"}), decimal=(logical.precision, logical.scale))
+    return FieldType(types, frozenset({logical.name} if logical else ()) & _TIMES)
 
 
 def _either(found: list[FieldType]) -> FieldType:

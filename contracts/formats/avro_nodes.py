@@ -29,8 +29,6 @@ from tidegate.contracts.formats.avro_types import (
     Union,
 )
 
-MAX_PRECISION: Final = 1_000
-"""Maximum digits of a decimal that is judged."""
 _TIMES: Final = ("date", "time-", "timestamp-", "local-timestamp-")
 _DAY_MILLIS: Final = 86_400_000
 _LIMITS: Final = {"time-millis": _DAY_MILLIS, "time-micros": 1_000 * _DAY_MILLIS}

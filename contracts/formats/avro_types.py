@@ -17,6 +17,8 @@ from tidegate.contracts.errors import ContractError
 
 MAX_NESTING: Final = 150
 """Deepest nesting of a schema that is looked at: what is compared here is compared level by level."""
+MAX_PRECISION: Final = 1_000
+"""Maximum digits of a decimal that is judged."""
 
 _BASES: Final = {
     "date": {"int"},
@@ -153,20 +155,27 @@ class TooDeepError(Exception):
     """A schema nested deeper than MAX_NESTING."""
 
 
-def parse(definition: Any) -> AvroType:
-    """Parse a schema. Raises ContractError for an invalid one, with pointers into it, and TooDeepError."""
+def parse(definition: Any, pointer: str = "", *, is_strict: bool = False) -> AvroType:
+    """Parse a schema; with `is_strict`, refuse mistakes that fastavro accepts.
+
+    Raises ContractError at `pointer` for an invalid schema, and TooDeepError.
+    """
     if depth_exceeds(definition):
         raise TooDeepError
     try:
-        named: dict[str, Any] = {}
-        return graph(fastavro.parse_schema(definition, named_schemas=named))
+        parsed = fastavro.parse_schema(definition, named_schemas={})
+        if is_strict:
+            _require_strict(parsed)
+        return graph(parsed)
     except UnknownType as error:
-        raise ContractError.at("", f"not an Avro schema: no type is named {error.name}") from None
-    except SchemaParseException as error:
-        raise ContractError.at("", f"not an Avro schema: {error}") from None
-    except (TypeError, KeyError, AttributeError, ValueError) as error:
-        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise ContractError.at("", f"not an Avro schema: {reason}") from None
+        reason = f"no type is named {error.name}"
+    except OverflowError:  # fastavro turns the default of a float into a double
+        reason = "a default is too large for a double; write a smaller number"
+    except KeyError as error:
+        reason = f"{error} is missing"
+    except (SchemaParseException, TypeError, AttributeError, ValueError, RecursionError) as error:
+        reason = str(error)
+    raise ContractError.at(pointer, f"not an Avro schema: {reason}")
 
 
 def graph(parsed: Any) -> AvroType:
@@ -294,3 +303,54 @@ def depth_exceeds(definition: Any, most: int = 3 * MAX_NESTING) -> bool:
         if not level:
             return False
     return True
+
+
+def _require_strict(schema: Any) -> None:
+    """Raise SchemaParseException for mistakes that fastavro accepts."""
+    match schema:
+        case list():
+            _require_union(schema)
+            for branch in schema:
+                _require_strict(branch)
+        case {"type": "fixed"}:
+            _require_fixed(schema)
+        case {"type": "record" | "error", "fields": fields}:
+            names = [field["name"] for field in fields]
+            if not all(isinstance(name, str) for name in names):
+                raise SchemaParseException(f"the names of the fields of {schema['name']} must be strings")
+            if len(set(names)) < len(names):
+                raise SchemaParseException(f"record {schema['name']} has two fields of one name")
+            for field in fields:
+                _require_strict(field["type"])
+        case {"type": "array", "items": inner} | {"type": "map", "values": inner}:
+            _require_strict(inner)
+        case {"type": inner}:
+            _require_decimal(schema)
+            _require_strict(inner)
+
+
+def _require_fixed(schema: dict[str, Any]) -> None:
+    _require_decimal(schema)
+    if not isinstance(schema["size"], int) or isinstance(schema["size"], bool) or schema["size"] < 0:
+        raise SchemaParseException(f"the size of {schema['name']} must be a number from 0 on")
+
+
+def _require_decimal(schema: dict[str, Any]) -> None:
+    decimal = decimal_of(schema)
+    if decimal is not None and decimal[0] > MAX_PRECISION:
+        raise SchemaParseException(f"a decimal of more than {MAX_PRECISION} digits is not judged")
+
+
+def _require_union(branches: list[Any]) -> None:
+    """Source: specification, "Unions"."""
+    kinds = [branch if isinstance(branch, str) else _kind(branch) for branch in branches]
+    if "union" in kinds:
+        raise SchemaParseException("a union must not stand directly in a union")
+    if len(set(kinds)) < len(kinds):
+        raise SchemaParseException("a union must not have two branches of one type, but for named types")
+
+
+def _kind(branch: Any) -> str:
+    if isinstance(branch, list):
+        return "union"
+    return str(branch.get("name", branch["type"]))
