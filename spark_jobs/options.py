@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import typer
 from pydantic import ValidationError
@@ -30,7 +33,7 @@ KafkaConfig = Annotated[
 ]
 StreamId = Annotated[str, typer.Argument(metavar="STREAM", help="Contract id of the stream.")]
 Registry = Annotated[
-    str | None, typer.Option(help="Address of the registry.", envvar="TIDEGATE_REGISTRY_URL")
+    str | None, typer.Option("--registry", help="Address of the registry.", envvar="TIDEGATE_REGISTRY_URL")
 ]
 _TABLES = [name for name, rules in SINKS.items() if rules.is_table]
 _TOPICS = [name for name, rules in SINKS.items() if not rules.is_table]
@@ -74,11 +77,53 @@ Starting = Annotated[
 ]
 OutputFormat = Annotated[Literal["text", "json"], typer.Option("--format", help="Format of the output.")]
 
+_SHARED: Final = {
+    "bootstrap_servers": BootstrapServers,
+    "kafka_config": KafkaConfig,
+    "registry_url": Registry,
+    "sink": SinkOption,
+    "write_mode": WriteMode,
+    "merge_mode": MergeMode,
+    "warehouse": Warehouse,
+    "starting": Starting,
+}
+_FURTHER: Final = frozenset({"merge_mode", "starting"})
+Given = dict[str, Any]
+"""The values of shared options by the names of their settings; None for an option that is not set."""
+
+
+def output_options(*further: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that replaces the parameter `given` of a command by the options that say where a stream's outputs are.
+
+    The command gets their values as `given`. `further` names more options, of `_FURTHER`.
+    """
+    names = [name for name in _SHARED if name in further or name not in _FURTHER]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(*arguments: Any, **options: Any) -> None:
+            given = {name: options.pop(name, None) for name in names}
+            command(*arguments, given=given, **options)
+
+        parameters: list[Parameter] = []
+        for each in signature(command, eval_str=True).parameters.values():
+            if each.name == "given":
+                parameters += (
+                    each.replace(name=name, annotation=_SHARED[name], default=None) for name in names
+                )
+            else:
+                parameters.append(each)
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined] # read by Typer
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run
+
+    return decorate
+
 
 Settings = TypeVar("Settings", bound=SinkSettings)
 
 
-def read_settings(given: dict[str, Any], kind: type[Settings]) -> Settings:
+def read_settings(given: Given, kind: type[Settings]) -> Settings:
     """Read settings from options and the environment; an option that is None is not set. Raises SettingsError."""
     try:
         return kind(**{name: value for name, value in given.items() if value is not None})

@@ -26,20 +26,17 @@ from tidegate.contracts.stream.adoption import (
     propose,
 )
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Vector
-from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions, Sightings
-from tidegate.spark_jobs.adopt.log import AdoptionLog, adoption_of, open_registry
+from tidegate.spark_jobs.adopt.log import adoption_of, open_registry
+from tidegate.spark_jobs.adopt.stream_change import StreamChange
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.replayed import ever_replayed, write_replayed
-from tidegate.spark_jobs.kafka.source_topic import find_source, recreated
-from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.kafka.source_topic import recreated
 from tidegate.spark_jobs.sinks.adoption import MOST_SLOTS, readable
-from tidegate.spark_jobs.sinks.kind import kind_of
 from tidegate.spark_jobs.sinks.outputs import provenances
 from tidegate.spark_jobs.sinks.recovery_scan import names_ledger, require_own
 
 if TYPE_CHECKING:
-    from tidegate.contracts.judge.plan import EnforcementPlan
     from tidegate.spark_jobs.settings import JobSettings
 
 
@@ -121,18 +118,8 @@ def adopter(settings: JobSettings, stream: str) -> Iterator[Adopter]:
         yield Adopter(settings, plan, log)
 
 
-class Adopter:
-    """Adopts one stream. `log` is the registry, which stores adoptions and knows the epochs of reports."""
-
-    def __init__(self, settings: JobSettings, plan: EnforcementPlan, log: AdoptionLog) -> None:
-        self._settings = settings
-        self._kafka = settings.kafka
-        self._log = log
-        self._stream = plan.contract.id
-        self._topics = Topics(settings.kafka)
-        self._source = find_source(self._topics, plan)
-        self._quarantine = quarantine_topic(self._source.name)
-        self._sink = kind_of(settings).adoptable(settings, plan)
+class Adopter(StreamChange):
+    """Adopts one stream. Its registry also knows the epochs of reports."""
 
     def rebuild(
         self, ledger: str | None, confirm: Callable[[Look], None], *, replace: bool = False
@@ -309,13 +296,7 @@ class Adopter:
     def _held(self) -> Ledger:
         """Return the ledger. Raise NotFoundError if there is none, StreamStopped if it counts another topic."""
         self._sink.prepare()
-        held = self._sink.read()
-        if held is None:
-            raise NotFoundError(f"{self._sink.name} has no ledger of {self._stream}; adopt it whole first")
-        require_own(held, self._stream, self._sink.name)
-        if held.topic_id != self._source.topic_id:
-            raise StreamStopped(recreated(self._source.name, self._stream))
-        return held
+        return self._with_ledger(self._sink.read(), "; adopt it whole first")
 
     def _replace(self, held: Ledger, new: Ledger, adoption: Adoption) -> None:
         """Store the adoption in the registry, fence the producers of the ledger, then write the new ledger."""

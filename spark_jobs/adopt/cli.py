@@ -11,18 +11,7 @@ import typer
 
 from tidegate.contracts.errors import SettingsError
 from tidegate.spark_jobs.adopt.confirmations import Confirmations
-from tidegate.spark_jobs.options import (
-    BootstrapServers,
-    KafkaConfig,
-    MergeMode,
-    Registry,
-    SinkOption,
-    Starting,
-    StreamId,
-    Warehouse,
-    WriteMode,
-    read_settings,
-)
+from tidegate.spark_jobs.options import Given, StreamId, output_options, read_settings
 from tidegate.spark_jobs.settings import AdoptSettings
 
 _LONGEST_VALUE = 1_000
@@ -67,17 +56,11 @@ ValueFile = Annotated[
 ]
 
 
+@output_options("merge_mode", "starting")
 def adopt(  # noqa: PLR0913 - one parameter for each option
     stream: StreamId,
     *,
-    bootstrap_servers: BootstrapServers = None,
-    kafka_config: KafkaConfig = None,
-    registry: Registry = None,
-    sink: SinkOption = None,
-    write_mode: WriteMode = None,
-    merge_mode: MergeMode = None,
-    warehouse: Warehouse = None,
-    starting: Starting = None,
+    given: Given,
     ledger: Ledger = None,
     replace: Replace = False,
     partition: Partition = None,
@@ -128,16 +111,6 @@ def adopt(  # noqa: PLR0913 - one parameter for each option
     nothing to adopt; 3 the registry, a broker or a store does not answer; 4 the
     outputs do not match the source, or are still written to; 7 no permission.
     """
-    given = {
-        "bootstrap_servers": bootstrap_servers,
-        "kafka_config": kafka_config,
-        "registry_url": registry,
-        "sink": sink,
-        "write_mode": write_mode,
-        "merge_mode": merge_mode,
-        "warehouse": warehouse,
-        "starting": starting,
-    }
     _check_combination(
         ledger, replace=replace, partition=partition, first=first, forget_deleted=forget_deleted
     )
@@ -173,16 +146,11 @@ def _check_combination(
         )
 
 
-def archive(  # noqa: PLR0913 - one parameter for each option
+@output_options("starting")
+def archive(
     stream: StreamId,
     *,
-    bootstrap_servers: BootstrapServers = None,
-    kafka_config: KafkaConfig = None,
-    registry: Registry = None,
-    sink: SinkOption = None,
-    write_mode: WriteMode = None,
-    warehouse: Warehouse = None,
-    starting: Starting = None,
+    given: Given,
     name: NewName = None,
     repeat_records: RepeatRecords = False,
     yes: Yes = False,
@@ -211,15 +179,6 @@ def archive(  # noqa: PLR0913 - one parameter for each option
     setting; 3 the registry, a broker or a store does not answer; 4 another
     instance is still writing; 7 no permission.
     """
-    given = {
-        "bootstrap_servers": bootstrap_servers,
-        "kafka_config": kafka_config,
-        "registry_url": registry,
-        "sink": sink,
-        "write_mode": write_mode,
-        "warehouse": warehouse,
-        "starting": starting,
-    }
     name = name or f"{stream.rpartition('.')[2]}_{datetime.now(UTC):%Y%m%dT%H%M%S}"
     if not _TABLE_NAME.fullmatch(name):
         raise SettingsError(f"--as {name}: a name has letters, digits and underscores, 128 at most")
@@ -233,16 +192,12 @@ def archive(  # noqa: PLR0913 - one parameter for each option
     typer.echo(archived_text(written, name))
 
 
-def rewind(  # noqa: PLR0913 - one parameter for each option
+@output_options()
+def rewind(
     stream: StreamId,
     *,
     to: Point,
-    bootstrap_servers: BootstrapServers = None,
-    kafka_config: KafkaConfig = None,
-    registry: Registry = None,
-    sink: SinkOption = None,
-    write_mode: WriteMode = None,
-    warehouse: Warehouse = None,
+    given: Given,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -276,14 +231,6 @@ def rewind(  # noqa: PLR0913 - one parameter for each option
     answer; 4 another instance is still writing, or the topic was created again;
     7 no permission.
     """
-    given = {
-        "bootstrap_servers": bootstrap_servers,
-        "kafka_config": kafka_config,
-        "registry_url": registry,
-        "sink": sink,
-        "write_mode": write_mode,
-        "warehouse": warehouse,
-    }
     settings = read_settings(given, AdoptSettings)
 
     from tidegate.spark_jobs.adopt.report import rewind_text, rewound_text  # noqa: PLC0415 - loads Spark
@@ -297,18 +244,14 @@ def rewind(  # noqa: PLR0913 - one parameter for each option
             typer.echo(rewound_text(found.rewind(point, Confirmations(is_sure=yes).confirm_rewind)))
 
 
+@output_options()
 def erase(  # noqa: PLR0913 - one parameter for each option
     stream: StreamId,
     *,
     subject: SubjectField = None,
     key: ByKey = False,
     value_file: ValueFile = None,
-    bootstrap_servers: BootstrapServers = None,
-    kafka_config: KafkaConfig = None,
-    registry: Registry = None,
-    sink: SinkOption = None,
-    write_mode: WriteMode = None,
-    warehouse: Warehouse = None,
+    given: Given,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -342,14 +285,6 @@ def erase(  # noqa: PLR0913 - one parameter for each option
     """
     if key == (subject is not None):
         raise SettingsError("choose what identifies the person: --subject FIELD or --key")
-    given = {
-        "bootstrap_servers": bootstrap_servers,
-        "kafka_config": kafka_config,
-        "registry_url": registry,
-        "sink": sink,
-        "write_mode": write_mode,
-        "warehouse": warehouse,
-    }
     settings = read_settings(given, AdoptSettings)
     value = _value(value_file)
 

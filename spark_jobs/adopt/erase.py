@@ -27,20 +27,16 @@ from tidegate.contracts.stream.adoption import Adoption
 from tidegate.contracts.stream.erasure import Erasure, erase_from
 from tidegate.contracts.stream.evidence import headers_of, read_provenance
 from tidegate.contracts.stream.ledger import Ledger, Vector
-from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.verdict import Violation
 from tidegate.spark_jobs.adopt.log import AdoptionLog, adoption_of, open_registry
+from tidegate.spark_jobs.adopt.stream_change import StreamChange
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic, read_dropped
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer, read_committed
 from tidegate.spark_jobs.kafka.replayed import require_replayed
-from tidegate.spark_jobs.kafka.source_topic import find_source, recreated
-from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.sinks.adoption import MOST_SLOTS
-from tidegate.spark_jobs.sinks.kind import kind_of
 from tidegate.spark_jobs.sinks.outputs import provenances
-from tidegate.spark_jobs.sinks.recovery_scan import require_own
 
 if TYPE_CHECKING:
     from tidegate.contracts.columns.typed import TypedColumn
@@ -105,8 +101,8 @@ def eraser(
         yield Eraser(settings, plan, log, on_step)
 
 
-class Eraser:
-    """Erases records of one stream. `log` is the registry, which records the actions; `on_step` is called with each step."""
+class Eraser(StreamChange):
+    """Erases records of one stream; `on_step` is called with each step."""
 
     def __init__(
         self,
@@ -115,15 +111,8 @@ class Eraser:
         log: AdoptionLog,
         on_step: Callable[[EraseStep], None],
     ) -> None:
-        self._kafka = settings.kafka
-        self._plan = plan
-        self._log = log
+        super().__init__(settings, plan, log)
         self._on_step = on_step
-        self._stream = plan.contract.id
-        self._topics = Topics(settings.kafka)
-        self._source = find_source(self._topics, plan)
-        self._quarantine = quarantine_topic(self._source.name)
-        self._sink = kind_of(settings).adoptable(settings, plan)
 
     def look(self, subject: Subject) -> EraseLook:
         """Return what an erasure would do; nothing is changed.
@@ -166,15 +155,7 @@ class Eraser:
         return new
 
     def _held(self) -> Ledger:
-        held = self._sink.ledger_if_there()
-        if held is None:
-            raise NotFoundError(
-                f"{self._sink.name} has no ledger of {self._stream}: it holds no records of the stream"
-            )
-        require_own(held, self._stream, self._sink.name)
-        if held.topic_id != self._source.topic_id:
-            raise StreamStopped(recreated(self._source.name, self._stream))
-        return held
+        return self._with_ledger(self._sink.ledger_if_there(), ": it holds no records of the stream")
 
     def _has_quarantine(self) -> bool:
         return self._topics.identity(self._quarantine) is not None

@@ -15,23 +15,19 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from tidegate.contracts.errors import ConflictError, NotFoundError, SettingsError, StreamStopped
+from tidegate.contracts.errors import ConflictError, SettingsError, StreamStopped
 from tidegate.contracts.stream.adoption import Adoption
 from tidegate.contracts.stream.generations import overruling, rewound
 from tidegate.contracts.stream.ledger import Ledger, Vector
-from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.rewind import Held, Rewind, points_of, rewind_to
 from tidegate.spark_jobs.adopt.log import AdoptionLog, adoption_of, open_registry
+from tidegate.spark_jobs.adopt.stream_change import StreamChange
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic, read_dropped
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer, read_committed
 from tidegate.spark_jobs.kafka.replayed import require_replayed, write_replayed
-from tidegate.spark_jobs.kafka.source_topic import find_source, recreated
-from tidegate.spark_jobs.kafka.topics import Topics
-from tidegate.spark_jobs.sinks.kind import kind_of
 from tidegate.spark_jobs.sinks.outputs import provenances
-from tidegate.spark_jobs.sinks.recovery_scan import require_own
 
 if TYPE_CHECKING:
     from tidegate.contracts.judge.plan import EnforcementPlan
@@ -100,8 +96,8 @@ def rewinder(
         yield Rewinder(settings, plan, log, on_step)
 
 
-class Rewinder:
-    """Rewinds one stream. `log` is the registry, which records the actions; `on_step` is called with each step."""
+class Rewinder(StreamChange):
+    """Rewinds one stream; `on_step` is called with each step."""
 
     def __init__(
         self,
@@ -110,15 +106,8 @@ class Rewinder:
         log: AdoptionLog,
         on_step: Callable[[RewindStep], None],
     ) -> None:
-        self._kafka = settings.kafka
-        self._plan = plan
-        self._log = log
+        super().__init__(settings, plan, log)
         self._on_step = on_step
-        self._stream = plan.contract.id
-        self._topics = Topics(settings.kafka)
-        self._source = find_source(self._topics, plan)
-        self._quarantine = quarantine_topic(self._source.name)
-        self._sink = kind_of(settings).adoptable(settings, plan)
 
     def look(self, to: RewindTo) -> RewindLook:
         """Return what a rewind would do; nothing is changed.
@@ -167,15 +156,8 @@ class Rewinder:
         return new
 
     def _held(self) -> Ledger:
-        held = self._sink.ledger_if_there()
-        if held is None:
-            raise NotFoundError(
-                f"{self._sink.name} has no ledger of {self._stream}: there is nothing to rewind. If its ledger was lost: "
-                f"tidegate adopt {self._stream}"
-            )
-        require_own(held, self._stream, self._sink.name)
-        if held.topic_id != self._source.topic_id:
-            raise StreamStopped(recreated(self._source.name, self._stream))
+        lost = f": there is nothing to rewind. If its ledger was lost: tidegate adopt {self._stream}"
+        held = self._with_ledger(self._sink.ledger_if_there(), lost)
         if held.totals.superseded or held.totals.deleted:
             raise ConflictError(
                 f"{self._sink.name} was upserted into: rows have replaced others, which no rewind brings back; nothing was "

@@ -1,0 +1,45 @@
+"""What each change of a stream's outputs by a person needs: the contract, the source, the sink and the registry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.contracts.errors import NotFoundError, StreamStopped
+from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.spark_jobs.kafka.source_topic import find_source, recreated
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.sinks.kind import kind_of
+from tidegate.spark_jobs.sinks.recovery_scan import require_own
+
+if TYPE_CHECKING:
+    from tidegate.contracts.judge.plan import EnforcementPlan
+    from tidegate.contracts.stream.ledger import Ledger
+    from tidegate.spark_jobs.adopt.log import AdoptionLog
+    from tidegate.spark_jobs.settings import JobSettings
+
+
+class StreamChange:
+    """A change of one stream. `log` is the registry, which records the actions."""
+
+    def __init__(self, settings: JobSettings, plan: EnforcementPlan, log: AdoptionLog) -> None:
+        self._settings = settings
+        self._kafka = settings.kafka
+        self._plan = plan
+        self._log = log
+        self._stream = plan.contract.id
+        self._topics = Topics(settings.kafka)
+        self._source = find_source(self._topics, plan)
+        self._quarantine = quarantine_topic(self._source.name)
+        self._sink = kind_of(settings).adoptable(settings, plan)
+
+    def _with_ledger(self, held: Ledger | None, consequence: str) -> Ledger:
+        """Return the stream's ledger, which counts the topic.
+
+        Raises NotFoundError with a `consequence` if there is none, StreamStopped if it counts another topic.
+        """
+        if held is None:
+            raise NotFoundError(f"{self._sink.name} has no ledger of {self._stream}{consequence}")
+        require_own(held, self._stream, self._sink.name)
+        if held.topic_id != self._source.topic_id:
+            raise StreamStopped(recreated(self._source.name, self._stream))
+        return held
