@@ -112,7 +112,7 @@ def jars() -> Jars:
 
 @pytest.fixture(scope="session")
 def broker(java: Java, jars: Jars, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A real broker; `broker.bootstrap` is its address. Take topics from `make_topic`: everybody shares it."""
+    """A real broker; `broker.bootstrap` is its address. Take topics from `make_topic`, because all tests share the broker."""
     root = tmp_path_factory.mktemp("broker")
     # Any port but the usual one: a demo may run on this machine, or the tests of another checkout.
     options = BrokerOptions(preferred_port=None, java_options=QUICK_JAVA)
@@ -165,7 +165,7 @@ def spark(jars: Jars, warehouse: Path, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[Postgresql]:
-    """A real PostgreSQL; take databases from it, everybody shares it."""
+    """A real PostgreSQL server, shared by all tests; take databases from it."""
     with Postgresql.running() as running:
         yield running
 

@@ -51,7 +51,7 @@ def fresh(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def chain(count: int, body: Callable[[dict[str, str]], dict[str, Any]]) -> dict[str, Any]:
-    """Return definitions of which each one refers to the next one by `body`."""
+    """Return definitions; each refers to the next one by `body`."""
     definitions: dict[str, Any] = {
         f"d{index}": body({"$ref": f"#/$defs/d{index + 1}"}) for index in range(count)
     }

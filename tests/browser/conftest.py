@@ -47,7 +47,7 @@ class Visit:
     complaints: list[str] = field(default_factory=list)
 
     def note(self, message: ConsoleMessage) -> None:
-        """Remember errors and warnings of the console; a broken policy is told there too."""
+        """Remember errors and warnings of the console; the browser reports a broken policy there too."""
         if message.type in {"error", "warning"}:
             self.complaints.append(message.text)
 

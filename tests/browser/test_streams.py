@@ -155,7 +155,7 @@ def test_search_and_shortcuts_by_keyboard(gateway: Traffic, stream: str, page: P
     page.wait_for_url(f"**/desk/streams/{stream}")
 
 
-def test_local_time_stands_beside_utc(gateway: Traffic, stream: str, browser: Browser) -> None:
+def test_local_time_is_shown_with_utc(gateway: Traffic, stream: str, browser: Browser) -> None:
     context = browser.new_context(timezone_id="Asia/Kolkata", locale="en-GB")
     page = context.new_page()
     gateway.publish({**ADMISSIONS, "id": stream, "topic": stream, "version": "3.0.0"})
@@ -240,7 +240,7 @@ def test_without_a_broker_setting_the_records_say_so(
 
 
 @pytest.mark.full
-def test_while_the_broker_is_away_the_page_stands(
+def test_without_a_broker_the_page_is_shown(
     gateway_with: Callable[[str | None], Traffic], page: Page
 ) -> None:
     gateway = gateway_with("127.0.0.1:9")

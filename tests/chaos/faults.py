@@ -112,7 +112,7 @@ class Chaos:
             menu[name]()
 
     def produce(self, stopping: Event) -> None:
-        """Produce records until it is told to stop; one in eight is refused, and one in twenty a tombstone for upserts."""
+        """Produce records until `stopping` is set; one in eight is refused, and one in twenty a tombstone for upserts."""
         while not stopping.wait(0.2):
             self._line.produce(*(self._record() for _ in range(RECORDS_PER_SECOND // 5)))
 

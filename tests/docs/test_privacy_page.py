@@ -46,7 +46,7 @@ def contract(**more: Any) -> DataContract:
     )
 
 
-def test_the_sentence_on_the_page_is_the_one_that_is_told() -> None:
+def test_the_sentence_on_the_page_is_the_shown_one() -> None:
     rule = {"id": "r", "kind": "ordered", "fields": ["/admission_date", "/discharge_date"]}
     plan = compile_plan(contract(rules=[{**rule, "description": "Nobody leaves before they came."}]))
     value = b'{"admission_date": "2026-10-04", "discharge_date": "2026-10-01"}'

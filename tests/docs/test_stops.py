@@ -36,7 +36,7 @@ SHOWN_BY = {
     "must be known to go on without doubling it": (f"{ENFORCE}/test_adoption.py", "--forget-deleted"),
     "would not keep what is written to it": (f"{ENFORCE}/test_output_topics.py", "would not keep what is written to it"),
     "has ... partitions and needs ...": (f"{ENFORCE}/test_output_topics.py", "has 2 partitions and needs 4"),
-    "and no ledger says how far the stream has come": (f"{ENFORCE}/test_adoption.py", "test_an_adopted_stream_goes_on_with_every_record_once"),
+    "and no ledger says how far the stream has come": (f"{ENFORCE}/test_adoption.py", "test_an_adopted_stream_continues_with_every_record_once"),
     "the table was rolled back": (f"{ENFORCE}/test_adoption.py", "test_a_rolled_back_table_of_many_batches_is_replaced_without_loss"),
     "the table was restored": (f"{ENFORCE}/test_rolled_back.py", "was restored"),
     "the ledger was restored from an older moment": (f"{ENFORCE}/test_adoption.py", "restored from an older moment"),

@@ -1,4 +1,4 @@
-"""The benchmarks still work; what they measure is nobody's business here."""
+"""The benchmarks still run; their figures are not checked here."""
 
 from __future__ import annotations
 

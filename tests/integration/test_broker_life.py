@@ -1,4 +1,4 @@
-"""A broker of one's own: what survives a restart, and what is said when it cannot run."""
+"""The embedded broker: what survives a restart, and the messages when it cannot run."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def process_of(folder: Path) -> psutil.Process:
 
 
 def post_mortem(broker: Broker) -> str:
-    """Wait until the broker is found dead; return what is said of it."""
+    """Wait until the broker is found dead; return the message."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:

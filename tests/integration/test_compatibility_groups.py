@@ -90,7 +90,7 @@ def test_each_record_is_judged_by_the_newest_version_of_the_group_that_its_schem
         assert plan.contract.version == "2.0.0"
 
 
-def test_while_the_registry_is_away_the_groups_serve_and_unknown_schemas_wait(url: str) -> None:
+def test_while_the_registry_does_not_answer_the_groups_serve_and_unknown_schemas_wait(url: str) -> None:
     group_by_app_version(url, "away")
     first = register(url, "away", V1, "1")
     second = register(url, "away", V2, "2")

@@ -52,7 +52,7 @@ def test_every_record_lies_where_its_stream_says(broker: Broker, make_topic: Mak
     assert found == sent
 
 
-def test_sending_ends_early_when_it_is_told_to(broker: Broker, make_topic: MakeTopic) -> None:
+def test_sending_ends_early_on_request(broker: Broker, make_topic: MakeTopic) -> None:
     topic = make_topic("admissions", partitions=PARTITIONS)
     stopping = Event()
     stopping.set()

@@ -74,7 +74,9 @@ def test_another_spark_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert finding("SPARK_HOME", tmp_path) == expected
 
 
-def test_another_worker_python_is_said_to_be_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_worker_python_is_reported_as_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "python2")
     expected = Finding("worker python", f"{sys.executable} (PYSPARK_PYTHON=python2 is ignored)")
     assert finding("worker python", tmp_path) == expected

@@ -110,7 +110,7 @@ def test_json_with_a_prefix(url: str, client: SchemaRegistryClient) -> None:
         assert codes(plan, [value, value[5:], foreign]) == ["", "", "frame.unknown-schema"]
 
 
-def test_while_the_registry_is_away_known_schemas_serve_and_unknown_ones_wait(
+def test_while_the_registry_does_not_answer_known_schemas_serve_and_unknown_ones_wait(
     url: str, client: SchemaRegistryClient
 ) -> None:
     context = SerializationContext("away", MessageField.VALUE)
@@ -143,7 +143,7 @@ def test_versions_are_fetched_once(url: str, client: SchemaRegistryClient) -> No
         ]
 
 
-def test_a_subject_that_began_anew_has_other_schemas_under_the_same_versions(
+def test_a_recreated_subject_has_other_schemas_under_the_same_versions(
     url: str, client: SchemaRegistryClient
 ) -> None:
     context = SerializationContext("anew", MessageField.VALUE)

@@ -48,7 +48,7 @@ def test_a_topic_is_read_to_its_end(
     assert "age-is-known" in {rule.id for rule in loaded.rules}
 
 
-def test_what_is_not_there_is_told_apart(broker: Broker, tmp_path: Path) -> None:
+def test_each_missing_thing_has_its_own_message(broker: Broker, tmp_path: Path) -> None:
     out = ("-o", tmp_path / "c.yaml")
     missing = infer("kafka:no-such-topic", "--bootstrap-servers", broker.bootstrap, *out)
     assert (missing.returncode, "no topic no-such-topic" in missing.stderr) == (2, True)

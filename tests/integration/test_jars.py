@@ -87,7 +87,7 @@ def test_jars_are_resolved_once_and_found_then(mirror: Mirror) -> None:
     assert steps == [("verify", 1, 2), ("verify", 2, 2)]
 
 
-def test_damaged_jars_are_named_and_resolved_anew(mirror: Mirror) -> None:
+def test_damaged_jars_are_named_and_resolved_again(mirror: Mirror) -> None:
     cache = mirror.cache()
     assert cache.damage() == ("broker/broker-1.0.jar: missing", "spark/connector-2.0.jar: missing")
     found = cache.ensure()

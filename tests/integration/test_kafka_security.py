@@ -147,7 +147,7 @@ def test_a_wrong_password_is_an_outage_that_says_so_and_shows_nothing(
 
 
 def command_lines(pid: int) -> list[str]:
-    """What anybody on the machine sees of a process and its children; one that has just ended has none."""
+    """Return what every user of the machine sees of a process and its children; nothing for one that has just ended."""
     process, found = psutil.Process(pid), []
     for each in (process, *process.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):  # a zombie too

@@ -41,7 +41,7 @@ def scan(broker: Broker, make_topic: Callable[..., str], record: tuple[int, str,
     ],
     ids=["of this release", "behind the ledger", "of another ledger"],
 )
-def test_a_start_finds_what_it_can_read_and_needs_no_more(
+def test_a_start_needs_only_what_it_can_read(
     broker: Broker, make_topic: Callable[..., str], record: tuple[int, str, bool], found: int
 ) -> None:
     assert scan(broker, make_topic, record) == found

@@ -399,7 +399,7 @@ class TestPublishCommand:
         assert err.startswith(f"contract.json:{line}:")
         assert "did you mean `/age`?" in err
 
-    def test_a_registry_that_is_away_is_named(self, file: Path) -> None:
+    def test_a_registry_that_does_not_answer_is_named(self, file: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as unused:
             url = f"http://127.0.0.1:{unused.getsockname()[1]}"
         code, out, err = self.publish(file, url)
@@ -460,7 +460,7 @@ def test_reads_are_answered_while_50_of_the_worst_documents_are_checked(server: 
     assert set(known) <= {200, 422, 503}
 
 
-def test_what_nobody_can_take_up_is_answered_with_when_to_ask_again(tmp_path: Path) -> None:
+def test_an_overloaded_registry_answers_with_the_time_to_retry(tmp_path: Path) -> None:
     environment = {"TIDEGATE_CHECKS_AT_ONCE": "1", "TIDEGATE_CHECKS_WAITING": "1"}
     with Server(f"sqlite:///{tmp_path}/registry.db", environment) as server:
         answers = together(16, lambda number: server.publish(version(number)))

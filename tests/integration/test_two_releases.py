@@ -180,7 +180,7 @@ def test_a_job_and_a_gateway_of_neighbouring_releases_work_together(
         assert state.startswith("StreamPaused: hospital.admissions is paused (tests")
 
 
-def test_the_next_release_goes_on_from_this_ledger_and_this_one_refuses_the_next(
+def test_the_next_release_continues_from_this_ledger_and_this_one_refuses_the_next(
     releases: dict[str, Release],
 ) -> None:
     mine = releases["this"].run(LEDGERS, told=LEDGER.text)

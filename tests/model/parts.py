@@ -1,4 +1,4 @@
-"""The parts of the protocol of the sinks with a table, each of which can be taken out of its model."""
+"""The parts of the protocol of the table sinks. Each can be removed from the model."""
 
 from __future__ import annotations
 

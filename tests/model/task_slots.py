@@ -18,7 +18,7 @@ LOOK = "look"
 
 
 class TaskSlotsProtocol(StagedProtocol):
-    """All that can happen; without the look, whoever has taken a slot over writes on."""
+    """All possible steps; without the check of the ledger, an instance that took a slot over continues to write."""
 
     def __init__(self, bounds: Bounds, *, looks: bool = True) -> None:
         super().__init__(bounds)

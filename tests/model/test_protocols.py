@@ -40,7 +40,7 @@ WIDEST = (Bounds(THREE, (2, 1, 2)), Bounds(ONE_PARTITION, (1, 1, 1, 1)))
 
 
 @pytest.mark.parametrize("bounds", [TWO_INSTANCES, THREE_SUCCESSORS, OTHER_SLOTS])
-def test_nothing_is_lost_and_nothing_is_twice_whoever_moves_next(bounds: Bounds) -> None:
+def test_nothing_is_lost_or_duplicated_in_any_order_of_steps(bounds: Bounds) -> None:
     found = search(StagedProtocol(bounds))
     assert found.violation is None, str(found)
     assert found.states > 10_000
@@ -74,7 +74,7 @@ class Recovery(StagedProtocol):
 
 
 @pytest.mark.parametrize("bounds", [TWO_INSTANCES, THREE_SUCCESSORS])
-def test_whatever_has_happened_the_next_instance_goes_on_to_the_end(bounds: Bounds) -> None:
+def test_whatever_has_happened_the_next_instance_continues_to_the_end(bounds: Bounds) -> None:
     found = search(Recovery(bounds))
     assert found.violation is None, str(found)
 
@@ -91,7 +91,7 @@ class RewindRecovery(RewindProtocol):
 
 
 @pytest.mark.parametrize("bounds", [REWOUND, KEEPS_NO_REFUSAL])
-def test_whatever_a_rewind_has_done_the_next_instance_goes_on_to_the_end(bounds: Bounds) -> None:
+def test_whatever_a_rewind_has_done_the_next_instance_continues_to_the_end(bounds: Bounds) -> None:
     found = search(RewindRecovery(bounds, 1))
     assert found.violation is None, str(found)
 
@@ -194,7 +194,7 @@ class ReplayRecovery(ReplayProtocol):
         return "the next instance does not come to the end"
 
 
-def test_whatever_a_replay_has_done_the_next_instance_goes_on_to_the_end() -> None:
+def test_whatever_a_replay_has_done_the_next_instance_continues_to_the_end() -> None:
     found = search(ReplayRecovery(ONE_RECORD, 2, 0, None, MENDED))
     assert found.violation is None, str(found)
 

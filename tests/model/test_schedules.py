@@ -19,7 +19,7 @@ def test_no_other_step_of_a_model_is_unknown_to_the_code() -> None:
     assert found - {None} == {*UNTOLD}
 
 
-def test_every_other_step_is_told_by_the_code() -> None:
+def test_the_code_reports_every_other_step() -> None:
     told = {move.step for part in EVERY_PART for move in moves(counterexample(part)) if move.untold is None}
     assert told <= {*Step}
     assert {READ, REPLACE}.isdisjoint(told)

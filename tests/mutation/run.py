@@ -130,7 +130,7 @@ class Outcome:
 
 
 def run_pure(module: str, only: str = "") -> Outcome:
-    """Try every mutant of a module that needs no Java. Its tests pass without one, or else nothing is told."""
+    """Try every mutant of a module that needs no Java. Its tests must pass without a mutant, or the result says nothing."""
     tests = PURE[module]
     if module in sys.modules:
         sys.exit(f"{module} was imported before its mutants: take it out of PRELOADED")

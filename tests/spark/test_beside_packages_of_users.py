@@ -67,7 +67,7 @@ spark.stop()
 
 
 @pytest.mark.full
-def test_a_worker_judges_beside_packages_of_the_same_names(tmp_path: Path) -> None:
+def test_a_worker_judges_next_to_packages_of_the_same_names(tmp_path: Path) -> None:
     project = make_project(tmp_path / "project")
     (project / "contract.yaml").write_text(CONTRACT)
     (project / "job.py").write_text(JOB)

@@ -10,7 +10,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.worker_verdicts import file_target, kafka_rows, results, typed_rows, verdicts
-
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.formats.writers import SCHEMA_HEADER, WriterSchema, WriterSchemas

@@ -94,7 +94,7 @@ def known_streams(factory: Factory) -> None:
 
 @pytest.fixture
 def make_report() -> MakeReport:
-    """Return a report of `records` records, of which `quarantined` and `dropped` are refused."""
+    """Return a report of `records` records; `quarantined` and `dropped` of them are refused."""
 
     def make(
         n: int = 1,

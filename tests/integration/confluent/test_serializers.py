@@ -120,7 +120,7 @@ def test_the_client_runs_the_rules_only_if_it_asks_for_them_and_the_judge_always
 
 @pytest.mark.parametrize("mode", ["WRITE", "READ", "WRITEREAD"])
 @pytest.mark.parametrize("kind", ["avro", "json"])
-def test_a_condition_stops_whoever_writes_or_reads_as_its_mode_says(
+def test_a_condition_stops_writers_or_readers_by_its_mode(
     client: SchemaRegistryClient, kind: str, mode: str
 ) -> None:
     RuleRegistry.register_rule_executor(CelExecutor())
@@ -214,7 +214,7 @@ def test_the_guid_in_a_header_is_written_read_and_judged(
     ]
 
 
-def test_what_a_contract_promises_beside_its_schema_reaches_the_client_as_an_incompatible_schema(
+def test_broken_promises_of_a_contract_reach_the_client_as_an_incompatible_schema(
     registry: Registry, client: SchemaRegistryClient
 ) -> None:
     client.register_schema("promised-value", schema(JSON))

@@ -1,4 +1,4 @@
-"""A contract of which one record crashes the worker that judges it, whichever process that is."""
+"""A contract with one record that crashes each worker that judges it."""
 
 from __future__ import annotations
 

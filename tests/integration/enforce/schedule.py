@@ -1,4 +1,4 @@
-"""Replays a schedule of the models with the real sinks: each instance is a real attempt that waits where it is told to.
+"""Replays a schedule of the models with the real sinks: each instance is a real attempt that waits at the step of the schedule.
 
 The observer of an attempt holds it after a step. Gates hold it at the places that no observer is told of: they call what
 they stand for and wait, and change nothing. An instance that waits for ever has crashed there: its transaction stays open and
@@ -177,7 +177,7 @@ class Instance(Thread, BatchLimits):
 
 
 class Gates:
-    """What holds instances where the observer is told nothing. Everything goes on with the real thing."""
+    """Hold instances at places that have no step for the observer, then continue with the real function."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._of: WeakKeyDictionary[object, tuple[Instance, int]] = WeakKeyDictionary()

@@ -20,7 +20,7 @@ from tidegate.contracts.stream.ledger import BatchTotals
         pytest.param("iceberg", {"max_batch_bytes": 1}, marks=pytest.mark.full),
     ],
 )
-def test_markers_and_aborted_records_are_counted_as_absent_and_read_by_nobody(
+def test_markers_and_aborted_records_are_counted_as_absent_and_not_read(
     make_line: Callable[..., Line], sink: str, limits: dict[str, int]
 ) -> None:
     line = make_line(sink=sink)

@@ -99,7 +99,7 @@ def any_line(request: pytest.FixtureRequest, published_line: Callable[..., Line]
     return published_line(request.param)
 
 
-def test_an_adopted_stream_goes_on_with_every_record_once(any_line: Line, adopting: Adopting) -> None:
+def test_an_adopted_stream_continues_with_every_record_once(any_line: Line, adopting: Adopting) -> None:
     """Before the ledger was lost a batch was cut off whose refused records were written already."""
     line = any_line
     line.produce(*(row(n, 999 if n % 4 == 1 else n) for n in range(20)))
@@ -349,7 +349,7 @@ def test_a_delta_log_that_has_lost_the_ledgers_commit_cannot_be_proven(
 
 
 @pytest.mark.full
-def test_an_upserted_table_is_adopted_and_goes_on(
+def test_an_upserted_table_is_adopted_and_continues(
     make_line: Callable[..., Line], publish: Publish, adopting: Adopting
 ) -> None:
     """Superseded records leave no trace; what is there is not written twice."""
@@ -372,7 +372,7 @@ def test_an_upserted_table_is_adopted_and_goes_on(
     assert line.ledger().totals == BatchTotals(written=4, quarantined=1, superseded=1, unproven=3)
 
 
-def test_a_partition_whose_first_records_are_gone_goes_on_without_them(
+def test_a_partition_whose_first_records_are_gone_continues_without_them(
     any_line: Line, adopting: Adopting
 ) -> None:
     line = any_line
@@ -404,7 +404,7 @@ def cut_after_slot(_stream: str, step: Step) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize(("sink", "output"), [("iceberg", quarantine_topic), ("kafka", accepted_topic)])
-def test_a_stream_goes_on_past_deleted_records_of_its_output(
+def test_a_stream_continues_past_deleted_records_of_its_output(
     published_line: Callable[..., Line], adopting: Adopting, sink: str, output: Callable[[str], str]
 ) -> None:
     """An attempt was killed when it had written there for good, and retention was quicker than the next start."""
@@ -428,7 +428,7 @@ def test_a_stream_goes_on_past_deleted_records_of_its_output(
 
 
 @pytest.mark.full
-def test_a_partition_that_retention_has_passed_goes_on_and_says_what_is_missing(
+def test_a_partition_that_retention_has_passed_continues_and_says_what_is_missing(
     published_line: Callable[..., Line], adopting: Adopting
 ) -> None:
     """Also when retention moves on between the adoption and the start: it may be adopted again."""

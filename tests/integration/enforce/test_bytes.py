@@ -95,7 +95,7 @@ def test_header_names_that_no_client_can_read_are_mended_and_their_values_kept(l
 
 
 def test_a_replayed_record_that_names_a_rule_for_clients_to_pass_is_judged_by_that_rule(line: Line) -> None:
-    """Clients pass a rule that the header `__rule.name` names. Whoever produces could so pass any."""
+    """Clients skip a rule that the header `__rule.name` names, so a producer could skip any rule."""
     refused = b'{"id": "a", "amount": 999}'
     names: list[RawHeaders] = [
         ((b"__rule.name", name), (b"__rule.mode", b"WRITE"))

@@ -1,4 +1,4 @@
-"""`tidegate erase`: the records of one person leave the table and the quarantine topic, and nobody else's do."""
+"""`tidegate erase`: the records of one person are removed from the table and the quarantine topic, and no others."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def published_line(make_line: Callable[..., Line], publish: Publish) -> Callable
 
 
 def with_a_person(line: Line) -> None:
-    """Write two rows of the person and three refused records, one of which is no JSON, among those of others."""
+    """Write two rows of the person and three refused records among those of others; one is no JSON."""
     line.produce(*(row(n, 999 if n % 4 == 3 else 1) for n in range(8)))
     line.produce(of(PERSON, 0), of(PERSON, 1, 999), of(OTHER, 0), of(OTHER, 1, 999), of(PERSON, 0, 999))
     line.enforce()
@@ -97,7 +97,7 @@ def require_erased(line: Line, *, rows: int, quarantined: int) -> None:
 
 
 @pytest.mark.parametrize("sink", ["iceberg", *full("delta", "postgresql")])
-def test_a_person_is_erased_and_the_stream_goes_on(
+def test_a_person_is_erased_and_the_stream_continues(
     published_line: Callable[..., Line], erasing: Erasing, sink: str
 ) -> None:
     line = published_line(sink)

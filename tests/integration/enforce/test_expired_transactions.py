@@ -58,7 +58,7 @@ def test_a_fence_without_a_claim_is_an_outage(make_line: Callable[..., Line], si
 
 @pytest.mark.full
 @pytest.mark.parametrize("sink", SINKS)
-def test_a_stream_goes_on_after_it(
+def test_a_stream_continues_after_it(
     make_line: Callable[..., Line], sink: str, spark: SparkSession, registry: Registry, publish: Publish
 ) -> None:
     line = make_line(sink=sink, restart_backoff_seconds=0.1)
@@ -87,7 +87,7 @@ def test_a_batch_whose_transaction_has_ended_is_halved_until_it_has_one_record(
     require_exactly_once(line)
 
 
-def test_the_gateway_is_told_of_an_instance_that_was_overtaken(
+def test_an_overtaken_instance_is_reported_to_the_gateway(
     line: Line, spark: SparkSession, registry: Registry, publish: Publish
 ) -> None:
     def note(request: httpx.Request) -> None:
@@ -141,7 +141,7 @@ def has_uncommitted(line: Line, output: str) -> bool:
 
 @pytest.mark.full
 @pytest.mark.parametrize("sink", SINKS)
-def test_a_job_that_sleeps_in_its_transaction_wakes_up_and_goes_on(
+def test_a_job_that_sleeps_in_its_transaction_wakes_up_and_continues(
     make_line: Callable[..., Line], sink: str, registry: Registry, publish: Publish, jars: Jars
 ) -> None:
     """As when a machine is suspended: the broker aborts the transaction, and no other instance has come."""

@@ -304,7 +304,7 @@ def test_the_broker_is_killed_and_comes_back(
     finish(line, job)
 
 
-def test_the_registry_is_away_at_a_restart_after_a_crash(
+def test_the_registry_does_not_answer_at_a_restart_after_a_crash(
     line: Line, make_registry: Callable[..., Registry], start: StartRunning, job: StartJob
 ) -> None:
     """No one judges meanwhile; what was quarantined before the crash is still known when it is back."""

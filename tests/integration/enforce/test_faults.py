@@ -201,7 +201,7 @@ def test_two_jobs_started_together(
 
 
 def _first_to_end(line: Line, jobs: list[RunningJob]) -> tuple[RunningJob, RunningJob]:
-    """Produce until one of two jobs has ended: whoever has nothing to publish does not notice the other."""
+    """Produce until one of two jobs has ended: a job without a batch to publish does not notice the other."""
     for number in count(100):
         for one, other in (jobs, jobs[::-1]):
             if one.process.poll() is not None:

@@ -103,7 +103,7 @@ def reasons(line: Line) -> dict[str, tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("sink", ["iceberg", *full("kafka")])
-def test_a_record_that_is_set_aside_keeps_its_bytes_and_the_stream_goes_on(
+def test_a_record_that_is_set_aside_keeps_its_bytes_and_the_stream_continues(
     make_line: Callable[..., Line], supervised: Supervised, registry: Registry, publish: Publish, sink: str
 ) -> None:
     line = make_line(sink=sink)
@@ -166,7 +166,7 @@ def test_a_record_that_quarantine_cannot_hold_is_named_and_set_aside_without_its
 def test_a_record_that_is_set_aside_is_quarantined_once_whatever_is_killed(
     make_line: Callable[..., Line], job: StartJob, registry: Registry, publish: Publish
 ) -> None:
-    """Killed when it is in quarantine and in no ledger; whoever goes on knows nothing of the decision."""
+    """Kill the job after the quarantine and before the ledger; the next instance does not know the decision."""
     line = make_line()
     fill(line, publish)
     set_aside(registry, line, 1, 2)

@@ -242,7 +242,7 @@ def test_compare_and_set_lets_one_of_two_through(line: Line, spark: SparkSession
     assert one.read() == held.claim(1)
 
 
-def test_a_topic_made_anew_stops_the_stream(line: Line) -> None:
+def test_a_recreated_topic_stops_the_stream(line: Line) -> None:
     line.produce(row(0))
     line.enforce()
     stolen = line.ledger().model_copy(update={"topic_id": "another"})

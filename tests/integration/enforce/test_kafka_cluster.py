@@ -1,4 +1,4 @@
-"""A Kafka cluster of three nodes, one of which dies while a stream runs: the others have every record."""
+"""One of three Kafka nodes dies while a stream runs: the others have every record."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_accepted_records_keep_every_byte_order_and_say_where_they_came_from(top
     assert topic_line.reconcile().holds
 
 
-def test_a_restart_goes_on_where_the_ledger_stands(topic_line: Line) -> None:
+def test_a_restart_continues_where_the_ledger_stands(topic_line: Line) -> None:
     topic_line.produce(*(row(n) for n in range(10)))
     topic_line.enforce(max_offsets=4)
     topic_line.produce(*(row(n, 999) for n in range(10, 14)))

@@ -118,7 +118,7 @@ def quarantined_sources(line: Line) -> Iterator[tuple[int, int]]:
 
 @pytest.mark.full
 @pytest.mark.parametrize("bytes_of_batch", [256 * MIB, 4096 * MIB], ids=["by-default", "in-one-batch"])
-def test_a_stream_goes_on_past_250_000_refusals_of_5_kb(
+def test_a_stream_continues_past_250_000_refusals_of_5_kb(
     line: Line,
     registry: Registry,
     publish: Publish,

@@ -389,7 +389,7 @@ def test_a_topic_has_no_table_to_maintain(make_line: Callable[..., Line]) -> Non
 
 
 @pytest.mark.full
-def test_a_stream_of_merges_and_its_compaction_make_progress_beside_each_other(
+def test_a_stream_of_merges_and_its_compaction_both_make_progress(
     make_line: Callable[..., Line],
 ) -> None:
     """Each batch merges into the rows of those before; at some commits the stream waits for one compaction more."""

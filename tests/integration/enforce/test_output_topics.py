@@ -135,7 +135,7 @@ def test_all_wrong_settings_are_named_at_once(broker: Broker, make_topic: MakeTo
 
 
 @pytest.mark.parametrize(("key", "value"), [("retention.ms", "86400000"), ("retention.bytes", "1000000000")])
-def test_how_long_records_are_kept_is_the_operators_choice_and_is_said(
+def test_the_operator_chooses_the_retention_and_the_log_shows_it(
     broker: Broker, make_topic: MakeTopic, source: Topic, key: str, value: str
 ) -> None:
     name = make_topic("rows.quarantine", **as_arguments(GOOD | {key: value}))
@@ -267,7 +267,7 @@ def test_accepted_records_are_kept_longer_than_the_source_keeps_them_or_as_the_c
     assert (settings["retention.ms"], settings["message.timestamp.type"]) == (kept, "CreateTime")
 
 
-def test_a_topic_that_is_there_keeps_its_settings_and_what_it_forgets_is_said(
+def test_an_existing_topic_keeps_its_settings_and_a_short_retention_is_logged(
     broker: Broker, make_topic: MakeTopic, source: Topic
 ) -> None:
     topics = Topics(KafkaConnection(broker.bootstrap))

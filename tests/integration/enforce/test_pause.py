@@ -37,7 +37,7 @@ def ask(registry: Registry) -> Callable[..., Any]:
     return send
 
 
-def test_a_paused_stream_writes_nothing_goes_on_by_itself_and_leaves_the_others_alone(
+def test_a_paused_stream_writes_nothing_continues_by_itself_and_leaves_the_others_alone(
     make_line: Callable[..., Line],
     spark: SparkSession,
     registry: Registry,

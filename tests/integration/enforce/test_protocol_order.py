@@ -97,7 +97,7 @@ def cut_after(step: Step) -> StepObserver:
 def test_what_an_earlier_instance_commits_before_it_is_fenced_is_found(
     table_line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The end of the quarantine topic is asked for after the fence: whatever lies behind it then, nobody can commit."""
+    """The end of the quarantine topic is read after the fence: no producer can commit after it."""
     line = table_line
     earlier = Instance(line, Step.DECIDE)
     latest, asked = Topics.latest, []

@@ -268,7 +268,7 @@ def test_a_replay_that_fails_too_often_stops_before_its_chunk_is_written(line: L
         ),
     ],
 )
-def test_a_request_that_is_not_what_was_approved_is_stopped_and_the_stream_goes_on(
+def test_a_request_that_is_not_what_was_approved_is_stopped_and_the_stream_continues(
     line: Line, changes: dict[str, Any], message: str
 ) -> None:
     fill(line)

@@ -191,7 +191,7 @@ def test_a_rewind_that_was_cut_off_is_run_again(
 
 
 @pytest.mark.full
-def test_a_stream_goes_on_after_a_rewind_that_was_cut_off(
+def test_a_stream_continues_after_a_rewind_that_was_cut_off(
     published_line: Callable[..., Line], rewinding: Rewinding
 ) -> None:
     """Nothing was rewound: the first verdicts stand, also those of the unpublished batch."""

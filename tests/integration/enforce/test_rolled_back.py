@@ -273,7 +273,7 @@ def with_two_delta_batches(line: Line) -> Rollback:
 
 
 @pytest.mark.full
-def test_a_delta_log_that_is_cleaned_up_to_the_ledger_goes_on(make_line: Callable[..., Line]) -> None:
+def test_a_delta_log_that_is_cleaned_up_to_the_ledger_continues(make_line: Callable[..., Line]) -> None:
     """The commit of a checkpoint stays in the log, and it is the one that moved the ledger."""
     line = make_line(sink="delta")
     with_two_delta_batches(line)
@@ -288,7 +288,9 @@ def test_a_delta_log_that_is_cleaned_up_to_the_ledger_goes_on(make_line: Callabl
 
 
 @pytest.mark.full
-def test_a_database_that_is_restored_from_a_backup_goes_on_from_there(make_line: Callable[..., Line]) -> None:
+def test_a_database_that_is_restored_from_a_backup_continues_from_there(
+    make_line: Callable[..., Line],
+) -> None:
     """Rows and ledger are restored together; what was quarantined since is found by the scan, and not written again."""
     line = make_line(sink="postgresql")
     line.produce(*(row(n, 999 if n == 1 else 1) for n in range(5)))

@@ -70,8 +70,8 @@ def test_slots_share_the_partitions_and_their_number_may_change(
 
 @pytest.mark.full
 @pytest.mark.parametrize("slots_after", [1, 3])
-def test_a_batch_of_which_one_slot_is_lost_is_completed(line: Line, slots_after: int) -> None:
-    """The first slot has committed, the second has not: what the first wrote is final, whoever comes next."""
+def test_a_batch_with_one_lost_slot_is_completed(line: Line, slots_after: int) -> None:
+    """The first slot has committed, the second has not: the records of the first are final for every next instance."""
     line.enforce(quarantine_slots=2)
     line.produce(*(row(n, 999 if n < 6 else 1) for n in range(10)))
 
@@ -153,7 +153,7 @@ def require_nothing_of_the_dead(line: Line, sink: str) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("sink", ["iceberg", "kafka"])
-def test_an_instance_that_hangs_in_its_transaction_leaves_nothing_and_can_commit_no_more(
+def test_an_instance_that_hangs_in_its_transaction_leaves_nothing_and_cannot_commit(
     make_line: Callable[..., Line], sink: str
 ) -> None:
     line = make_line(sink=sink)

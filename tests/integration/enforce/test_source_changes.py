@@ -207,7 +207,7 @@ def test_headers_that_are_not_utf8_can_be_asked_for_again(line: Line) -> None:
 
 
 @pytest.mark.full
-def test_a_quarantine_made_anew_is_looked_through_from_its_beginning(line: Line) -> None:
+def test_a_recreated_quarantine_is_read_from_its_beginning(line: Line) -> None:
     """The ledger's place in it lies beyond its end: what was refused since must be found all the same."""
     line.produce(*(row(2 * n, 999) for n in range(5)))
     line.enforce()
@@ -220,7 +220,7 @@ def test_a_quarantine_made_anew_is_looked_through_from_its_beginning(line: Line)
     assert line.ledger().totals == BatchTotals(written=1, quarantined=6, dropped=0, absent=0)
 
 
-def test_a_topic_made_anew_stops_the_stream(either: Line) -> None:
+def test_a_recreated_topic_stops_the_stream(either: Line) -> None:
     """Although it holds more records than were judged of the old one."""
     line = either
     line.produce(*(row(n) for n in range(4)))
@@ -236,7 +236,7 @@ def test_a_topic_made_anew_stops_the_stream(either: Line) -> None:
     assert outputs(line) == (4, 0)
 
 
-def test_a_topic_made_anew_between_two_batches_stops_the_stream(line: Line) -> None:
+def test_a_recreated_topic_between_two_batches_stops_the_stream(line: Line) -> None:
     """What was read of the old one meanwhile is not written: no one can say any more which of them it was."""
     line.produce(*(row(2 * n) for n in range(4)))
     judged = Semaphore(0)
@@ -254,7 +254,7 @@ def test_a_topic_made_anew_between_two_batches_stops_the_stream(line: Line) -> N
     assert outputs(line) == (2, 0)
 
 
-def test_a_topic_that_the_broker_does_not_know_for_a_moment_is_not_made_anew(line: Line) -> None:
+def test_a_topic_that_the_broker_does_not_know_for_a_moment_is_not_recreated(line: Line) -> None:
     line.produce(row(0))
     line.enforce()
     topics, ledger = Topics(line.settings.kafka), line.ledger()

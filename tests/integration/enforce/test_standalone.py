@@ -1,4 +1,4 @@
-"""The job as the driver of a Spark standalone cluster: executors of their own, one of which dies, or on another host."""
+"""The job as the driver of a Spark standalone cluster: separate executors, a dying executor, and executors on another host."""
 
 from __future__ import annotations
 

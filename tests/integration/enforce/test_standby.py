@@ -79,7 +79,7 @@ def test_a_job_that_was_frozen_becomes_the_standby_and_may_take_over_again(
 
 
 @pytest.mark.full
-def test_a_registry_that_is_away_is_no_reason_to_take_over(
+def test_a_registry_that_does_not_answer_is_no_reason_to_take_over(
     line: Line, make_registry: Callable[..., Registry], start: Start
 ) -> None:
     registry = make_registry()

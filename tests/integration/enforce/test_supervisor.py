@@ -41,7 +41,7 @@ def batches_by_sink(line: Line) -> Counter[str]:
     return Counter(report.sink.partition(":")[0] for report in line.reports)
 
 
-def test_a_contract_that_nobody_has_published_is_named_with_what_to_do(
+def test_an_unpublished_contract_is_named_with_what_to_do(
     make_line: Callable[..., Line], spark: SparkSession, registry: Registry
 ) -> None:
     """A registry that answers is not away: no grace, no second attempt."""
@@ -177,7 +177,7 @@ def test_a_batch_that_names_a_schema_that_the_job_cannot_ask_for_is_tried_again(
 
 
 @pytest.mark.full
-def test_without_its_jvm_the_job_ends_and_a_new_one_goes_on(
+def test_without_its_jvm_the_job_ends_and_a_new_one_continues(
     line: Line, registry: Registry, publish: Publish, start: Callable[..., RunningJob]
 ) -> None:
     """Killed for want of memory, perhaps: no attempt in this process can succeed any more."""
@@ -257,7 +257,7 @@ def test_restarts_are_forgotten_when_a_stream_has_run_for_a_while(
     assert isinstance(stream.failure, Unavailable) == is_given_up
 
 
-def test_a_batch_that_hangs_is_told_with_the_heartbeat_and_logged_once(
+def test_a_batch_that_hangs_is_reported_with_the_heartbeat_and_logged_once(
     line: Line, spark: SparkSession, registry: Registry, publish: Publish
 ) -> None:
     """The store does not answer: the job lives, nothing is committed, and records go on coming."""

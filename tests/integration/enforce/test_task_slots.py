@@ -81,8 +81,8 @@ def test_tasks_write_what_is_accepted_in_order_and_their_number_may_change(
 
 @pytest.mark.full
 @pytest.mark.parametrize("slots_after", [3, pytest.param(1, marks=pytest.mark.full)])
-def test_a_batch_of_which_one_task_has_written_is_completed(tasks_line: Line, slots_after: int) -> None:
-    """What the task of partition 0 wrote before its job was killed is final, whoever comes next."""
+def test_a_batch_with_one_written_task_is_completed(tasks_line: Line, slots_after: int) -> None:
+    """The records of the task of partition 0, written before its job was killed, are final for every next instance."""
     line = tasks_line
     line.produce(row(0), row(1))
     line.enforce()
@@ -129,7 +129,7 @@ def test_what_all_tasks_have_written_is_not_written_again(tasks_line: Line, slot
 
 @pytest.mark.full
 def test_a_task_of_a_zombie_writes_nothing(tasks_line: Line) -> None:
-    """It takes its slots over after everybody has fenced them, and finds another epoch in the ledger."""
+    """It takes its slots over after all others have fenced them, and finds another epoch in the ledger."""
     line = tasks_line
     line.produce(row(0), row(1))
 

@@ -17,7 +17,7 @@ from tests.otlp_receiver import Receiver, receiving
 
 @pytest.fixture
 def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    """A receiver, of which the processes that a test starts know."""
+    """A receiver of traces, known to the processes that a test starts."""
     with receiving() as found:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", found.url)
         yield found

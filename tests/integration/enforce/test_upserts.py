@@ -196,7 +196,7 @@ def test_what_a_table_cannot_do_is_refused_at_the_start(make_line: Callable[...,
 
 @pytest.mark.full
 @pytest.mark.parametrize("upserting", [COPYING, DELTA[0]], indirect=True)
-def test_rows_are_told_apart_in_one_way_for_as_long_as_the_table_lives(
+def test_the_key_of_rows_stays_the_same_for_the_life_of_the_table(
     upserting: Line, make_line: Callable[..., Line]
 ) -> None:
     line = upserting

@@ -61,7 +61,7 @@ def is_enforced(url: str, line: Line) -> bool:
 
 
 @pytest.mark.full
-def test_contracts_come_and_go_while_the_job_runs_and_the_registry_is_away_for_a_while(
+def test_contracts_come_and_go_while_the_job_runs_and_the_registry_does_not_answer_for_a_while(
     make_line: Callable[..., Line],
     make_registry: Callable[..., Registry],
     follow: StartAll,

@@ -128,7 +128,9 @@ def test_the_longest_primary_key_that_is_let_in_fits_into_the_index(
     assert rows(url, "SELECT id, ward FROM hospital.admissions") == [(longest["id"], longest["ward"])]
 
 
-def test_a_server_that_is_away_is_no_mistake_of_the_worker(make_table: Callable[[], PostgresqlTable]) -> None:
+def test_a_server_that_does_not_answer_is_no_mistake_of_the_worker(
+    make_table: Callable[[], PostgresqlTable],
+) -> None:
     plan = plan_of()
     away = CopyTarget("postgresql://127.0.0.1:1/none", "x", plan.columns, "adm", "c")
     names = stage_at(away, plan, [Record({"id": "a"}, 0)])

@@ -146,7 +146,7 @@ def test_of_two_that_publish_at_once_one_lands(url: str, make_table: MakeTable) 
 def test_a_claim_waits_for_a_commit_in_hand_and_then_sees_that_it_is_late(
     url: str, make_table: MakeTable
 ) -> None:
-    """A zombie between its UPDATE and its COMMIT holds the row: whoever claims meanwhile must not overtake it."""
+    """A zombie between its UPDATE and its COMMIT holds the row: a claim meanwhile must not overtake it."""
     table, plan = make_table(), plan_of()
     held = claimed(table, plan)
     with psycopg.connect(url) as zombie:
@@ -342,7 +342,7 @@ def test_a_ledger_that_is_lost_while_the_stream_runs_stops_it(url: str, make_tab
 
 
 def test_rows_that_the_server_does_not_take_stop_the_stream(url: str, make_table: MakeTable) -> None:
-    """A worker's failure is told by the driver, with the server's own words."""
+    """The driver reports a worker's failure with the message of the server."""
     table, plan = make_table(), plan_of()
     claimed(table, plan)
     with psycopg.connect(url) as connection:

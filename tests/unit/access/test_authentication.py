@@ -33,7 +33,7 @@ def test_a_key_opens_as_basic_authentication_and_as_a_bearer_token(admin: Any) -
         assert admin.client.get(CONTRACTS, headers=headers).status_code == 200
 
 
-def test_a_request_without_credentials_is_told_how_to_send_them(client: Any) -> None:
+def test_a_request_without_credentials_is_answered_with_how_to_send_them(client: Any) -> None:
     answer = client.get(CONTRACTS)
     assert (answer.status_code, answer.headers["content-type"]) == (401, "application/problem+json")
     assert answer.headers["www-authenticate"].startswith('Basic realm="tidegate"')
@@ -96,7 +96,7 @@ def test_a_revoked_key_opens_nothing_any_more(admin: Any, factory: Factory) -> N
 
 
 @pytest.mark.parametrize("path", ["/health/live", "/health/ready", "/docs", "/openapi.json", "/"])
-def test_what_holds_nothing_of_anybody_needs_no_credentials(client: Any, path: str) -> None:
+def test_public_paths_need_no_credentials(client: Any, path: str) -> None:
     assert client.get(path).status_code in {200, 307}
 
 
@@ -171,7 +171,7 @@ def test_the_audit_log_is_for_admins_of_everything_and_comes_in_pages(hire: Any,
     assert only["subject"] == subject
 
 
-def test_with_access_control_off_everybody_is_anonymous(factory: Factory, make_contract: Any) -> None:
+def test_with_access_control_off_every_caller_is_anonymous(factory: Factory, make_contract: Any) -> None:
     factory.registry().publish(make_contract(), "c.json")
     (entry,) = factory.audit().page(0, 10).entries
     assert entry.who == "anonymous"

@@ -113,7 +113,9 @@ class TestSchemasByNumber:
             assert found == same_but_for("x", "x", unknown), suffix
             assert (hidden.status_code, hidden.json()["error_code"]) == (404, 40403)
 
-    def test_nor_does_its_guid_in_any_spelling(self, hire: Hire, registry: Person) -> None:
+    def test_the_guid_of_a_hidden_schema_does_not_exist_in_any_spelling(
+        self, hire: Hire, registry: Person
+    ) -> None:
         guid = registry.json(f"/subjects/{HIDDEN}/versions/2")["guid"]
         other, viewer = "00000000-0000-0000-0000-00000000abcd", hire("viewer:a.")
         for suffix in ("", "/ids"):
@@ -142,7 +144,7 @@ class TestSchemasByNumber:
         for _ in range(3):
             assert [person.ask("GET", path).status_code for person in people] == [200, 404, 200]
 
-    def test_whoever_has_no_role_sees_nothing(self, hire: Hire, registry: Person) -> None:
+    def test_a_key_without_a_role_sees_nothing(self, hire: Hire, registry: Person) -> None:
         path = f"/schemas/ids/{self.number(registry, 2)}"
         assert registry.ask("GET", path).status_code == 200
         assert hire("viewer:c.").ask("GET", path).status_code == 404

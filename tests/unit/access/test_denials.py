@@ -108,7 +108,7 @@ def test_unknown_clients_do_not_displace_the_name_of_a_principal_in_the_log() ->
     assert ("key:colleague", "/mode") in {(log["who"], log["path"]) for log in logs}
 
 
-def test_a_database_that_is_away_does_not_change_the_answer(tmp_path: Path) -> None:
+def test_a_database_that_does_not_answer_does_not_change_the_answer(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path}/registry.db")  # without tables
     with capture_logs() as logs:
         DenialAudit(database, now).add(403, "key:a", "PUT", "/mode")

@@ -69,7 +69,7 @@ def test_a_missing_key_is_looked_for_but_not_more_often_than_every_thirty_second
     assert issuer.looks == 2
 
 
-def test_an_outage_leaves_the_keys_that_are_held_and_is_told_to_the_log() -> None:
+def test_an_outage_keeps_the_known_keys_and_is_logged() -> None:
     issuer = Issuer()
     held = issuer.keys.current()
     issuer.content, issuer.seconds = None, 4000
@@ -78,7 +78,7 @@ def test_an_outage_leaves_the_keys_that_are_held_and_is_told_to_the_log() -> Non
     assert [(log["event"], log["serving_older"]) for log in logs] == [("issuer_keys_unread", True)]
 
 
-def test_without_any_key_the_issuer_is_away_and_is_asked_again_later() -> None:
+def test_without_any_key_the_issuer_does_not_answer_and_is_asked_again_later() -> None:
     issuer = Issuer()
     issuer.content = None
     for _ in range(3):
@@ -170,7 +170,7 @@ def test_neither_a_redirection_nor_a_flood_is_followed(server: str, path: str, r
         reader(f"{server}{path}")()
 
 
-def test_an_issuer_that_is_away_is_an_outage() -> None:
+def test_an_issuer_that_does_not_answer_is_an_outage() -> None:
     keys = IssuerKeys(reader("http://127.0.0.1:1/keys"))
     with pytest.raises(Unavailable):
         keys.current()

@@ -47,7 +47,7 @@ def test_a_key_that_was_made_opens_what_it_was_granted_until_it_is_revoked(admin
 
 @pytest.mark.parametrize("grant", ["approver", "admin:hospital."])
 @only_sqlite
-def test_nobody_but_an_admin_of_everything_may(hire: Hire, grant: str) -> None:
+def test_only_an_admin_of_everything_may(hire: Hire, grant: str) -> None:
     person = hire(grant)
     for method, path, body in (
         ("GET", KEYS, None),

@@ -1,4 +1,4 @@
-"""The native API: roles, lists, and contracts that do not exist for whoever may not see them."""
+"""The native API: roles, lists, and contracts that do not exist for callers who may not see them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_what_one_may_not_see_answers_byte_for_byte_like_what_does_not_exist(hir
             assert hidden.status_code == 404, path
 
 
-def test_what_does_not_exist_answers_whoever_sees_everything_the_same(hire: Hire, registry: Person) -> None:
+def test_a_missing_thing_answers_callers_who_see_everything_the_same(hire: Hire, registry: Person) -> None:
     sees_nothing = hire("admin:hospital.")
     for method, path in PATHS:
         answers = [person.ask(method, path.format(UNKNOWN)) for person in (registry, sees_nothing)]
@@ -99,7 +99,7 @@ def test_a_version_by_its_registry_id_is_hidden_like_the_rest(hire: Hire, regist
 
 
 @pytest.mark.usefixtures("registry")
-def test_lists_hold_what_one_may_see_and_count_no_more(hire: Hire) -> None:
+def test_lists_hold_and_count_only_what_the_caller_may_see(hire: Hire) -> None:
     viewer = hire("viewer:nyc.")
     listed = viewer.json(CONTRACTS)
     assert ([one["id"] for one in listed["contracts"]], listed["total"]) == ([HIDDEN], 1)

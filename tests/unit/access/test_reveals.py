@@ -50,7 +50,7 @@ def test_an_approver_is_let_through_to_the_broker(hire: Hire) -> None:
 
 
 @pytest.mark.usefixtures("registry")
-def test_a_form_that_asks_for_nothing_is_told_so(hire: Hire) -> None:
+def test_a_form_that_asks_for_nothing_gets_a_message(hire: Hire) -> None:
     assert asked(hire("approver:hospital."), b"").status_code == 422
     assert asked(hire("approver:hospital."), b"x" * 70_000).status_code == 413
 

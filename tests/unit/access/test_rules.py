@@ -44,7 +44,7 @@ def test_a_route_without_a_rule_is_found(factory: Factory) -> None:
 
 
 @only_sqlite
-def test_a_route_without_a_rule_is_closed_to_everybody(admin: Any) -> None:
+def test_a_route_without_a_rule_is_closed_to_every_caller(admin: Any) -> None:
     admin.client.app.add_api_route("/api/v1/new", lambda: "open")
     answer = admin.ask("GET", "/api/v1/new")
     assert answer.status_code == 403
@@ -73,7 +73,7 @@ def test_no_operation_of_the_native_api_that_changes_something_is_for_viewers() 
         )
 
 
-def test_what_is_public_holds_nothing_of_anybody() -> None:
+def test_public_paths_hold_no_data() -> None:
     public = {path for (_, path), rule in RULES.items() if rule == PUBLIC}
     assert public == {
         "/",

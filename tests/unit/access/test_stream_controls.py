@@ -56,7 +56,7 @@ def test_each_role_may_what_the_matrix_says(hire: Hire) -> None:
     }
 
 
-def test_the_job_answers_a_request_and_nobody_who_only_looks(hire: Hire) -> None:
+def test_the_job_answers_a_request_and_viewers_cannot(hire: Hire) -> None:
     approver, job, viewer = (hire(f"{role}:hospital.") for role in ("approver", "reporter", "viewer"))
     stranger = hire("admin:nyc.")
     asked = approver.ask("POST", f"{STREAMS}/{MINE}/reconciliations", {}).json()["asked"]

@@ -260,7 +260,7 @@ class TestOverHttp:
         assert get(exp=int(time.time()) - 60) == 401
         assert get(key=STRANGER) == 401
 
-    def test_keys_that_cannot_be_read_are_an_outage_and_nobodys_mistake(
+    def test_keys_that_cannot_be_read_are_an_outage_and_no_mistake_of_the_caller(
         self, get: Callable[..., int], keys_file: Path
     ) -> None:
         keys_file.unlink()

@@ -462,7 +462,7 @@ def test_a_rejected_change_has_to_be_proposed_and_approved_again(people: People)
 
 
 @only_sqlite
-def test_nobody_approves_their_own_change(people: People) -> None:
+def test_authors_cannot_approve_their_own_change(people: People) -> None:
     candidate = people.approver.ask("POST", "/api/v1/contracts", loose()).json()["proposal"]["candidate"]
     own = people.approver.ask("POST", f"{HERE}/approvals", {"candidate": candidate})
     assert own.status_code == 403

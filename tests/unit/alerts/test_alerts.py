@@ -1,4 +1,4 @@
-"""Alerts from what the gateway is told to what a real web server and a real mail server receive."""
+"""Alerts from the reports to the gateway to a real web server and a real mail server."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_spent_budget_tells_the_webhook_what_where_and_what_to_do(
     }
 
 
-def test_each_kind_of_news_is_told_once_and_what_is_none_is_not(
+def test_each_kind_of_news_is_sent_once_and_nothing_else_is(
     gate: Callable[..., Factory], web: WebServer, make_report: Callable[..., BatchReport]
 ) -> None:
     factory = gate(alert_webhook_url=SecretStr(web.url))
@@ -167,7 +167,7 @@ def test_each_kind_of_news_is_told_once_and_what_is_none_is_not(
     assert (told[0]["rules"], told[0]["first_offsets"]) == ([{"code": "stay", "records": 3}], {"0": 2000})
 
 
-def test_a_reconciliation_that_does_not_hold_is_told_with_its_answer_and_one_that_holds_is_not(
+def test_only_a_failed_reconciliation_is_sent_with_its_answer(
     gate: Callable[..., Factory], web: WebServer
 ) -> None:
     factory = gate(alert_webhook_url=SecretStr(web.url), alert_interval_seconds=0)
@@ -239,7 +239,7 @@ def test_an_e_mail_names_the_stream_and_the_page(gate: Callable[..., Factory], m
     assert text.strip().endswith(PAGE)
 
 
-def test_a_target_that_nobody_reaches_hinders_neither_the_gateway_nor_the_others(
+def test_an_unreachable_target_hinders_neither_the_gateway_nor_the_others(
     gate: Callable[..., Factory], web: WebServer
 ) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as closed:
@@ -271,7 +271,7 @@ def test_what_comes_within_the_interval_waits_and_is_counted(
     assert ("304 of 2000" in second["message"], second["held_back"]) == (True, 2)
 
 
-def test_a_new_problem_is_told_to_people_and_to_the_channel_of_the_owner(
+def test_a_new_problem_is_sent_to_people_and_to_the_channel_of_the_owner(
     gate: Callable[..., Factory], web: WebServer, make_contract: Callable[..., bytes]
 ) -> None:
     channels = {"wards": SecretStr(f"{web.url}/wards"), "others": SecretStr(f"{web.url}/others")}

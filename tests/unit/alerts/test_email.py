@@ -59,7 +59,7 @@ def test_a_wrong_password_is_a_failure_that_does_not_repeat_it(trusted: Path) ->
     assert "sesame" not in str(error.value)
 
 
-def test_a_server_that_nobody_vouches_for_gets_no_password(certificate: Path) -> None:
+def test_a_server_without_a_trusted_certificate_gets_no_password(certificate: Path) -> None:
     with mail_server(certificate) as server:
         with pytest.raises(TargetError, match=r"certificate verify failed"):
             email_to(server).send(alert())

@@ -74,7 +74,7 @@ def test_a_change_of_any_member_breaks_the_chain_there(name: str) -> None:
     assert report.reason is not None
 
 
-def test_an_entry_that_was_changed_and_hashed_anew_breaks_the_chain_after_it() -> None:
+def test_an_entry_that_was_changed_and_hashed_again_breaks_the_chain_after_it() -> None:
     entries = log()
     entries[2] = forged(entries[2], who="key:b")
     assert check(entries).broken_at == 4
@@ -89,7 +89,7 @@ def test_a_missing_a_doubled_and_a_moved_entry_break_the_chain_at_their_place(in
     assert check(moved).broken_at == index + 1
 
 
-def test_an_end_that_was_cut_off_shows_only_to_whoever_knows_an_earlier_head() -> None:
+def test_a_truncated_end_is_detected_only_with_an_earlier_head() -> None:
     entries = log()
     assert check(entries[:3]).is_intact
     assert check(entries, entries[2].hash).is_intact
@@ -98,7 +98,7 @@ def test_an_end_that_was_cut_off_shows_only_to_whoever_knows_an_earlier_head() -
     assert (cut.broken_at, cut.has_known_head, cut.is_intact) == (None, False, False)
 
 
-def test_a_log_that_was_written_anew_shows_to_whoever_knows_an_earlier_head() -> None:
+def test_a_rewritten_log_is_detected_with_an_earlier_head() -> None:
     entries = log()
     anew: list[AuditEntry] = []
     for entry in entries:

@@ -78,7 +78,7 @@ class Git:
 
 @pytest.fixture
 def git(here: Path, monkeypatch: pytest.MonkeyPatch) -> Git:
-    """The folder as a repository; nobody's settings but its own play a part."""
+    """The folder as a repository, independent of the user's settings of Git."""
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     return Git(here)

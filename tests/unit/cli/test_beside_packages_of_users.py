@@ -37,7 +37,7 @@ def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_every_verb_loads_beside_packages_of_the_same_names(project: Path) -> None:
+def test_every_verb_loads_next_to_packages_of_the_same_names(project: Path) -> None:
     targets = [verb.group or verb.target for verb in VERBS]
     loaded = run(project, "-c", LOAD.format(targets=targets))
     assert (loaded.returncode, loaded.stderr) == (0, "")

@@ -23,7 +23,7 @@ class TestFiles:
     def change(self, write: Write) -> tuple[Path, Path]:
         return write("old.json"), write("new.json", maximum=120, version="1.0.1")
 
-    def test_a_breaking_change_is_told_with_its_place_its_proof_and_its_readers(
+    def test_a_breaking_change_is_reported_with_its_place_its_proof_and_its_readers(
         self, tidegate: Run, change: tuple[Path, Path]
     ) -> None:
         ran = tidegate("check", change[1], "--against", change[0])
@@ -208,7 +208,9 @@ class TestDocumentsThatAreWrong:
         ]
         assert "topik" in contract["findings"][0]["sentence"]
 
-    def test_an_earlier_document_that_does_not_compile_is_told_too(self, tidegate: Run, write: Write) -> None:
+    def test_an_earlier_document_that_does_not_compile_is_reported_too(
+        self, tidegate: Run, write: Write
+    ) -> None:
         rules = [{"id": "r", "kind": "range", "field": "/agee", "minimum": 0}]
         old, new = write("old.json", rules=rules), write("new.json")
         (contract,) = found(tidegate("check", new, "--against", old, "--format", "json"))

@@ -70,7 +70,7 @@ def check(tidegate: Run, write: Write, registry: str, contract_id: str) -> Any:
     return check_version
 
 
-def test_a_contract_that_nobody_published_is_new(check: Any) -> None:
+def test_an_unpublished_contract_is_new(check: Any) -> None:
     codes, contract = check("1.0.0")
     assert (codes, contract["base"]) == (["contract.new"], None)
 

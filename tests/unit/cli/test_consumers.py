@@ -84,7 +84,7 @@ def test_what_a_change_breaks_who_blocks_it_and_their_agreement(tidegate: Run, p
     assert tidegate("publish", published).returncode == 0
 
 
-def test_a_new_major_version_and_a_break_that_touches_nobody(tidegate: Run, published: Path) -> None:
+def test_a_new_major_version_and_a_break_without_affected_consumers(tidegate: Run, published: Path) -> None:
     adults_only(published, "2.0.0")
     major = tidegate("consumers", "blocks", published)
     assert (major.returncode, major.stdout.splitlines()[-1]) == (
@@ -131,7 +131,7 @@ def test_deprecation_shows_who_still_reads(tidegate: Run, factory: Factory) -> N
         (("list", ID, "--registry", "http://127.0.0.1:1"), 3, "no registry answers"),
     ],
 )
-def test_what_cannot_be_is_said_with_what_to_do(
+def test_impossible_requests_are_refused_with_what_to_do(
     tidegate: Run, arguments: tuple[str, ...], code: int, words: str
 ) -> None:
     ran = tidegate("consumers", *arguments)

@@ -135,7 +135,7 @@ def test_the_summary_names_the_first_refused(tidegate: Run, contract: Path, tmp_
     assert ran.returncode == 1
 
 
-def test_the_first_refused_are_told_in_words(tidegate: Run, contract: Path) -> None:
+def test_the_first_refused_records_are_described_in_words(tidegate: Run, contract: Path) -> None:
     contract.write_text(
         CONTRACT.replace("values: [999]", "values: [999], description: Old systems write 999.")
     )

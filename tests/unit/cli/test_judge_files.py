@@ -146,7 +146,7 @@ def test_what_follows_an_array_is_not_left_out(tidegate: Run, contract: Path) ->
     )
 
 
-def test_a_binary_file_of_no_format_is_said(tidegate: Run, contract: Path) -> None:
+def test_a_binary_file_of_no_format_is_refused(tidegate: Run, contract: Path) -> None:
     ran = tidegate("judge", contract, stdin=b"\x7fELF\0\0\0\1")
     assert (ran.returncode, ran.stderr.startswith(b"error: - is in none of the formats")) == (2, True)
 

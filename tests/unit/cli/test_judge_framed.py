@@ -111,7 +111,7 @@ def test_records_in_base64_are_read_with_their_headers(
         (RecordForm.BASE64, b"eA== ?\n", "line 1 is not a record in base64"),
     ],
 )
-def test_what_is_not_of_the_form_is_said(form: RecordForm, data: bytes, message: str) -> None:
+def test_data_of_another_form_is_refused(form: RecordForm, data: bytes, message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         list(record_blocks(io.BufferedReader(_Chunks([data])), form))
 
@@ -162,7 +162,7 @@ def test_a_schema_that_was_registered_after_the_first_records_is_known(registry:
     ]
 
 
-def test_no_verdict_is_given_while_the_registry_is_away(
+def test_no_verdict_is_given_while_the_registry_does_not_answer(
     tidegate: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TIDEGATE_REGISTRY_URL", raising=False)
@@ -178,7 +178,7 @@ def test_no_verdict_is_given_while_the_registry_is_away(
     assert tidegate("judge", contract_of(tmp_path), "--records", "sized", stdin=data).returncode == 0
 
 
-def test_a_server_that_is_no_registry_is_said(tidegate: Run, registry: str, tmp_path: Path) -> None:
+def test_a_server_that_is_no_registry_is_reported(tidegate: Run, registry: str, tmp_path: Path) -> None:
     ran = tidegate(
         "judge",
         contract_of(tmp_path),

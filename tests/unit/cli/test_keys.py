@@ -68,7 +68,7 @@ def test_the_list_says_what_became_of_each_key(tidegate: Run) -> None:
         (("revoke", "0123"), 2, "no key has the id 0123; `tidegate keys list` shows them"),
     ],
 )
-def test_what_makes_no_sense_is_said(
+def test_senseless_options_are_refused(
     tidegate: Run, arguments: tuple[str, ...], code: int, reason: str
 ) -> None:
     ran = tidegate("keys", *arguments)

@@ -271,7 +271,7 @@ def test_a_verb_that_cannot_be_loaded_does_not_spoil_the_overview(
     assert ran.stderr == b"error: `ghost` cannot be loaded: No module named 'nowhere'\n"
 
 
-def test_the_job_is_told_where_its_jars_are(
+def test_the_job_gets_the_place_of_its_jars(
     tidegate: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("TIDEGATE_SPARK_JARS", raising=False)

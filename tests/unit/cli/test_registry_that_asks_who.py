@@ -34,7 +34,9 @@ def key(factory: Factory) -> Callable[[str], Credentials]:
     return lambda grant: factory.keys().create("test", read_grants([grant]), "cli:test")
 
 
-def test_without_a_key_it_is_said_how_to_present_one(tidegate: Run, contract: Path, registry: str) -> None:
+def test_without_a_key_the_message_says_how_to_present_one(
+    tidegate: Run, contract: Path, registry: str
+) -> None:
     for verb in ("publish", "check"):
         ran = tidegate(verb, contract, "--registry", registry)
         assert ran.returncode == 7

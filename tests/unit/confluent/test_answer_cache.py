@@ -46,7 +46,7 @@ def test_kept_answers_have_a_bound_in_bytes() -> None:
 
 
 def test_long_queries_and_lists_of_subjects_count_as_bytes() -> None:
-    """Both are of others: queries of whoever asks, and each schema may be of thousands of subjects."""
+    """Callers choose the queries, and each schema may belong to thousands of subjects."""
     cache = AnswerCache()
     answer = Answer({"schema": "x"}, headers={"ETag": '"1"'})
     keys = [(b"/schemas/ids/1", b"%d" % number + b"x" * 20_000_000) for number in range(5)]

@@ -227,7 +227,7 @@ class TestCompatibility:
         message = self.refusal(ask, NONE_OF_KIND, {"type": "array"}, "FORWARD")
         assert "data of the new schema, read as draft 7, under version 1, read as draft 7" in message
 
-    def test_what_breaks_in_both_alike_is_said_once_and_without_a_draft(self, ask: Ask) -> None:
+    def test_a_break_in_both_drafts_is_reported_once_without_a_draft(self, ask: Ask) -> None:
         message = self.refusal(ask, {"maximum": 9}, {"maximum": 8})
         assert message.count("schema.maximum-lowered") == 1
         assert "read as" not in message
@@ -259,7 +259,7 @@ class TestCompatibility:
         register(ask, "s", with_reading({"type": "array"}, NEWEST))
         assert register(ask, "s", with_reading(NONE_OF_KIND, NEWEST))["version"] == 2
 
-    def test_nobody_is_asked_to_agree_to_what_one_kind_of_client_cannot_read(
+    def test_consumers_are_not_asked_about_what_one_kind_of_client_cannot_read(
         self, client: Any, ask: Ask, make_contract: MakeContract
     ) -> None:
         native = make_contract(

@@ -161,7 +161,7 @@ def test_a_format_of_references_that_is_not_known_is_ignored(ask: Ask) -> None:
     "path", ["/subject", "/subjects/a/b/c", "/v1/unknown", "/nothing/at/all", "/clusters"]
 )
 @only_sqlite
-def test_an_unknown_path_bears_a_number_and_a_message(client: Any, path: str) -> None:
+def test_an_unknown_path_has_a_number_and_a_message(client: Any, path: str) -> None:
     answer = respond(client, "GET", path)
     assert answer.status_code == 404
     assert answer.json()["error_code"] == 404

@@ -98,7 +98,7 @@ def test_what_is_neither_proven_nor_shown_of_a_rule_blocks_as_undetermined(ask: 
     assert "errorType:'rule.added', outcome:'undetermined'" in message[1]["message"]
 
 
-def test_once_everybody_affected_agreed_the_same_registration_is_let_in_under_a_new_major_version(
+def test_after_all_affected_consumers_agreed_the_registration_gets_a_new_major_version(
     published: Any, ask: Ask
 ) -> None:
     wanted = as_json(ruleSet=rule_set())
@@ -134,7 +134,7 @@ def test_a_schema_that_breaks_names_the_consumers_and_can_be_agreed_to_as_well(
     assert published.get(f"{HERE}/versions/latest").json()["version"] == "2.0.0"
 
 
-def test_a_break_that_touches_nobody_says_so_and_needs_a_word(
+def test_a_break_without_affected_consumers_needs_an_acknowledgement(
     client: Any, ask: Ask, make_contract: MakeContract
 ) -> None:
     client.post(NATIVE, make_contract())
@@ -160,7 +160,7 @@ def test_what_a_consumer_takes_for_granted_takes_part(
 
 
 @pytest.mark.usefixtures("published")
-def test_another_compatibility_group_is_a_new_major_version_and_needs_nobodys_word(
+def test_another_compatibility_group_is_a_new_major_version_and_needs_no_acknowledgement(
     published: Any, ask: Ask
 ) -> None:
     ask("PUT", f"/config/{NAME}", {"compatibilityGroup": "major"})
@@ -178,7 +178,9 @@ def test_another_compatibility_group_is_a_new_major_version_and_needs_nobodys_wo
     assert [one["version"] for one in listed] == ["2.1.0", "2.0.0", "1.2.0"]
 
 
-def test_an_older_group_goes_on_in_its_own_line_and_what_is_enforced_stays(client: Any, ask: Ask) -> None:
+def test_an_older_group_continues_in_its_own_line_and_the_enforced_version_stays(
+    client: Any, ask: Ask
+) -> None:
     ask("PUT", "/config/t-value", {"compatibility": "BACKWARD_TRANSITIVE", "compatibilityGroup": "major"})
 
     def register(text: str, major: str) -> int:

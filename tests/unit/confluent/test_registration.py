@@ -85,7 +85,7 @@ def test_what_cannot_be_registered_is_refused_with_its_number(
     ids=["type", "name", "long", "mode", "actions", "unknown-mode", "nameless"],
 )
 @only_sqlite
-def test_a_rule_that_nobody_could_run_is_42210_and_not_kept(
+def test_a_rule_that_no_client_could_run_is_42210_and_not_kept(
     ask: Ask, rule: dict[str, Any], told: str
 ) -> None:
     status, answer = ask("POST", "/subjects/s/versions", {**STRING, "ruleSet": {"domainRules": [rule]}})

@@ -193,7 +193,7 @@ def test_settings_are_inherited_and_shown_under_their_two_names(ask: Ask) -> Non
 
 
 @pytest.mark.usefixtures("numbers")
-def test_an_alias_stands_for_another_subject_in_paths_of_subjects_and_beside_ids(ask: Ask) -> None:
+def test_an_alias_stands_for_another_subject_in_paths_of_subjects_and_with_ids(ask: Ask) -> None:
     assert ask("PUT", "/config/old", {"alias": "s"}) == (200, {"alias": "s"})
     assert ask("GET", "/subjects/old/versions")[1] == [1, 2]
     assert ask("GET", "/subjects/old/versions/latest")[1]["subject"] == "s"
@@ -333,7 +333,7 @@ def test_the_types_are_json_and_avro_and_the_cluster_has_a_name(ask: Ask) -> Non
 
 
 @only_sqlite
-def test_an_outage_of_the_database_is_told_as_clients_know_it(
+def test_an_outage_of_the_database_is_answered_as_clients_know_it(
     client: Any, ask: Ask, factory: Factory
 ) -> None:
     engine = create_engine(factory.settings.database_url.get_secret_value())

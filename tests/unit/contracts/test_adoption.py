@@ -60,7 +60,7 @@ def test_a_table_ends_after_its_last_row() -> None:
 
 
 def test_quarantined_records_are_ahead_by_one_batch_at_most() -> None:
-    """A stream of which nothing is accepted must not have all of it settled in memory."""
+    """A stream that accepts nothing must not keep all its refusals in memory."""
     proposal = proposed(found([], at(*range(10)), window=4))
     assert proposal.end == {0: 6}
     assert proposal.totals == BatchTotals(quarantined=6)
@@ -102,7 +102,7 @@ def test_a_topic_that_tasks_write_without_a_hole_ends_after_its_last_record() ->
     assert proposed(found(at(0, 1, 2), ahead="written")).end == {0: 3}
 
 
-def test_holes_are_told_apart_by_what_the_source_says() -> None:
+def test_holes_are_distinguished_by_what_the_source_says() -> None:
     """2 and 3 are past retention, 5 holds a record, 6 holds none."""
     source = SourceRange({0: 4}, {0: 20})
     proposal = proposed(found(at(0, 1, 4, 7)), source, at(5, 9))
@@ -120,7 +120,7 @@ def test_records_before_the_first_one_found_are_holes_of_a_stream_that_began_wit
     assert (later.begin, later.totals) == ({0: 3}, BatchTotals(written=2))
 
 
-def test_a_partition_of_which_nothing_is_found_is_read_from_its_beginning() -> None:
+def test_a_partition_without_findings_is_read_from_its_beginning() -> None:
     source = SourceRange({0: 0, 1: 5}, {0: 20, 1: 9})
     proposal = proposed(found(at(0, 1)), source)
     assert (proposal.begin[1], proposal.end[1]) == (5, 5)
@@ -152,7 +152,7 @@ def test_a_first_offset_of_a_partition_that_the_source_lacks_stops_too() -> None
         bounds(found(at(0)), SourceRange({}, {}), from_earliest=True)
 
 
-def test_an_adoption_is_told_without_fields_that_an_earlier_registry_does_not_know() -> None:
+def test_an_adoption_is_sent_without_fields_that_an_earlier_registry_does_not_know() -> None:
     plain = Adoption(
         id="ab" * 16, stream="s", topic="t", sink="iceberg:t", ledger="l", at=datetime(2026, 7, 1, tzinfo=UTC), epoch=1,
         begin={0: 0}, end={0: 0}, written=0, quarantined=0, absent=0, accepted_loss=0,

@@ -1,4 +1,4 @@
-"""What is told of a crash holds no value that it was about."""
+"""The report of a crash contains no value of a record."""
 
 from __future__ import annotations
 

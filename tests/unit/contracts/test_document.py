@@ -1,4 +1,4 @@
-"""From a file to a contract and back, and what its author is told on the way."""
+"""From a file to a contract and back, and the messages to its author."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_json_document_may_name_its_meta_schema() -> None:
         ("¶id: other", "key `id` is given twice; the first is at 3:1"),
     ],
 )  # fmt: skip
-def test_one_mistake_is_told_in_one_sentence(line: str, expected: str) -> None:
+def test_one_mistake_is_one_sentence(line: str, expected: str) -> None:
     assert_one_problem(HEAD + line, expected)
 
 
@@ -183,7 +183,7 @@ RULE = "rules:\n- {id: r, %s}"
         ("kind: cel, expr: this.age > 0, severity: warning, on_violation: ¶drop", "a warning is always written and counted; remove `on_violation`, or make the severity `error`"),
     ],
 )  # fmt: skip
-def test_one_mistake_in_a_rule_is_told_in_one_sentence(rule: str, expected: str) -> None:
+def test_one_mistake_in_a_rule_is_one_sentence(rule: str, expected: str) -> None:
     assert_one_problem(HEAD + RULE % rule, expected)
 
 
@@ -216,7 +216,7 @@ def test_contradictions_between_parts(lines: str, expected: str) -> None:
     assert_one_problem(HEAD + lines, expected)
 
 
-def test_every_mistake_is_told_at_once_in_document_order(tmp_path: Path) -> None:
+def test_every_mistake_is_reported_at_once_in_document_order(tmp_path: Path) -> None:
     path = tmp_path / "contract.yaml"
     path.write_text(
         HEAD
@@ -298,7 +298,7 @@ def test_numbers_of_any_size_survive() -> None:
     assert parse_contract(written, name="body", read_schema=None).contract == parse(text).contract
 
 
-def test_bounds_that_are_no_times_are_told_by_compiling() -> None:
+def test_bounds_that_are_no_times_are_reported_by_compiling() -> None:
     rule = "rules: [{id: r, kind: range, field: /admitted, after: soon, before: 1900-01-01}]"
     assert parse(HEAD + rule).contract.rules
 

@@ -153,11 +153,11 @@ def test_yaml_scalars_are_those_of_version_1_2() -> None:
         ("a: {b: 1, c: 2, b: 3}", "doc:1:17: key `b` is given twice; the first is at 1:5"),
     ],
 )
-def test_repeated_keys_are_told_with_both_places(text: str, expected: str) -> None:
+def test_repeated_keys_are_reported_with_both_places(text: str, expected: str) -> None:
     assert [str(problem) for problem in read_yaml("doc", text).problems] == [expected]
 
 
-def test_repeated_keys_of_json_are_told_with_both_places() -> None:
+def test_repeated_keys_of_json_are_reported_with_both_places() -> None:
     source = read_json("doc", '{"a": 1,\n "\\u0061": 2}')
     assert source.value == {"a": 1}
     assert [str(problem) for problem in source.problems] == [

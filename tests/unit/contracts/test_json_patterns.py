@@ -64,7 +64,7 @@ def test_two_patterns_of_properties_that_are_written_the_same_both_hold() -> Non
     assert [payload_format.is_valid({"b": number}) for number in (0, 1, 2, 3)] == [False, True, True, False]
 
 
-def test_what_is_wrong_with_a_pattern_is_said_of_the_pattern_of_the_schema() -> None:
+def test_a_mistake_in_a_pattern_names_the_pattern_of_the_schema() -> None:
     with pytest.raises(ContractError) as refused:
         JsonSchemaFormat(JsonSchema(type="json-schema", definition={"pattern": r"\b.(("}))
     assert str(refused.value) == r'/schema/definition/pattern: not a JSON Schema: "\\b.((" is not a "regex"'

@@ -1,4 +1,4 @@
-"""How to reach Kafka: what files may say, how it is said to each client, and that no secret is shown."""
+"""Connections to Kafka: permitted properties, their form for each client, and no secret in any output."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def connect(tmp_path: Path, text: str, **settings: Any) -> KafkaConnection:
     return KafkaSettings(kafka_config=path, **settings).connection_to("b:1")
 
 
-def test_without_a_file_nothing_is_asked_of_anybody() -> None:
+def test_without_a_file_no_properties_are_set() -> None:
     connection = KafkaSettings().connection_to("a:1,b:2")
     assert connection == KafkaConnection("a:1,b:2")
     assert connection.for_librdkafka() == {"bootstrap.servers": "a:1,b:2", "security.protocol": "PLAINTEXT"}
@@ -43,7 +43,7 @@ def test_without_a_file_nothing_is_asked_of_anybody() -> None:
     }
 
 
-def test_a_login_is_told_to_each_client_in_its_own_words(tmp_path: Path) -> None:
+def test_a_login_is_given_to_each_client_in_its_own_properties(tmp_path: Path) -> None:
     connection = connect(tmp_path, f"# who we are\n\nsecurity.protocol = sasl_plaintext\n{LOGIN}")
     assert connection.for_librdkafka() == {
         "bootstrap.servers": "b:1",
@@ -131,7 +131,7 @@ def test_the_environment_goes_before_the_file(tmp_path: Path, monkeypatch: pytes
     assert KafkaSettings().connection_to("b:1") == KafkaConnection("b:1")
 
 
-def test_nobody_sees_a_secret_by_looking_at_a_connection(tmp_path: Path) -> None:
+def test_the_representation_of_a_connection_shows_no_secret(tmp_path: Path) -> None:
     connection = connect(tmp_path, f"security.protocol=SASL_PLAINTEXT\n{LOGIN}")
     assert str(connection) == "b:1"
     assert "S3CR3T" not in repr(connection)

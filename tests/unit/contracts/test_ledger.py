@@ -107,7 +107,7 @@ def test_a_ledger_of_before_instances_and_upserts_keeps_its_text() -> None:
     assert Ledger.parse(text).text == text
 
 
-def test_a_claim_bears_the_mark_of_its_instance() -> None:
+def test_a_claim_has_the_mark_of_its_instance() -> None:
     one, other = LEDGER.claim(1, "one"), LEDGER.claim(1, "other")
     assert one.text != other.text
     assert Ledger.parse(one.text) == one
@@ -274,7 +274,7 @@ def test_settled_records_at_the_very_beginning() -> None:
     assert first.after({}).entries == first.entries
 
 
-def test_a_refusal_is_told_once_for_all_of_its_records() -> None:
+def test_a_refusal_is_reported_once_for_all_of_its_records() -> None:
     one, other = BatchRefusal({0: 5}, ()), BatchRefusal({0: 9}, ())
     of = [None, one, one, other, None]
     entries = {(0, n): Settlement("q", 0, n, refusal=refusal) for n, refusal in enumerate(of)}

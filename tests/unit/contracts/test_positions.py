@@ -67,7 +67,7 @@ def test_what_no_topic_has_is_no_position(partition: int, offset: int) -> None:
         Sightings([(partition, offset)])
 
 
-def test_nor_is_it_one_among_others_in_a_column() -> None:
+def test_it_is_none_among_others_in_a_column_either() -> None:
     found = Sightings()
     with pytest.raises(StreamStopped, match="which no topic has"):
         found.add_arrays(pa.array([0, 0], pa.int32()), pa.array([3, -1], pa.int64()))

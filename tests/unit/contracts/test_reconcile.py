@@ -66,7 +66,7 @@ def test_what_an_adoption_gave_up_is_unverifiable_and_hides_no_other_loss() -> N
 def test_replayed_records_whose_positions_are_gone_prove_nothing(
     unknown: int, answer: Answer, twice: int
 ) -> None:
-    """They are in both outputs: as many as the ledger counts may be, and no more."""
+    """They are in both outputs: at most as many as the ledger counts are permitted."""
     ledger = counted(written=9, quarantined=1)
     retained = Retained(unknown_replays=unknown)
     found = reconcile(ledger, SOURCE, SOURCE[:9], SOURCE[7:], retained)

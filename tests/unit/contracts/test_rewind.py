@@ -197,7 +197,7 @@ def test_a_ledger_that_was_never_rewound_has_the_text_of_before() -> None:
 
 
 def test_a_generation_counts_only_behind_our_own_source() -> None:
-    """A producer sends such a header, or a refused record is replayed with all that it bears."""
+    """A producer sends such a header, or a refused record is replayed with all its headers."""
     source = EventPointer("rows", 0, 7)
     verdict = Verdict(Disposition.QUARANTINED, ())
     forged = [(GENERATION_HEADER, b"9")]

@@ -139,7 +139,7 @@ def with_later_headers(name: str) -> Headers:
 
 
 @pytest.mark.parametrize("name", HEADERS)
-def test_headers_of_the_first_release_are_read_beside_unknown_ones(name: str) -> None:
+def test_headers_of_the_first_release_are_read_among_unknown_ones(name: str) -> None:
     found = read_provenance(with_later_headers(name))
     assert found is not None
     assert (found.source, found.ledger, found.contract) == (EventPointer("t", 1, 7), "s@iceberg:1", "s@1.0.0")

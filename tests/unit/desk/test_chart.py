@@ -74,7 +74,7 @@ def test_range_without_a_name_shows_the_last_report() -> None:
     assert range_named(None, RANGES, old, old, NOW).name == "30d"
 
 
-def test_only_ranges_are_offered_of_which_nothing_is_deleted() -> None:
+def test_only_ranges_without_deleted_records_are_offered() -> None:
     assert ranges_within(timedelta(days=30)) == RANGES
     day = ranges_within(timedelta(days=1))
     assert [one.name for one in day] == ["15m", "1h", "6h", "24h"]

@@ -57,7 +57,7 @@ def text_of(answer: httpx.Response) -> str:
 
 
 @only_sqlite
-def test_a_contract_is_told_in_words(client: Any, publish: Publish) -> None:
+def test_a_contract_is_described_in_words(client: Any, publish: Publish) -> None:
     publish(
         team={"name": "Patient flow", "contact": "https://chat.example/flow"},
         error_budget={"ratio": 0.2, "min_records": 500, "action": "pause"},

@@ -159,7 +159,7 @@ def test_avro_of_an_unknown_writer_is_hidden_where_fields_are_classified() -> No
         assert ("SECRET" in text_of(record_view(record, viewer, View.FORMATTED))) is is_shown
 
 
-def test_who_may_not_reveal_is_told_whom_to_ask() -> None:
+def test_a_page_without_reveal_names_whom_to_ask() -> None:
     contract = DataContract.model_validate({**AVRO, "classification": {"/patient": "pii"}})
     record = QuarantinedRecord(EventPointer("adm.quarantine", 0, 0), None, b"k", encoded(9), (), EVIDENCE)
     for may_reveal, expected in (

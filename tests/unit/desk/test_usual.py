@@ -31,7 +31,7 @@ def slices(*counts: tuple[int, int]) -> list[SparkBucket]:
         ((40_000, 400), (0, 0), False),
     ],
 )
-def test_a_change_is_told_from_chance(
+def test_a_change_is_distinguished_from_chance(
     before: tuple[int, int], newest: tuple[int, int], is_raised: bool
 ) -> None:
     assert refused_share(slices(before, newest)).is_raised is is_raised

@@ -69,7 +69,7 @@ def test_a_container_has_no_capabilities_and_gains_none(service: str) -> None:
 
 
 @pytest.mark.parametrize("service", ["gateway", "job"])
-def test_the_root_of_our_containers_is_read_only_beside_state_and_tmp(service: str) -> None:
+def test_the_root_of_our_containers_is_read_only_except_state_and_tmp(service: str) -> None:
     found = COMPOSE["services"][service]
     assert found["read_only"] is True
     assert found["tmpfs"] == ["/tmp:exec"]  # noqa: S108 - a mount in the container

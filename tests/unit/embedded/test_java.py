@@ -1,4 +1,4 @@
-"""A missing or wrong Java is said plainly. The fake `java` is a script: what it prints is all that is looked at."""
+"""A missing or wrong Java has a clear message. The fake `java` is a script, because only its output is read."""
 
 from __future__ import annotations
 

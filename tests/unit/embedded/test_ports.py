@@ -57,7 +57,7 @@ def test_a_damaged_file_keeps_no_port(tmp_path: Path, text: str) -> None:
     assert claim.port == free.port
 
 
-def test_a_claimed_port_is_not_given_twice_though_nobody_listens_yet() -> None:
+def test_a_claimed_port_is_not_given_twice_before_a_process_listens() -> None:
     first = ports.claim()
     second = ports.claim(first.port)
     with pytest.raises(SettingsError, match=f"port {first.port} is in use by another process"):

@@ -44,7 +44,7 @@ def test_an_adoption_is_an_entry_in_the_log_of_changes(factory: Factory) -> None
     assert (kept.by, kept.adoption) == ("anonymous", wanted)
 
 
-def test_an_adoption_that_is_told_again_is_kept_once(factory: Factory) -> None:
+def test_an_adoption_that_is_sent_again_is_kept_once(factory: Factory) -> None:
     assert factory.adoptions().keep(STREAM, adoption())
     assert not factory.adoptions().keep(STREAM, adoption())
     assert len(factory.adoptions().all(STREAM)) == 1
@@ -109,7 +109,7 @@ def test_the_page_of_the_stream_shows_who_adopted_what(
     assert '<td class="right num">0</td>' in page
 
 
-def test_a_rewind_is_kept_and_shown_beside_the_adoptions(
+def test_a_rewind_is_kept_and_shown_with_the_adoptions(
     client: Any, factory: Factory, make_report: Callable[..., BatchReport]
 ) -> None:
     factory.report_book().record(STREAM, make_report())
@@ -122,6 +122,6 @@ def test_a_rewind_is_kept_and_shown_beside_the_adoptions(
     assert factory.adoptions().all(STREAM)[0].adoption == wanted
 
 
-def test_an_adoption_is_told_as_registries_of_before_know_it() -> None:
+def test_an_adoption_is_accepted_in_the_form_of_earlier_releases() -> None:
     told = adoption().model_dump(mode="json")
     assert told.keys() & {"kind", "generation", "rewound_from", "deleted", "rejudged"} == set()

@@ -36,7 +36,7 @@ def published(client: Any, make_contract: MakeContract) -> None:
 
 
 @pytest.mark.usefixtures("published")
-def test_registered_consumers_stand_beside_those_of_the_document(client: Any) -> None:
+def test_registered_consumers_are_listed_with_those_of_the_document(client: Any) -> None:
     made = put(client, "report", REPORT)
     assert (made.status_code, put(client, "report", REPORT).status_code) == (201, 200)
     assert {name: made.json()[name] for name in REPORT} == REPORT

@@ -150,7 +150,7 @@ def test_the_driver_need_not_be_named(database_url: str) -> None:
 
 
 @only_postgresql
-def test_whoever_waits_too_long_for_the_writers_turn_hears_of_an_outage(
+def test_waiting_too_long_for_the_writers_turn_is_an_outage(
     factory: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegate.gateway.storage.database._LOCK_WAIT_SECONDS", 1.0)
@@ -305,7 +305,7 @@ def test_only_the_owner_reads_a_new_database_and_its_folder(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("before", "after"), [(0o644, 0o600), (0o640, 0o640)])
-def test_a_database_that_everybody_reads_is_closed_and_a_chosen_mode_stays(
+def test_a_world_readable_database_is_closed_and_a_chosen_mode_stays(
     tmp_path: Path, before: int, after: int
 ) -> None:
     file = tmp_path / "registry.db"

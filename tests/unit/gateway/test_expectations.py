@@ -36,7 +36,7 @@ def result(outcome: str = "met", **changes: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def told(factory: Factory, make_report: MakeReport, known_streams: None) -> None:  # noqa: ARG001 - they come first
-    """Three batches, the newest of which was not as expected, and over which the judges disagreed."""
+    """Three batches; the newest did not meet the expectations, and the judges disagreed about it."""
     median = result(id="median", type="expect_column_median_to_be_between", judged_by="great_expectations")
     for n, expectations in enumerate(
         (

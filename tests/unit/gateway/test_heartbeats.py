@@ -1,4 +1,4 @@
-"""Whether the job of a stream lives: an idle stream is told from one whose job is gone."""
+"""Heartbeats: an idle stream is distinguished from a stream without a job."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def state(factory: Factory, now: datetime) -> str:
     return row.state.label
 
 
-def test_an_idle_stream_is_told_from_one_whose_job_is_gone(factory: Factory) -> None:
+def test_an_idle_stream_is_distinguished_from_one_without_a_job(factory: Factory) -> None:
     assert state(factory, LATER) == "Quiet"  # its job never said that it lives: nothing is known
     beat(factory, LATER)
     assert state(factory, LATER + timedelta(seconds=30)) == "Idle"
@@ -58,7 +58,7 @@ def test_a_stream_that_was_ended_or_paused_is_not_silent(factory: Factory) -> No
     assert state(factory, later) == "Paused"
 
 
-def test_a_batch_that_hangs_is_told_from_an_idle_stream(factory: Factory) -> None:
+def test_a_batch_that_hangs_is_distinguished_from_an_idle_stream(factory: Factory) -> None:
     at = LATER
     for busy_seconds, label in ((599.0, "All clear"), (600.0, "Stuck"), (None, "Idle")):
         told = {} if busy_seconds is None else {"busy_seconds": busy_seconds}

@@ -1,4 +1,4 @@
-"""What Prometheus is told, read back with its own parser."""
+"""The metrics for Prometheus, read back with its own parser."""
 
 from __future__ import annotations
 

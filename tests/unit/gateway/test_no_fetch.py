@@ -1,4 +1,4 @@
-"""No document of anybody makes the registry ask somebody else: a server that counts its callers is named in all of them."""
+"""No posted document makes the registry send a request: all of them name a server that counts its callers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def schemas(bait: str) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_contract_that_names_a_server_reaches_nobody(
+def test_a_contract_that_names_a_server_sends_no_request(
     client: Any, make_contract: Callable[..., bytes], bait: str
 ) -> None:
     for definition in schemas(bait):
@@ -57,7 +57,7 @@ def test_a_contract_that_names_a_server_reaches_nobody(
     assert CALLERS == []
 
 
-def test_a_schema_that_names_a_server_reaches_nobody(client: Any, bait: str) -> None:
+def test_a_schema_that_names_a_server_sends_no_request(client: Any, bait: str) -> None:
     for definition in schemas(bait):
         body = json.dumps({"schemaType": "JSON", "schema": json.dumps(definition)})
         for path in (

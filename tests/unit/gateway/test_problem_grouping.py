@@ -80,7 +80,7 @@ def test_fields_have_no_indices_and_missing_properties_their_names() -> None:
     ]
 
 
-def test_sentences_are_told_apart_as_people_labelled_them() -> None:
+def test_sentences_are_grouped_as_people_labelled_them() -> None:
     labelled = similarity.labelled_sentences()
     found = similarity.quality(labelled)
     print(f"precision {found.precision:.3f}, recall {found.recall:.3f} of {len(labelled)} sentences")  # noqa: T201 - the report

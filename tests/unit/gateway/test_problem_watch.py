@@ -52,7 +52,7 @@ def world(factory: Factory) -> World:
     return World(factory)
 
 
-def test_a_new_problem_is_told_once(world: World, factory: Factory) -> None:
+def test_a_new_problem_is_reported_once(world: World, factory: Factory) -> None:
     world.refuse(3)
     assert world.look() == [NewsKind.NEW]
     assert world.look() == []
@@ -117,7 +117,7 @@ def test_a_muted_problem_is_quiet_until_what_was_asked_for(
     assert (world.look(), world.state) == ([], state)
 
 
-def test_a_surge_is_told_against_the_usual_and_not_again_for_a_day(world: World) -> None:
+def test_a_surge_above_the_usual_is_reported_once_a_day(world: World) -> None:
     for day in range(7, 0, -1):
         world.refuse(240, at=NOW - timedelta(days=day))  # ten an hour
     world.look()

@@ -89,7 +89,7 @@ def test_the_first_answer_stands(reconciliations: Reconciliations) -> None:
     assert [each.result for each in reconciliations.all(STREAM)] == [result()]
 
 
-def test_what_nobody_asked_for_is_refused(
+def test_an_answer_without_a_request_is_refused(
     factory: Factory, reconciliations: Reconciliations, make_contract: MakeContract
 ) -> None:
     factory.registry().publish(make_contract(id="other", topic="other"), "contract.json")

@@ -244,7 +244,7 @@ def test_a_version_is_fetched_as_a_document_that_is_its_own_contract(
     assert client.get(f"{CONTRACTS}/by-registry-id/1").content == answer.content
 
 
-def test_latest_is_asked_for_anew_and_answers_304_while_it_is_the_same(
+def test_latest_is_revalidated_and_answers_304_while_it_is_the_same(
     client: Any, published: dict[str, Any], make_contract: MakeContract
 ) -> None:
     etag = f'"{published["fingerprint"]}"'
@@ -302,7 +302,7 @@ def test_lines_are_records_and_blank_lines_are_too(client: Any) -> None:
 
 
 @pytest.mark.usefixtures("published")
-def test_judged_records_are_told_in_words(client: Any) -> None:
+def test_judged_records_are_described_in_words(client: Any) -> None:
     (verdict,) = client.post(JUDGE, b'{"admission_id": "A", "age": "42"}', "application/x-ndjson").json()[
         "verdicts"
     ]
@@ -439,7 +439,9 @@ def test_a_crash_is_logged_and_hidden(client: Any) -> None:
     assert "content-security-policy" in answer.headers
 
 
-def test_a_database_that_is_away_answers_503_and_when_to_try_again(client: Any, factory: Factory) -> None:
+def test_without_its_database_the_registry_answers_503_and_when_to_try_again(
+    client: Any, factory: Factory
+) -> None:
     factory.database.migrate("base")
     for path in ("/health/ready", CONTRACTS, "/api/v1/streams"):
         answer = client.get(path)

@@ -48,9 +48,7 @@ def test_an_address_that_others_reach_needs_access_control(given: dict[str, str]
     ("127.0.0.1", "on", []),
     ("0.0.0.0", "on", []),  # noqa: S104 - what is under test; closed at once
 ])  # fmt: skip
-def test_the_log_says_when_anybody_may_do_anything(
-    host: str, access: str | None, expected: list[str]
-) -> None:
+def test_the_log_warns_when_access_control_is_off(host: str, access: str | None, expected: list[str]) -> None:
     settings = GatewaySettings.model_validate({"host": host, "access": access})
     with listen(host, 0) as listening, capture_logs() as logs:
         require_access_control(settings, listening)

@@ -113,7 +113,7 @@ def test_findings_are_added_up_once_a_batch_and_shown(
     assert "ended; this is what it found" in client.get(f"/desk/streams/{STREAM}").text
 
 
-def test_another_shadow_begins_anew(
+def test_another_shadow_begins_again(
     client: Any, factory: Factory, make_contract: MakeContract, make_report: MakeReport
 ) -> None:
     factory.registry().publish(make_contract(version="9.1.0", status="draft"), "contract.json")

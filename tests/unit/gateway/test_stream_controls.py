@@ -72,7 +72,7 @@ def actions(factory: Factory) -> list[str]:
     return [entry.action for entry in entries if entry.action.startswith("stream.")]
 
 
-def test_a_stream_that_nobody_touched_runs(controls: StreamControls) -> None:
+def test_an_untouched_stream_runs(controls: StreamControls) -> None:
     assert controls.control(STREAM) == StreamControl(stream=STREAM)
 
 

@@ -48,7 +48,7 @@ def test_small_records_are_one_batch_once_they_are_known() -> None:
     assert limits.end_of_batch({0: 1_000}, {0: 251_000}) == {0: 251_000}
 
 
-def test_a_partition_of_large_records_is_told_from_one_of_small_ones() -> None:
+def test_a_partition_of_large_records_is_distinguished_from_one_of_small_ones() -> None:
     limits = BatchLimits(10 * MIB)
     limits.note({0: 0, 1: 0}, {0: 10, 1: 10}, {0: 10 * MIB, 1: 10})
     assert limits.end_of_batch({0: 10, 1: 10}, {0: 10, 1: 5_000}) == {0: 10, 1: 5_000}

@@ -1,4 +1,4 @@
-"""How PyIceberg is told of the catalog that Spark writes to."""
+"""The properties of the Iceberg catalog of Spark, as PyIceberg takes them."""
 
 from __future__ import annotations
 

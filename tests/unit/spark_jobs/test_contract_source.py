@@ -113,7 +113,7 @@ def test_a_new_version_is_taken_up(registry: FakeRegistry) -> None:
     assert source.current().contract.version == "1.1.0"
 
 
-def test_the_last_good_contract_serves_while_the_registry_is_away(registry: FakeRegistry) -> None:
+def test_the_last_good_contract_serves_while_the_registry_does_not_answer(registry: FakeRegistry) -> None:
     source = contract_from(registry, 60)
     first = source.current()
     registry.status = httpx.codes.SERVICE_UNAVAILABLE
@@ -173,7 +173,9 @@ def test_a_contract_that_is_not_there_is_no_outage(registry: FakeRegistry) -> No
         source.current()
 
 
-def test_a_proxy_that_answers_404_for_a_registry_that_is_away_is_an_outage(registry: FakeRegistry) -> None:
+def test_a_proxy_that_answers_404_for_a_registry_that_does_not_answer_is_an_outage(
+    registry: FakeRegistry,
+) -> None:
     """Of a stream that has a contract; at the start a wrong address is named at once."""
     registry.status = httpx.codes.NOT_FOUND
     with pytest.raises(NotFoundError, match="no active version of contract s; publish one"):

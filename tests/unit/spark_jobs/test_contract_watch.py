@@ -229,7 +229,7 @@ def test_a_contract_that_leaves_its_domain_ends_its_stream(watch: Watch, publish
 
 
 @pytest.mark.parametrize("status", [None, 500, 503, 429, 401, 403, 404])
-def test_a_registry_that_is_away_ends_and_starts_nothing(
+def test_a_registry_that_does_not_answer_ends_and_starts_nothing(
     watch: Watch, publish: PublishIt, factory: Factory, status: int | None
 ) -> None:
     publish("a", "b")
@@ -265,9 +265,7 @@ def test_an_answer_that_is_no_list_is_not_believed(watch: Watch, publish: Publis
     assert job.after(10).names == ["a"]
 
 
-def test_a_stream_goes_on_whose_contract_the_list_lacks_and_the_registry_has(
-    watch: Watch, publish: PublishIt
-) -> None:
+def test_a_stream_continues_if_only_the_list_lacks_its_contract(watch: Watch, publish: PublishIt) -> None:
     """The list is read in parts: a contract is passed over when one before it is deleted meanwhile."""
     publish("a")
     job = watch().after(0)

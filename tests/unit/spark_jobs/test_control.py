@@ -77,7 +77,7 @@ def test_what_has_not_changed_is_not_sent_again(line: CuttableLine, factory: Fac
 
 
 @pytest.mark.parametrize("status", [None, 500, 503, 429, 403])
-def test_while_the_gateway_is_away_what_was_known_last_holds(
+def test_while_the_gateway_does_not_answer_what_was_known_last_holds(
     line: CuttableLine, factory: Factory, status: int | None
 ) -> None:
     control = control_over(line)
@@ -94,9 +94,7 @@ def test_a_stream_that_the_gateway_does_not_know_runs(line: CuttableLine) -> Non
     assert not control_over(line, stream="unknown").current().is_paused
 
 
-def test_it_says_that_it_lives_and_minds_nobody_who_does_not_hear(
-    line: CuttableLine, factory: Factory
-) -> None:
+def test_heartbeats_are_sent_and_a_missing_gateway_is_ignored(line: CuttableLine, factory: Factory) -> None:
     control = control_over(line)
 
     def heartbeat() -> datetime | None:
@@ -142,7 +140,7 @@ def test_a_trip_pauses_the_stream_at_once(line: CuttableLine, factory: Factory) 
     assert control.current().is_paused
 
 
-def test_a_trip_that_the_gateway_cannot_hear_is_told_when_it_is_back(
+def test_a_trip_that_the_gateway_cannot_hear_is_reported_when_it_is_back(
     line: CuttableLine, factory: Factory
 ) -> None:
     """Until then the stream stays paused, whatever was known of it."""
@@ -170,7 +168,9 @@ def test_a_trip_that_the_gateway_refuses_stops_the_stream(line: CuttableLine) ->
         control.trip(TRIP)
 
 
-def test_an_end_is_told_again_until_the_gateway_has_heard_it(line: CuttableLine, factory: Factory) -> None:
+def test_an_end_is_reported_again_until_the_gateway_has_heard_it(
+    line: CuttableLine, factory: Factory
+) -> None:
     line.is_cut = True
     control = control_over(line, ImpatientStop(lambda: setattr(line, "is_cut", False)))
     control.report_event(EventKind.STOPPED, "x" * 3000)

@@ -212,7 +212,7 @@ def test_a_record_counts_once_under_each_code_of_its_evidence() -> None:
     )
 
 
-def test_an_accepted_batch_begins_the_window_anew() -> None:
+def test_an_accepted_batch_resets_the_window() -> None:
     window = BudgetWindow()
     for refused in (1, 2):
         window.published(Counted(10, refused), begins_anew=False)

@@ -93,7 +93,7 @@ class Batch:
 
 @dataclass
 class Says:
-    """An oracle that says what it is told to; it notes what it was asked."""
+    """An oracle with fixed answers, which records the questions."""
 
     answers: dict[str, LibraryFinding]
     asked: list[str] = field(default_factory=list)
@@ -166,7 +166,7 @@ def test_the_library_judges_in_every_batch_what_cannot_be_noted(proof_every: int
         assert (result.outcome, result.observed, result.considered) == ("alerted", None, 10)
 
 
-def test_a_batch_that_fails_is_told_with_what_to_do() -> None:
+def test_a_batch_that_fails_is_reported_with_what_to_do() -> None:
     plan = plan_of(MEAN | {"on_violation": "fail"})
     batch = Batch(plan, [31])
 

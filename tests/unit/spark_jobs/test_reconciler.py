@@ -89,7 +89,7 @@ def test_it_is_asked_by_a_heartbeat_and_answers_also_when_it_fails(
 
 
 @on_sqlite
-def test_what_the_gateway_has_not_heard_is_told_again_and_not_looked_at_again(
+def test_an_unsent_result_is_sent_again_without_a_second_comparison(
     reconciler: Reconciler, line: CuttableLine, factory: Factory
 ) -> None:
     factory.reconciliations().ask(STREAM)
@@ -127,7 +127,7 @@ def test_a_job_that_ends_leaves_the_request_open_and_its_process_ended(
 
 
 @on_sqlite
-def test_a_process_that_was_killed_is_told_as_that(
+def test_a_killed_process_is_reported_as_killed(
     reconciler: Reconciler, line: CuttableLine, factory: Factory
 ) -> None:
     factory.reconciliations().ask(STREAM)
@@ -202,7 +202,7 @@ def test_what_a_library_writes_before_the_result_is_passed_over() -> None:
 def test_the_contract_of_a_stream_goes_to_the_process_by_a_pipe(
     reconciler: Reconciler, factory: Factory, make_contract: MakeContract, line: CuttableLine
 ) -> None:
-    """Only a contract with a primary key, which rows are told apart by; a registry that is away is no failure."""
+    """Only a contract with a primary key needs the registry; a registry that does not answer is no failure."""
     assert reconciler._plan(STREAM) is None
     assert read_plan(plan_line(None)) is None
     factory.registry().publish(make_contract(version="9.0.0", primary_key=["admission_id"]), "contract.json")

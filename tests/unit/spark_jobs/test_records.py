@@ -98,7 +98,7 @@ def test_a_refused_record_says_why_and_is_counted() -> None:
     assert sum(evidence.values()) == 3
 
 
-def test_records_are_judged_anew_where_nobody_knows_what_they_failed() -> None:
+def test_records_with_unknown_failed_slots_are_judged_again() -> None:
     values = [b'{"a": "1"}', b"{", None]
     failed = PLAN.judge(pa.array(values, pa.binary())).field("failed").to_pylist()
     known = rows(value=values, failed=failed)
@@ -131,7 +131,7 @@ def test_a_record_that_is_set_aside_keeps_its_bytes_and_is_not_judged() -> None:
     assert aside.headers[0] == ("trace", b"7")
 
 
-def test_a_record_that_is_set_aside_and_too_large_is_told_by_sizes_and_digest() -> None:
+def test_a_record_that_is_set_aside_and_too_large_is_described_by_sizes_and_digest() -> None:
     value = b"x" * 10_000
     table = rows(key=[b"key"], value=[value], headers=[[{"key": "trace", "value": b"7"}]])
     (whole,) = set_aside(table, (0, 0), most_bytes=11_000)

@@ -97,7 +97,7 @@ def test_it_is_held_to_what_its_table_asks_of_rows() -> None:
     )
 
 
-def test_a_table_that_cannot_say_what_it_asks_is_told_and_raises_nothing() -> None:
+def test_a_table_that_cannot_be_compared_is_reported_and_raises_nothing() -> None:
     def broken(plan: EnforcementPlan) -> TableLimits:
         raise KeyError(plan.contract.id)
 
@@ -189,7 +189,7 @@ def test_a_shadow_is_fetched_once_and_gets_the_moment_of_its_batch(
 
 
 @pytest.mark.parametrize("status", [0, 503, 429])
-def test_while_the_registry_is_away_it_is_asked_again(
+def test_while_the_registry_does_not_answer_it_is_asked_again(
     registry: Versions, shadows: RegistryShadows, status: int
 ) -> None:
     registry.status = status

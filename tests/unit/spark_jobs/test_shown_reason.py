@@ -1,4 +1,4 @@
-"""What is told of a stream's end to those who do not see its log."""
+"""The shown reason for the end of a stream, for readers who do not see its log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidegate.contracts.errors import StreamStopped, Unavailable
 from tidegate.spark_jobs.job.supervisor import _shown_reason
 
 
-def test_a_stop_is_told_in_its_own_words() -> None:
+def test_a_stop_is_shown_with_its_own_message() -> None:
     assert _shown_reason(StreamStopped("topic t was deleted")) == "topic t was deleted"
     ours = Unavailable("the broker is away")
     ours.__cause__ = OSError("refused")

@@ -24,7 +24,7 @@ LEDGER = Ledger(
 SOURCE = Topic("t", "id-1", 2, 1_000_000)
 
 
-def test_each_partition_goes_on_where_the_ledger_ends() -> None:
+def test_each_partition_continues_where_the_ledger_ends() -> None:
     assert resume(LEDGER, SOURCE, {0: 3, 1: 0, 2: 0}, {0: 20, 1: 5, 2: 7}) == {0: 10, 1: 5, 2: 0}
 
 

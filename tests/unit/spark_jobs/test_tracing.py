@@ -78,7 +78,7 @@ def test_a_failed_batch_names_the_class_of_its_error_alone(receiver: Receiver) -
     assert (span.is_error, span.attributes) == (True, {**STREAM, "error.type": "ValueError"})
 
 
-def test_a_receiver_that_is_away_fails_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_receiver_that_does_not_answer_fails_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     tracer = open_tracer()

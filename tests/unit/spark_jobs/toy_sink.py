@@ -56,7 +56,7 @@ class ToySink:
         return LEDGERS[self._stream]
 
     def is_held(self) -> bool:
-        """Nobody else is there."""
+        """There are no other producers."""
         return True
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class AdoptableToy:
         return 0
 
     def fence(self, ledger: str, slots: int) -> None:
-        """Nobody else is there."""
+        """There are no other producers."""
 
     def write(self, held: Ledger | None, new: Ledger, *, is_rebuilt: bool = False) -> None:  # noqa: ARG002 - as the protocol has it
         """Put the ledger there."""

@@ -162,7 +162,7 @@ def test_differences_have_their_places_in_both_schemas_and_in_the_record() -> No
     assert difference.counterexample.text == '{"id": 0, "addresses": [{"Address": {"zip": "", "kind": "B"}}]}'
 
 
-def test_every_difference_of_a_record_is_told_with_its_own_witness() -> None:
+def test_every_difference_of_a_record_is_reported_with_its_own_witness() -> None:
     writer = record(("a", enum("A", "B")), ("b", enum("C", "D", name="F")))
     reader = record(("a", enum("A")), ("b", enum("C", name="F")))
     differences = includes(writer, reader).differences

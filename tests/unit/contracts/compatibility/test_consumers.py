@@ -51,7 +51,7 @@ def test_a_finding_touches_who_reads_its_fields(
     assert comparison.findings[0].consumers == affected
 
 
-def test_a_break_that_touches_nobody_says_so(make_contract: Any) -> None:
+def test_a_break_without_affected_consumers_says_so(make_contract: Any) -> None:
     comparison = compare(make_contract(consumers=[STAYS]), make_contract(RANGE, consumers=[STAYS]))
     (finding,) = comparison.findings
     assert finding.severity is FindingSeverity.BREAKING
@@ -168,7 +168,7 @@ SURE = {"id": "ages", "reads": ["/id"], "assumes": {"properties": {"age": {"maxi
 UNSURE = {"id": "ages", "reads": ["/id"], "assumes": {"properties": {"weight": {"maximum": 5}}}}
 
 
-def test_an_assumption_that_a_change_adds_is_checked_beside_the_one_before(make_contract: Any) -> None:
+def test_an_added_assumption_is_checked_with_the_one_before(make_contract: Any) -> None:
     base = make_contract(RANGE, consumers=[SURE])
     wider = make_contract({**RANGE, "maximum": 200}, consumers=[UNSURE])
     findings = compare(base, wider, level=Compatibility.FULL).findings
@@ -198,7 +198,7 @@ def test_an_unsure_assumption_hides_no_broken_one(
     assert codes["consumer.assumption-unproven"].field == "/weight"
 
 
-def test_an_assumption_keeps_its_own_definitions_beside_another(make_contract: Any) -> None:
+def test_each_of_two_assumptions_keeps_its_own_definitions(make_contract: Any) -> None:
     """A reference leads into the assumption that it stands in."""
     limits = {"properties": {"age": {"$ref": "#/$defs/age"}}, "$defs": {"age": {"maximum": 150}}}
     consumer = {"id": "ages", "reads": ["/id"], "assumes": {"properties": {"id": {"type": "string"}}}}

@@ -104,7 +104,7 @@ def test_dropping_and_quarantining_a_batch_are_the_same(make_contract: Any) -> N
     assert [each.code for each in compare(base, candidate).findings] == ["contract.on-violation-changed"]
 
 
-def test_other_bounds_and_another_consequence_are_told_apart(make_contract: Any) -> None:
+def test_other_bounds_and_another_consequence_are_distinguished(make_contract: Any) -> None:
     changed = with_kwargs({**MEAN, "on_violation": "fail"}, max_value=40)
     base, candidate = (make_contract(expectations=[each]) for each in (MEAN, changed))
     assert [(each.code, each.severity.value) for each in compare(base, candidate).findings] == [

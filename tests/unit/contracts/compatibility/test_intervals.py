@@ -40,7 +40,7 @@ def test_the_algebra_is_that_of_sets(one: Intervals, other: Intervals) -> None:
 
 @settings(max_examples=examples(300), deadline=None)
 @given(sets)
-def test_emptiness_is_told_of_numbers_and_of_integers(values: Intervals) -> None:
+def test_emptiness_is_decided_for_numbers_and_for_integers(values: Intervals) -> None:
     whole = {value for value in members(values) if value.denominator == 1}
     beyond = any(low < (-3, 0) or high > (3, 1) for low, high in values.parts)
     assert values.is_empty(whole=False) == (not values.parts)

@@ -99,7 +99,7 @@ TIGHTER_EXPRESSIONS = [
 
 
 @pytest.mark.parametrize(("loose", "tight"), TIGHTER_EXPRESSIONS)
-def test_expressions_are_told_apart_at_their_constants(make_contract: Any, loose: str, tight: str) -> None:
+def test_expressions_are_distinguished_by_their_constants(make_contract: Any, loose: str, tight: str) -> None:
     old, new = make_contract({"kind": "cel", "expr": loose}), make_contract({"kind": "cel", "expr": tight})
     for base, candidate, direction in ((old, new, Direction.BACKWARD), (new, old, Direction.FORWARD)):
         findings = {
@@ -262,7 +262,7 @@ def test_rules_that_refuse_the_same_records_break_nothing(
         assert {each.outcome for each in comparison.findings} <= {Outcome.PROVEN}
 
 
-def test_a_rule_under_another_id_is_told_and_breaks_nothing(make_contract: Any) -> None:
+def test_a_rule_under_another_id_is_reported_and_breaks_nothing(make_contract: Any) -> None:
     comparison = compared(make_contract, [RANGE | {"id": "old"}], [RANGE | {"id": "new"}])
     assert [(each.code, each.severity.value) for each in comparison.findings] == [
         ("rule.removed", "info"),
@@ -324,7 +324,7 @@ def test_expressions_that_cannot_be_told_apart_are_undetermined_and_block(make_c
     assert harmless.is_compatible
 
 
-def test_an_expression_is_told_from_another_kind_of_rule(make_contract: Any) -> None:
+def test_an_expression_is_distinguished_from_another_kind_of_rule(make_contract: Any) -> None:
     old = make_contract({"kind": "cel", "expr": "this.age <= 120"})
     new = make_contract({"kind": "range", "field": "/age", "maximum": 119})
     (backward, *_) = [each for each in compare(old, new).findings if each.direction is Direction.BACKWARD]
@@ -447,7 +447,7 @@ def test_a_change_at_the_end_of_a_long_list_is_named(make_contract: Any) -> None
         (["icu", "er"], ["er", "icu"], "rule.rewritten", None, "it refuses no other records"),
     ],
 )  # fmt: skip
-def test_changed_reference_sets_are_told_apart(
+def test_changed_reference_sets_are_distinguished(
     make_contract: Any, before: list[str], after: list[str], code: str, witness: str | None, words: str
 ) -> None:
     rule: Rule = {"kind": "one_of", "field": "/code", "set": "codes"}

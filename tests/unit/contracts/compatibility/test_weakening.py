@@ -487,6 +487,6 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("pair", STRICTER, ids=lambda pair: str(pair[1])[:60])
-def test_what_is_as_strict_asks_nobody(make_contract: Any, pair: Any) -> None:
+def test_an_equally_strict_change_needs_no_approval(make_contract: Any, pair: Any) -> None:
     before, after = (contract(make_contract, parts) for parts in pair)
     assert weakenings(before, after) == ()

@@ -184,7 +184,7 @@ def without_kept(contract: DataContract) -> dict[str, Any]:
     return plain
 
 
-def test_properties_that_were_edited_win_over_the_schema_beside_them() -> None:
+def test_edited_properties_win_over_the_schema_next_to_them() -> None:
     written = write_odcs(load_contract(EXAMPLES[0]).contract)
     written["schema"][0]["properties"].append({"name": "added", "logicalType": "string"})
     imported = read_odcs(written)

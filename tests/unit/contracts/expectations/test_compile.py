@@ -1,4 +1,4 @@
-"""What is wrong with an expectation is said where it is written, with what to write instead."""
+"""Mistakes in expectations are reported at their place, with what to write instead."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ IN_SET = "expect_column_values_to_be_in_set"
         ),
     ],
 )
-def test_a_mistake_is_told(name: str, kwargs: dict[str, Any], place: str, words: str) -> None:
+def test_a_mistake_is_reported(name: str, kwargs: dict[str, Any], place: str, words: str) -> None:
     ((pointer, message),) = problems(name, **kwargs)
 
     assert pointer == place

@@ -82,5 +82,5 @@ def test_many_doubles_of_one_size_stay_exact() -> None:
         ([math.nan], (None, None, True)),
     ],
 )
-def test_a_nan_is_told_beside_the_lowest_and_the_highest(values: list[float], expected: Any) -> None:
+def test_a_nan_is_reported_with_the_lowest_and_the_highest(values: list[float], expected: Any) -> None:
     assert highest_and_lowest(pa.array(values, pa.float64())) == expected

@@ -41,7 +41,7 @@ def test_a_producer_cannot_say_that_a_batch_was_refused(forged: bytes | None) ->
     assert evidence.refusal is None
 
 
-def test_refused_batches_are_told_once_each() -> None:
+def test_refused_batches_are_reported_once_each() -> None:
     refusal = BatchRefusal({0: 9}, (REASON,))
     settled = Settled(
         {

@@ -66,7 +66,7 @@ def test_suites_of_before_are_read_and_every_id_is_another() -> None:
         ('{"expectations": [{"type": "t", "kwargs": {}}, {"type": "t"}]}', "/expectations/1"),
     ],
 )
-def test_what_is_no_suite_is_told_by_its_place(text: str, place: str) -> None:
+def test_what_is_no_suite_is_reported_with_its_place(text: str, place: str) -> None:
     with pytest.raises(ContractError) as caught:
         read_suite(text)
 

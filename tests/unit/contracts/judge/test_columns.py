@@ -176,7 +176,7 @@ ROW = {
 NULLS = dict.fromkeys(ROW)
 
 
-def test_rows_stand_beside_their_verdicts(make_plan: Any) -> None:
+def test_rows_are_returned_with_their_verdicts(make_plan: Any) -> None:
     plan = make_plan(SCHEMA, columns=COLUMNS, tombstones="pass")
     values = [
         WHOLE,

@@ -57,7 +57,7 @@ def test_schema(make_plan: Any, schema: Any, value: bytes, code: str, pointer: s
     assert verdict.violations == (Violation(Stage.SCHEMA, code, pointer, Severity.ERROR, message),)
 
 
-def test_everything_that_is_wrong_is_said_at_once(make_plan: Any) -> None:
+def test_all_mistakes_are_reported_at_once(make_plan: Any) -> None:
     plan = make_plan(
         {
             "properties": {"age": {"type": "integer", "maximum": 130}, "name": {"type": "string"}},
@@ -110,7 +110,7 @@ def test_rules(make_plan: Any, rule: dict[str, Any], value: bytes, pointer: str,
     )
 
 
-def test_a_record_gets_so_many_violations_and_no_more(make_plan: Any) -> None:
+def test_the_violations_of_a_record_are_bounded(make_plan: Any) -> None:
     verdict = make_plan({"items": {"type": "string"}}).explain(b"[" + b"1," * 500 + b"1]")
     assert len(verdict.violations) == MAX_VIOLATIONS
     assert verdict.violations[-1].pointer == f"/{MAX_VIOLATIONS - 1}"
@@ -157,7 +157,7 @@ def test_cel_says_nothing_about_what_the_schema_refuses(make_plan: Any) -> None:
     assert [each.code for each in plan.explain(b'{"n":"x"}').violations] == ["type"]
 
 
-def test_several_expressions_are_told_apart(make_plan: Any) -> None:
+def test_several_expressions_are_distinguished(make_plan: Any) -> None:
     plan = make_plan(
         {"properties": {"n": {"type": "integer"}, "m": {"type": "integer"}}},
         {"kind": "cel", "expr": "this.n > 1 // at least two"},

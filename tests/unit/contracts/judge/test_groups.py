@@ -144,7 +144,7 @@ def test_headers_name_the_group_too(grouped: Make) -> None:
     ]
 
 
-def test_a_schema_that_the_groups_lack_waits_while_the_registry_is_away(grouped: Make) -> None:
+def test_a_schema_that_the_groups_lack_waits_while_the_registry_does_not_answer(grouped: Make) -> None:
     away = WriterSchemas(
         (*WRITERS.schemas, WriterSchema(9, UUID(int=9), "json-schema", "true")), is_current=False
     )

@@ -1,4 +1,4 @@
-"""Contracts that do not compile: where, and what the author is told."""
+"""Contracts that do not compile: the places and the messages."""
 
 from __future__ import annotations
 

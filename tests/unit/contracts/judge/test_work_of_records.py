@@ -89,7 +89,7 @@ def test_records_within_the_budget_get_the_verdicts_of_the_schema(kind: str) -> 
             assert not said(plan, nested(depth, "1")).startswith("json.")
 
 
-def test_a_batch_goes_on_after_a_record_beyond_the_budget() -> None:
+def test_a_batch_continues_after_a_record_beyond_the_budget() -> None:
     plan = compile_plan(contract_with(chained("allOf")))
     values = pa.array([b"{}", nested(40, "1"), b"{}"], pa.binary())
     for judged in (plan.judge(values), plan.judge_typed(values)):
@@ -203,7 +203,7 @@ def test_macros_take_a_bounded_number_of_iterations(macros: int, most: int) -> N
         assert violation.message == expected
 
 
-def test_rules_within_their_iterations_hold_beside_one_beyond_them() -> None:
+def test_rules_within_their_iterations_hold_next_to_one_beyond_them() -> None:
     rules = [{"kind": "cel", "expr": nested_macros(count)} for count in (1, 2)]
     plan = compile_plan(contract_with(LISTS, *rules))
     verdict = plan.explain(orjson.dumps({"l": [1] * 200}))

@@ -1,4 +1,4 @@
-"""Contracts about a few fields, and what is told of their records."""
+"""Contracts about a few fields, and the explanations of their records."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def plan(definition: Any, **more: Any) -> EnforcementPlan:
 
 
 def told(compiled: EnforcementPlan, record: Any, *revealed: str) -> list[Explanation]:
-    """What a reader is told of a record, given as bytes or as what JSON makes of it."""
+    """Return the explanation of a record, given as bytes or as a value to write as JSON."""
     value = record if isinstance(record, bytes) else json.dumps(record).encode()
     return list(
         Explainer.of(compiled, revealed).explain(value, compiled.explain(value, typed=True).violations)

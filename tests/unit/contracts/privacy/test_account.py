@@ -1,4 +1,4 @@
-"""What readers are told of refused records: every kind of rule, every keyword, every stage."""
+"""Explanations of refused records: every kind of rule, every keyword, every stage."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ RULES: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("rule", "record", "sentence", "passes"), RULES)
-def test_a_broken_rule_is_told_with_its_values(
+def test_a_broken_rule_is_reported_with_its_values(
     rule: dict[str, Any], record: dict[str, Any], sentence: str, passes: str
 ) -> None:
     compiled = plan({"properties": FIELDS}, rules=[{"id": "r", "description": "Why.", **rule}], **SETS)
@@ -77,7 +77,7 @@ def test_a_broken_rule_is_told_with_its_values(
 
 
 @pytest.mark.parametrize(("rule", "record", "sentence", "passes"), RULES)
-def test_a_broken_rule_is_told_without_the_values_of_classified_fields(
+def test_a_broken_rule_is_reported_without_the_values_of_classified_fields(
     rule: dict[str, Any], record: dict[str, Any], sentence: str, passes: str
 ) -> None:
     classification = {f"/{name}": "pii" for name in FIELDS}
@@ -90,7 +90,7 @@ def test_a_broken_rule_is_told_without_the_values_of_classified_fields(
     assert told(compiled, record, *classification)[0].sentence == sentence
 
 
-def test_each_element_that_breaks_a_rule_is_told_for_itself() -> None:
+def test_each_element_that_breaks_a_rule_is_reported() -> None:
     line = {"properties": {"net": {"type": "number"}, "gross": {"type": "number"}}}
     schema = {"properties": {"lines": {"type": "array", "items": line}}}
     rules = [{"id": "r", "kind": "ordered", "fields": ["/lines/*/net", "/lines/*/gross"]}]
@@ -153,7 +153,7 @@ KEYWORDS: list[tuple[dict[str, Any], Any, str, str]] = [
 
 
 @pytest.mark.parametrize(("schema", "value", "sentence", "passes"), KEYWORDS)
-def test_a_broken_keyword_is_told_with_its_values(
+def test_a_broken_keyword_is_reported_with_its_values(
     schema: dict[str, Any], value: Any, sentence: str, passes: str
 ) -> None:
     (found,) = told(plan({"properties": {"x": schema}}, columns=JSON), {"x": value})
@@ -161,7 +161,7 @@ def test_a_broken_keyword_is_told_with_its_values(
 
 
 @pytest.mark.parametrize(("schema", "value", "sentence", "passes"), KEYWORDS)
-def test_a_broken_keyword_is_told_without_the_values_of_classified_fields(
+def test_a_broken_keyword_is_reported_without_the_values_of_classified_fields(
     schema: dict[str, Any], value: Any, sentence: str, passes: str
 ) -> None:
     compiled = plan({"properties": {"x": schema}}, classification={"/x": "pii"}, columns=JSON)
@@ -177,14 +177,14 @@ def test_a_property_that_must_not_be_there() -> None:
     assert (found.sentence, found.passes) == ("x is not allowed here", "nothing there")
 
 
-def test_undeclared_names_are_told_only_where_nothing_is_classified() -> None:
+def test_undeclared_names_are_reported_only_where_nothing_is_classified() -> None:
     schema = {"properties": {"known": {}}, "additionalProperties": {"type": "integer"}}
     assert told(plan(schema), {"SECRET": "x"})[0].sentence == 'SECRET is the text "x", not a whole number'
     (found,) = told(plan(schema, classification={"/known": "pii"}), {"SECRET": "x"})
     assert found.sentence == "an undeclared property must be of type integer"
 
 
-def test_each_of_several_places_is_told_for_itself() -> None:
+def test_each_of_several_places_is_reported() -> None:
     schema = {"properties": {"x": {"items": {"type": "integer"}}}}
     assert [each.sentence for each in told(plan(schema), {"x": ["a", 1, "b"]})] == [
         'x/0 is the text "a", not a whole number',
@@ -206,7 +206,7 @@ def test_each_of_several_places_is_told_for_itself() -> None:
         (b"1e9999999999999999999", "the record holds a number whose exponent has more than 18 digits", "an exponent of at most 18 digits"),
     ],
 )  # fmt: skip
-def test_what_is_no_json_is_told_by_its_place(value: bytes, sentence: str, passes: str) -> None:
+def test_what_is_no_json_is_reported_with_its_place(value: bytes, sentence: str, passes: str) -> None:
     (found,) = told(plan(True), value)
     assert (found.sentence, found.passes) == (sentence, passes)
 
@@ -250,7 +250,7 @@ def encoded(**changes: Any) -> bytes:
     return out.getvalue()
 
 
-def test_avro_records_are_told_with_dates_and_times() -> None:
+def test_avro_records_are_described_with_dates_and_times() -> None:
     compiled = avro(
         {"kind": "forbidden", "field": "/n", "values": [999]},
         {"kind": "ordered", "fields": ["/d", "/e"]},
@@ -274,13 +274,13 @@ def test_avro_records_are_told_with_dates_and_times() -> None:
         (b"\xff" * 20, "n holds an integer of more than 64 bits"),
     ],
 )
-def test_avro_that_cannot_be_read_is_told_without_its_bytes(value: bytes, sentence: str) -> None:
+def test_avro_that_cannot_be_read_is_reported_without_its_bytes(value: bytes, sentence: str) -> None:
     (found,) = told(avro(), value)
     assert found.sentence == sentence
     assert found.passes == "bytes that were written with the schema of the contract"
 
 
-def test_what_a_column_cannot_hold_is_told() -> None:
+def test_what_a_column_cannot_hold_is_reported() -> None:
     columns = [{"name": "money", "from": "/x", "type": "decimal(5,2)"}]
     definition = {"properties": {"x": {"type": "number"}}}
     (found,) = told(plan(definition, columns=columns), {"x": 12.345})
@@ -319,7 +319,7 @@ def test_long_and_odd_values_are_cut_and_made_visible() -> None:
     assert found.sentence == "x 99999999999999999999… (100 digits) is above 1"
 
 
-def test_numbers_that_python_cannot_write_are_told_by_keyword_and_place() -> None:
+def test_numbers_that_python_cannot_write_are_reported_by_keyword_and_place() -> None:
     fields = {"n": {"maximum": 10}, "s": {"type": "string"}, "l": {"items": {"type": "string"}}}
     compiled = plan({"properties": fields})
     value = b'{"n":@,"s":@,"l":["a",@]}'.replace(b"@", b"7" * 5_000)

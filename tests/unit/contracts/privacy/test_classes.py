@@ -168,7 +168,7 @@ def test_tags_of_an_avro_schema_classify() -> None:
     }
 
 
-def test_a_class_beside_the_type_of_a_field_counts_as_open_data_contracts_have_it() -> None:
+def test_a_class_next_to_the_type_of_a_field_counts_as_in_open_data_contracts() -> None:
     definition = {
         "type": "object",
         "properties": {

@@ -341,7 +341,7 @@ def test_avro_values_are_masked_like_their_records(record: dict[str, Any]) -> No
     assert plan.explain(masked).disposition is Disposition.ACCEPTED
 
 
-def test_blocks_with_their_size_in_bytes_are_counted_anew() -> None:
+def test_blocks_with_their_size_in_bytes_are_counted_again() -> None:
     definition = {
         "type": "record",
         "name": "R",

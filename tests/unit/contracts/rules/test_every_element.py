@@ -176,7 +176,7 @@ def test_no_kind_of_rule_is_missing_from_the_table() -> None:
     assert {rule["kind"] for rule, _, _ in KINDS} == known
 
 
-def test_a_field_that_is_missing_is_told_from_one_that_is_wrong() -> None:
+def test_a_missing_field_is_distinguished_from_a_wrong_one() -> None:
     plan = plan_of(low("/lines/*/price", nulls="violate"))
     verdict = plan.explain(b'{"lines": [{"price": -1}, {}]}')
     assert [violation.message for violation in verdict.violations] == [

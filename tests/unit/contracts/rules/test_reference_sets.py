@@ -33,7 +33,7 @@ reference_sets:
         ("codes.yaml", "- a\n- b\n"),
     ],
 )
-def test_a_file_beside_the_contract_gives_the_values(tmp_path: Path, name: str, content: str) -> None:
+def test_a_file_next_to_the_contract_gives_the_values(tmp_path: Path, name: str, content: str) -> None:
     (tmp_path / name).write_text(content)
     path = tmp_path / "contract.yaml"
     path.write_text(CONTRACT.replace("FILE", name))
@@ -54,7 +54,7 @@ def test_a_file_beside_the_contract_gives_the_values(tmp_path: Path, name: str, 
         ("codes.json", "[1", "codes.json:1:3: "),
     ],
 )  # fmt: skip
-def test_a_file_that_gives_none_is_told_where_it_is_named(
+def test_a_file_without_values_is_reported_where_it_is_named(
     tmp_path: Path, name: str, content: str | None, problem: str
 ) -> None:
     if content is not None:
@@ -71,7 +71,7 @@ def test_a_published_document_names_no_file() -> None:
         parse_contract(CONTRACT.replace("FILE", "codes.txt"), name="c.yaml", read_schema=None)
 
 
-def test_a_value_that_its_field_never_holds_is_told() -> None:
+def test_a_value_that_its_field_never_holds_is_reported() -> None:
     text = CONTRACT.replace("file: FILE", "values: [1]")
     with pytest.raises(ContractError) as caught:
         compile_plan(parse_contract(text, name="c.yaml", read_schema=None).contract)

@@ -1,4 +1,4 @@
-"""Pairs of JSON Schemas of which each accepts what the other refuses: the case table of the comparison."""
+"""Pairs of JSON Schemas that each accept records that the other refuses: cases of the comparison."""
 
 from __future__ import annotations
 

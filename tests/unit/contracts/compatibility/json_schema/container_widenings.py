@@ -1,4 +1,4 @@
-"""Pairs of schemas of arrays and objects, of which one accepts all that the other does, and more."""
+"""Pairs of schemas of arrays and objects; the second accepts all records of the first, and more."""
 
 from __future__ import annotations
 

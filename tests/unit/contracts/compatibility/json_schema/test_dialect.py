@@ -95,7 +95,7 @@ def test_a_dialect_is_known_by_its_uri(dialect: Dialect) -> None:
 
 
 @pytest.mark.parametrize("dialect", Dialect)
-def test_beside_a_reference_nothing_counts_up_to_draft_7(dialect: Dialect) -> None:
+def test_up_to_draft_7_other_keywords_next_to_a_reference_are_ignored(dialect: Dialect) -> None:
     schema = {"$ref": "#/definitions/a", "maximum": 0, "definitions": {"a": {"type": "integer"}}}
     assert accepts(dialect, schema, 1) is (dialect <= Dialect.DRAFT7)
 

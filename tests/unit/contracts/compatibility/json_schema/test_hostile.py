@@ -37,7 +37,7 @@ def nested(keyword: str, depth: int, leaf: Any) -> Any:
 
 
 def doubling(body: Callable[[str], Any], leaf: Any) -> dict[str, Any]:
-    """Forty definitions, each of which names the next one twice."""
+    """Forty definitions; each names the next one twice."""
     definitions = {f"d{index}": body(f"#/$defs/d{index + 1}") for index in range(40)}
     return {"$ref": "#/$defs/d0", "$defs": {**definitions, "d40": leaf}}
 

@@ -223,7 +223,7 @@ def test_a_counterexample_is_exact_where_a_double_is_not() -> None:
     assert difference.counterexample.text == "9007199254740993"
 
 
-def test_an_integer_of_draft_4_is_told_from_a_fraction_that_is_whole() -> None:
+def test_an_integer_of_draft_4_differs_from_a_fraction_that_is_whole() -> None:
     (difference, *_) = compare(
         {"$schema": D7, "type": "integer"},
         {"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer"},

@@ -1,4 +1,4 @@
-"""What people are told of a change, in whichever direction it breaks: always from the earlier schema to the later."""
+"""The sentences about a change: always from the earlier schema to the later, in both directions."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def pair(one: Any, other: Any) -> Pair:
 
 
 @pytest.mark.parametrize(("narrow", "wide", "narrowing", "widening"), CHANGES)
-def test_a_change_is_told_from_the_earlier_schema_to_the_later(
+def test_a_change_is_described_from_the_earlier_schema_to_the_later(
     narrow: Any, wide: Any, narrowing: str, widening: str
 ) -> None:
     (told,) = pair(wide, narrow).forth().differences
@@ -120,7 +120,7 @@ def test_a_change_is_told_from_the_earlier_schema_to_the_later(
     assert told.sentence == f"{widening}; a record that the new schema accepts breaks the old one"
 
 
-def test_what_is_not_decided_is_told_in_both_directions() -> None:
+def test_an_undetermined_answer_is_described_in_both_directions() -> None:
     plain, unread = obj(a=S), obj(a={**S, "pattern": "^a$"})
     (told, *_) = pair(plain, unread).forth(0).differences
     assert told.sentence.endswith(

@@ -1,4 +1,4 @@
-"""Pairs of JSON Schemas of which nothing is proven: the case table of the comparison."""
+"""Pairs of JSON Schemas without a proof: cases of the comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairs of JSON Schemas of which one accepts all that the other does, and more: the case table of the comparison."""
+"""Pairs of JSON Schemas; the second accepts all records of the first, and more: cases of the comparison."""
 
 from __future__ import annotations
 
