@@ -214,7 +214,7 @@ def _engine(url: str) -> Engine:
 
 
 def _keep_private(file: Path) -> None:
-    """Let only the owner read a new database, or one that everybody could read; its log files get the same mode.
+    """Let only the owner read a new database, or one that every user could read; its log files get the same mode.
 
     A narrower mode that someone chose, such as 0640 for a backup, stays.
     """

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import BigInteger, Float, ForeignKey, Index, Integer, Text, func, insert, select, update
+from sqlalchemy import BigInteger, Float, ForeignKey, Text, func, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tidegate.contracts.stream.adoption import Adoption, KeptAdoption
@@ -17,7 +17,7 @@ from tidegate.contracts.stream.reconciliation import (
     StreamReconciliation,
 )
 from tidegate.contracts.stream.replay import ReplayRequest, ReplayState, StreamReplay
-from tidegate.gateway.storage.tables import Instant, Store, Table, keep_newest
+from tidegate.gateway.storage.tables import EntryStore, Instant, StreamEntry, Table
 
 _KEPT = 200
 """Events and trips of one stream that are kept: an old message is not repeated."""
@@ -34,14 +34,11 @@ class ControlRow(Table):
     control: Mapped[str] = mapped_column(Text)
 
 
-class EventRow(Table):
+class EventRow(StreamEntry):
     """A message of a job about a stream: a StreamEvent or a Trip as JSON, under the id that the job gave it."""
 
     __tablename__ = "stream_events"
-    __table_args__ = (Index("ix_stream_events_stream", "stream", "key"),)
 
-    key: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
-    id: Mapped[str] = mapped_column(Text, unique=True)
     stream: Mapped[str] = mapped_column(Text)
     kind: Mapped[str] = mapped_column(Text)
     at: Mapped[datetime] = mapped_column(Instant)
@@ -59,8 +56,11 @@ class HeartbeatRow(Table):
     busy_seconds: Mapped[float | None] = mapped_column(Float)
 
 
-class ControlStore(Store):
+class ControlStore(EntryStore[EventRow]):
     """Controls of streams and the messages of their jobs, as `stores.controls`."""
+
+    _row = EventRow
+    _kept = _KEPT
 
     def find(self, stream: str) -> StreamControl:
         """Return what holds for a stream; of one that no one ever touched, that it runs."""
@@ -102,16 +102,9 @@ class ControlStore(Store):
     def add_event(self, event: StreamEvent | Trip) -> None:
         """Store an event or trip unless it exists; delete the oldest of its stream."""
         kind = _TRIPPED if isinstance(event, Trip) else event.kind.value
-        self._session.execute(
-            insert(EventRow).values(
-                id=str(event.id),
-                stream=event.stream,
-                kind=kind,
-                at=event.at,
-                document=event.model_dump_json(),
-            )
-        )
-        keep_newest(self._session, EventRow.key, EventRow.stream, event.stream, _KEPT)
+        row = EventRow(id=str(event.id), stream=event.stream, kind=kind, at=event.at)
+        row.document = event.model_dump_json()
+        self._add(row)
 
     def last_events(self, streams: Sequence[str] | None = None) -> dict[str, StreamEvent]:
         """Return the last event of each stream, or of the `streams` given.
@@ -132,39 +125,29 @@ RECONCILIATIONS_KEPT = 20
 """Reconciliations of one stream that are kept."""
 
 
-class ReconciliationRow(Table):
+class ReconciliationRow(StreamEntry):
     """A request, and its result as JSON; null as long as no one has looked."""
 
     __tablename__ = "stream_reconciliations"
-    __table_args__ = (Index("ix_stream_reconciliations_stream", "stream", "key"),)
 
-    key: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
-    id: Mapped[str] = mapped_column(Text, unique=True)
-    stream: Mapped[str] = mapped_column(ForeignKey("contracts.id"))
     asked_by: Mapped[str] = mapped_column(Text)
     asked_at: Mapped[datetime] = mapped_column(Instant)
     result: Mapped[str | None] = mapped_column(Text)
 
 
-class ReconciliationStore(Store):
+class ReconciliationStore(EntryStore[ReconciliationRow]):
     """Reconciliations of streams, as `stores.reconciliations`."""
+
+    _row = ReconciliationRow
+    _kept = RECONCILIATIONS_KEPT
 
     def all(self, stream: str) -> tuple[StreamReconciliation, ...]:
         """Return those of a stream that are kept, newest first."""
-        rows = self._session.scalars(
-            select(ReconciliationRow)
-            .where(ReconciliationRow.stream == stream)
-            .order_by(ReconciliationRow.key.desc())
-        )
-        return tuple(_reconciliation(row) for row in rows)
+        return tuple(map(_reconciliation, self._entries(stream)))
 
     def find(self, stream: str, wanted: UUID) -> StreamReconciliation | None:
         """Find one of a stream."""
-        row = self._session.scalar(
-            select(ReconciliationRow).where(
-                ReconciliationRow.stream == stream, ReconciliationRow.id == str(wanted)
-            )
-        )
+        row = self._entry(stream, wanted)
         return None if row is None else _reconciliation(row)
 
     def open(self, stream: str) -> ReconciliationRequest | None:
@@ -183,26 +166,13 @@ class ReconciliationStore(Store):
 
     def add(self, request: ReconciliationRequest) -> None:
         """Store a new request unless one of its stream is open; delete the oldest of its stream."""
-        self._session.execute(
-            insert(ReconciliationRow).values(
-                id=str(request.id), stream=request.stream, asked_by=request.by, asked_at=request.at
-            )
-        )
-        keep_newest(
-            self._session,
-            ReconciliationRow.key,
-            ReconciliationRow.stream,
-            request.stream,
-            RECONCILIATIONS_KEPT,
-        )
+        row = ReconciliationRow(id=str(request.id), stream=request.stream)
+        row.asked_by, row.asked_at = request.by, request.at
+        self._add(row)
 
     def answer(self, request: UUID, result: ReconciliationResult) -> None:
         """Store the result of a request."""
-        self._session.execute(
-            update(ReconciliationRow)
-            .where(ReconciliationRow.id == str(request))
-            .values(result=result.model_dump_json())
-        )
+        self._change(request, result=result.model_dump_json())
 
 
 def _reconciliation(row: ReconciliationRow) -> StreamReconciliation:
@@ -216,38 +186,34 @@ REPLAYS_KEPT = 100
 """Replays of one stream that are kept; their entries in the audit log stay."""
 
 
-class ReplayRow(Table):
+class ReplayRow(StreamEntry):
     """One replay as JSON, and the whole request with its positions; null when it has ended."""
 
     __tablename__ = "stream_replays"
-    __table_args__ = (Index("ix_stream_replays_stream", "stream", "key"),)
 
-    key: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
-    id: Mapped[str] = mapped_column(Text, unique=True)
-    stream: Mapped[str] = mapped_column(ForeignKey("contracts.id"))
     state: Mapped[str] = mapped_column(Text)
     document: Mapped[str] = mapped_column(Text)
     request: Mapped[str | None] = mapped_column(Text)
 
 
-class ReplayStore(Store):
+class ReplayStore(EntryStore[ReplayRow]):
     """Replays of streams, as `stores.replays`."""
+
+    _row = ReplayRow
+    _kept = REPLAYS_KEPT
 
     def all(self, stream: str) -> tuple[StreamReplay, ...]:
         """Return those of a stream that are kept, newest first."""
-        rows = self._session.scalars(
-            select(ReplayRow).where(ReplayRow.stream == stream).order_by(ReplayRow.key.desc())
-        )
-        return tuple(StreamReplay.model_validate_json(row.document) for row in rows)
+        return tuple(StreamReplay.model_validate_json(row.document) for row in self._entries(stream))
 
     def find(self, stream: str, wanted: UUID) -> StreamReplay | None:
         """Find one of a stream."""
-        row = self._row(stream, wanted)
+        row = self._entry(stream, wanted)
         return None if row is None else StreamReplay.model_validate_json(row.document)
 
     def request(self, stream: str, wanted: UUID) -> ReplayRequest | None:
         """Return the whole request of an open one."""
-        row = self._row(stream, wanted)
+        row = self._entry(stream, wanted)
         if row is None or row.state != ReplayState.OPEN or row.request is None:
             return None
         return ReplayRequest.model_validate_json(row.request)
@@ -264,50 +230,37 @@ class ReplayStore(Store):
 
     def add(self, replay: StreamReplay, request: ReplayRequest) -> None:
         """Store a new replay; delete the oldest of its stream."""
-        self._session.execute(
-            insert(ReplayRow).values(
-                id=str(replay.id),
-                stream=replay.stream,
-                state=replay.state,
-                document=replay.model_dump_json(),
-                request=request.model_dump_json(),
-            )
-        )
-        keep_newest(self._session, ReplayRow.key, ReplayRow.stream, replay.stream, REPLAYS_KEPT)
+        row = ReplayRow(id=str(replay.id), stream=replay.stream, state=replay.state)
+        row.document, row.request = replay.model_dump_json(), request.model_dump_json()
+        self._add(row)
 
     def put(self, replay: StreamReplay) -> None:
         """Store a changed replay; without its positions when it has ended."""
         changes: dict[str, str | None] = {"state": replay.state, "document": replay.model_dump_json()}
         if replay.is_ended:
             changes["request"] = None
-        self._session.execute(update(ReplayRow).where(ReplayRow.id == str(replay.id)).values(**changes))
-
-    def _row(self, stream: str, wanted: UUID) -> ReplayRow | None:
-        return self._session.scalar(
-            select(ReplayRow).where(ReplayRow.stream == stream, ReplayRow.id == str(wanted))
-        )
+        self._change(replay.id, **changes)
 
 
 ADOPTIONS_KEPT = 100
 """Adoptions of one stream that are kept. Each takes a person; their entries in the audit log stay."""
 
 
-class AdoptionRow(Table):
+class AdoptionRow(StreamEntry):
     """One adoption as JSON, who had it kept, and when."""
 
     __tablename__ = "stream_adoptions"
-    __table_args__ = (Index("ix_stream_adoptions_stream", "stream", "key"),)
 
-    key: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
-    id: Mapped[str] = mapped_column(Text, unique=True)
-    stream: Mapped[str] = mapped_column(ForeignKey("contracts.id"))
     kept_by: Mapped[str] = mapped_column(Text)
     kept_at: Mapped[datetime] = mapped_column(Instant)
     document: Mapped[str] = mapped_column(Text)
 
 
-class AdoptionStore(Store):
+class AdoptionStore(EntryStore[AdoptionRow]):
     """Adoptions of streams, as `stores.adoptions`."""
+
+    _row = AdoptionRow
+    _kept = ADOPTIONS_KEPT
 
     def find(self, wanted: str) -> KeptAdoption | None:
         """Return the adoption of that id, of any stream; None if there is none."""
@@ -316,24 +269,13 @@ class AdoptionStore(Store):
 
     def all(self, stream: str) -> tuple[KeptAdoption, ...]:
         """Return those of a stream, newest first."""
-        rows = self._session.scalars(
-            select(AdoptionRow).where(AdoptionRow.stream == stream).order_by(AdoptionRow.key.desc())
-        )
-        return tuple(map(_kept, rows))
+        return tuple(map(_kept, self._entries(stream)))
 
     def add(self, kept: KeptAdoption) -> None:
         """Store a new adoption; delete the oldest of its stream."""
-        adoption = kept.adoption
-        self._session.execute(
-            insert(AdoptionRow).values(
-                id=adoption.id,
-                stream=adoption.stream,
-                kept_by=kept.by,
-                kept_at=kept.at,
-                document=adoption.model_dump_json(),
-            )
-        )
-        keep_newest(self._session, AdoptionRow.key, AdoptionRow.stream, adoption.stream, ADOPTIONS_KEPT)
+        row = AdoptionRow(id=kept.adoption.id, stream=kept.adoption.stream)
+        row.kept_by, row.kept_at, row.document = kept.by, kept.at, kept.adoption.model_dump_json()
+        self._add(row)
 
 
 def _kept(row: AdoptionRow) -> KeptAdoption:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Generic, TypeVar
+from uuid import UUID
 
 from sqlalchemy import (
     BigInteger,
@@ -17,9 +19,10 @@ from sqlalchemy import (
     UniqueConstraint,
     delete,
     select,
+    update,
 )
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute, Mapped, Session, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, declared_attr, mapped_column
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator
@@ -70,18 +73,53 @@ def fields_of(source: object, kind: type[Any], **others: object) -> dict[str, An
     return {name: getattr(source, name) for name in names} | others
 
 
-def keep_newest(
-    session: Session,
-    key: InstrumentedAttribute[int],
-    stream: InstrumentedAttribute[str],
-    of_stream: str,
-    kept: int,
-) -> None:
-    """Delete the rows of one stream with the lowest keys, so that `kept` of them are left."""
-    keys = select(key).where(stream == of_stream).order_by(key.desc())
-    last = session.scalar(keys.offset(kept).limit(1))
-    if last is not None:
-        session.execute(delete(key.class_).where(stream == of_stream, key <= last))
+class StreamEntry(Table):
+    """An entry of a stream. Entries are numbered by `key` in the order in which they came, and only the newest are kept."""
+
+    __abstract__ = True
+
+    key: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    id: Mapped[str] = mapped_column(Text, unique=True)
+    stream: Mapped[str] = mapped_column(ForeignKey("contracts.id"))
+
+    @declared_attr.directive
+    @classmethod
+    def __table_args__(cls) -> tuple[Index]:
+        """Return the index by which the entries of a stream are found."""
+        return (Index(f"ix_{cls.__tablename__}_stream", "stream", "key"),)
+
+
+Entry = TypeVar("Entry", bound=StreamEntry)
+
+
+class EntryStore(Store, Generic[Entry]):
+    """Stores the entries of streams in the table of `_row`, the newest `_kept` of each stream."""
+
+    _row: type[Entry]
+    _kept: int
+
+    def _entries(self, stream: str) -> Iterable[Entry]:
+        """Return the entries of a stream, newest first."""
+        row = self._row
+        return self._session.scalars(select(row).where(row.stream == stream).order_by(row.key.desc()))
+
+    def _entry(self, stream: str, wanted: UUID | str) -> Entry | None:
+        """Return one entry of a stream; None if there is none with this id."""
+        row = self._row
+        return self._session.scalar(select(row).where(row.stream == stream, row.id == str(wanted)))
+
+    def _change(self, entry: UUID | str, **values: object) -> None:
+        self._session.execute(update(self._row).where(self._row.id == str(entry)).values(**values))
+
+    def _add(self, entry: Entry) -> None:
+        """Store an entry, and delete the oldest of its stream."""
+        self._session.add(entry)
+        self._session.flush()
+        row, stream = self._row, entry.stream
+        keys = select(row.key).where(row.stream == stream).order_by(row.key.desc())
+        last = self._session.scalar(keys.offset(self._kept).limit(1))
+        if last is not None:
+            self._session.execute(delete(row).where(row.stream == stream, row.key <= last))
 
 
 class ContractRow(Table):

@@ -5,23 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Boolean, Index, Integer, Text, select, update
+from sqlalchemy import Boolean, Integer, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from tidegate.gateway.storage.tables import Instant, Name, Store, Table, fields_of, keep_newest
+from tidegate.gateway.storage.tables import EntryStore, Instant, Name, StreamEntry, fields_of
 
 KEPT = 50
 """Searches of one stream that are kept."""
 
 
-class ValueSearchRow(Table):
+class ValueSearchRow(StreamEntry):
     """One search. `positions` is a JSON list of `partition/offset`; `heard_at` is when its process last went on with it."""
 
     __tablename__ = "quarantine_searches"
-    __table_args__ = (Index("ix_quarantine_searches_stream", "stream", "key"),)
 
-    key: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
-    id: Mapped[str] = mapped_column(Text, unique=True)
     stream: Mapped[str] = mapped_column(Name)
     by: Mapped[str] = mapped_column(Text)
     at: Mapped[datetime] = mapped_column(Instant)
@@ -49,28 +46,25 @@ class StoredSearch:
     heard_at: datetime
 
 
-class ValueSearchStore(Store):
+class ValueSearchStore(EntryStore[ValueSearchRow]):
     """Searches for values, as `stores.value_searches`."""
+
+    _row = ValueSearchRow
+    _kept = KEPT
 
     def add(self, search: StoredSearch) -> None:
         """Store a new search; delete the oldest of its stream."""
-        self._session.add(ValueSearchRow(**fields_of(search, StoredSearch)))
-        self._session.flush()
-        keep_newest(self._session, ValueSearchRow.key, ValueSearchRow.stream, search.stream, KEPT)
+        self._add(ValueSearchRow(**fields_of(search, StoredSearch)))
 
     def find(self, stream: str, search_id: str) -> StoredSearch | None:
         """Return one search of a stream, None if there is none of this id."""
-        query = select(ValueSearchRow).where(ValueSearchRow.stream == stream, ValueSearchRow.id == search_id)
-        row = self._session.scalars(query).first()
+        row = self._entry(stream, search_id)
         return None if row is None else StoredSearch(**fields_of(row, StoredSearch))
 
     def all(self, stream: str) -> tuple[StoredSearch, ...]:
         """List the searches of a stream that are kept, newest first."""
-        query = (
-            select(ValueSearchRow).where(ValueSearchRow.stream == stream).order_by(ValueSearchRow.key.desc())
-        )
-        return tuple(StoredSearch(**fields_of(row, StoredSearch)) for row in self._session.scalars(query))
+        return tuple(StoredSearch(**fields_of(row, StoredSearch)) for row in self._entries(stream))
 
     def update(self, search_id: str, **values: object) -> None:
         """Change fields of a search."""
-        self._session.execute(update(ValueSearchRow).where(ValueSearchRow.id == search_id).values(**values))
+        self._change(search_id, **values)

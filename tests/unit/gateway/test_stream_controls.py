@@ -172,7 +172,7 @@ def test_the_last_event_of_each_stream_is_found_and_told_once(
 def test_old_events_give_way(
     factory: Factory, controls: StreamControls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "_KEPT", 3)
+    monkeypatch.setattr(storage.ControlStore, "_kept", 3)
     events = [event_of("started") for _ in range(6)]
     for event in events:
         controls.record_event(STREAM, event)
