@@ -225,7 +225,7 @@ def _looser(
 
 
 def _as_written(old: DataContract, new: DataContract) -> DataContract:
-    """Return a contract that asks for every field of its Avro schema: one that is gone is missed, default or not."""
+    """Return a contract that asks for every field of its Avro schema: a missing field is then noticed, with a default or without."""
     schema = old.schema_
     if not isinstance(schema, AvroSchema) or schema == new.schema_:
         return old

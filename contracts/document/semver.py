@@ -29,7 +29,7 @@ def next_major(version: str) -> str:
 
 
 def next_patch(version: str) -> str:
-    """Return the next version that changes nothing for anybody: 1.9.4 for 1.9.3, and 1.9.3 for 1.9.3-rc.1."""
+    """Return the next patch version: 1.9.4 for 1.9.3, and 1.9.3 for 1.9.3-rc.1."""
     core, _, prerelease = version.partition("-")
     major, minor, patch = core.split(".")
     return core if prerelease else f"{major}.{minor}.{int(patch) + 1}"

@@ -271,7 +271,7 @@ Level = tuple[dict[str, Any], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """A document of which the object at `index` is read as one contract, whatever is put back."""
+    """A document whose object at `index` is read as one contract, with each part that is put back."""
 
     document: dict[str, Any]
     index: int

@@ -71,13 +71,13 @@ class AvroFormat:
 
     @property
     def is_valid(self) -> Callable[[Any], bool]:
-        """Whatever was decoded fits the schema: the bytes have no meaning without it."""
+        """Every decoded record fits the schema."""
         return _is_anything
 
     def decode(self, framed: Framed, read: RecordsOf | None = None) -> Iterator[Any]:
         """Decode each payload: the record, or the Violation of stage decode that it is.
 
-        `read` decodes the payloads of one writer, and gives what its `ResolvedReader` gives, which does so by default.
+        `read` decodes the payloads of one writer, and returns what its `ResolvedReader` returns, which is the default.
         """
         read = read or _records
         if framed.written_by is None:

@@ -1,8 +1,8 @@
 """The resolution of two Avro schemas: how data of one is read with the other.
 
-A node says what bytes of the writer stand at a place and what the reader makes of them. Readers are made from nodes:
-strict ones (`avro_decoder`) and generated ones (`fastpath.avro_reader`), which therefore cannot differ in what a schema means.
-Where both schemas are the same there is nothing to resolve: a union's value is of the branch that was written.
+A node describes the bytes of the writer at a place, and the value that the reader gets. The strict reader (`avro_decoder`)
+and the generated one (`fastpath.avro_reader`) are built from the same nodes, so they cannot differ in what a schema means.
+If both schemas are the same, nothing is resolved: a union's value is of the branch that was written.
 
 Source: Apache Avro 1.12 specification, "Schema Resolution", "Aliases", "Logical Types". As in Apache's Java library, a
 reader's union first takes the branch of the writer's own type and name, then any other that matches. So a string stays

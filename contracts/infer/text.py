@@ -109,7 +109,7 @@ def rule_lines(rule: dict[str, Any], mark: str = "  ") -> Iterator[str]:
 
 
 def _entry(first: str, following: str, text: str) -> Iterator[str]:
-    """Yield an entry of a rule; a long list goes on in the next lines."""
+    """Yield an entry of a rule; a long list continues in the next lines."""
     if not text.startswith("[") or len(first) + len(text) <= _WIDTH or any(each in text for each in "\"'"):
         yield first + text
         return

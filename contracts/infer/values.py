@@ -231,7 +231,6 @@ class TextProfile:
         self.count = 0
         self.shortest = 1 << 62
         self.longest = 0
-        self.total_length = 0
         self.counts: dict[str, Seen] = {}
         self.is_complete = True
         self.sentinels: dict[str, Seen] = {}
@@ -240,7 +239,6 @@ class TextProfile:
         """Formats that most values have, with the records that do not."""
         self.days = DayProfile()
         self.first: int = -1
-        self.distinct_at_most = 0
 
     def add(self, array: pa.Array, positions: Positions) -> TextBatch:
         """Add the texts of a batch; nulls are left out."""
@@ -261,8 +259,6 @@ class TextProfile:
         lengths = pc.utf8_length(labels).to_numpy()
         self.shortest = min(self.shortest, int(lengths.min()))
         self.longest = max(self.longest, int(lengths.max()))
-        self.total_length += int((lengths * counts).sum())
-        self.distinct_at_most += len(labels)
         self._count_values(labels, counts, firsts)
         self._count_sentinels(labels, counts, firsts)
         self.shapes.add(labels, counts)
@@ -306,11 +302,6 @@ class TextProfile:
                 known = ~np.isnan(rows)
                 scale = 1 if each is TextFormat.DATE else 86_400
                 self.days.add(np.floor(rows[known] / scale).astype(np.int64), positions[known])
-
-    @property
-    def mean_length(self) -> float:
-        """Mean number of characters."""
-        return self.total_length / max(self.count, 1)
 
 
 @cache

@@ -111,7 +111,7 @@ def good_fields(records: Sequence[Any], fields: SchemaFields, hides: Any) -> tup
 
 
 def ordered_pairs(fields: Sequence[GoodField]) -> tuple[tuple[GoodField, GoodField], ...]:
-    """Return the pairs of times of which the first is never after the second, and in most records before it."""
+    """Return the pairs of times whose first is never after the second, and before it in most records."""
     timed = [each for each in fields if each.times is not None]
     pairs = []
     for one, other in combinations(timed, 2):

@@ -116,7 +116,7 @@ class DenialAudit(Service):
         return (is_hidden or status in _AUDITED) and method not in _READING
 
     def add(self, status: int, who: str, method: str, path: str) -> None:
-        """Count one denial, and write what the log has to hold now. A database that is away is logged only."""
+        """Count one denial, and write what the log has to hold now. An outage of the database is only logged."""
         with self._lock:
             changes = self._repeats() if self._clock() >= self._window_ends else []
             who, is_first = self._seen.add(_shown(who), f"{status} {_shown(method)}", status)

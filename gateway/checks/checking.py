@@ -27,7 +27,7 @@ _RANK = {severity: rank for rank, severity in enumerate(FindingSeverity)}
 def check(
     candidates: Iterable[Candidate], baseline: Baseline, level: Compatibility | None
 ) -> tuple[ContractCheck, ...]:
-    """Check all candidates, in their order; then come the contracts that are gone.
+    """Check all candidates, in their order; then the deleted contracts.
 
     `level` replaces the compatibility level that the contracts ask for.
     """

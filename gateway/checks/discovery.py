@@ -126,7 +126,7 @@ def _files_read_by(contract: Path) -> set[Path]:
 
 
 def is_contract(content: bytes) -> bool:
-    """Return whether a document says that it is a contract of this format, be it well-formed or not.
+    """Return whether a document says that it is a contract of this format, whether it is well-formed or not.
 
     Documents of other formats name another `apiVersion`; one that names none counts if its `kind` is DataContract.
     """

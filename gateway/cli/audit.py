@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 import typer
 
 from tidegate.contracts.errors import SettingsError
 from tidegate.gateway.audit import AuditLog
+from tidegate.gateway.cli.options import opened_output
 from tidegate.gateway.cli.registry_database import DEFAULT_URL, DatabaseUrl, registry_database
 from tidegate.gateway.cli.terminal import err, out
 from tidegate.gateway.exits import ExitCode
@@ -73,7 +72,7 @@ def export(output: Output = None, *, database_url: DatabaseUrl = DEFAULT_URL) ->
     """
 
     def write(entries: Iterable[AuditEntry]) -> None:
-        with _target(output) as target:
+        with opened_output(output) as target:
             for entry in entries:
                 target.write(canonical_json(document(entry)) + b"\n")
 
@@ -119,16 +118,3 @@ def _show(report: ChainReport, known_head: str | None) -> None:
         )
     else:
         out.print(f"{report.entries} entries, intact, head {report.head}")
-
-
-@contextmanager
-def _target(output: Path | None) -> Iterator[BinaryIO]:
-    if output is None:
-        yield sys.stdout.buffer
-        return
-    try:
-        target = output.open("wb")
-    except OSError as error:
-        raise SettingsError(f"{output} cannot be written: {error.strerror}") from error
-    with target:
-        yield target

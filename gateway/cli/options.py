@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, BinaryIO, Final, Literal
 
 import typer
+
+from tidegate.contracts.errors import SettingsError
 
 DEFAULT_REGISTRY: Final = "http://127.0.0.1:8081"
 
@@ -17,3 +23,17 @@ StreamId = Annotated[
 ContractId = Annotated[str, typer.Argument(metavar="CONTRACT", help="Id of the contract.")]
 OutputFormat = Annotated[Literal["text", "json"], typer.Option("--format", help="Format of the output.")]
 """The one way to ask for JSON: one document, or one object a line where the number of objects has no bound."""
+
+
+@contextmanager
+def opened_output(output: Path | None) -> Iterator[BinaryIO]:
+    """Open the file of an option, or standard output for None. Raises SettingsError."""
+    if output is None:
+        yield sys.stdout.buffer
+        return
+    try:
+        target = output.open("wb")
+    except OSError as error:
+        raise SettingsError(f"{output} cannot be written: {error.strerror}") from error
+    with target:
+        yield target

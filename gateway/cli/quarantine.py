@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from tidegate.contracts.errors import SettingsError
-from tidegate.gateway.cli.options import DEFAULT_REGISTRY, OutputFormat, RegistryUrl, StreamId
+from tidegate.gateway.cli.options import DEFAULT_REGISTRY, OutputFormat, RegistryUrl, StreamId, opened_output
 from tidegate.gateway.cli.terminal import Downloaded, err, say
 from tidegate.gateway.client.quarantine import Filter, QuarantineClient
 from tidegate.gateway.streams.problem_states import ProblemState
@@ -221,25 +219,12 @@ def export(  # noqa: PLR0913 - one parameter for each option
     with QuarantineClient(registry) as client:
         parts = client.export(stream, wanted, export_format, limit)
         first = next(parts, b"")  # an error of the request comes before the file is made
-        with _target(output) as target, Downloaded() as progress:
+        with opened_output(output) as target, Downloaded() as progress:
             for part in chain([first], parts):
                 target.write(part)
                 progress.advance(len(part))
     if output is not None:
         err.print(f"written to {output}", markup=False)
-
-
-@contextmanager
-def _target(output: Path | None) -> Iterator[BinaryIO]:
-    if output is None:
-        yield sys.stdout.buffer
-        return
-    try:
-        target = output.open("wb")
-    except OSError as error:
-        raise SettingsError(f"{output} cannot be written: {error.strerror}") from error
-    with target:
-        yield target
 
 
 def _print_record(record: dict[str, Any], output_format: str) -> None:

@@ -14,7 +14,7 @@ from tidegate.gateway.sources.source import Source
 
 @contextmanager
 def reading(source: Source) -> Iterator[Callable[[int], None]]:
-    """Give a function that is told the number of records read; it shows a bar on a terminal after two seconds."""
+    """Yield a function that takes the number of records read, and shows a bar on a terminal after two seconds."""
     columns = (
         TextColumn("reading {task.description}"),
         BarColumn(),

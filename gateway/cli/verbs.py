@@ -283,7 +283,7 @@ class VerbGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the verb. A reader that went away (`tidegate judge ... | head`) ends it without a word."""
+        """Run the verb. A closed pipe (`tidegate judge ... | head`) ends it without a message."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()

@@ -73,7 +73,7 @@ def keep(last: Path, port: int) -> None:
 
 
 def _kept(last: Path | None) -> int | None:
-    """Return the port that a file keeps; None without a file, or if it holds no port that anybody may listen on."""
+    """Return the port that a file keeps; None without a file, or if it holds no valid port of a user process."""
     try:
         text = "" if last is None else last.read_text().strip()
     except (OSError, UnicodeDecodeError):

@@ -51,7 +51,7 @@ class Contracts:
         self._show_failures()
 
     def _show_failures(self) -> None:
-        """Show what the job has logged since about streams that failed: it goes on without them."""
+        """Show new log lines about failed streams; the job continues without them."""
         log = self._runtime.logs / "job.log"
         if not self.has_job or not log.exists():
             return

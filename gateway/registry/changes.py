@@ -83,7 +83,7 @@ class Review:
 
 
 class BreakingChange(ConflictError):  # noqa: N818 - named for what was asked
-    """A candidate that breaks what is enforced, and to which not everybody agreed; `review` says all about it."""
+    """A candidate that breaks the enforced version without the agreement of all affected consumers; `review` has the details."""
 
     def __init__(self, message: str, review: Review) -> None:
         super().__init__(message, review)

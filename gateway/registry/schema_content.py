@@ -163,7 +163,7 @@ def dialect_for(
 ) -> str:
     """Return the dialect by which a subject reads a text that names none: as it did before, or else draft 7.
 
-    What was registered goes on being found and keeps its meaning, also when its metadata or rules change.
+    Registered schemas are still found and keep their meaning, also when its metadata or rules change.
     """
     normal = normal_text(text) if schema_type == JSON else None
     if normal is None:

@@ -238,7 +238,6 @@ class _Facts:
     """What a list of problems of a stream is made of; each read once."""
 
     def __init__(self, stores: Stores, index: StreamIndex, query: ProblemQuery, now: datetime) -> None:
-        self._stores = stores
         self._index = index
         stream = index.stream
         self.slices = Slices.of(query.since, query.until, query.buckets, now)

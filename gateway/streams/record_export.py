@@ -127,7 +127,7 @@ def _records(
 
 
 class _Download(Iterator[bytes]):
-    """The parts of a download; `ended` is called once, also when the reader goes away."""
+    """The parts of a download; `ended` is called once, also when the reader disconnects."""
 
     def __init__(self, parts: Iterator[bytes], ended: Callable[[], None]) -> None:
         self._parts = parts

@@ -92,7 +92,7 @@ class Refuter:
     def _counterexample(
         self, document: Any, pointer: str | None, gap: Gap | None, checks: int
     ) -> Counterexample | None:
-        """Shrink a document, and judge its very text once more."""
+        """Shrink a document, and judge the text of the result again."""
 
         def trial(lighter: Any) -> Trial:
             self.checked += 1

@@ -1,8 +1,8 @@
-"""A schema as one formula about one JSON value: what every keyword says, freed from dialects and references.
+"""A schema as one formula about one JSON value, with dialects and references resolved.
 
-Connectives (`All`, `AnyOf`, `OneOf`, `Not`, `Condition`, `Reference`) join leaves. A leaf speaks of the types of its
-`group` only and holds for every value of another type. Nodes of the same meaning by form have the same `id`, in both
-schemas of a pair; `place` says where a node stands.
+Connectives (`All`, `AnyOf`, `OneOf`, `Not`, `Condition`, `Reference`) join leaves. A leaf constrains only values of
+the types of its `group`. Nodes of equal form have the same `id`, in both schemas of a pair; `place` is where a node is
+written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAX_LOOKED_AT: Final = 200
 
 
 class Side(StrEnum):
-    """Which of two schemas a node comes from; either may be the one that is asked to include the other."""
+    """The schema of a pair that a node comes from; either may be the including one."""
 
     ONE = "one"
     OTHER = "other"
@@ -29,7 +29,7 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a node stands: its JSON Pointer, the keyword it comes from ("" for a whole schema), its written value."""
+    """Where a node is written: its JSON Pointer, the keyword it comes from ("" for a whole schema), its written value."""
 
     side: Side
     pointer: str
@@ -61,7 +61,7 @@ class Interner:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """Anything a value can fit or not."""
+    """A condition on a value."""
 
     id: int
     place: Place
@@ -114,7 +114,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reference(Node):
-    """What a definition says, which is still being compiled where the reference stands."""
+    """A reference to a definition that may still be compiled."""
 
     definition: Definition = field(default_factory=Definition)
 
@@ -140,7 +140,7 @@ class OneValue(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opaque(Node):
-    """Something that is not looked into: it is only known to be equal to itself."""
+    """A condition that is not analysed; it equals only itself."""
 
     concerns: int
 
@@ -303,19 +303,19 @@ class Names(Node):
 
 
 def concerns(node: Node) -> int:
-    """Return the types that a leaf speaks of."""
+    """Return the types that a leaf constrains."""
     return node.concerns if isinstance(node, Opaque) else node.group
 
 
 def resolved(node: Node) -> Node:
-    """Return what a chain of references leads to; unguarded loops are refused before anybody asks."""
+    """Return what a chain of references leads to; unguarded loops are refused before this is called."""
     while isinstance(node, Reference) and node.definition.node is not None:
         node = node.definition.node
     return node
 
 
 def is_false(node: Node) -> bool:
-    """Return whether a node plainly accepts nothing."""
+    """Return whether a node accepts nothing, as far as its form shows."""
     waiting, seen = [node], set[int]()
     while waiting and len(seen) < _MAX_LOOKED_AT:
         node = resolved(waiting.pop())

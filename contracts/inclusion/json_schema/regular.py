@@ -84,7 +84,7 @@ class Automaton:
         return 1 in states or 1 in self._closure(set(states), at_start=is_empty, at_end=True)
 
     def is_certain(self, states: States) -> bool:
-        """Return whether every string that goes on from `states` is in the language."""
+        """Return whether every string that continues from `states` is in the language."""
         return 1 in states
 
     def _state(self) -> int:

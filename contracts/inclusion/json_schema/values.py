@@ -125,7 +125,7 @@ def written(number: Fraction) -> int | float | Decimal:
 
 
 def margin(limit: Fraction) -> Fraction:
-    """Return how far from a limit a number is that a double tells from it for sure."""
+    """Return the distance from a limit at which a double surely distinguishes a number from it."""
     return (abs(limit) + _SMALLEST_NORMAL) / 2**51
 
 

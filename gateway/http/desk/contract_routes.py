@@ -31,12 +31,11 @@ def contracts(
 def contract(
     contract_id: str,
     factory: FactoryDep,
-    principal: PrincipalDep,
     show: ShowDep,
     version: VersionName = None,
 ) -> Response:
     """Show a contract: one version of it, the current one unless another is named."""
-    return show("contract.html", view=contract_view(factory, principal, contract_id, version or None))
+    return show("contract.html", view=contract_view(factory, contract_id, version or None))
 
 
 @router.get("/desk/contracts/{contract_id}/diff")

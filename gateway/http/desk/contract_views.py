@@ -17,14 +17,13 @@ from tidegate.contracts.document.model import (
     Team,
 )
 from tidegate.contracts.document.rule_model import Rule
-from tidegate.contracts.document.terms import OnViolation, subject_of
+from tidegate.contracts.document.terms import OnViolation
 from tidegate.contracts.document.yaml_writer import write_yaml
 from tidegate.contracts.errors import ContractError, NotFoundError
 from tidegate.contracts.judge.plan import schema_fields
 from tidegate.contracts.rules.kinds.registry import kind_of
 from tidegate.contracts.verdict import Severity
 from tidegate.contracts.words import counted
-from tidegate.gateway.access.principal import Principal, Role
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.desk.clauses import is_required
 from tidegate.gateway.registry.consumers import KnownConsumer
@@ -104,14 +103,11 @@ class ContractView:
     read_by: tuple[str, ...] | None
     proposals: tuple[Proposal, ...]
     enforcement: Enforcement
-    may_promote: bool
     yaml: str
     yaml_cut: int
 
 
-def contract_view(
-    factory: Factory, principal: Principal, contract_id: str, version: str | None
-) -> ContractView:
+def contract_view(factory: Factory, contract_id: str, version: str | None) -> ContractView:
     """Return the page of a version; of the current one unless another is named. Raises NotFoundError."""
     registry = factory.registry()
     versions = registry.versions(contract_id)
@@ -120,7 +116,6 @@ def contract_view(
     fields = tuple(_field_rows(contract))
     unjudged = unjudged_rules(shown, None)
     yaml = _cut(contract_yaml(shown))
-    may_approve = principal.may(Role.APPROVER, subject_of(shown.topic))
     return ContractView(
         shown,
         contract,
@@ -137,7 +132,6 @@ def contract_view(
         factory.consumers().readers((shown,)).get(shown.registry_id),
         factory.approvals().proposals(contract_id),
         factory.streams().enforcement(contract_id),
-        may_promote=may_approve and shown.status == "draft",
         yaml=yaml[0],
         yaml_cut=yaml[1],
     )

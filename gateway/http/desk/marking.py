@@ -19,12 +19,11 @@ class Marking:
     """Marks and masks of one record's bytes, each sorted by start; masks do not overlap.
 
     `hidden` names what the masks keep from the reader, as `Visibility.revealed` would: pointers of classified fields, and
-    BODY. `is_fully_read` is False when the bytes are not JSON to their end.
+    BODY.
     """
 
     marks: tuple[Mark, ...]
     masks: tuple[Mask, ...]
-    is_fully_read: bool
     hidden: frozenset[str] = frozenset()
 
     @property
@@ -44,7 +43,7 @@ def mark_record(
     """
     if contract is None and not visibility.shows(BODY):
         masks = whole(data)
-        return Marking((), masks, is_fully_read=False, hidden=frozenset({BODY}) if data else frozenset())
+        return Marking((), masks, hidden=frozenset({BODY}) if data else frozenset())
     asked = {index: pointers_of(contract, violation) for index, violation in enumerate(violations, 1)}
     declared = visibility.declared if contract is not None else None
     pointers = {pointer for group in asked.values() for pointer in group}
@@ -54,7 +53,6 @@ def mark_record(
     return Marking(
         marks=_merged(_marks(data, violations, asked, found)),
         masks=apart([mask for masks in masks_of.values() for mask in masks]),
-        is_fully_read=found.broken is None,
         hidden=frozenset(part for part, masks in masks_of.items() if masks),
     )
 

@@ -251,11 +251,10 @@ def _shown(record: QuarantinedRecord, violations: Sequence[Violation], viewer: V
     is_hidden = bool(raw) and not visibility.shows(BODY)
     hidden = (Mask(0, len(raw), "the contract classifies fields"),) if is_hidden else ()
     parts = frozenset({BODY}) if is_hidden else frozenset()
-    raw_marking = Marking((), hidden, is_fully_read=True, hidden=parts)
+    raw_marking = Marking((), hidden, parts)
     text = decoded_json(raw, contract, viewer.plan, schema_header(record.headers))
     if text is None or (is_hidden and not viewer.knows_writers):
-        marking = Marking((), hidden, is_fully_read=False, hidden=parts)
-        return _Shown(raw, marking, raw, raw_marking, is_decoded=False)
+        return _Shown(raw, raw_marking, raw, raw_marking, is_decoded=False)
     return _Shown(
         text, mark_record(text, violations, contract, visibility), raw, raw_marking, is_decoded=True
     )

@@ -24,7 +24,7 @@ class LiveInfo(BaseModel):
 
 
 class ReadyInfo(BaseModel):
-    """The process can serve. A broker that is away is shown, and does not make it unready."""
+    """The process can serve. An unreachable broker is shown, and does not make it unready."""
 
     model_config = example(
         {

@@ -89,7 +89,7 @@ class PauseRequest(BaseModel):
 
 
 class ResumeRequest(BaseModel):
-    """How a stream goes on."""
+    """How a stream continues."""
 
     model_config = request_example({"accept_batch": True})
 

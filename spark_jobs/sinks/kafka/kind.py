@@ -76,7 +76,7 @@ class AdoptableTopic:
         return self._accepted if topics.identity(self._accepted) is not None else None
 
     def new_ledger(self, mark: str) -> str:
-        """Return a name that no record of the topic bears."""
+        """Return a name that no record of the topic has."""
         return f"{ledger_name(self._stream)}:{mark}"
 
     def prepare(self) -> None:
