@@ -20,6 +20,8 @@ from tidegate.spark_jobs.settings import JobSettings, Selection
 from tidegate.spark_jobs.steps import StepObserver, ignore_steps
 from tidegate.spark_jobs.tracing import open_tracer
 
+_WARM_UP_SECONDS = 10.0
+
 
 def enforce_contracts(
     settings: JobSettings,
@@ -43,7 +45,8 @@ def enforce_contracts(
         from tidegate.spark_jobs.kafka.topics import Topics  # noqa: PLC0415 - see above
 
         spark = starting.result()
-    Thread(target=warm_up, args=(spark,), name="warm-up", daemon=True).start()
+    warming = Thread(target=warm_up, args=(spark,), name="warm-up", daemon=True)
+    warming.start()
     try:
         with registry_http(settings, settings.registry_url, settings.registry_timeout_seconds) as client:
             tracer = open_tracer()
@@ -63,6 +66,8 @@ def enforce_contracts(
             Py4JError, OSError
         ):  # a Java process that has ended needs no stop, and raises an error of its own
             spark.stop()
+        # Python ends a thread that is inside Arrow by unwinding its C++ frames, and that aborts the process.
+        warming.join(_WARM_UP_SECONDS)
 
 
 def log_to_stderr() -> None:

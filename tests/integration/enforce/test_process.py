@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +15,10 @@ import httpx
 import pytest
 
 from tests.integration.enforce.job import Publish, RunningJob
-from tests.integration.enforce.line import KNOWN, Line, row
+from tests.integration.enforce.line import KNOWN, Line, environment, row
 from tests.integration.enforce.registry import Registry
 from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.gateway.embedded.jars import Jars
 from tidegate.spark_jobs.kafka.topics import Topics
 
 
@@ -113,3 +117,34 @@ def test_a_registry_that_never_answers_is_named_with_what_to_do(
         job.lines[-1],
     ), job.lines[-1]
     assert Topics(line.settings.kafka).identity(quarantine_topic(line.topic)) is None
+
+
+SLOW_WARM_UP = """
+import sys, threading, time
+from tidegate.contracts.errors import TidegateError
+from tidegate.spark_jobs import enforce
+from tidegate.spark_jobs.settings import JobSettings
+
+warm_up = enforce.warm_up
+
+def outlast(spark):
+    while spark.sparkContext._jsc is not None:
+        warm_up(spark)
+    time.sleep(1)
+
+enforce.warm_up = outlast
+try:
+    enforce.enforce_contracts(JobSettings(), ("test.unknown",))
+except TidegateError:
+    sys.exit("warm-up" in [thread.name for thread in threading.enumerate()])
+"""
+
+
+@pytest.mark.full
+def test_python_does_not_end_while_the_warm_up_is_in_arrow(
+    line: Line, registry: Registry, jars: Jars
+) -> None:
+    """A stream that ends at its start is faster than the warm-up on a busy machine; Python aborted with SIGABRT."""
+    settings = environment(line, jars, registry.url)
+    command = [sys.executable, "-c", SLOW_WARM_UP]
+    assert subprocess.run(command, env={**os.environ, **settings}, check=False).returncode == 0
