@@ -111,6 +111,20 @@ def publish(registry: Registry) -> Callable[[dict[str, object]], None]:
     return partial(publish_to, registry)
 
 
+@pytest.fixture
+def published_line(
+    make_line: Callable[..., Line], publish: Callable[[dict[str, object]], None]
+) -> Callable[..., Line]:
+    """Return a function that makes a line whose contract the registry has."""
+
+    def make(sink: str, **settings: Any) -> Line:
+        line = make_line(sink=sink, **settings)
+        publish(line.document())
+        return line
+
+    return make
+
+
 @pytest.fixture(scope="session")
 def quick_starts(  # noqa: PLR0913, PLR0917 - one for each part of a job
     spark: SparkSession,

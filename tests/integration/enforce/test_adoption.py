@@ -81,18 +81,6 @@ def adopting(registry: Registry) -> Adopting:
     return Adopting(registry)
 
 
-@pytest.fixture
-def published_line(make_line: Callable[..., Line], publish: Publish) -> Callable[..., Line]:
-    """Return a function that makes a line whose contract the registry has."""
-
-    def make(sink: str, **settings: Any) -> Line:
-        line = make_line(sink=sink, **settings)
-        publish(line.document())
-        return line
-
-    return make
-
-
 @pytest.fixture(params=SINKS)
 def any_line(request: pytest.FixtureRequest, published_line: Callable[..., Line]) -> Line:
     """A line into each sink."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 import httpx
 import pytest
@@ -54,18 +53,6 @@ class Erasing:
 @pytest.fixture
 def erasing(registry: Registry) -> Erasing:
     return Erasing(registry)
-
-
-@pytest.fixture
-def published_line(make_line: Callable[..., Line], publish: Publish) -> Callable[..., Line]:
-    """Return a function that makes a line whose contract the registry has."""
-
-    def make(sink: str, **settings: Any) -> Line:
-        line = make_line(sink=sink, **settings)
-        publish(line.document())
-        return line
-
-    return make
 
 
 def with_a_person(line: Line) -> None:

@@ -69,18 +69,6 @@ def rewinding(registry: Registry) -> Rewinding:
     return Rewinding(registry)
 
 
-@pytest.fixture
-def published_line(make_line: Callable[..., Line], publish: Publish) -> Callable[..., Line]:
-    """Return a function that makes a line whose contract the registry has."""
-
-    def make(sink: str, **settings: Any) -> Line:
-        line = make_line(sink=sink, **settings)
-        publish(line.document())
-        return line
-
-    return make
-
-
 def mended(line: Line) -> None:
     """Let the mended contract judge from now on."""
     line.contracts.plan = line.plan(version="1.2.0", rules=[{**KNOWN, "values": [BAD]}])
