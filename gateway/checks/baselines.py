@@ -19,7 +19,7 @@ from tidegate.contracts.words import seen
 from tidegate.gateway.checks.discovery import SUFFIXES, Candidate, Selection, contracts_below, is_contract
 from tidegate.gateway.checks.git import Revision, load_contract_at
 from tidegate.gateway.checks.history import BaseVersion, History
-from tidegate.gateway.checks.shown import shown_path
+from tidegate.gateway.checks.places import shown_path
 from tidegate.gateway.client.registry import RegistryClient
 
 

@@ -17,8 +17,8 @@ from tidegate.contracts.words import seen
 from tidegate.gateway.checks.baselines import Baseline, Missing
 from tidegate.gateway.checks.discovery import Candidate
 from tidegate.gateway.checks.history import ENFORCED, BaseVersion, History
+from tidegate.gateway.checks.places import shown_path
 from tidegate.gateway.checks.results import BaseInfo, CheckFinding, ContractCheck, Spot, spot_of
-from tidegate.gateway.checks.shown import shown_path
 from tidegate.gateway.registry.unjudged_rules import carried_problems, noted_in
 
 _RANK = {severity: rank for rank, severity in enumerate(FindingSeverity)}
@@ -84,8 +84,11 @@ def _check_one(candidate: Candidate, baseline: Baseline, level: Compatibility | 
         )
     predecessor = history.predecessor(contract.version)
     warnings = (
-        *(_unknown_name(loaded, warning) for warning in loaded.warnings),
-        *(_not_judged(loaded, loaded.locate(problem)) for problem in carried_problems(contract)),
+        *(_warning(loaded, "contract.unknown-name", each) for each in loaded.warnings),
+        *(
+            _warning(loaded, "contract.rule-not-judged", loaded.locate(each))
+            for each in carried_problems(contract)
+        ),
         *(_registered_rules(loaded, predecessor) if predecessor is not None else ()),
     )
     if predecessor is None:
@@ -158,26 +161,16 @@ def _compared(
     )
 
 
-def _unknown_name(loaded: LoadedContract, warning: Problem) -> CheckFinding:
-    spot = spot_of(warning, loaded.document.name)
-    return CheckFinding(
-        FindingSeverity.WARNING, "contract.unknown-name", warning.message, spot, warning.pointer
-    )
-
-
-def _not_judged(loaded: LoadedContract, problem: Problem) -> CheckFinding:
+def _warning(loaded: LoadedContract, code: str, problem: Problem) -> CheckFinding:
     spot = spot_of(problem, loaded.document.name)
-    return CheckFinding(
-        FindingSeverity.WARNING, "contract.rule-not-judged", problem.message, spot, problem.pointer
-    )
+    return CheckFinding(FindingSeverity.WARNING, code, problem.message, spot, problem.pointer)
 
 
 def _registered_rules(loaded: LoadedContract, version: BaseVersion) -> Iterator[CheckFinding]:
     """Yield the rules that clients registered with a version, and that the stream does not judge or execute."""
     for reason in noted_in(version.note):
         sentence = f"{version.version}: the rule {seen(reason)}"
-        spot = _spot(loaded, "/schema")
-        yield CheckFinding(FindingSeverity.INFO, "contract.rule-not-judged", sentence, spot, "/schema")
+        yield _found(loaded, FindingSeverity.INFO, "contract.rule-not-judged", sentence, "/schema")
 
 
 def _invalid(problem: Problem, candidate: Candidate) -> CheckFinding:
@@ -201,33 +194,32 @@ def _doubles(candidates: Iterable[Candidate]) -> dict[str, CheckFinding]:
         mark = fingerprint(contract)
         file, other = first.setdefault((contract.id, contract.version), (candidate.shown, mark))
         if other != mark:
-            found[candidate.shown] = CheckFinding(
-                FindingSeverity.BREAKING,
-                "version.doubled",
-                f"{contract.id} {contract.version} is also what {file} says it is, with another content",
-                _spot(candidate.loaded, "/version"),
-                "/version",
+            sentence = (
+                f"{contract.id} {contract.version} is also what {file} says it is, with another content"
             )
+            doubled = _found(
+                candidate.loaded, FindingSeverity.BREAKING, "version.doubled", sentence, "/version"
+            )
+            found[candidate.shown] = doubled
     return found
 
 
 def _first(loaded: LoadedContract, history: History) -> CheckFinding:
     """Return why there is nothing to compare a contract with."""
     contract = loaded.contract
-    spot = _spot(loaded, "/id")
     if history.unreadable is not None:
         return _unreadable(loaded, history.unreadable)
     if history.versions:
         states = ", ".join(f"{found.version} is {found.status}" for found in history.versions)
         sentence = f"nothing to compare with, for no version of {contract.id} is enforced: {states}"
-        return CheckFinding(FindingSeverity.INFO, "contract.not-enforced", sentence, spot, "/id")
+        return _found(loaded, FindingSeverity.INFO, "contract.not-enforced", sentence, "/id")
     sentence = f"{contract.id} is a new contract: nothing to compare with"
-    return CheckFinding(FindingSeverity.INFO, "contract.new", sentence, spot, "/id")
+    return _found(loaded, FindingSeverity.INFO, "contract.new", sentence, "/id")
 
 
 def _unreadable(loaded: LoadedContract, problem: Problem) -> CheckFinding:
     sentence = f"nothing to compare with, for the version before is wrong: {problem}"
-    return CheckFinding(FindingSeverity.WARNING, "base.invalid", sentence, _spot(loaded, "/id"), "/id")
+    return _found(loaded, FindingSeverity.WARNING, "base.invalid", sentence, "/id")
 
 
 def _version_findings(
@@ -248,7 +240,7 @@ def _version_findings(
         sentence = f"version {version} says less than has changed since {base.version}; make it {suggested}"
     else:
         return ()
-    return (CheckFinding(severity, code, sentence, _spot(loaded, "/version"), "/version", "/version"),)
+    return (replace(_found(loaded, severity, code, sentence, "/version"), base_pointer="/version"),)
 
 
 def _gone(missing: Missing) -> ContractCheck:
@@ -272,5 +264,8 @@ def _gone(missing: Missing) -> ContractCheck:
     return ContractCheck(document.shown, contract.id, None, base, None, (finding,), consumers)
 
 
-def _spot(loaded: LoadedContract, pointer: str) -> Spot:
-    return spot_of(loaded.locate(Problem(pointer, "")), loaded.document.name)
+def _found(
+    loaded: LoadedContract, severity: FindingSeverity, code: str, sentence: str, pointer: str
+) -> CheckFinding:
+    spot = spot_of(loaded.locate(Problem(pointer, "")), loaded.document.name)
+    return CheckFinding(severity, code, sentence, spot, pointer)

@@ -11,7 +11,7 @@ from pathlib import Path
 from tidegate.contracts.document.load import MAX_JSON_BYTES, LoadedContract, parse_contract
 from tidegate.contracts.errors import ContractError, Problem, SettingsError
 from tidegate.contracts.lint.lint import lint
-from tidegate.gateway.checks.shown import shown_path
+from tidegate.gateway.checks.places import shown_path
 
 SUFFIXES = (".yaml", ".yml", ".json")
 

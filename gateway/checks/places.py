@@ -1,8 +1,10 @@
-"""Paths as a code host knows them: from the root of the repository, whatever folder the check ran in."""
+"""Paths of files in reports: safe to print, or from the root of the repository as a code host knows them."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+from tidegate.contracts.words import seen
 
 
 def repository_root(folder: Path) -> Path | None:
@@ -18,3 +20,9 @@ def from_root(file: str, root: Path | None) -> str:
     path = Path(file)
     absolute = path.parent.resolve() / path.name
     return absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else file
+
+
+def shown_path(path: Path | str) -> str:
+    """Return a path as reports show it. It never begins like a command of GitHub's runner, which reads the log."""
+    text = seen(str(path))
+    return f"./{text}" if text.lstrip().startswith(":") else text

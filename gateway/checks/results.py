@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from tidegate.contracts.compatibility.finding import Direction, Finding, FindingSeverity
@@ -12,7 +12,7 @@ from tidegate.contracts.document.semver import precedence
 from tidegate.contracts.errors import Problem
 from tidegate.contracts.inclusion.answer import Counterexample, Outcome
 from tidegate.contracts.words import seen
-from tidegate.gateway.checks.shown import shown_path
+from tidegate.gateway.checks.places import shown_path
 
 _LONGEST_EXAMPLE = 400  # characters
 
@@ -62,19 +62,8 @@ class CheckFinding:
     def of(cls, finding: Finding, candidate: LoadedContract) -> CheckFinding:
         """Locate a finding in the files of the candidate; one about something removed at its former parent."""
         pointer = finding.pointer or finding.base_pointer.rpartition("/")[0]
-        return cls(
-            severity=finding.severity,
-            code=finding.code,
-            sentence=finding.sentence,
-            spot=spot_of(candidate.locate(Problem(pointer, finding.sentence)), candidate.document.name),
-            pointer=finding.pointer,
-            base_pointer=finding.base_pointer,
-            field=finding.field,
-            outcome=finding.outcome,
-            direction=finding.direction,
-            counterexample=finding.counterexample,
-            consumers=finding.consumers,
-        )
+        spot = spot_of(candidate.locate(Problem(pointer, finding.sentence)), candidate.document.name)
+        return cls(spot=spot, **{each.name: getattr(finding, each.name) for each in fields(finding)})
 
 
 @dataclass(frozen=True, slots=True)

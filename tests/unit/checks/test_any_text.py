@@ -16,8 +16,8 @@ from tidegate.gateway.checks.formats.json_report import check_json
 from tidegate.gateway.checks.formats.junit import check_junit
 from tidegate.gateway.checks.formats.sarif import check_sarif
 from tidegate.gateway.checks.formats.text import report_lines
+from tidegate.gateway.checks.places import shown_path
 from tidegate.gateway.checks.results import BaseInfo, CheckFinding, CheckReport, ContractCheck, Spot
-from tidegate.gateway.checks.shown import shown_path
 
 ANY = st.text(st.characters(), max_size=40) | st.text(":%,\r\n|`<>&;#\x1b \\", max_size=12)
 

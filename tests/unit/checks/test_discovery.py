@@ -9,7 +9,7 @@ import pytest
 from tests.unit.checks.workplace import Write, contract_text
 from tidegate.contracts.errors import SettingsError
 from tidegate.gateway.checks.discovery import is_contract, read_candidate, select
-from tidegate.gateway.checks.shown import shown_path
+from tidegate.gateway.checks.places import shown_path
 
 
 @pytest.mark.parametrize(
