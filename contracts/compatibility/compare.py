@@ -160,7 +160,7 @@ def compare_for(
 
 
 def _in_document(pointer: str, consumers: int) -> str:
-    """Point to no consumer that a document of so many consumers does not hold."""
+    """Return the pointer, or that of the list for a consumer beyond the last one of the document."""
     head, _, index = pointer.rpartition("/")
     if head != "/consumers" or not index.isdecimal() or int(index) < consumers:
         return pointer

@@ -1,4 +1,4 @@
-"""Whom a change touches: registered consumers, by the fields that they read and by what they take for granted."""
+"""The consumers that a change affects, by the fields that they read and by their assumptions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Reader:
 
 
 def readers_of(*lists: Iterable[Consumer]) -> dict[str, Reader]:
-    """Return the consumers of some lists by id; one that is in several reads and assumes what any of them says.
+    """Return the consumers of some lists by id; one in several lists has the fields and assumptions of all of them.
 
     A change cannot get rid of a consumer by leaving it out, or by saying in another way what it reads.
     """
@@ -93,7 +93,7 @@ def unacknowledged(
 
 
 def compare_consumers(base: Judge, candidate: Judge) -> Iterator[Change]:
-    """Compare who is registered, and whether the records still keep what consumers take for granted."""
+    """Compare the registered consumers, and check whether the records still fulfil their assumptions."""
     before, after = readers_of(base.contract.consumers), readers_of(candidate.contract.consumers)
     for name in dict.fromkeys([*after, *before]):
         old, new = before.get(name), after.get(name)

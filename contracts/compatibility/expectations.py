@@ -38,7 +38,7 @@ _FORBIDDEN: Final = "_not_be_in_set"
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """An expectation of one of the contracts, and what becomes of a batch that does not meet it."""
+    """An expectation of one of the contracts, and its consequence for a batch that does not meet it."""
 
     expectation: Expectation
     effect: OnViolation | None
@@ -46,7 +46,7 @@ class _Side:
 
     @property
     def counts(self) -> bool:
-        """Whether such a batch is kept from being written."""
+        """Whether such a batch is not written."""
         return self.effect not in {None, OnViolation.ALERT}
 
     @property
@@ -78,7 +78,7 @@ def _side(contract: DataContract, index: int | None) -> _Side | None:
 
 
 def effect_of_batch(expectation: Expectation, contract: DataContract) -> OnViolation | None:
-    """Return what becomes of a batch that does not meet an expectation; None when it is a warning."""
+    """Return the consequence for a batch that does not meet an expectation; None for a warning."""
     if expectation.severity is Severity.WARNING:
         return None
     effect = OnViolation(expectation.on_violation or contract.on_violation)

@@ -1,4 +1,4 @@
-"""Changes of a contract, and the findings that are built of them."""
+"""Changes of a contract, and their findings."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ _DIRECTIONS: Final = {
 
 
 def directions_of(level: Compatibility) -> frozenset[Direction]:
-    """Return the directions in which a level forbids to break, as Confluent Schema Registry has it."""
+    """Return the directions that a level forbids to break, as in Confluent Schema Registry."""
     return _DIRECTIONS[level.value.removesuffix("_TRANSITIVE")]
 
 
 def is_transitive(level: Compatibility) -> bool:
-    """Return whether a level looks at every earlier version, and not at the latest alone."""
+    """Return whether a level compares with every earlier version instead of the latest."""
     return level.value.endswith("_TRANSITIVE")
 
 
@@ -115,7 +115,7 @@ class Change:
     severity: FindingSeverity = FindingSeverity.INFO
     counterexample: Counterexample | None = None
     touches: bool = False
-    """Whether who reads the fields should know, although the change breaks no direction."""
+    """Whether readers of the fields should know of the change, although it breaks no direction."""
     advice: str | None = None
     """What to do about the change where it breaks, or why it does."""
     consumer: str | None = None
@@ -146,7 +146,7 @@ def was_and_is(name: str, before: Any, after: Any) -> str:
 
 
 def _changed_items(name: str, before: list[Any], after: list[Any]) -> str:
-    """Return what changed in a list whose begin, which is all that a sentence has room for, may be the same."""
+    """Return what changed in a list that is too long for a sentence."""
     old, new = ({json.dumps(each, default=str): each for each in values} for values in (before, after))
     removed = [each for key, each in old.items() if key not in new]
     added = [each for key, each in new.items() if key not in old]

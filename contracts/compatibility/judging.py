@@ -104,7 +104,7 @@ class _Guess:
                 return _EMPTY[kind]
 
     def at(self, schema: Any, path: Path) -> list[dict[str, Any]]:
-        """Return what a schema asks of the member at a path, for each alternative."""
+        """Return the constraints of a schema on the member at a path, for each alternative."""
         parts = self._alternatives(schema, 0)
         if not path:
             return parts
@@ -143,7 +143,7 @@ class _Guess:
         ]
 
     def _merged(self, schema: Any, depth: int) -> dict[str, Any]:
-        """Combine what a schema and those beside it ask for; of alternatives the first."""
+        """Combine the constraints of a schema and of its sibling subschemas; of alternatives, the first."""
         self._steps += 1
         if not isinstance(schema, dict) or depth > _MAX_DEPTH or self._steps > _MAX_STEPS:
             return {}
@@ -210,7 +210,7 @@ _BATCH: Final = 256
 
 
 class Judge:
-    """One contract, its plan compiled when it is first asked."""
+    """One contract; its plan is compiled at the first use."""
 
     def __init__(self, contract: DataContract) -> None:
         self.contract = contract
@@ -240,13 +240,13 @@ class Judge:
         return AvroFormat(schema).fields
 
     def takes_long(self, record: Any) -> bool:
-        """Return whether the schema looks at a record more often than is judged; a nesting of forty levels may take 2^40 looks."""
+        """Return whether validating a record takes more steps than the limit; forty nested levels may take 2^40 steps."""
         payload_format = None if self.plan is None else self.plan.payload_format
         return isinstance(payload_format, JsonSchemaFormat) and payload_format.takes_long(record)
 
     @cached_property
     def avro(self) -> AvroType | None:
-        """The types of an Avro schema; None for a JSON Schema, and for what cannot be looked at."""
+        """The types of an Avro schema; None for a JSON Schema, and for a schema that is nested too deep."""
         try:
             is_avro = isinstance(self.contract.schema_, AvroSchema)
             return parse(self.contract.schema_.definition) if is_avro else None
@@ -276,7 +276,7 @@ class Refusal:
 
 
 class Pair:
-    """Two contracts between which records are sought."""
+    """Two contracts, and the search for records that they judge differently."""
 
     def __init__(self, old: Judge, new: Judge) -> None:
         self.old = old
@@ -374,7 +374,7 @@ class Pair:
 
     @cached_property
     def _found(self) -> tuple[Any, ...]:
-        """The record by which a proof shows that the schema of `old` does not refuse everything; sought once."""
+        """A record that the schema of `old` accepts, as a proof that it does not refuse everything; searched for once."""
         schema = self.old.contract.schema_
         if not isinstance(schema, JsonSchema):
             return ()

@@ -175,7 +175,7 @@ class Refused:
         )
 
     def is_within(self, other: Refused, domain: Domain) -> bool:
-        """Return whether everything refused here is surely refused there."""
+        """Return whether this set is surely a subset of the other."""
         return (
             (other.null or not self.null)
             and self.booleans <= other.booleans
@@ -320,7 +320,7 @@ def _implies(one: Predicate, other: Predicate) -> bool:
 
 
 def _bounds_imply(one: NearNow, other: NearNow) -> bool:
-    """Return whether bounds from now on make sure of others."""
+    """Return whether bounds from now on imply others."""
     if (one.field, one.now, one.sort) != (other.field, other.now, other.sort) or (
         other.null and not one.null
     ):
@@ -334,7 +334,7 @@ def _bounds_imply(one: NearNow, other: NearNow) -> bool:
 
 
 def _orders_imply(one: OutOfOrder, other: OutOfOrder) -> bool:
-    """Return whether an order makes sure of another: of some of its fields, and no stricter."""
+    """Return whether an order implies another, which has some of its fields and is not stricter."""
     if _arrays(one) != _arrays(other) or one.compare_as != other.compare_as:
         return False  # without elements to go through, nothing is in order or out of it
     left = iter(one.fields)
@@ -436,7 +436,7 @@ def _amount(limit: float | str) -> Fraction | None:
 
 
 def moment_of(text: str, domain: Domain) -> Any:
-    """Read a date or timestamp of the contract as something that compares; None for anything else."""
+    """Read a date or timestamp of the contract as a comparable value; None for anything else."""
     key = None if domain.times is None else domain.times.parse(text)
     if not isinstance(key, str):
         return key

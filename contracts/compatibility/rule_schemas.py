@@ -80,7 +80,7 @@ def with_rules(
 
 
 def with_schemas(definition: dict[str, Any], parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Return a schema that asks for some more."""
+    """Return a schema with some more constraints."""
     return {**definition, "allOf": [*definition.get("allOf", []), *parts]}
 
 

@@ -64,7 +64,7 @@ def compare_rules(base: Judge, candidate: Judge, altered: frozenset[str] = froze
 def _one_way(
     base: Judge, candidate: Judge, direction: Direction, altered: frozenset[str]
 ) -> Iterator[tuple[str, Change]]:
-    """Yield the rules of the new side that the old side does not make sure of.
+    """Yield the rules of the new side that the old side does not imply.
 
     Backward, the base is old and the candidate new; forward, the reverse.
     """

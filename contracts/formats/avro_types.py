@@ -76,7 +76,7 @@ class Fixed:
 
 @dataclass(eq=False, slots=True)
 class Enum:
-    """One of the symbols; `default` is what a reader takes for a symbol that it does not have."""
+    """One of the symbols; a reader takes `default` for a symbol that it does not have."""
 
     pointer: str
     name: str
@@ -184,7 +184,7 @@ def graph(parsed: Any) -> AvroType:
 
 
 def decimal_of(schema: dict[str, Any]) -> tuple[int, int] | None:
-    """Return precision and scale of a decimal; None for another type, or a decimal that is to be ignored as wrong."""
+    """Return precision and scale of a decimal; None for another type, and for an invalid decimal, which is ignored."""
     if schema.get("logicalType") != "decimal" or schema["type"] not in ("bytes", "fixed"):
         return None
     precision, scale = schema.get("precision"), schema.get("scale", 0)

@@ -168,7 +168,7 @@ def prefixed_ids(values: pa.Array) -> npt.NDArray[np.int64]:
 
 
 class _Prefixes:
-    """The first bytes of many values, looked at together."""
+    """The first bytes of many values, read together."""
 
     def __init__(self, values: pa.Array) -> None:
         self._values = values

@@ -39,7 +39,7 @@ _MAX_CHAIN: Final = 16
 
 
 def subschemas(schema: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield what stands where a schema holds others, each with its path from the schema, in the schema's order."""
+    """Yield the direct subschemas of a schema, each with its path from the schema, in the schema's order."""
     for keyword, value in schema.items():
         if isinstance(value, list) and keyword in SCHEMA_LIST:
             yield from (((keyword, str(index)), part) for index, part in enumerate(value))

@@ -50,7 +50,7 @@ class Entry:
         self.closing: set[Entry] = set()
 
     def below(self, value: Any) -> Iterator[tuple[Any, Times]]:
-        """Yield the parts of a value with who looks at them."""
+        """Yield the parts of a value with the entries that visit them."""
         if isinstance(value, dict):
             for part, times in self.parts.items():
                 if isinstance(part, Member) and part.name is None:

@@ -37,7 +37,7 @@ _CLASSES: Final = {
 
 
 class EcmaPatterns:
-    """Rewrites the patterns of schemas for one engine, and knows them again."""
+    """Rewrites the patterns of schemas for one engine, and finds the original of a rewritten one."""
 
     def __init__(self, *, with_looks: bool) -> None:
         self._with_looks = with_looks

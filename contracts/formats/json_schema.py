@@ -114,7 +114,7 @@ class JsonSchemaFormat:
         return _compile(whole, assert_formats=self.formats_hold)[0].is_valid
 
     def decode(self, framed: Framed) -> Iterator[Any]:
-        """Decode each payload: the record, or the Violation of stage decode that it is. Who wrote it is all one."""
+        """Decode each payload: the record, or the Violation of stage decode that it is. The schema of its writer does not matter."""
         return decode_json(framed.payloads)
 
     def violations(self, record: Any) -> tuple[Violation, ...]:
@@ -293,7 +293,7 @@ def _references(definition: Schema) -> Iterator[tuple[str, str]]:
 
 
 def _sentence(kind: jsonschema_rs.ValidationErrorKind, names: frozenset[str], patterns: EcmaPatterns) -> str:  # noqa: C901, PLR0911, PLR0912 - a table
-    """Return what the schema asks for: its own limits, never a value or an undeclared name of the record."""
+    """Return the limit of the schema, never a value or an undeclared name of the record."""
     kinds = jsonschema_rs.ValidationErrorKind
     match kind:
         case kinds.Type(types=types):

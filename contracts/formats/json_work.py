@@ -43,7 +43,7 @@ _UNEVALUATED: Final = ("unevaluatedItems", "unevaluatedProperties")
 
 
 class TooMuchWorkError(ContractError):
-    """A schema that takes a validator more work than is done for one."""
+    """A schema that takes a validator more work than the limit."""
 
 
 Key = tuple[int, str]
@@ -308,7 +308,7 @@ def _items(node: dict[str, Any]) -> Iterator[tuple[Part, Any]]:
 
 
 def _pointer_to(wanted: dict[str, Any], root: Any) -> str:
-    """Find where a part of a schema stands, "" when it is the root or nowhere."""
+    """Return the pointer of a part of a schema; "" for the root, or if it is not found."""
     stack: list[tuple[tuple[str, ...], Any]] = [((), root)]
     while stack:
         path, node = stack.pop()

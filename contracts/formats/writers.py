@@ -29,7 +29,7 @@ class WriterSchema:
 
     @property
     def header(self) -> bytes:
-        """What a header says that names this schema."""
+        """The value of a header that names this schema."""
         return b"\x01" + self.guid.bytes
 
 
