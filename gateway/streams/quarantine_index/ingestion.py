@@ -21,9 +21,11 @@ from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.stream.evidence import headers_of
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.gateway.registry.subject_reading import SubjectReader
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.quarantine_index import IndexedPartition
 from tidegate.gateway.streams.quarantine import Origin
+from tidegate.gateway.streams.quarantine_index.avro_values import avro_decoder
 from tidegate.gateway.streams.quarantine_index.merge import RefusalBatch
 from tidegate.gateway.streams.quarantine_index.partitions import IndexedPartitions, Range, Step
 from tidegate.gateway.streams.quarantine_index.refusals import (
@@ -318,7 +320,8 @@ class QuarantineIngestion:
                 if len(self._unknown) < _MOST_UNKNOWN:
                     self._unknown.add((stream, version))
                 return UNKNOWN_CONTRACT
-            found = ContractHints.of(DataContract.model_validate_json(stored.document))
+            contract = DataContract.model_validate_json(stored.document)
+            found = ContractHints.of(contract, avro_decoder(contract, SubjectReader(self._database)))
             self._hints[stream, version] = found
         return found
 

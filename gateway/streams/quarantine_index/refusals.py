@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -26,6 +26,7 @@ from tidegate.contracts.verdict import Stage
 from tidegate.contracts.words import is_visible
 from tidegate.gateway.storage.quarantine_index import Facet
 from tidegate.gateway.streams.quarantine import Origin
+from tidegate.gateway.streams.quarantine_index.avro_values import Decode, Headers
 from tidegate.gateway.streams.quarantine_index.facets import (
     Offence,
     ProblemKey,
@@ -44,8 +45,6 @@ _LONGEST_SHOWN = 100
 _EARLIEST_MINUTE, _LATEST_MINUTE = 946_684_800 // 60, 4_102_444_800 // 60  # the years 2000 and 2100
 _MISSING: Final = object()
 
-Headers = Sequence[tuple[str, bytes | None]]
-
 
 @dataclass(frozen=True, slots=True)
 class RefusedRecord:
@@ -63,17 +62,18 @@ class RefusedRecord:
 class ContractHints:
     """What the index has to know of a contract version.
 
-    `sentinels` are the values that a rule names, by its id. `producer_headers` are (name, is public).
+    `decode` reads records of Avro. `sentinels` are the values that a rule names, by its id. `producer_headers` are (name, is public).
     """
 
     is_json: bool = False
     is_framed: bool = False
     sentinels: Mapping[str, frozenset[str]] = field(default_factory=dict)
     producer_headers: tuple[tuple[str, bool], ...] = ()
+    decode: Decode | None = None
 
     @classmethod
-    def of(cls, contract: DataContract) -> ContractHints:
-        """Return what the index has to know of a contract."""
+    def of(cls, contract: DataContract, decode: Decode | None = None) -> ContractHints:
+        """Return what the index has to know of a contract; `decode` reads records that are not JSON."""
         return cls(
             is_json=isinstance(contract.schema_, JsonSchema),
             is_framed=contract.framing in {"confluent-prefix", "auto"},
@@ -83,6 +83,7 @@ class ContractHints:
                 if isinstance(rule, Forbidden)
             },
             producer_headers=tuple((each.name, each.public) for each in contract.producer_headers),
+            decode=decode,
         )
 
 
@@ -132,7 +133,8 @@ class RefusalReader:
         if hints.producer_headers:
             found += self._producers(record.headers, hints)
         offences = offences_of(evidence.violations)
-        decoded = _decoded(record.value, hints) if any(each.path is not None for each in offences) else None
+        has_places = any(each.path is not None for each in offences)
+        decoded = _decoded(record, hints) if has_places else None
         for offence in offences:
             key = _problem(offence, decoded, hints, record.value)
             found.append(
@@ -194,9 +196,15 @@ def _problem(offence: Offence, decoded: Any, hints: ContractHints, value: bytes 
     return ProblemKey(stage, code, offence.field, shape)
 
 
-def _decoded(value: bytes | None, hints: ContractHints) -> Any:
-    """Decode a JSON value; `_MISSING` for what cannot be read here."""
-    if value is None or not hints.is_json or len(value) > _MOST_VALUE_BYTES:
+def _decoded(record: RefusedRecord, hints: ContractHints) -> Any:
+    """Decode a value; `_MISSING` for what cannot be read here."""
+    value = record.value
+    if value is None or len(value) > _MOST_VALUE_BYTES:
+        return _MISSING
+    if hints.decode is not None:
+        found = hints.decode(value, record.headers)
+        return _MISSING if found is None else found
+    if not hints.is_json:
         return _MISSING
     payload = value[PREFIX_BYTES:] if hints.is_framed and value[:1] == b"\0" else value
     try:

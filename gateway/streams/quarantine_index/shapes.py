@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 ABSENT: Final = "absent"
 UNKNOWN: Final = "unknown"
-"""The shape of a value that the index cannot read, such as one of Avro."""
+"""The shape of a value that the index cannot read, such as one of a record that is too large."""
 
 LONG_CHARACTERS: Final = 1_000
 _MOST_SENTINEL_CHARACTERS = 40
@@ -24,10 +26,11 @@ _UUID = re.compile(r"\{?[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?")
 _MAIL = re.compile(r"[^\s@]{1,64}@[^\s@.]+(\.[^\s@.]+)+")
 _MAGNITUDES = ((1.0, "below 1"), (1e3, "below 1,000"), (1e6, "below a million"), (1e9, "below a billion"))
 _TWELVE = 12
+_SIZED: Final[Mapping[type, str]] = {dict: "object", list: "array", bytes: "bytes"}
 
 
 def shape_of(value: Any, sentinels: frozenset[str] = frozenset()) -> str:
-    """Return the shape of a decoded JSON value.
+    """Return the shape of a decoded value of JSON or Avro.
 
     `sentinels` are the values (as `sentinel` writes them) that the violated rule itself names; such a value is its own
     shape, because the contract shows it.
@@ -37,10 +40,9 @@ def shape_of(value: Any, sentinels: frozenset[str] = frozenset()) -> str:
             return "null"
         case bool():
             return "boolean"
-        case dict():
-            return "object" if value else "empty object"
-        case list():
-            return "array" if value else "empty array"
+        case dict() | list() | bytes():
+            kind = _SIZED[type(value)]
+            return kind if value else f"empty {kind}"
     if sentinels and (written := sentinel(value)) in sentinels:
         return written
     return _shape_of_text(value) if isinstance(value, str) else _shape_of_number(value)
@@ -50,17 +52,29 @@ def sentinel(value: Any) -> str:
     """Write a text or number that a rule names, so that equal values are written alike."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    written = f'"{value}"' if isinstance(value, str) else str(value)
+    if isinstance(value, Decimal):
+        written = f"{value.normalize():f}"
+    else:
+        written = f'"{value}"' if isinstance(value, str) else str(value)
     return written if len(written) <= _MOST_SENTINEL_CHARACTERS else f"{written[:_MOST_SENTINEL_CHARACTERS]}…"
 
 
-def _shape_of_number(value: float) -> str:
+def _shape_of_number(value: Any) -> str:
     if value == 0:
         return "zero"
-    kind = "integer" if isinstance(value, int) or value.is_integer() else "fraction"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "not a finite number"
+    kind = "integer" if _is_whole(value) else "fraction"
     sign = "negative" if value < 0 else "positive"
-    size = next((words for limit, words in _MAGNITUDES if abs(value) < limit), "a billion or more")
+    magnitude = abs(value)
+    size = next((words for limit, words in _MAGNITUDES if magnitude < limit), "a billion or more")
     return f"{sign} {kind}, {size}"
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, Decimal):
+        return bool(value == value.to_integral_value())
+    return isinstance(value, int) or bool(value.is_integer())
 
 
 def _shape_of_text(text: str) -> str:  # noqa: PLR0911 - one for each class

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -40,7 +41,13 @@ from tidegate.gateway.streams.quarantine_index.shapes import shape_of
         (0, "zero"),
         (-0.25, "negative fraction, below 1"),
         (999, "positive integer, below 1,000"),
-        (10**30, "positive integer, a billion or more"),
+        (10**400, "positive integer, a billion or more"),
+        (b"", "empty bytes"),
+        (b"\x00Ann", "bytes"),
+        (float("nan"), "not a finite number"),
+        (Decimal("12.00"), "positive integer, below 1,000"),
+        (Decimal("-0.1"), "negative fraction, below 1"),
+        (Decimal("1e999999"), "positive integer, a billion or more"),
     ],
 )
 def test_shapes(value: Any, shape: str) -> None:
@@ -49,8 +56,9 @@ def test_shapes(value: Any, shape: str) -> None:
 
 def test_only_a_value_that_the_rule_names_is_its_own_shape() -> None:
     sentinels = frozenset({"999", '"1900-01-01"'})
-    assert [shape_of(each, sentinels) for each in (999, 999.0, 998, "1900-01-01", "999", True)] == [
-        "999", "999", "positive integer, below 1,000", '"1900-01-01"', "digits in a text", "boolean",
+    given = (999, 999.0, Decimal("999.00"), 998, "1900-01-01", "999", True, b"999")
+    assert [shape_of(each, sentinels) for each in given] == [
+        "999", "999", "999", "positive integer, below 1,000", '"1900-01-01"', "digits in a text", "boolean", "bytes",
     ]  # fmt: skip
 
 

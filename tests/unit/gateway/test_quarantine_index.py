@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import text
 
+from tests.documents import contract_with
 from tests.unit.gateway.quarantine_records import AGE, BROKEN, LINE, MISSING, Process, many, refused
 from tidegate.contracts.verdict import Severity
 from tidegate.gateway.factory import Factory
+from tidegate.gateway.streams.quarantine import Origin
 from tidegate.gateway.streams.quarantine_index import facets, merge
+from tidegate.gateway.streams.quarantine_index.avro_values import avro_decoder
 from tidegate.gateway.streams.quarantine_index.partitions import LEASE, Step
+from tidegate.gateway.streams.quarantine_index.refusals import ContractHints, RefusalReader
 
 TABLES = ("quarantine_facets", "quarantine_bitmaps", "quarantine_pages", "quarantine_days")
 
@@ -193,3 +199,47 @@ def test_problems_beyond_the_bound_are_counted_together(
     Process(factory, "one").ingest(codes, at_once=2)
     assert Counter(code for code, _, _ in problems(factory)) == Counter(("rule-0", "rule-1", "rule-2", "*"))
     assert problems(factory)["*", "", ""] == 7
+
+
+def test_the_values_of_avro_records_have_shapes(factory: Factory, client: Any) -> None:
+    """By the schema that each record names, also one that is registered after the index began to read."""
+    definition = {
+        "type": "record",
+        "name": "Stay",
+        "fields": [
+            {"name": "age", "type": "int"},
+            {"name": "note", "type": ["null", "bytes"], "default": None},
+        ],
+    }
+    rules = [{"id": "age-is-known", "kind": "forbidden", "field": "/age", "values": [999]}]
+    contract = contract_with(
+        definition, kind="avro", framing="confluent-prefix", rules=rules, id="adm", topic="adm"
+    )
+    decode = avro_decoder(contract, factory.subjects())
+    assert decode is not None
+    reader = RefusalReader(Origin("adm", "adm"), b"secret", lambda _: ContractHints.of(contract, decode))
+
+    def keys(value: bytes, field: str) -> list[str]:
+        found = reader.read(refused(0, (replace(AGE, pointer=field),), value=value))
+        assert found is not None
+        return [
+            facets.ProblemKey.read(each).shape for each in found[1] if each.kind == facets.FacetKind.PROBLEM
+        ]
+
+    def registered(**changes: Any) -> bytes:
+        body = json.dumps({"schema": json.dumps({**definition, **changes})})
+        answer = client.post("/subjects/adm-value/versions", body)
+        assert answer.status_code == 200, answer.text
+        return b"\0" + int(answer.json()["id"]).to_bytes(4, "big")
+
+    first = registered()
+    assert keys(first + b"\xce\x0f\x00", "/age") == ["999"]
+    assert keys(first + b"\x01\x00", "/age") == ["negative integer, below 1,000"]
+    assert keys(first + b"\xce\x0f\x02\x00", "/note") == ["empty bytes"]
+    assert keys(first + b"\xce\x0f\x02\x02A", "/note") == ["bytes"]
+    fields = [*definition["fields"], {"name": "ward", "type": "string", "default": ""}]
+    assert keys(b"\0\0\0\x0f\xff\xce\x0f\x00", "/age") == ["unknown"]  # nobody has registered it
+    second = registered(fields=fields)
+    assert keys(second + b"\xce\x0f\x00\x02W", "/age") == ["999"]
+    assert keys(second + b"\xce", "/age") == ["unknown"]
+    assert avro_decoder(contract_with({}), factory.subjects()) is None
