@@ -1,4 +1,4 @@
-"""Whether a stream is as usual: one answer for the API, the command line and alerts."""
+"""Whether a stream is as usual: one answer for the API, the desk and the command line."""
 
 from __future__ import annotations
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
-from tidegate.contracts.stream.control import Condition
 from tidegate.gateway.http.desk.chart import sparkline
-from tidegate.gateway.streams.reports import GONE_AFTER
-from tidegate.gateway.streams.status import SILENT_AFTER, STUCK_AFTER
+from tidegate.gateway.streams.status import StreamState, status_of
 from tidegate.gateway.streams.summaries import StreamSummary
 from tidegate.gateway.streams.usual import RefusedShare, refused_share
 
@@ -50,8 +49,9 @@ def stream_row(summary: StreamSummary, now: datetime) -> StreamRow:
 
 
 def _state(summary: StreamSummary, share: RefusedShare, now: datetime) -> State:
-    if (trouble := _trouble(summary, now)) is not None:
-        return trouble
+    status = status_of(summary, now)
+    if (trouble := _TROUBLES.get(status.state)) is not None:
+        return State(*trouble, status.detail)
     if share.is_raised:
         return State(
             "raised", "Above usual", "the refused share of the last 30 minutes is above the usual one"
@@ -60,38 +60,15 @@ def _state(summary: StreamSummary, share: RefusedShare, now: datetime) -> State:
         if share.is_known:
             return State("usual", "As usual", "records are refused, at the usual share")
         return State("usual", "Refusing", "records are refused; too few came before to know what is usual")
-    if now - summary.last_committed_at > SILENT_AFTER and summary.busy_seconds is None:
-        return _quiet(summary)
-    return State("clear", "All clear", "nothing was refused in the last 30 minutes")
+    if status.state is StreamState.RUNNING:
+        return State("clear", "All clear", "nothing was refused in the last 30 minutes")
+    return State("quiet", status.state.capitalize(), status.detail)
 
 
-def _trouble(summary: StreamSummary, now: datetime) -> State | None:
-    """Return what keeps a stream from going on; None when nothing does."""
-    reported = summary.condition
-    if reported.condition is Condition.PAUSED:
-        return State("paused", "Paused", f"{reported.reason} ({reported.by})")
-    if reported.condition is Condition.STOPPED:
-        return State("stopped", "Stopped", reported.reason or "its job has stopped or failed")
-    is_late = now - summary.last_committed_at > SILENT_AFTER
-    is_gone = reported.condition is Condition.RUNNING and _is_gone(summary, now)
-    if is_gone:
-        return State("silent", "Silent", f"its job has sent no heartbeat for {GONE_AFTER.seconds} seconds")
-    if summary.busy_seconds is not None and summary.busy_seconds >= STUCK_AFTER.total_seconds():
-        minutes = int(summary.busy_seconds // 60)
-        return State("silent", "Stuck", f"its job lives, and has had one batch in hand for {minutes} minutes")
-    if is_late and summary.lag_records and summary.busy_seconds is None:
-        return State("silent", "Silent", "records wait, and no report has come for two minutes")
-    return None
-
-
-def _quiet(summary: StreamSummary) -> State:
-    if summary.condition.condition is Condition.ENDED:
-        return State("quiet", "Ended", "its job was ended, or had read everything")
-    if summary.seen_at is not None:
-        return State("quiet", "Idle", "its job runs, and nothing has come since the last report")
-    return State("quiet", "Quiet", "everything was read at the last report, and nothing has come since")
-
-
-def _is_gone(summary: StreamSummary, now: datetime) -> bool:
-    """Return whether a job that used to say that it lives does so no more; of one that never did nothing is known."""
-    return summary.seen_at is not None and now - max(summary.seen_at, summary.last_committed_at) > GONE_AFTER
+_TROUBLES: Final = {
+    StreamState.PAUSED: ("paused", "Paused"),
+    StreamState.STOPPED: ("stopped", "Stopped"),
+    StreamState.SILENT: ("silent", "Silent"),
+    StreamState.STUCK: ("silent", "Stuck"),
+}
+"""The states in which a stream does not go on: CSS class and word. They count more than what it refuses."""

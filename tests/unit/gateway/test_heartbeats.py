@@ -40,7 +40,7 @@ def state(factory: Factory, now: datetime) -> str:
 
 
 def test_an_idle_stream_is_distinguished_from_one_without_a_job(factory: Factory) -> None:
-    assert state(factory, LATER) == "Quiet"  # its job never said that it lives: nothing is known
+    assert state(factory, LATER) == "Idle"  # its job never said that it lives: nothing is known
     beat(factory, LATER)
     assert state(factory, LATER + timedelta(seconds=30)) == "Idle"
     assert state(factory, LATER + timedelta(seconds=50)) == "Silent"
@@ -91,7 +91,7 @@ def test_what_a_heartbeat_tells_is_in_the_metrics_and_on_the_page(client: Any) -
     assert "one batch in hand" not in client.get(f"/desk/streams/{STREAM}").text
     client.post(path, b'{"busy_seconds": 725}').raise_for_status()
     page = client.get(f"/desk/streams/{STREAM}").text
-    assert "Stuck: its job lives, and has had one batch in hand for 12 minutes." in page
+    assert "Stuck: one batch has taken 12 minutes." in page
     client.post(path, b'{"lag_records": 7, "busy_seconds": 12.5}').raise_for_status()
     assert samples(client, *names) == [7, 12.5]
     assert client.post(path, b'{"lag_records": -1}').status_code == 422
