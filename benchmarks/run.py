@@ -30,6 +30,7 @@ QUESTIONS = (
     "compatibility",
     "expectations",
     "infer",
+    "tracing",
     "light_install",
 )
 

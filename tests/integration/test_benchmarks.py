@@ -44,6 +44,7 @@ PROMISED = {
     },
     "quarantine_index": {"quarantine_index_size", "quarantine_index_records_read", "quarantine_index_by_key"},
     "infer": {"inferred_json_lines_a_second", "inferred_parquet_rows_a_second"},
+    "tracing": {"traces_off_over_none", "traces_on_over_off"},
     "light_install": {"light_environment", "first_lint"},
 }
 
@@ -52,7 +53,7 @@ def test_every_benchmark_is_tried() -> None:
     assert set(QUESTIONS) == set(PROMISED)
 
 
-QUICK = {"compatibility"}  # the others take up to a minute each
+QUICK = {"compatibility", "tracing"}  # the others take up to a minute each
 
 
 @pytest.mark.parametrize(
