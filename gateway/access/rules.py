@@ -155,6 +155,10 @@ DESK: Mapping[tuple[str, str], Rule] = {
     ("POST", "/desk/streams/{stream}/problems/{problem}/comments"): _PRODUCE_STREAM,
     ("GET", "/desk/streams/{stream}/quarantine"): _VIEW_STREAM,  # masked
     ("POST", "/desk/streams/{stream}/quarantine/find"): _VIEW_STREAM,  # by a key that is hidden: approver
+    ("GET", "/desk/streams/{stream}/quarantine/searches"): _APPROVE_STREAM,
+    ("POST", "/desk/streams/{stream}/quarantine/searches"): _APPROVE_STREAM,  # says whether a value is there
+    ("GET", "/desk/streams/{stream}/quarantine/searches/{search}"): _APPROVE_STREAM,
+    ("POST", "/desk/streams/{stream}/quarantine/searches/{search}/cancel"): _APPROVE_STREAM,
     ("POST", "/desk/streams/{stream}/quarantine/download"): _VIEW_STREAM,  # masked, and in the audit log
     ("GET", "/desk/sign-in"): PUBLIC,
     ("POST", "/desk/sign-in"): PUBLIC,

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
+from tidegate.contracts.errors import Unavailable
 from tidegate.gateway.cli.options import DEFAULT_REGISTRY, OutputFormat, RegistryUrl, StreamId, opened_output
-from tidegate.gateway.cli.terminal import Downloaded, err, say
+from tidegate.gateway.cli.terminal import SlowStatus, err, say
 from tidegate.gateway.client.quarantine import Filter, QuarantineClient
 from tidegate.gateway.streams.problem_states import ProblemState
+
+_LOOK_SECONDS: Final = 0.5
+_BEGIN_SECONDS: Final = 60.0
+"""How long a registry may take to begin: another replica may hold the lease of a partition until it expires."""
 
 app = typer.Typer(
     add_completion=False,
@@ -62,6 +68,7 @@ ExportFormat = Annotated[
     Literal["jsonl", "csv", "parquet"],
     typer.Option("--format", metavar="FORMAT", help="jsonl, csv or parquet."),
 ]
+Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the topic is read.")]
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", dir_okay=False, help="File to write.", show_default="standard output"),
@@ -111,7 +118,8 @@ def problems(
 def quarantine() -> None:
     """List, show and export the refused records of a stream.
 
-    Values of classified fields are hidden, as on the desk.
+    Values of classified fields are hidden, as on the desk. The index of the
+    records can be built again.
     """
 
 
@@ -219,12 +227,66 @@ def export(  # noqa: PLR0913 - one parameter for each option
     with QuarantineClient(registry) as client:
         parts = client.export(stream, wanted, export_format, limit)
         first = next(parts, b"")  # an error of the request comes before the file is made
-        with opened_output(output) as target, Downloaded() as progress:
+        written = 0
+        with opened_output(output) as target, SlowStatus() as status:
             for part in chain([first], parts):
                 target.write(part)
-                progress.advance(len(part))
+                written += len(part)
+                status.show(f"{written / 1_000_000:,.1f} MB downloaded")
     if output is not None:
         err.print(f"written to {output}", markup=False)
+
+
+@app.command()
+def rebuild(
+    stream: StreamId,
+    *,
+    wait: Wait = True,
+    registry: RegistryUrl = DEFAULT_REGISTRY,
+    output_format: OutputFormat = "text",
+) -> None:
+    """Build the index of a stream's quarantine topic again.
+
+    Use it if lists and counts contradict the topic. The registry forgets the
+    index and reads the topic again. States, assignees and comments of problems
+    stay. Until the end, lists and counts are incomplete.
+
+    Waits for the end, and shows how far it is. After Ctrl-C the registry goes on.
+
+    Examples:
+      tidegate quarantine rebuild hospital.admissions
+      tidegate quarantine rebuild hospital.admissions --no-wait
+
+    Exit codes: 0 built, or begun with --no-wait; 2 unknown stream; 3 the
+    registry or its broker does not answer; 7 no permission (the role admin).
+    """
+    with QuarantineClient(registry) as client:
+        found = client.rebuild(stream)
+        if wait:
+            found = _await_index(client, stream)
+    if output_format == "json":
+        typer.echo(json.dumps(found, ensure_ascii=False))
+    elif wait:
+        say(f"{found['topic']}: {found['records']:,} records in {found['problems']:,} problems")
+    else:
+        say(f"{found['topic']}: the registry reads it again")
+
+
+def _await_index(client: QuarantineClient, stream: str) -> dict[str, Any]:
+    """Return the status of the index when the topic is read. Raises Unavailable when no registry begins to read it."""
+    deadline = time.monotonic() + _BEGIN_SECONDS
+    with SlowStatus() as status:
+        while True:
+            found = client.index_status(stream)
+            if found["is_complete"]:
+                return found
+            status.show(f"{found['records']:,} records indexed, {found['lag']:,} offsets left")
+            if not found["partitions"] and time.monotonic() > deadline:
+                raise Unavailable(
+                    f"{found['topic']}: nothing of it was indexed within {_BEGIN_SECONDS:.0f} s. The topic does not exist, "
+                    "or no registry reads it: look at its log for quarantine_index_failed"
+                )
+            time.sleep(_LOOK_SECONDS)
 
 
 def _print_record(record: dict[str, Any], output_format: str) -> None:

@@ -25,13 +25,12 @@ out = Console(highlight=False, soft_wrap=True)
 err = Console(highlight=False, soft_wrap=True, stderr=True)
 
 
-class Downloaded:
-    """Shows how much has come, on standard error of a terminal, once that takes two seconds. A context manager."""
+class SlowStatus:
+    """Shows how far a command is, on standard error of a terminal, once it takes two seconds. A context manager."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
-        self._bytes = 0
-        self._status = err.status("downloading")
+        self._status = err.status("")
         self._is_shown = False
 
     def __enter__(self) -> Self:
@@ -40,11 +39,10 @@ class Downloaded:
     def __exit__(self, *_: object) -> None:
         self._status.stop()
 
-    def advance(self, size: int) -> None:
-        """Count bytes."""
-        self._bytes += size
+    def show(self, text: str) -> None:
+        """Replace the text."""
         if err.is_terminal and time.monotonic() - self._began >= SILENT_SECONDS:
-            self._status.update(f"{self._bytes / 1_000_000:,.1f} MB downloaded")
+            self._status.update(Text(text))
             if not self._is_shown:
                 self._status.start()
                 self._is_shown = True

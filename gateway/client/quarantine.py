@@ -85,6 +85,15 @@ class QuarantineClient(RegistryClient):
                 f"the download from {self.url} broke off ({error}); what was written is incomplete"
             ) from error
 
+    def index_status(self, stream: str) -> dict[str, Any]:
+        """Return how far the index of a stream has read its topic."""
+        return self._got(stream_path(stream, "quarantine"), [])
+
+    def rebuild(self, stream: str) -> dict[str, Any]:
+        """Let the index forget a stream, so that it is read again; return its status."""
+        request = Request("POST", stream_path(stream, "quarantine", "rebuild"))
+        return self._require_found(self._ask(request)).document
+
     def _got(self, path: str, query: Sequence[tuple[str, str]]) -> dict[str, Any]:
         asked = f"{path}?{urlencode(query)}" if query else path
         return self._require_found(self._ask(Request("GET", asked))).document

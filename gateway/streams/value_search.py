@@ -128,11 +128,16 @@ class ValueSearches:
             raise NotFoundError(f"{stream} has no search {search_id[:64]}; the newest are kept")
         return _shown(found, self._now())
 
-    def cancel(self, stream: str, search_id: str) -> ValueSearch:
-        """End a search, whichever process runs it. Raises NotFoundError."""
+    def cancel(self, stream: str, search_id: str, by: Principal) -> ValueSearch:
+        """End a search, whichever process runs it; the audit log has who did. Raises NotFoundError and Forbidden."""
         found = self.get(stream, search_id)
         if found.state is SearchState.RUNNING:
-            self._database.write(lambda stores: stores.value_searches.update(search_id, is_cancelled=True))
+            with self._database.writing() as stores:
+                subject = subject_of_contract(stores, stream)
+                require(by, ROLE, subject)
+                stores.value_searches.update(search_id, is_cancelled=True)
+                change = Change(self._now(), by.name, "quarantine.search-cancelled", f"{subject}#{search_id}")
+                stores.audit.append(change)
         return found
 
     def close(self) -> None:

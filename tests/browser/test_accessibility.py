@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Page
 
@@ -31,6 +32,8 @@ def paths(gateway: Traffic, browser: Browser) -> list[str]:
     problem = page.locator("#problems .open").first.get_attribute("href") or ""
     page.close()
     stream = f"/desk/streams/{name}"
+    searches = f"{gateway.url}/api/v1/streams/{name}/quarantine/searches"
+    search = httpx.post(searches, json={"value": "999"}).raise_for_status().json()["id"]
     since = (datetime.now(UTC) - timedelta(minutes=30)).strftime("%Y-%m-%dT%H:%M")
     return [
         stream,
@@ -45,6 +48,8 @@ def paths(gateway: Traffic, browser: Browser) -> list[str]:
         "/desk/problems",
         f"{stream}/problems?state=all",
         f"{stream}/quarantine?rule=age-is-known",
+        f"{stream}/quarantine/searches",
+        f"{stream}/quarantine/searches/{search}",
         f"/desk/records/{name}.quarantine/0/0?view=hex",
         "/desk/contracts?q=axe",
         f"/desk/contracts/{name}/diff?candidate=1.3.0",

@@ -135,3 +135,25 @@ def test_a_classified_value_is_in_no_page_of_records_and_in_no_download(
     assert rows.count("\n") == 4
     for shown in (text, rows):
         assert not re.search("SECRET|P-[0-9]", shown)
+
+
+@pytest.mark.full
+def test_a_value_is_searched_within_a_filter_and_the_search_is_followed(
+    gateway: Traffic, stream: str, page: Page
+) -> None:
+    """The text stands in no address and on no page after it; an ended search offers no way to cancel it."""
+    opened(page, f"{gateway.url}/desk/streams/{stream}/quarantine?rule=age-is-known", "60 of 63")
+    page.get_by_label("Search keys and values of these for a text").fill("P-SECRET-000007")
+    page.get_by_role("button", name="Search").click()
+    page.wait_for_url("**/quarantine/searches/*")
+    expect(page.locator("#search .state")).to_have_text("Done", timeout=60_000)  # the page follows it
+    expect(page.get_by_role("heading", level=1)).to_have_text("1 record found")
+    expect(page.locator("#search")).to_contain_text("60 of 60 records looked at")
+    expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
+    assert "SECRET" not in page.content() + page.url
+    page.locator("#found .open").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"{stream}/1/7")
+    page.goto(f"{gateway.url}/desk/streams/{stream}/quarantine/searches")
+    row = page.locator("#searches tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("Done")

@@ -252,6 +252,10 @@ def test_a_value_is_searched_in_the_background(
         kept = [tuple(each) for table in tables for each in stores._session.execute(table)]
     assert "Zaphod" not in repr(kept)
     assert send(factory, "DELETE", f"{path}/{begun['id']}").json()["state"] == "done"
+    actions = [each.action for each in factory.audit().page(0, 100).entries]
+    assert [each for each in actions if "search" in each] == [
+        "quarantine.searched"
+    ]  # it had ended: nothing changed
 
 
 def test_the_command_line_lists_shows_and_exports_what_the_reader_may_see(
@@ -284,5 +288,8 @@ def test_the_command_line_lists_shows_and_exports_what_the_reader_may_see(
         target = tmp_path / "refused.csv"
         run("quarantine", "export", stream, "--format", "csv", "--limit", "10", "--output", str(target))
         assert len(list(csv.reader(target.read_text("utf-8").splitlines()))) == 11
+        make_ingestion().start()  # as a registry does
+        built = run("quarantine", "rebuild", stream)
+        assert built.startswith(f"{stream}.quarantine: 250 records in ")
         run("quarantine", "show", stream, "0/999999", code=2)
         run("quarantine", "export", stream, "--output", f"{tmp_path}/no/such/file", code=2)

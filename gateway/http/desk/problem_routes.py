@@ -19,6 +19,7 @@ from tidegate.gateway.http.desk.problems_views import (
     problems_of_all,
 )
 from tidegate.gateway.http.desk.quarantine_views import RecordsFilter, download, found_view, quarantine_view
+from tidegate.gateway.http.desk.search_views import begin_search, searches_view
 from tidegate.gateway.http.gate import PrincipalDep
 
 _log = structlog.get_logger()
@@ -94,6 +95,43 @@ def quarantine(
 def find(stream: str, factory: FactoryDep, principal: PrincipalDep, show: ShowDep, form: FormDep) -> Response:
     """Show where the records of a key or a position are; posted, so that no address holds a key."""
     return show("found.html", view=found_view(factory, principal, stream, form))
+
+
+@router.get("/desk/streams/{stream}/quarantine/searches")
+def searches(stream: str, factory: FactoryDep, principal: PrincipalDep, show: ShowDep) -> Response:
+    """List the searches for a value."""
+    return show("searches.html", view=searches_view(factory, principal, stream, None))
+
+
+@router.post("/desk/streams/{stream}/quarantine/searches")
+def search(
+    stream: str,
+    factory: FactoryDep,
+    principal: PrincipalDep,
+    fields: Annotated[Fields, Depends(posted_fields)],
+) -> Response:
+    """Begin a search, and lead to it; posted, so that no address holds the value."""
+    found = begin_search(factory, principal, stream, fields)
+    _log.info("value_search_started", stream=stream, search=found.id)
+    return _to_search(stream, found.id)
+
+
+@router.get("/desk/streams/{stream}/quarantine/searches/{search}")
+def one_search(
+    stream: str, search: str, factory: FactoryDep, principal: PrincipalDep, show: ShowDep
+) -> Response:
+    """Show how far a search is, and what it found."""
+    return show("searches.html", view=searches_view(factory, principal, stream, search))
+
+
+@router.post("/desk/streams/{stream}/quarantine/searches/{search}/cancel")
+def cancel_search(stream: str, search: str, factory: FactoryDep, principal: PrincipalDep) -> Response:
+    """End a search, and lead back to it."""
+    return _to_search(stream, factory.value_searches().cancel(stream, search, principal).id)
+
+
+def _to_search(stream: str, search: str) -> Response:
+    return RedirectResponse(f"/desk/streams/{stream}/quarantine/searches/{search}", HTTPStatus.SEE_OTHER)
 
 
 @router.post("/desk/streams/{stream}/quarantine/download")

@@ -10,9 +10,11 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, BeforeValidator, Field
 
+from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import NotFoundError, Problem, Unavailable
 from tidegate.contracts.explain.account import Explanation
 from tidegate.contracts.stream.evidence import EventPointer
+from tidegate.contracts.stream.output_topics import source_of_quarantine
 from tidegate.contracts.verdict import Stage
 from tidegate.gateway.access.principal import Principal
 from tidegate.gateway.factory import Factory
@@ -22,6 +24,7 @@ from tidegate.gateway.http.desk.wording import machine
 from tidegate.gateway.http.problems import InvalidBody
 from tidegate.gateway.streams.problems import Problem as RefusalProblem
 from tidegate.gateway.streams.problems import ProblemQuery
+from tidegate.gateway.streams.quarantine import ROLE
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
 from tidegate.gateway.streams.quarantine_index.reading import IndexStatus, Place
 from tidegate.gateway.streams.quarantine_records import MaskedRecord
@@ -128,6 +131,8 @@ class QuarantineView:
     away: str | None
     newer: str | None
     older: str | None
+    may_search: bool = False
+    """Whether the reader may search for values: who finds one sees that it is there."""
 
 
 def quarantine_view(
@@ -137,11 +142,12 @@ def quarantine_view(
     status = factory.quarantine_index(principal).status(stream)
     problem = _problem(factory, principal, stream, wanted.problem)
     chips = _chips(stream, wanted, problem)
+    may_search = principal.may(ROLE, subject_of(source_of_quarantine(status.topic) or ""))
     try:
         search = factory.record_search(principal)
         found = search.page(stream, wanted.wanted, ROWS, (wanted.older, wanted.newer))
     except Unavailable as error:
-        return QuarantineView(stream, wanted, chips, (), 0, status, str(error), None, None)
+        return QuarantineView(stream, wanted, chips, (), 0, status, str(error), None, None, may_search)
     page = found.page
     return QuarantineView(
         stream,
@@ -155,6 +161,7 @@ def quarantine_view(
         None,
         None if page.newer is None else wanted.address(stream, newer=str(page.newer)),
         None if page.older is None else wanted.address(stream, older=str(page.older)),
+        may_search,
     )
 
 

@@ -113,6 +113,8 @@ def get_value_search(stream: StreamName, search: SearchId, factory: FactoryDep) 
     summary="Cancel a search",
     responses=responses(404, 503),
 )
-def cancel_value_search(stream: StreamName, search: SearchId, factory: FactoryDep) -> SearchInfo:
-    """End a search after the records that it looks at now."""
-    return SearchInfo.model_validate(factory.value_searches().cancel(stream, search))
+def cancel_value_search(
+    stream: StreamName, search: SearchId, factory: FactoryDep, principal: PrincipalDep
+) -> SearchInfo:
+    """End a search after the records that it looks at now. The audit log has who did it."""
+    return SearchInfo.model_validate(factory.value_searches().cancel(stream, search, principal))

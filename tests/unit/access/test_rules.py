@@ -96,6 +96,8 @@ def test_public_paths_hold_no_data() -> None:
         "/desk/streams/{stream}/problems/{problem}/comments": Rule(Role.PRODUCER, Reach.STREAM),
         "/desk/streams/{stream}/quarantine/find": Rule(Role.VIEWER, Reach.STREAM),
         "/desk/streams/{stream}/quarantine/download": Rule(Role.VIEWER, Reach.STREAM),
+        "/desk/streams/{stream}/quarantine/searches": Rule(Role.APPROVER, Reach.STREAM),
+        "/desk/streams/{stream}/quarantine/searches/{search}/cancel": Rule(Role.APPROVER, Reach.STREAM),
         "/desk/keys": Rule(Role.ADMIN, Reach.EVERYWHERE),
         "/desk/keys/{key_id}/revoke": Rule(Role.ADMIN, Reach.EVERYWHERE),
         "/desk/sign-in": PUBLIC,

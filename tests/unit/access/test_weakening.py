@@ -333,6 +333,8 @@ HARMLESS = {
     ("POST", "/desk/streams/{stream}/problems/{problem}/comments"): "about refused records",
     ("POST", "/desk/streams/{stream}/quarantine/find"): "reads",
     ("POST", "/desk/streams/{stream}/quarantine/download"): "reads",
+    ("POST", "/desk/streams/{stream}/quarantine/searches"): "reads",
+    ("POST", "/desk/streams/{stream}/quarantine/searches/{search}/cancel"): "ends a search",
     ("POST", "/desk/keys"): "makes a person",
     ("POST", "/desk/keys/{key_id}/revoke"): "ends a person",
     ("POST", "/desk/sign-in"): "says who asks",

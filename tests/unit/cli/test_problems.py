@@ -54,6 +54,17 @@ def test_problems_are_chosen_by_state_text_and_number(tidegate: Run, registry: s
     )
 
 
+def test_the_index_is_forgotten_and_nobody_waits(tidegate: Run, registry: str, factory: Factory) -> None:
+    """Waiting for the end needs a topic: tests/integration/test_quarantine_index.py."""
+    ran = tidegate("quarantine", "rebuild", "adm", "--no-wait", "--registry", registry)
+    assert ran.returncode == 0
+    assert ran.stdout.endswith(
+        b"adm.quarantine: the registry reads it again\n"
+    )  # the log of the registry before it
+    assert factory.quarantine_index().status("adm").records == 0
+    assert tidegate("quarantine", "rebuild", "no.such", "--registry", registry).returncode == 2
+
+
 def test_an_unknown_stream_a_wrong_state_and_a_wrong_position(tidegate: Run, registry: str) -> None:
     assert tidegate("problems", "no.such", "--registry", registry).returncode == 2
     assert tidegate("problems", "adm", "--state", "closed", "--registry", registry).returncode == 2

@@ -70,7 +70,8 @@ NEEDS_REFUSED_RECORDS = {
     ("POST", f"{THERE}/replays/{{replay}}/approval"),
     ("DELETE", f"{THERE}/replays/{{replay}}"),
 }
-"""Their entries are tested with records: test_quarantine_api.py, test_quarantine_index.py (integration), test_replays.py."""
+"""Their entries are tested with records: `test_every_change_of_refused_records_is_in_the_log` looks that none is left out;
+test_quarantine_index.py (integration) begins a search, and test_replays.py has replays."""
 
 
 def entries(client: Any) -> list[dict[str, Any]]:

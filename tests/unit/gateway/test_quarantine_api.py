@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from tests.unit.confluent.test_every_change import NEEDS_REFUSED_RECORDS, THERE
 from tests.unit.gateway.quarantine_records import AGE, BROKEN, LINE, MISSING, NOW, Process, many, refused
 from tidegate.gateway.factory import Factory
+from tidegate.gateway.storage.value_searches import StoredSearch
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
 from tidegate.gateway.streams.quarantine_index.positions import FrozenPositions
 
@@ -207,6 +210,79 @@ def test_decisions_are_kept_over_a_new_index(factory: Factory, get: Any, post: A
         "problem.commented",
         "quarantine.index-rebuilt",
     ]
+
+
+@pytest.mark.usefixtures("four_problems")
+def test_every_change_of_refused_records_is_in_the_log(
+    factory: Factory, client: Any, get: Any, post: Any
+) -> None:
+    """Those of `NEEDS_REFUSED_RECORDS` that need no broker; who begins a search is told in tests/integration."""
+    problem = f"/problems/{get('/problems')['problems'][0]['id']}"
+    search = StoredSearch(
+        "s1", "adm", "ann", NOW, "running", 0, 9, "[]", is_cancelled=False, heard_at=datetime.now(UTC)
+    )
+    factory.database.write(lambda stores: stores.value_searches.add(search))
+    changes: dict[tuple[str, str], Callable[[], Any]] = {
+        ("POST", "/problems/{problem}/state"): lambda: post(f"{problem}/state", {"state": "acknowledged"}),
+        ("POST", "/problems/{problem}/assignee"): lambda: post(f"{problem}/assignee", {"assignee": "ann"}),
+        ("POST", "/problems/{problem}/comments"): lambda: post(f"{problem}/comments", {"text": "why"}),
+        ("POST", "/quarantine/rebuild"): lambda: post("/quarantine/rebuild", {}),
+        ("DELETE", "/quarantine/searches/{search}"): lambda: client.request(
+            "DELETE", f"{BASE}/quarantine/searches/s1"
+        ).raise_for_status(),
+    }
+    told = {}
+    for operation, change in changes.items():
+        before = len(factory.audit().page(0, 100).entries)
+        change()
+        (entry,) = factory.audit().page(before, 100).entries
+        assert (entry.who, entry.subject.partition("#")[0]) == ("anonymous", "adm-value")
+        told[operation] = entry.action
+    assert list(told.values()) == [
+        "problem.state-changed",
+        "problem.assigned",
+        "problem.commented",
+        "quarantine.index-rebuilt",
+        "quarantine.search-cancelled",
+    ]
+    elsewhere = {("POST", "/quarantine/searches")}
+    here = {
+        (method, path.removeprefix(THERE)) for method, path in NEEDS_REFUSED_RECORDS if "/replays" not in path
+    }
+    assert told.keys() == here - elsewhere
+    assert client.request("DELETE", f"{BASE}/quarantine/searches/s1").json()["state"] == "running"
+
+
+@pytest.mark.usefixtures("four_problems")
+def test_the_page_of_a_search_follows_it_and_ends_it(factory: Factory, client: Any) -> None:
+    """A running search with its progress, one that broke off with its registry, and the list of both."""
+    stored = StoredSearch(
+        "s1", "adm", "ann", NOW, "running", 3, 7, '["0/1"]', is_cancelled=False, heard_at=datetime.now(UTC)
+    )
+    lost = replace(stored, id="s0", by="bob", heard_at=NOW, positions="[]")
+    factory.database.write(lambda stores: [stores.value_searches.add(each) for each in (lost, stored)])
+    base = "/desk/streams/adm/quarantine/searches"
+    page = client.get(f"{base}/s1").text
+    assert "1 record found" in page
+    assert 'href="/desk/records/adm.quarantine/0/1"' in page
+    assert '<progress max="100" value="42"' in page
+    assert " data-live>" in page
+    assert f'action="{base}/s1/cancel"' in page
+    ended = client.get(f"{base}/s0").text
+    assert "It broke off" in ended
+    assert "data-live" not in ended
+    assert "/cancel" not in ended
+    listed = client.get(base).text
+    assert listed.index("ann") < listed.index("bob")
+    answer = client.request("POST", f"{base}/s1/cancel")
+    assert (answer.status_code, answer.headers["location"]) == (303, f"{base}/s1")
+    with factory.database.reading() as stores:
+        kept = stores.value_searches.find("adm", "s1")
+    assert kept is not None
+    assert kept.is_cancelled
+    assert client.get(f"{base}/none").status_code == 404
+    nothing = client.request("POST", base, content="value=")
+    assert (nothing.status_code, "has 1 to 1,000 characters" in nothing.text) == (422, True)
 
 
 def test_what_is_not_there(get: Any, client: Any) -> None:
