@@ -15,6 +15,7 @@ from tidegate.spark_jobs.options import (
     KafkaConfig,
     MergeMode,
     OutputFormat,
+    QuarantineTable,
     Registry,
     SinkOption,
     Starting,
@@ -101,6 +102,7 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
     sink: SinkOption = None,
     write_mode: WriteMode = None,
     merge_mode: MergeMode = None,
+    quarantine_table: QuarantineTable = False,
     warehouse: Warehouse = None,
     checkpoints: Checkpoints = None,
     trigger_seconds: TriggerSeconds = None,
@@ -144,6 +146,7 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
         "sink": sink,
         "write_mode": write_mode,
         "merge_mode": merge_mode,
+        "quarantine_table": quarantine_table or None,
         "warehouse": warehouse,
         "checkpoints": checkpoints,
         "trigger_seconds": trigger_seconds,
@@ -250,6 +253,12 @@ def maintain(
 
     log_to_stderr()
     found = maintain_table(settings, stream)
-    typer.echo(found.done.model_dump_json(indent=2) if output_format == "json" else maintained_text(found))
+    if output_format == "json":
+        # The counts of both tables: what is measured is the work for the stream.
+        tables = [found.done, *([found.refusals.done] if found.refusals else [])]
+        sums = {name: sum(getattr(each, name) for each in tables) for name in type(found.done).model_fields}
+        typer.echo(type(found.done)(**sums).model_dump_json(indent=2))
+    else:
+        typer.echo(maintained_text(found))
     if found.error is not None:
         raise found.error

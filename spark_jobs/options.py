@@ -67,6 +67,10 @@ MergeMode = Annotated[
         show_default=default_of("merge_mode"),
     ),
 ]
+QuarantineTable = Annotated[
+    bool,
+    typer.Option("--quarantine-table", help="Keep refused records in a table too (not kafka)."),
+]
 Starting = Annotated[
     StartingName | None,
     typer.Option(

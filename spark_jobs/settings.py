@@ -209,6 +209,10 @@ class JobSettings(RegistrySettings):
         default="copy-on-write",
         description="How Iceberg and Delta upsert: rewrite the files of changed rows, or note which rows are gone.",
     )
+    quarantine_table: bool = Field(
+        default=False,
+        description="Also keep refused records, with their bytes and reasons, in a table beside the accepted rows (not with the Kafka sink). It is protected as the quarantine topic is: it holds personal data unmasked.",
+    )
     trigger_seconds: float | None = Field(
         default=None,
         ge=0,
@@ -344,6 +348,20 @@ class JobSettings(RegistrySettings):
     def merging(self) -> MergeMode | None:
         """How Iceberg and Delta upsert; None if rows are appended."""
         return self.merge_mode if self.write_mode == "upsert" else None
+
+    @property
+    def appending(self) -> Self:
+        """These settings for a table that is appended to, whatever the write mode."""
+        return self.model_copy(update={"write_mode": "append"})
+
+    @model_validator(mode="after")
+    def _can_keep_refusals(self) -> Self:
+        if self.quarantine_table and not self.rules.is_table:
+            raise ValueError(
+                f"quarantine-table needs a sink with tables, and {self.sink} has none; refused records are in the quarantine "
+                "topic: to have them as a table too, run a second job with --sink iceberg --quarantine-table"
+            )
+        return self
 
     @model_validator(mode="after")
     def _can_upsert(self) -> Self:

@@ -42,15 +42,27 @@ class ReplayStep(StrEnum):
     PUBLISH = "replay-publish"
 
 
+class QuarantineTableStep(StrEnum):
+    """The steps in which a quarantine table follows its topic, in order. They are not timed."""
+
+    RETIRE = "quarantine-table-retire"
+    WRITE = "quarantine-table-write"
+    STAGE = "quarantine-table-stage"
+    PUBLISH = "quarantine-table-publish"
+
+
+AnyStep = Step | ReplayStep | QuarantineTableStep
+
+
 class StepObserver(Protocol):
     """Called after every finished step of a stream. The job itself passes `ignore_steps`."""
 
-    def __call__(self, stream: str, step: Step | ReplayStep) -> None:
+    def __call__(self, stream: str, step: AnyStep) -> None:
         """Observe a step; an exception fails the attempt."""
         ...
 
 
-def ignore_steps(stream: str, step: Step | ReplayStep) -> None:
+def ignore_steps(stream: str, step: AnyStep) -> None:
     """Observe nothing."""
 
 
@@ -63,7 +75,7 @@ class Stopwatch:
         self.trace = trace
         self.milliseconds: dict[str, int] = {}
 
-    def notify(self, step: Step | ReplayStep) -> None:
+    def notify(self, step: AnyStep) -> None:
         """Notify the observer of a step that is not timed."""
         self._observer(self._stream, step)
 

@@ -44,6 +44,8 @@ class Reconciliation:
     `past_retention` and `compacted` count offsets that the source has deleted or compacted since they were judged;
     `forgotten` counts records that the quarantine topic has deleted. They may be verifiable or not. `given_up`
     offsets, which an adoption found in no output and a person gave up, are never verifiable.
+
+    `not_kept` are refused records without a row in the quarantine table, and `kept_twice` those with several.
     """
 
     ledger: Ledger
@@ -63,6 +65,8 @@ class Reconciliation:
     compacted: int = 0
     forgotten: int = 0
     given_up: int = 0
+    not_kept: Positions = field(default_factory=Positions)
+    kept_twice: Positions = field(default_factory=Positions)
 
     @property
     def twice(self) -> int:
@@ -72,7 +76,7 @@ class Reconciliation:
     @property
     def answer(self) -> Answer:
         """The answer: a fault that shows is `lost`, whatever else cannot be shown."""
-        if self.lost or self.surplus or self.twice or self.beyond:
+        if self.lost or self.surplus or self.twice or self.beyond or self.not_kept or self.kept_twice:
             return Answer.LOST
         return Answer.UNPROVEN if self.unverifiable else Answer.HOLDS
 

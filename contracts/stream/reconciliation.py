@@ -52,6 +52,17 @@ class FaultyRecords(BaseModel):
     quarantined_twice: NamedRecords | None = None
     written_and_quarantined: NamedRecords | None = None
     written_but_not_covered: NamedRecords | None = None
+    not_in_quarantine_table: NamedRecords | None = None
+    twice_in_quarantine_table: NamedRecords | None = None
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out the faults of a quarantine table where there are none: earlier releases had no such table."""
+        fields: dict[str, Any] = serialize(self)
+        kept = (self.not_in_quarantine_table, self.twice_in_quarantine_table)
+        new = ("not_in_quarantine_table", "twice_in_quarantine_table")
+        left_out = {name for name, value in zip(new, kept, strict=True) if value is None}
+        return {name: value for name, value in fields.items() if name not in left_out}
 
 
 class Findings(BaseModel):
@@ -108,11 +119,25 @@ class Findings(BaseModel):
                     f"cannot be proven: no fault shows, but the fate of {self.unverifiable:,} offsets cannot be shown; "
                     "docs/how-to/reconcile.md says why"
                 )
+            case Answer.LOST if self.is_only_of_quarantine_table:
+                return (
+                    "every offset has one fate, but the quarantine table is not what the quarantine topic holds: drop the "
+                    "table, and the next start of the job fills a new one"
+                )
             case Answer.LOST if self.lost or self.twice or not self.surplus:
                 counts = f"lost {self.lost:,}, twice {self.twice:,}"
             case Answer.LOST:
                 counts = f"{self.surplus:,} records more in the outputs than the ledger counts"
         return f"{counts}: stop the stream, keep the topics, and ask who wrote"
+
+    @property
+    def is_only_of_quarantine_table(self) -> bool:
+        """Whether the only fault is that the quarantine table is not what the quarantine topic holds."""
+        faults = {name for name, found in self.records if found is not None}
+        is_there = not (self.lost or self.twice or self.surplus)
+        return (
+            is_there and bool(faults) and faults <= {"not_in_quarantine_table", "twice_in_quarantine_table"}
+        )
 
 
 class ReconciliationResult(BaseModel):

@@ -3,6 +3,7 @@
 What would be done is shown first, and nothing is changed. After the confirmation the registry notes it, without the value.
 Then producers are fenced and the ledger is claimed. One commit deletes the rows and moves the ledger, in which the erased
 records count as dropped. Last, the quarantine topic is rewritten: what stays is appended again, and all before is deleted.
+A quarantine table follows the topic.
 An erasure that was cut off is finished by running it again.
 """
 
@@ -152,6 +153,8 @@ class Eraser(StreamChange):
         self._on_step(EraseStep.COMMIT)
         if found.quarantined:
             self._rewrite_quarantine(subject, new, end)
+        # Also when the topic holds none of their records: an erasure that was cut off here has left the rows.
+        self._sink.follow_quarantine(new)
         return new
 
     def _held(self) -> Ledger:

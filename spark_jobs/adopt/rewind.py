@@ -153,6 +153,7 @@ class Rewinder(StreamChange):
         new = found.ledger(changed, identity, digest)
         self._sink.retract(shown.points, claimed, new)
         self._on_step(RewindStep.COMMIT)
+        self._sink.follow_quarantine(new)
         return new
 
     def _held(self) -> Ledger:

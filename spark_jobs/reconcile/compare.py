@@ -13,9 +13,11 @@ flight.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 
-from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.errors import NotFoundError, StreamStopped
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions, Sightings
 from tidegate.contracts.stream.reconcile import Reconciliation, Retained, Written, find_replaced, reconcile
@@ -25,7 +27,8 @@ from tidegate.spark_jobs.kafka.replayed import read_replayed
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.settings import SinkSettings
 from tidegate.spark_jobs.sinks.kind import kind_of
-from tidegate.spark_jobs.sinks.outputs import FindPlan, Outputs, refused_positions
+from tidegate.spark_jobs.sinks.outputs import FindPlan, Outputs, refusals
+from tidegate.spark_jobs.sinks.quarantine_table import SUFFIX
 from tidegate.spark_jobs.sinks.record_keys import RecordKeys
 
 
@@ -40,10 +43,24 @@ def reconcile_stream(
     """
     with ExitStack() as resources:
         outputs = kind_of(settings).read_outputs(settings, contract_id, find_plan, resources)
-        return _reconcile(settings.kafka, outputs)
+        kept = _kept_refusals(settings, contract_id, outputs.ledger, resources)
+        return _reconcile(settings.kafka, outputs, kept)
 
 
-def _reconcile(kafka: KafkaConnection, outputs: Outputs) -> Reconciliation:
+def _kept_refusals(
+    settings: SinkSettings, contract_id: str, ledger: Ledger, resources: ExitStack
+) -> Outputs | None:
+    """Read the quarantine table; None when there is none, or when it does not follow this ledger yet."""
+    if not settings.rules.is_table:
+        return None
+    try:
+        kept = kind_of(settings).read_outputs(settings, contract_id + SUFFIX, lambda: None, resources)
+    except NotFoundError:
+        return None
+    return kept if kept.ledger.stream == contract_id and kept.ledger.name == ledger.name else None
+
+
+def _reconcile(kafka: KafkaConnection, outputs: Outputs, kept: Outputs | None) -> Reconciliation:
     ledger = outputs.ledger
     topics = Topics(kafka)
     quarantine = quarantine_topic(ledger.topic)
@@ -63,8 +80,13 @@ def _reconcile(kafka: KafkaConnection, outputs: Outputs) -> Reconciliation:
         if records is not None and position not in written.seen:
             records.add(message)
     replayed = read_replayed(kafka, ledger)
-    refused = (each for each in refused_positions(kafka, quarantine, ledger) if each not in replayed)
-    quarantined = Sightings(refused)
+    quarantined, to_keep = Sightings(), Positions()
+    mark = kept.ledger.scan_from.get(quarantine, {}) if kept is not None else {}
+    for position, message in refusals(kafka, quarantine, ledger):
+        if position not in replayed:
+            quarantined.add(*position)
+        if (message.offset() or 0) < mark.get(message.partition() or 0, 0):
+            to_keep.add(*position)
     if outputs.later is not None:
         # Written by a replay after the first ledger was read, which counts them as refused.
         fresh = read_replayed(kafka, outputs.later) - replayed
@@ -82,4 +104,9 @@ def _reconcile(kafka: KafkaConnection, outputs: Outputs) -> Reconciliation:
     if keys is not None and records is not None:
         found = records.table(quarantined.seen | dropped)
         upserts = find_replaced(found, keys.rows(found) if found.num_rows else ())
-    return reconcile(ledger, source, Written(written, outputs.later, upserts, dropped), quarantined, retained)
+    found = reconcile(
+        ledger, source, Written(written, outputs.later, upserts, dropped), quarantined, retained
+    )
+    if kept is None:
+        return found
+    return replace(found, not_kept=to_keep - kept.written.seen, kept_twice=kept.written.again)

@@ -37,6 +37,8 @@ def as_findings(found: Reconciliation, limit: int) -> Findings:
             quarantined_twice=_named(found.quarantined_twice, limit),
             written_and_quarantined=_named(found.in_both, limit),
             written_but_not_covered=_named(found.beyond, limit),
+            not_in_quarantine_table=_named(found.not_kept, limit),
+            twice_in_quarantine_table=_named(found.kept_twice, limit),
         ),
     )
 

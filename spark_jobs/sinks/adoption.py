@@ -13,6 +13,7 @@ from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions, Sightings
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
+from tidegate.spark_jobs.sinks.quarantine_table import SUFFIX, QuarantineTable
 from tidegate.spark_jobs.sinks.staged import own_ledger_name
 from tidegate.spark_jobs.sinks.store import STAGE_ATTEMPTS, LedgerStore, move_ledger
 
@@ -108,6 +109,10 @@ class AdoptableSink(Protocol):
         """
         ...
 
+    def follow_quarantine(self, ledger: Ledger) -> None:
+        """Bring the quarantine table up to the ledger, if there is one; call it after `fence`. Raises StreamStopped, Unavailable."""
+        ...
+
 
 def readable(read: Callable[[], Ledger | None]) -> Ledger | None:
     """Return what a read of a ledger returns, and None for one that this version cannot read."""
@@ -123,9 +128,13 @@ class AdoptableTable:
     ahead: Ahead | None = "quarantined"
     is_renamed = True
 
-    def __init__(self, settings: JobSettings, store: LedgerStore, plan: EnforcementPlan) -> None:
+    def __init__(
+        self, settings: JobSettings, store: LedgerStore, plan: EnforcementPlan, beside: LedgerStore
+    ) -> None:
+        """`beside` is the table of refused records, which need not be there."""
         self._kafka = settings.kafka
         self._store = store
+        self._beside = beside
         self._plan = plan
         self.name = f"{store.kind}:{store.name}"
         self.kind = store.kind
@@ -147,7 +156,9 @@ class AdoptableTable:
         return self._store.read() if self._store.exists() else None
 
     def archive(self, name: str) -> str | None:
-        """Rename the table, whatever it holds."""
+        """Rename the table, whatever it holds, and its table of refused records."""
+        if self._has_refusals():
+            self._beside.archive(name + SUFFIX)
         return self._store.archive(name)
 
     def new_ledger(self, mark: str) -> str:  # noqa: ARG002 - the new table has an identity of its own
@@ -201,3 +212,17 @@ class AdoptableTable:
             if self._store.retract(taken, held, new):
                 return
         raise Unavailable(f"{self.name}: other commits kept moving the table meanwhile; try again")
+
+    def follow_quarantine(self, ledger: Ledger) -> None:
+        """Delete rows of refused records that no longer count, and add those that are missing."""
+        if self._has_refusals():
+            contract = self._plan.contract
+            table = QuarantineTable(self._kafka, self._beside, quarantine_topic(contract.topic))
+            table.start(ledger, contract)
+
+    def _has_refusals(self) -> bool:
+        """Return whether the table of refused records is there, whatever the settings say."""
+        if not self._beside.exists():
+            return False
+        held = self._beside.read()
+        return held is not None and held.stream == self._plan.contract.id

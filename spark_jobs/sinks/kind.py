@@ -18,6 +18,7 @@ from tidegate.spark_jobs.session import active_session
 from tidegate.spark_jobs.settings import JobSettings, SinkSettings
 from tidegate.spark_jobs.sinks.adoption import AdoptableSink, AdoptableTable
 from tidegate.spark_jobs.sinks.outputs import ReadOutputs
+from tidegate.spark_jobs.sinks.quarantine_table import SUFFIX, QuarantineTable
 from tidegate.spark_jobs.sinks.sink import Sink
 from tidegate.spark_jobs.sinks.staged import StagedSink
 from tidegate.spark_jobs.sinks.store import LedgerStore
@@ -90,14 +91,19 @@ def table_kind(open_store: OpenStore, read_outputs: ReadOutputs) -> SinkKind:
     """Return the kind of a sink whose table holds its ledger (`LedgerStore`)."""
 
     def open_sink(context: SinkContext) -> StagedSink:
-        store = open_store(lambda: context.spark, context.settings, context.contract_id)
-        return StagedSink(
-            context.settings, store, context.quarantine(), context.dropped(), context.replayed()
-        )
+        settings, quarantine = context.settings, context.quarantine()
+        store = open_store(lambda: context.spark, settings, context.contract_id)
+        refusals = None
+        if settings.quarantine_table:
+            beside = open_store(lambda: context.spark, settings.appending, context.contract_id + SUFFIX)
+            refusals = QuarantineTable(settings.kafka, beside, quarantine.name)
+        return StagedSink(settings, store, quarantine, context.dropped(), context.replayed(), refusals)
 
     def adoptable(settings: JobSettings, plan: EnforcementPlan) -> AdoptableTable:
-        store = open_store(lambda: active_session(settings), settings, plan.contract.id)
-        return AdoptableTable(settings, store, plan)
+        stream = plan.contract.id
+        store = open_store(lambda: active_session(settings), settings, stream)
+        beside = open_store(lambda: active_session(settings), settings.appending, stream + SUFFIX)
+        return AdoptableTable(settings, store, plan, beside)
 
     def store_alone(settings: JobSettings, contract_id: str) -> LedgerStore:
         return open_store(lambda: active_session(settings), settings, contract_id)

@@ -8,6 +8,8 @@ from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
 from tidegate.contracts.stream.report import TableMaintenance, TableSize
 from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.sinks.kind import kind_of
+from tidegate.spark_jobs.sinks.quarantine_table import SUFFIX
+from tidegate.spark_jobs.sinks.store import LedgerStore
 from tidegate.spark_jobs.sinks.upkeep import Upkeep
 
 
@@ -18,12 +20,14 @@ class Maintained(NamedTuple):
     done: TableMaintenance
     size: TableSize | None
     error: Unavailable | None
+    refusals: Maintained | None = None
+    """Of the table of refused records, if there is one."""
 
 
 def maintain_table(settings: JobSettings, stream: str) -> Maintained:
     """Run rounds of maintenance until one has nothing to compact, or a part of it fails.
 
-    Raises NotFoundError when the stream has no table yet, SettingsError for a sink without tables.
+    Also maintains the stream's quarantine table; rows that no longer count are deleted by the job. Raises NotFoundError when the stream has no table yet, SettingsError for a sink without tables.
     """
     open_store = kind_of(settings).open_store
     if open_store is None:
@@ -32,6 +36,15 @@ def maintain_table(settings: JobSettings, stream: str) -> Maintained:
     name = f"{store.kind}:{store.name}"
     if not store.exists() or store.read() is None:
         raise NotFoundError(f"{name} is no table of a stream: enforce the contract first")
+    found = _maintained(settings, store, name)
+    beside = open_store(settings.appending, stream + SUFFIX)
+    if not beside.exists() or (held := beside.read()) is None or held.stream != stream:
+        return found
+    refusals = _maintained(settings, beside, f"{beside.kind}:{beside.name}")
+    return found._replace(error=found.error or refusals.error, refusals=refusals)
+
+
+def _maintained(settings: JobSettings, store: LedgerStore, name: str) -> Maintained:
     upkeep = Upkeep(store, settings.maintenance_seconds, settings.orphan_age_seconds)
     done = upkeep.run()
     seconds, compacted = done.seconds, 0
@@ -55,4 +68,4 @@ def maintained_text(found: Maintained) -> str:
         lines.append(f"  snapshots left: {found.size.snapshots:,}")
         if found.size.data_files is not None:
             lines.append(f"  data files left: {found.size.data_files:,}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *([maintained_text(found.refusals)] if found.refusals else [])])

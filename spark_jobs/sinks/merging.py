@@ -20,6 +20,7 @@ from tidegate.contracts.columns.table_limits import TableLimits
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.spark_jobs.sinks.evolution import BEGIN_AGAIN
+from tidegate.spark_jobs.sinks.store import TableRows
 from tidegate.spark_jobs.worker.part_writer import DELETED
 
 if TYPE_CHECKING:
@@ -81,9 +82,9 @@ def merge_limits(plan: EnforcementPlan) -> TableLimits:
     return TableLimits(key=contract.primary_key, deletes=contract.tombstones == "delete")
 
 
-def require_mode(plan: EnforcementPlan, *, is_upsert: bool) -> None:
+def require_mode(rows: TableRows, *, is_upsert: bool) -> None:
     """Require that the contract fits the write mode. Raises StreamStopped with what to do."""
-    contract = plan.contract
+    contract = rows.contract
     if is_upsert and not contract.primary_key:
         raise StreamStopped(
             f"contract {contract.id}@{contract.version} has no primary_key, which --write-mode upsert needs; add it"

@@ -81,12 +81,12 @@ def output_positions(kafka: KafkaConnection, topic: str, ledger: str, source: st
             yield found.source.partition, found.source.offset
 
 
-def refused_positions(kafka: KafkaConnection, topic: str, ledger: Ledger) -> Iterator[Position]:
+def refusals(kafka: KafkaConnection, topic: str, ledger: Ledger) -> Iterator[tuple[Position, Message]]:
     """Yield the source position of every refused record that counts in the ledger: no rewind has overruled it."""
-    for found, _ in provenances(kafka, topic, ledger.topic):
+    for found, message in provenances(kafka, topic, ledger.topic):
         source = found.source
         if found.ledger == ledger.name and ledger.counts(source.partition, source.offset, found.generation):
-            yield source.partition, source.offset
+            yield (source.partition, source.offset), message
 
 
 def provenances(kafka: KafkaConnection, topic: str, source: str) -> Iterator[tuple[Provenance, Message]]:

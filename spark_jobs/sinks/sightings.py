@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from tidegate.contracts.stream.ledger import Vector
 from tidegate.contracts.stream.positions import Positions, Sightings
+from tidegate.spark_jobs.sinks.quarantine_rows import Outdated
+from tidegate.spark_jobs.sinks.store import Taken
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,9 +28,11 @@ def rows_with(table: DataFrame, topic: str, column: str, values: Sequence[str]) 
     return rows_of(table.where(table[f"`{column}`"].cast("string").isin(list(values))), topic)
 
 
-def rows_taken(topic: str, taken: Vector | Positions) -> str:
-    """Return the SQL condition of rows that came from these positions, or from these offsets and later ones."""
-    if isinstance(taken, Positions):
+def rows_taken(topic: str, taken: Taken) -> str:
+    """Return the SQL condition of the rows of a topic that are to be deleted."""
+    if isinstance(taken, Outdated):
+        places = taken.condition("_source.partition", "_source.offset")
+    elif isinstance(taken, Positions):
         offsets = ((p, ", ".join(map(str, bitmap))) for p, bitmap in sorted(taken.bitmaps().items()))
         places = " OR ".join(
             f"(_source.partition = {p} AND _source.offset IN ({each}))" for p, each in offsets

@@ -29,6 +29,7 @@ from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
 from tidegate.spark_jobs.kafka.replayed import ReplayedTopic
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
 from tidegate.spark_jobs.sinks.judged_rows import judged_rows
+from tidegate.spark_jobs.sinks.quarantine_table import QuarantineTable
 from tidegate.spark_jobs.sinks.recovery_scan import (
     names_ledger,
     quarantined,
@@ -59,7 +60,9 @@ class StagedSink:
         quarantine: Topic,
         dropped: DroppedTopic,
         replayed: ReplayedTopic,
+        refusals: QuarantineTable | None = None,
     ) -> None:
+        """`refusals` is the table of refused records, if there is to be one."""
         self._settings = settings
         self._topics = Topics(settings.kafka)
         self._table = table
@@ -69,7 +72,13 @@ class StagedSink:
         self._slots: list[TransactionalProducer] = []
         self._settled = Settled()
         self._ledger: Ledger | None = None
-        self._upkeep = Upkeep(table, settings.maintenance_seconds, settings.orphan_age_seconds)
+        self._refusals = refusals
+        self._upkeeps = [
+            Upkeep(each, settings.maintenance_seconds, settings.orphan_age_seconds)
+            for each in (table, refusals)
+            if each is not None
+        ]
+        self._upkeep = self._upkeeps[0]
         self.name = f"{table.kind}:{table.name}"
 
     @property
@@ -84,7 +93,8 @@ class StagedSink:
 
     def start(self, start: StreamStart) -> Ledger:
         """Take steps 1 to 5: claim, fence, verify, read, scan."""
-        self._upkeep.relieve()
+        for each in self._upkeeps:
+            each.relieve()
         self.adopt(start.plan)
         with start.watch(Step.CLAIM):  # 1
             claimed = self._ledger = self._claim(start)
@@ -109,7 +119,10 @@ class StagedSink:
             )
         self._spool = Spool(self._settings, start.plan.contract.id, claimed.epoch)
         self._spool.clear()
-        self._upkeep.start()
+        if self._refusals is not None:
+            self._refusals.start(claimed, start.plan.contract, start.watch.notify)
+        for each in self._upkeeps:
+            each.start()
         return claimed
 
     def is_held(self) -> bool:
@@ -118,8 +131,9 @@ class StagedSink:
         return found is not None and self._ledger is not None and found.epoch == self._ledger.epoch
 
     def close(self) -> None:
-        """Release the producers, and the thread that maintains the table."""
-        self._upkeep.close()
+        """Release the producers, and the threads that maintain the tables."""
+        for each in self._upkeeps:
+            each.close()
         self._slots = []
 
     @property
@@ -164,7 +178,10 @@ class StagedSink:
             mark = staging.result()
         scan_from = self._settled.after(batch.end).scan_from({self._quarantine.name: end})
         changes = batch.published(decision, scan_from, len(self._slots), digest)
-        return Published(self._commit(parts, mark, batch, changes), evidence)
+        published = Published(self._commit(parts, mark, batch, changes), evidence)
+        if self._refusals is not None and decision.quarantined:
+            self._refusals.follow(published.ledger, batch.watch.notify)
+        return published
 
     def _refuse(self, judged: JudgedBatch[TableParts], decision: Decision) -> Published:
         """Write all records of the batch to the quarantine topic only: they are read again from the source.

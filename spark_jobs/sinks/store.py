@@ -5,19 +5,41 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+import pyarrow as pa
+
 from tidegate.contracts.columns.table_limits import TableLimits
+from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.ledger import Ledger, Vector
 from tidegate.contracts.stream.positions import Positions, Sightings
 from tidegate.contracts.stream.report import TableSize
 from tidegate.spark_jobs.sinks.maintenance import Compacted, Orphans
+from tidegate.spark_jobs.sinks.quarantine_rows import Outdated
 from tidegate.spark_jobs.worker.part_writer import RowTarget
 
 STAGE_ATTEMPTS: Final = 5
 """How often a batch is staged again if other writers commit to the table meanwhile."""
 MANY_SNAPSHOTS: Final = 5_000
 """With so many snapshots a commit takes seconds: the job warns, and expires them before the claim."""
+
+
+Taken = Vector | Positions | Outdated
+"""Rows to delete: from the first offset of each partition on, at some positions, or those that no longer count."""
+
+
+class TableRows(Protocol):
+    """What a table holds: typed columns, and the contract that names its topic and primary key (`EnforcementPlan`)."""
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The typed columns, without those of the source."""
+        ...
+
+    @property
+    def contract(self) -> DataContract:
+        """The contract of the stream."""
+        ...
 
 
 class LedgerStore(Protocol):
@@ -38,7 +60,7 @@ class LedgerStore(Protocol):
         """Return whether there is a table of this name that a ledger can be read of, whatever its columns."""
         ...
 
-    def ensure(self, plan: EnforcementPlan) -> None:
+    def ensure(self, rows: TableRows) -> None:
         """Create the table, or add the contract's columns and widen types. Raises StreamStopped if it does not fit."""
         ...
 
@@ -58,7 +80,7 @@ class LedgerStore(Protocol):
         """Return an epoch of this ledger's name in the table's history; 0 if unknown."""
         ...
 
-    def target(self, plan: EnforcementPlan, contract: str, name: str) -> RowTarget:
+    def target(self, rows: TableRows, contract: str, name: str) -> RowTarget:
         """Return where and how workers write the accepted rows of a batch; names of parts begin with `name`."""
         ...
 
@@ -89,10 +111,8 @@ class LedgerStore(Protocol):
         """Return the source positions of the rows of a topic whose column has one of these values, compared as text."""
         ...
 
-    def retract(self, taken: Vector | Positions, held: Ledger, new: Ledger) -> Ledger | None:
+    def retract(self, taken: Taken, held: Ledger, new: Ledger) -> Ledger | None:
         """Delete rows of the ledger's topic and move the ledger to `new`, in one commit.
-
-        `taken` are their source positions, or the first offset of each partition whose rows go from there on.
 
         Only for rows that are appended. Returns and raises what `publish` does.
         """

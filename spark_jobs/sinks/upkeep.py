@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from threading import Event, Lock, Thread
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import structlog
 
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.report import TableMaintenance, TableSize
-from tidegate.spark_jobs.sinks.store import MANY_SNAPSHOTS, LedgerStore
+from tidegate.spark_jobs.sinks.maintenance import Compacted, Orphans
+from tidegate.spark_jobs.sinks.store import MANY_SNAPSHOTS
 
 log = structlog.get_logger()
 
@@ -22,13 +23,31 @@ _ONE_AT_A_TIME: Final = Lock()
 """The streams of a job compact one after another: each takes a core, and the memory of a file, for itself."""
 
 
+class MaintainedTable(Protocol):
+    """The part of `LedgerStore` that maintains a table."""
+
+    name: str
+
+    def maintain(self, *, beyond: int = 0) -> TableSize | None:
+        """Expire old state of a table with more than `beyond` snapshots. Raises Unavailable."""
+        ...
+
+    def compact(self) -> Compacted | None:
+        """Merge a bounded number of small files. Raises Unavailable."""
+        ...
+
+    def remove_orphans(self) -> Orphans | None:
+        """Remove what crashed attempts have left. Raises Unavailable."""
+        ...
+
+
 class Upkeep:
     """Runs the maintenance of a table every few seconds, in its own thread. A failure is a warning.
 
     Orphans are looked for in the first round, and again when `orphan_seconds` have passed.
     """
 
-    def __init__(self, store: LedgerStore, seconds: float, orphan_seconds: float = 24 * 3600.0) -> None:
+    def __init__(self, store: MaintainedTable, seconds: float, orphan_seconds: float = 24 * 3600.0) -> None:
         self.size: TableSize | None = None
         self.done: TableMaintenance | None = None
         self.error: Unavailable | None = None

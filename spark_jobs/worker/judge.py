@@ -55,8 +55,8 @@ def worker_errors() -> Iterator[None]:
         raise
 
 
-def column_types(plan: EnforcementPlan) -> StructType:
-    """Return the Spark types of the typed columns; a timestamp without a zone stays without one."""
-    columns = from_arrow_type(pa.struct(list(plan.columns)), prefer_timestamp_ntz=True)
-    assert isinstance(columns, StructType)  # noqa: S101 - narrows for the type checker
-    return columns
+def column_types(columns: pa.Schema) -> StructType:
+    """Return the Spark types of typed columns; a timestamp without a zone stays without one."""
+    types = from_arrow_type(pa.struct(list(columns)), prefer_timestamp_ntz=True)
+    assert isinstance(types, StructType)  # noqa: S101 - narrows for the type checker
+    return types

@@ -363,7 +363,8 @@ def _repeating(rows: pa.Table) -> list[str]:
     return [
         name
         for name, column in zip(sample.column_names, sample.columns, strict=True)
-        if 2 * len(pc.unique(column)) <= len(column)
+        # Lists cannot be compared.
+        if not pa.types.is_list(column.type) and 2 * len(pc.unique(column)) <= len(column)
     ]
 
 

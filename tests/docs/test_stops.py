@@ -23,6 +23,7 @@ NOT_OF_A_STREAM = (
 )
 ENFORCE = "integration/enforce"
 SHOWN_BY = {
+    "This is the table of refused records": (f"{ENFORCE}/test_quarantine_table.py", "This is the table of refused records"),
     "records violate what ... must not let pass": ("unit/spark_jobs/test_decide.py", "must not let pass"),
     "error budget spent": (f"{ENFORCE}/test_pause.py", "error budget spent"),
     "not as ... expects (on_violation fail)": ("unit/spark_jobs/test_expectations.py", "expects (on_violation fail)"),

@@ -114,6 +114,8 @@ _FAULTS = {
     "quarantined_twice": "Quarantined twice",
     "written_and_quarantined": "Written and quarantined",
     "written_but_not_covered": "Written, but no batch of the ledger has them",
+    "not_in_quarantine_table": "Quarantined, but not in the quarantine table",
+    "twice_in_quarantine_table": "Twice in the quarantine table",
 }
 _STATES = {Answer.HOLDS: "clear", Answer.UNPROVEN: "silent", Answer.LOST: "stopped"}
 MOST_PLACES = 20

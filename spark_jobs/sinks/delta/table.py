@@ -26,7 +26,7 @@ from tidegate.contracts.columns.table_limits import NO_LIMITS, TableLimits
 from tidegate.contracts.errors import ConflictError, Fenced, StreamStopped, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.ledger import Ledger, Vector
-from tidegate.contracts.stream.positions import Positions, Sightings
+from tidegate.contracts.stream.positions import Sightings
 from tidegate.spark_jobs.settings import MergeMode
 from tidegate.spark_jobs.sinks.attempt_files import attempt_prefix
 from tidegate.spark_jobs.sinks.delta.history import require_unrestored
@@ -51,6 +51,7 @@ from tidegate.spark_jobs.sinks.merging import (
 )
 from tidegate.spark_jobs.sinks.provenance import PROVENANCE, SOURCE
 from tidegate.spark_jobs.sinks.sightings import rows_of, rows_taken, rows_with, sightings
+from tidegate.spark_jobs.sinks.store import TableRows, Taken
 from tidegate.spark_jobs.worker.judge import column_types
 from tidegate.spark_jobs.worker.part_writer import DELETED, FileTarget
 
@@ -108,15 +109,15 @@ class DeltaTable:
         """Return whether a table lies there."""
         return bool(self._snapshot().version() >= 0)
 
-    def ensure(self, plan: EnforcementPlan) -> None:
+    def ensure(self, rows: TableRows) -> None:
         """Create the table, or add the contract's columns. Columns that the contract no longer has stay, and are null.
 
         Raises StreamStopped if the existing table is not ours, is partitioned, has a column of a type that cannot be
         widened to the contract's, or has another primary key.
         """
-        require_mode(plan, is_upsert=self._merge_mode is not None)
-        wanted = StructType([*column_types(plan).fields, *PROVENANCE.fields])
-        key = plan.contract.primary_key
+        require_mode(rows, is_upsert=self._merge_mode is not None)
+        wanted = StructType([*column_types(rows.columns).fields, *PROVENANCE.fields])
+        key = rows.contract.primary_key
         if self._merge_mode is not None:
             merging = Merging(key, tuple(field.name for field in wanted))
             self._merge = DeltaMerge(self._spark, self._location, merging)
@@ -181,16 +182,16 @@ class DeltaTable:
         versions = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(self._snapshot().setTransactions())
         return max((int(each.version()) for each in versions if str(each.appId()) == ledger), default=0)
 
-    def target(self, plan: EnforcementPlan, contract: str, name: str) -> FileTarget:
+    def target(self, rows: TableRows, contract: str, name: str) -> FileTarget:
         """Return where and how the accepted rows of a batch are written; file names begin with `name`."""
-        fields = [*plan.columns, pa.field("_source", SOURCE), pa.field("_contract", pa.string())]
+        fields = [*rows.columns, pa.field("_source", SOURCE), pa.field("_contract", pa.string())]
         if self._merge_mode is not None:
             fields.append(pa.field(DELETED, pa.bool_()))
         self._identity = self._identity or self.uuid  # read once: it costs a look at the log
         return FileTarget(
             location=f"{self._location}/{attempt_prefix(self._identity, name)}",
             schema=pa.schema(fields),
-            topic=plan.contract.topic,
+            topic=rows.contract.topic,
             contract=contract,
             compression="zstd",
             properties={},
@@ -270,7 +271,7 @@ class DeltaTable:
         ):
             raise Unavailable(f"{self.name}: the commit failed: {first_line(error)}") from error
 
-    def retract(self, taken: Vector | Positions, held: Ledger, new: Ledger) -> Ledger | None:
+    def retract(self, taken: Taken, held: Ledger, new: Ledger) -> Ledger | None:
         """Delete rows in a commit that tells the ledger, as a merge does; then write the ledger into the domain."""
         require_unrestored(self._location, self._snapshot().version(), held)
         self._require_held(self._snapshot(), held)

@@ -20,7 +20,7 @@ from tidegate.contracts.columns.table_limits import NO_LIMITS, TableLimits
 from tidegate.contracts.errors import ConflictError, Fenced, StreamStopped, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.ledger import Ledger, Vector
-from tidegate.contracts.stream.positions import Positions, Sightings
+from tidegate.contracts.stream.positions import Sightings
 from tidegate.contracts.stream.report import TableSize
 from tidegate.spark_jobs.session import CATALOG
 from tidegate.spark_jobs.settings import MergeMode
@@ -53,6 +53,7 @@ from tidegate.spark_jobs.sinks.merging import (
 )
 from tidegate.spark_jobs.sinks.provenance import PROVENANCE, SOURCE
 from tidegate.spark_jobs.sinks.sightings import rows_of, rows_taken, rows_with, sightings
+from tidegate.spark_jobs.sinks.store import TableRows, Taken
 from tidegate.spark_jobs.worker.judge import column_types
 from tidegate.spark_jobs.worker.part_writer import DELETED, FileTarget
 
@@ -117,14 +118,14 @@ class IcebergTable:
         """Return whether the catalog has the table."""
         return bool(self._spark.catalog.tableExists(self._quoted))
 
-    def ensure(self, plan: EnforcementPlan) -> None:
+    def ensure(self, rows: TableRows) -> None:
         """Create the table, or add the contract's columns. Columns that the contract no longer has stay, and are null.
 
         Raises StreamStopped if the existing table is not ours, has a column of a type that cannot be widened to the
         contract's, or has another primary key.
         """
-        require_mode(plan, is_upsert=self._merge_mode is not None)
-        wanted = StructType([*column_types(plan).fields, *PROVENANCE.fields])
+        require_mode(rows, is_upsert=self._merge_mode is not None)
+        wanted = StructType([*column_types(rows.columns).fields, *PROVENANCE.fields])
         namespace = self._quoted.rpartition(".")[0]
         if not self.exists():
             properties = ", ".join(f"'{key}' = '{value}'" for key, value in _TABLE_PROPERTIES.items())
@@ -144,9 +145,9 @@ class IcebergTable:
                 self._spark.sql(f"ALTER TABLE {self._quoted} ADD COLUMN {_definition(field)}")
             else:
                 self._widen(field.name, found.dataType.simpleString(), field.dataType.simpleString())
-        self._follow_key(plan.contract.primary_key)
+        self._follow_key(rows.contract.primary_key)
         if self._merge_mode is not None:
-            self._merging = Merging(plan.contract.primary_key, tuple(field.name for field in wanted))
+            self._merging = Merging(rows.contract.primary_key, tuple(field.name for field in wanted))
 
     def _widen(self, column: str, found: str, wanted: str) -> None:
         if found == wanted:
@@ -221,16 +222,16 @@ class IcebergTable:
         """Return 0: properties have no history."""
         return 0
 
-    def target(self, plan: EnforcementPlan, contract: str, name: str) -> FileTarget:
+    def target(self, rows: TableRows, contract: str, name: str) -> FileTarget:
         """Return where and how the accepted rows of a batch are written; file names begin with `name`."""
         table = self._load()
         ids = _field_ids(json.loads(self._iceberg.SchemaParser.toJson(table.schema())))
-        fields = [*plan.columns, pa.field("_source", SOURCE), pa.field("_contract", pa.string())]
+        fields = [*rows.columns, pa.field("_source", SOURCE), pa.field("_contract", pa.string())]
         of_table = [_with_ids(field, ids[field.name], ids) for field in fields]
         return FileTarget(
             location=str(table.locationProvider().newDataLocation(attempt_prefix(str(table.uuid()), name))),
             schema=pa.schema(of_table if self._merge_mode is None else [*of_table, (DELETED, pa.bool_())]),
-            topic=plan.contract.topic,
+            topic=rows.contract.topic,
             contract=contract,
             compression=str(table.properties().getOrDefault("write.parquet.compression-codec", "zstd")),
             properties={str(key): str(value) for key, value in dict(table.io().properties()).items()},
@@ -369,7 +370,7 @@ class IcebergTable:
             raise Unavailable(f"{self.name}: the commit failed: {first_line(error)}") from error
         return True
 
-    def retract(self, taken: Vector | Positions, held: Ledger, new: Ledger) -> Ledger | None:
+    def retract(self, taken: Taken, held: Ledger, new: Ledger) -> Ledger | None:
         """Delete rows on a branch, then move `main` to it and the ledger to `new` in one commit."""
         retraction = Retraction(self._spark, self._quoted, self._load())
         try:
@@ -479,8 +480,12 @@ def _field_ids(node: dict[str, Any], prefix: str = "") -> dict[str, int]:
     for field in node["fields"]:
         name = prefix + field["name"]
         ids[name] = field["id"]
-        if isinstance(field["type"], dict) and field["type"]["type"] == "struct":
-            ids |= _field_ids(field["type"], f"{name}.")
+        kind = field["type"]
+        if isinstance(kind, dict) and kind["type"] == "list":
+            ids[name := f"{name}.element"] = kind["element-id"]
+            kind = kind["element"]
+        if isinstance(kind, dict) and kind["type"] == "struct":
+            ids |= _field_ids(kind, f"{name}.")
     return ids
 
 
@@ -490,6 +495,9 @@ def _with_ids(field: pa.Field, identity: int, ids: dict[str, int], prefix: str =
     if pa.types.is_struct(field.type):
         members = [_with_ids(member, ids[f"{name}.{member.name}"], ids, f"{name}.") for member in field.type]
         field = pa.field(field.name, pa.struct(members))
+    elif pa.types.is_list(field.type):
+        element = field.type.value_field.with_name("element")
+        field = pa.field(field.name, pa.list_(_with_ids(element, ids[f"{name}.element"], ids, f"{name}.")))
     return field.with_nullable(True).with_metadata({"PARQUET:field_id": str(identity)})
 
 

@@ -152,6 +152,9 @@ class AdoptableTopic:
         """Refuse as `require_rewindable` does."""
         self.require_rewindable()
 
+    def follow_quarantine(self, ledger: Ledger) -> None:
+        """Do nothing: a topic has no table of refused records."""
+
 
 def _read_outputs(settings: SinkSettings, contract_id: str, _: FindPlan, __: ExitStack) -> Outputs:
     kafka = settings.kafka

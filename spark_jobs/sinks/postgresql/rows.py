@@ -7,6 +7,8 @@ separately.
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple, Self
@@ -195,6 +197,8 @@ def _text(column: pa.Array) -> pa.Array:
     if pa.types.is_binary(column.type):
         texts = [None if each is None else f"\\\\x{each.hex()}" for each in column.to_pylist()]
         return pa.array(texts, pa.large_string())
+    if pa.types.is_list(column.type):
+        column = pa.array([None if each is None else _json(each) for each in column.to_pylist()], pa.string())
     text = column.cast(pa.large_string())  # 64-bit offsets: a batch of rows may be longer than 2 GiB
     if pa.types.is_string(column.type):
         for plain, escaped in _ESCAPES:
@@ -202,11 +206,29 @@ def _text(column: pa.Array) -> pa.Array:
     return text
 
 
+def _json(value: Any) -> str:
+    """Return a value of a list column as JSON: bytes in base64, and U+FFFD for the character NUL, which jsonb refuses."""
+    return json.dumps(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case bytes():
+            return b64encode(value).decode()
+        case str():
+            return value.replace("\0", "\ufffd")
+        case list():
+            return [_plain(each) for each in value]
+        case dict():
+            return {name: _plain(each) for name, each in value.items()}
+    return value
+
+
 def sql_type(arrow_type: pa.DataType) -> str:
     """Return the PostgreSQL type of an Arrow type, spelled as the server reports it. Raises KeyError for another type."""
     if pa.types.is_decimal(arrow_type):
         return f"numeric({arrow_type.precision},{arrow_type.scale})"
-    return _SQL_TYPES[arrow_type]
+    return "jsonb" if pa.types.is_list(arrow_type) else _SQL_TYPES[arrow_type]
 
 
 _SQL_TYPES: Final = {

@@ -39,7 +39,9 @@ from tidegate.spark_jobs.sinks.postgresql.rows import (
     first_line,
     sql_type,
 )
+from tidegate.spark_jobs.sinks.quarantine_rows import Outdated
 from tidegate.spark_jobs.sinks.recovery_scan import foreign_table
+from tidegate.spark_jobs.sinks.store import TableRows, Taken
 
 if TYPE_CHECKING:
     from tidegate.spark_jobs.settings import JobSettings
@@ -131,14 +133,14 @@ class PostgresqlTable:
             query = "SELECT FROM tidegate.ledger WHERE stream = %s"
             return connection.execute(query, (self._stream,)).fetchone() is not None
 
-    def ensure(self, plan: EnforcementPlan) -> None:
+    def ensure(self, rows: TableRows) -> None:
         """Create the table, or add the contract's columns. Columns that the contract no longer has stay, and are null.
 
         Raises StreamStopped if the existing table is not ours, has a column of a type that cannot be widened to the
         contract's, or a required column that the contract does not fill.
         """
-        self._require_fitting(plan)
-        wanted = [*plan.columns, *PROVENANCE]
+        self._require_fitting(rows)
+        wanted = [*rows.columns, *PROVENANCE]
         with self._working("create the table") as connection:
             connection.execute(_ONE_AT_A_TIME)  # two at once would both find no table
             for schema in (STAGING_SCHEMA, self._schema):
@@ -164,7 +166,7 @@ class PostgresqlTable:
             self._widen(connection, existing, wanted)
             columns = tuple(field.name for field in wanted)
             if self._is_upsert:
-                self._move = self._merge(connection, Merge(self._table, columns, plan.contract.primary_key))
+                self._move = self._merge(connection, Merge(self._table, columns, rows.contract.primary_key))
             else:
                 self._move = Append(self._table, columns)
 
@@ -230,14 +232,14 @@ class PostgresqlTable:
         """Return 0: rows have no history."""
         return 0
 
-    def target(self, plan: EnforcementPlan, contract: str, name: str) -> CopyTarget:
+    def target(self, rows: TableRows, contract: str, name: str) -> CopyTarget:
         """Return where and how the accepted rows of a batch are staged."""
         return CopyTarget(
             url=self._url,
             # By epoch and attempt: rows of another attempt are in other tables, which are not referenced.
             name=f"{self.uuid[:8]}-{name}-{uuid4().hex[:8]}",
-            columns=plan.columns,
-            topic=plan.contract.topic,
+            columns=rows.columns,
+            topic=rows.contract.topic,
             contract=contract,
         )
 
@@ -298,15 +300,21 @@ class PostgresqlTable:
             self._clean(new.epoch)
         return landed
 
-    def retract(self, taken: Vector | Positions, held: Ledger, new: Ledger) -> Ledger | None:
+    def retract(self, taken: Taken, held: Ledger, new: Ledger) -> Ledger | None:
         """Delete rows and move the ledger in one transaction."""
-        if isinstance(taken, Positions):
+        places: sql.Composable
+        bounds: list[tuple[int, Any]]
+        if isinstance(taken, Outdated):
+            # Numbers of our own, and names of columns.
+            places, bounds = sql.SQL(taken.condition("_source_partition", "_source_offset")), []
+        elif isinstance(taken, Positions):
             place = sql.SQL("(_source_partition = %s AND _source_offset = ANY(%s))")
-            bounds: list[tuple[int, Any]] = [(p, list(offsets)) for p, offsets in taken.bitmaps().items()]
+            bounds = [(p, list(offsets)) for p, offsets in taken.bitmaps().items()]
+            places = sql.SQL(" OR ").join([place] * len(bounds))
         else:
             place = sql.SQL("(_source_partition = %s AND _source_offset >= %s)")
             bounds = list(taken.items())
-        places = sql.SQL(" OR ").join([place] * len(bounds))
+            places = sql.SQL(" OR ").join([place] * len(bounds))
         query = sql.SQL("DELETE FROM {} WHERE _source_topic = %s AND ({})").format(self._table, places)
         values = [value for bound in bounds for value in bound]
         try:
@@ -369,10 +377,10 @@ class PostgresqlTable:
         if moved.rowcount != 1:
             raise Fenced(_fenced(self.name))
 
-    def _require_fitting(self, plan: EnforcementPlan) -> None:
+    def _require_fitting(self, rows: TableRows) -> None:
         """Require names that the server does not truncate, and a contract that fits the write mode."""
-        require_mode(plan, is_upsert=self._is_upsert)
-        names = (self._schema, self._quoted.split('"')[3], *plan.columns.names)
+        require_mode(rows, is_upsert=self._is_upsert)
+        names = (self._schema, self._quoted.split('"')[3], *rows.columns.names)
         for name in names:
             if len(name.encode()) > _MAX_NAME_BYTES:
                 raise StreamStopped(

@@ -172,6 +172,10 @@ def test_the_page_shows_what_was_found(client: Any, reconciliations: Reconciliat
     assert "0/7, 1/9" in both
     beyond = page_after(result(lost=0, records={"written_but_not_covered": twice}))
     assert "Outputs and ledger do not agree" in beyond
+    table = page_after(result(lost=0, records={"not_in_quarantine_table": twice}))
+    assert "Quarantined, but not in the quarantine table" in table
+    assert "The quarantine table is not what the topic holds" in table
+    assert "Stop the stream, keep the topics" not in table
     failed = page_after(ReconciliationResult(at=NOON, failure="the broker does not <answer>"))
     assert "It could not be told: the broker does not &lt;answer&gt;" in failed
     assert failed.count("It cannot be proven that every offset has one fate") == 1  # among the earlier ones

@@ -54,6 +54,22 @@ def test_records_of_no_fate_or_two_are_named_in_their_order() -> None:
     assert text.endswith("s: lost 2, twice 1: stop the stream, keep the topics, and ask who wrote")
 
 
+def test_a_quarantine_table_that_differs_is_told_apart_from_lost_records() -> None:
+    found = as_findings(replace(FINE, not_kept=Positions({(0, 9)}), kept_twice=Positions({(1, 4)})), 20)
+    assert (found.answer, found.lost, found.twice, found.is_only_of_quarantine_table) == (
+        Answer.LOST,
+        0,
+        0,
+        True,
+    )
+    text = as_text(found)
+    assert "             1  not in quarantine table: 0/9\n" in text
+    assert text.endswith("drop the table, and the next start of the job fills a new one")
+    both = as_findings(replace(FINE, lost=1, not_kept=Positions({(0, 9)})), 20)
+    assert not both.is_only_of_quarantine_table
+    assert "ask who wrote" in as_text(both)
+
+
 def test_what_cannot_be_proven_is_not_said_to_hold() -> None:
     found = as_findings(replace(FINE, past_retention=39, forgotten=2, unverifiable=42), 20)
     assert (found.answer, found.holds, found.records) == (Answer.UNPROVEN, False, FaultyRecords())

@@ -105,5 +105,14 @@ def test_nothing_of_the_job_asks_for_a_sink_by_its_name() -> None:
     assert asked == []
 
 
+def test_a_quarantine_table_needs_a_sink_with_tables() -> None:
+    assert not settings("iceberg").quarantine_table
+    assert settings("delta", quarantine_table="true").quarantine_table  # as a variable has it
+    with pytest.raises(
+        SettingsError, match=r"quarantine-table needs a sink with tables, and kafka has none.*--sink iceberg"
+    ):
+        settings("kafka", quarantine_table=True)
+
+
 def test_the_proof_run_is_off_by_default() -> None:
     assert settings("iceberg").expectations_proof_every == 0

@@ -158,6 +158,9 @@ class AdoptableToy:
         ]
         LEDGERS[self._stream] = new
 
+    def follow_quarantine(self, ledger: Ledger) -> None:
+        """No refused record is kept."""
+
 
 def read_outputs(_: SinkSettings, contract_id: str, __: FindPlan, ___: ExitStack) -> Outputs:
     """Read ledger and positions."""

@@ -1,0 +1,264 @@
+"""The quarantine table of a stream: the refused records that count, one row each, for SQL.
+
+The quarantine topic is the store of refused records, and the table follows it. Its own ledger is the stream's, with the
+mark up to which the topic was read, and rows and mark are one commit. So a crash at any point loses and doubles nothing:
+the next start reads on from the mark. A row is deleted when its record leaves the topic (retention, an erasure), and when
+a rewind overrules its refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Final
+
+import structlog
+
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
+from tidegate.contracts.stream.evidence import Provenance, headers_of, read_provenance
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.contracts.stream.ledger import Ledger, Vector, span
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.report import TableSize
+from tidegate.spark_jobs.kafka.outputs import read_committed
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.sinks.maintenance import Compacted, Orphans
+from tidegate.spark_jobs.sinks.quarantine_rows import Outdated, QuarantineRows, RefusedRows
+from tidegate.spark_jobs.sinks.recovery_scan import require_own
+from tidegate.spark_jobs.sinks.store import STAGE_ATTEMPTS, LedgerStore, Taken, move_ledger
+from tidegate.spark_jobs.steps import QuarantineTableStep
+
+log = structlog.get_logger()
+
+SUFFIX: Final = "_quarantine"
+"""What the name of the table adds to that of the accepted rows."""
+CHUNK_RECORDS: Final = 50_000
+CHUNK_BYTES: Final = 64 * 1024 * 1024
+"""Most records of one commit, and the bytes from which on a commit takes no further record."""
+_MOST_UNNOTED: Final = 100_000
+"""Offsets without a refusal of the stream that are read again after a restart, at most."""
+
+Tell = Callable[[QuarantineTableStep], None]
+
+
+def _tell_nobody(_: QuarantineTableStep) -> None:
+    """Do nothing."""
+
+
+class QuarantineTable:
+    """Lets the table of one stream follow its quarantine topic. Safe for the thread of the maintenance beside another one.
+
+    `Tell` is called with each step.
+    """
+
+    def __init__(self, kafka: KafkaConnection, store: LedgerStore, topic: str) -> None:
+        self.name = store.name
+        self._kafka = kafka
+        self._topics = Topics(kafka)
+        self._store = store
+        self._topic = topic
+        self._lock = Lock()
+        self._rows: QuarantineRows | None = None
+        self._ledger: Ledger | None = None
+        self._own: Ledger | None = None
+        self._read_to: dict[int, int] = {}
+        self._known: Positions | None = None
+        self._retired = Outdated({}, {})
+        self._tell: Tell = _tell_nobody
+
+    def start(self, ledger: Ledger, contract: DataContract, tell: Tell = _tell_nobody) -> None:
+        """Create the table, and bring it up to the ledger. Call it after the producers of earlier instances are fenced.
+
+        Raises StreamStopped if a table of this name is not the stream's, Unavailable.
+        """
+        with self._lock, self._explained(), self._telling(tell):
+            if self._store.exists() and (there := self._store.read()) is not None:
+                require_own(there, ledger.stream, self.name)
+                self._own = there
+            self._rows = QuarantineRows.of(contract)
+            self._store.ensure(self._rows)
+            self._ledger, found = ledger, self._store.read()
+            if found is None:
+                self._own = self._next(None, {})
+                move_ledger(self._store, None, self._own, "start")
+            elif (found.name, found.topic_id) != (ledger.name, ledger.topic_id):
+                # The accepted rows began again with another ledger, and earlier refusals do not count in it.
+                self._own = found
+                self._retract(dict.fromkeys({**found.begin, **found.end}, 0), {})
+            else:
+                self._own = found
+            self._read_to = dict(self._mark)
+            self._retire()
+            self._read_on()
+
+    def follow(self, ledger: Ledger, tell: Tell = _tell_nobody) -> None:
+        """Add the refused records that were published up to this ledger. Raises StreamStopped, Unavailable."""
+        with self._lock, self._explained(), self._telling(tell):
+            self._ledger = ledger
+            self._read_on()
+
+    def maintain(self, *, beyond: int = 0) -> TableSize | None:
+        """Delete the rows that no longer count, and expire old state. Raises Unavailable."""
+        with self._lock, self._explained():
+            if self._own is not None:
+                self._retire()
+        return self._store.maintain(beyond=beyond)
+
+    def compact(self) -> Compacted | None:
+        """Merge small files, as of the accepted rows."""
+        return self._store.compact()
+
+    def remove_orphans(self) -> Orphans | None:
+        """Remove what crashed attempts have left, as of the accepted rows."""
+        return self._store.remove_orphans()
+
+    @property
+    def _mark(self) -> Vector:
+        """Offsets of the quarantine topic up to which the table holds its records."""
+        assert self._own is not None, "start was called"  # noqa: S101 - a programming error
+        return self._own.scan_from.get(self._topic, {})
+
+    def _next(self, own: Ledger | None, mark: Vector) -> Ledger:
+        """Return the table's next ledger: the stream's, with a mark and a number of its own.
+
+        Delta skips a commit whose epoch plus number is there already, so their sum grows with each.
+        """
+        assert self._ledger is not None, "start was called"  # noqa: S101 - a programming error
+        return self._ledger.model_copy(
+            update={
+                "n": own.n + 1 if own else 0,
+                "scan_from": {self._topic: dict(mark)},
+                "segments": {},
+                "replay": None,
+            }
+        )
+
+    def _retire(self) -> None:
+        """Delete the rows that no longer count.
+
+        Always before the topic is read: an erasure has appended copies of the records whose rows are deleted here.
+        """
+        assert self._ledger is not None, "start was called"  # noqa: S101 - a programming error
+        earliest = {p: offset for p, offset in self._topics.earliest(self._topic).items() if offset}
+        outdated = Outdated(earliest, self._ledger.rewinds)
+        if not outdated or outdated == self._retired:
+            return
+        self._retract(outdated, self._mark)
+        self._retired = outdated
+        self._tell(QuarantineTableStep.RETIRE)
+
+    def _retract(self, taken: Taken, mark: Vector) -> None:
+        own = self._own
+        assert own is not None, "start was called"  # noqa: S101 - a programming error
+        new = self._next(own, mark)
+        self._own = self._published(lambda: self._store.retract(taken, own, new))
+        self._known = None
+
+    def _read_on(self) -> None:
+        end = self._topics.latest(self._topic)
+        # It begins beyond its end only if the topic was created again: then all of it is new.
+        self._read_to = {p: first if first <= end.get(p, 0) else 0 for p, first in self._read_to.items()}
+        is_done = False
+        while not is_done:
+            rows, read_to, is_done = self._read(end)
+            if rows or span(self._mark, read_to) >= _MOST_UNNOTED:
+                self._write(rows, read_to)
+            if not is_done:
+                log.info("quarantine_table_filling", table=self.name, records=len(rows))
+            self._read_to = read_to
+
+    def _read(self, end: Vector) -> tuple[RefusedRows, dict[int, int], bool]:
+        """Read the next records up to `end`: rows, the offsets read to, and whether nothing is left to read now."""
+        rows, read_to = RefusedRows(), dict(self._read_to)
+        waiting: set[int] = set()
+        for message in read_committed(self._kafka, self._topic, self._read_to, end):
+            partition, offset = message.partition() or 0, message.offset() or 0
+            if partition in waiting:
+                continue
+            found = read_provenance(headers_of(message))
+            if found is not None and self._is_ahead(found):
+                # An attempt that was not published has written it: what becomes of it is known when it is.
+                waiting.add(partition)
+                continue
+            read_to[partition] = offset + 1
+            if found is not None and self._is_new(found):
+                rows.add(message, found)
+            if len(rows) >= CHUNK_RECORDS or rows.size >= CHUNK_BYTES:
+                return rows, read_to, False
+        return rows, {**read_to, **{p: last for p, last in end.items() if p not in waiting}}, True
+
+    def _is_ahead(self, found: Provenance) -> bool:
+        ledger, source = self._ledger, found.source
+        assert ledger is not None, "start was called"  # noqa: S101 - a programming error
+        return (
+            found.ledger == ledger.name
+            and source.topic == ledger.topic
+            and ledger.counts(source.partition, source.offset, found.generation)
+            and source.offset >= ledger.end.get(source.partition, 0)
+        )
+
+    def _is_new(self, found: Provenance) -> bool:
+        """Return whether a record counts and has no row yet. An erasure that was cut off leaves copies in the topic."""
+        ledger, source = self._ledger, found.source
+        assert ledger is not None, "start was called"  # noqa: S101 - a programming error
+        if found.ledger != ledger.name or source.topic != ledger.topic:
+            return False
+        if not ledger.counts(source.partition, source.offset, found.generation):
+            return False
+        if self._known is None:
+            self._known = self._store.positions_of(ledger.topic).seen
+        return self._known.add(source.partition, source.offset)
+
+    def _write(self, rows: RefusedRows, read_to: dict[int, int]) -> None:
+        """Commit rows together with the mark up to which the topic was read."""
+        own, ledger, content = self._own, self._ledger, self._rows
+        assert own is not None, "start was called"  # noqa: S101 - a programming error
+        assert ledger is not None, "start was called"  # noqa: S101 - the same
+        assert content is not None, "start was called"  # noqa: S101 - the same
+        new, parts = self._next(own, read_to), list[str]()
+        if rows:
+            target = self._store.target(content, ledger.contract or "", f"tidegate-{new.epoch}")
+            columns, sources, contracts = rows.arrays()
+            with target.open(f"00000-{new.n}") as part:
+                part.write(columns, sources, None, contracts)
+            parts = part.written
+        self._tell(QuarantineTableStep.WRITE)
+
+        def publish() -> Ledger | None:
+            mark = self._store.stage(parts, new)
+            self._tell(QuarantineTableStep.STAGE)
+            return self._store.publish(mark, own, new)
+
+        self._own = self._published(publish)
+        self._store.tidy(parts)
+        self._tell(QuarantineTableStep.PUBLISH)
+
+    def _published(self, publish: Callable[[], Ledger | None]) -> Ledger:
+        for _ in range(STAGE_ATTEMPTS):
+            if (published := publish()) is not None:
+                return published
+        raise Unavailable(f"{self.name}: other commits kept moving the table meanwhile")
+
+    @contextmanager
+    def _telling(self, tell: Tell) -> Iterator[None]:
+        self._tell = tell
+        yield
+        self._tell = _tell_nobody
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Add the way out to an error that ends a stream: this table can be built again, if it is the stream's own."""
+        try:
+            yield
+        except Fenced as error:
+            # The accepted rows say who has the stream, and an attempt looks there after any failure.
+            raise Unavailable(f"{self.name}: another instance has written to it") from error
+        except StreamStopped as error:
+            if self._own is None:
+                raise
+            raise StreamStopped(
+                f"{error}. This is the table of refused records: it can be dropped or renamed, and the next start fills a "
+                f"new one from {self._topic}"
+            ) from error
