@@ -25,6 +25,7 @@ from tidegate.spark_jobs.options import (
     default_of,
     read_settings,
 )
+from tidegate.spark_jobs.progress import shown_progress
 from tidegate.spark_jobs.settings import JobSettings, MaintainSettings, ReconcileSettings, Selection
 
 _EXIT_CODES = {Answer.HOLDS: 0, Answer.LOST: 1, Answer.UNPROVEN: 6}
@@ -218,7 +219,8 @@ def reconcile(  # noqa: PLR0913 - one parameter for each option
     from tidegate.spark_jobs.reconcile.compare import reconcile_stream  # noqa: PLC0415 - loads Spark
     from tidegate.spark_jobs.reconcile.report import as_findings, as_text, json_text  # noqa: PLC0415 - the same
 
-    found = reconcile_stream(settings, stream, lambda: find_plan(settings, stream))
+    with shown_progress():
+        found = reconcile_stream(settings, stream, lambda: find_plan(settings, stream))
     findings = as_findings(found, limit)
     typer.echo(json_text(findings) if output_format == "json" else as_text(findings))
     if code := _EXIT_CODES[findings.answer]:
@@ -252,7 +254,8 @@ def maintain(
     from tidegate.spark_jobs.sinks.maintain import maintain_table, maintained_text  # noqa: PLC0415 - the same
 
     log_to_stderr()
-    found = maintain_table(settings, stream)
+    with shown_progress():
+        found = maintain_table(settings, stream)
     if output_format == "json":
         # The counts of both tables: what is measured is the work for the stream.
         tables = [found.done, *([found.refusals.done] if found.refusals else [])]

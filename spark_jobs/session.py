@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from tidegate.contracts.address_secrets import holds_secret
 from tidegate.contracts.errors import SettingsError
+from tidegate.spark_jobs.progress import doing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,7 +85,10 @@ def active_session(settings: SinkSettings) -> SparkSession:
     """Return the session of this process, or start one, which ends with the process."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
-    return SparkSession.getActiveSession() or build_session(settings)
+    if (active := SparkSession.getActiveSession()) is not None:
+        return active
+    doing("starting Spark")
+    return build_session(settings)
 
 
 def worker_sockets(master: str, temporary_folder: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ import typer
 from tidegate.contracts.errors import SettingsError
 from tidegate.spark_jobs.adopt.confirmations import Confirmations
 from tidegate.spark_jobs.options import Given, StreamId, output_options, read_settings
+from tidegate.spark_jobs.progress import shown_progress
 from tidegate.spark_jobs.settings import AdoptSettings
 
 _LONGEST_VALUE = 1_000
@@ -120,7 +121,7 @@ def adopt(  # noqa: PLR0913 - one parameter for each option
     from tidegate.spark_jobs.adopt.adopt import adopter  # noqa: PLC0415 - loads Spark
     from tidegate.spark_jobs.adopt.report import adopted_text  # noqa: PLC0415 - the same
 
-    with adopter(settings, stream) as found:
+    with shown_progress(), adopter(settings, stream) as found:
         if forget_deleted:
             written = found.forget_deleted(asked.confirm_forgotten)
         elif partition is not None and first is not None:
@@ -187,7 +188,7 @@ def archive(
     from tidegate.spark_jobs.adopt.adopt import adopter  # noqa: PLC0415 - loads Spark
     from tidegate.spark_jobs.adopt.report import archived_text  # noqa: PLC0415 - the same
 
-    with adopter(settings, stream) as found:
+    with shown_progress(), adopter(settings, stream) as found:
         written = found.archive(name, Confirmations(is_sure=yes).confirm_archive, repeats=repeat_records)
     typer.echo(archived_text(written, name))
 
@@ -237,11 +238,12 @@ def rewind(
     from tidegate.spark_jobs.adopt.rewind import RewindTo, rewinder  # noqa: PLC0415 - the same
 
     point = RewindTo.parse(to)
-    with rewinder(settings, stream) as found:
+    with shown_progress(), rewinder(settings, stream) as found:
         if dry_run:
-            typer.echo(rewind_text(found.look(point)))
+            text = rewind_text(found.look(point))
         else:
-            typer.echo(rewound_text(found.rewind(point, Confirmations(is_sure=yes).confirm_rewind)))
+            text = rewound_text(found.rewind(point, Confirmations(is_sure=yes).confirm_rewind))
+    typer.echo(text)
 
 
 @output_options()
@@ -292,11 +294,12 @@ def erase(  # noqa: PLR0913 - one parameter for each option
     from tidegate.spark_jobs.adopt.report import erase_text, erased_text  # noqa: PLC0415 - the same
 
     person = Subject(value, subject)
-    with eraser(settings, stream) as found:
+    with shown_progress(), eraser(settings, stream) as found:
         if dry_run:
-            typer.echo(erase_text(found.look(person)))
+            text = erase_text(found.look(person))
         else:
-            typer.echo(erased_text(found.erase(person, Confirmations(is_sure=yes).confirm_erase)))
+            text = erased_text(found.erase(person, Confirmations(is_sure=yes).confirm_erase))
+    typer.echo(text)
 
 
 def _value(file: typer.FileText | None) -> str:

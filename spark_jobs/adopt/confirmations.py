@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from tidegate.contracts.errors import ConflictError, SettingsError
+from tidegate.spark_jobs.progress import doing
 
 if TYPE_CHECKING:
     from tidegate.contracts.stream.replay_preview import ReplayPreview
@@ -28,7 +29,7 @@ class Confirmations:
         """Show what would be written; raise if the user declines."""
         from tidegate.spark_jobs.adopt.report import look_text  # noqa: PLC0415 - loads Spark
 
-        typer.echo(look_text(look))
+        _show(look_text(look))
         holes = look.proposal.holes
         if holes and not self._is_loss_accepted:
             raise ConflictError(
@@ -44,7 +45,7 @@ class Confirmations:
         """Show what would be given up; raise if the user declines."""
         from tidegate.spark_jobs.adopt.report import skip_text  # noqa: PLC0415 - loads Spark
 
-        typer.echo(skip_text(skip))
+        _show(skip_text(skip))
         if not self._is_loss_accepted:
             raise ConflictError("nothing was changed; to go on without these records: --accept-loss")
         self._confirm("Go on without them?")
@@ -53,28 +54,28 @@ class Confirmations:
         """Show what is no longer known; raise if the user declines."""
         from tidegate.spark_jobs.adopt.report import forgotten_text  # noqa: PLC0415 - loads Spark
 
-        typer.echo(forgotten_text(forgotten))
+        _show(forgotten_text(forgotten))
         self._confirm("Go on without knowing them?")
 
     def confirm_archive(self, archive: Archive) -> None:
         """Show what would be put away; raise when it is not wanted."""
         from tidegate.spark_jobs.adopt.report import archive_text  # noqa: PLC0415 - loads Spark
 
-        typer.echo(archive_text(archive))
+        _show(archive_text(archive))
         self._confirm("Begin again with an empty output?")
 
     def confirm_rewind(self, look: RewindLook) -> None:
         """Show what would be taken back; raise when it is not wanted."""
         from tidegate.spark_jobs.adopt.report import rewind_text  # noqa: PLC0415 - loads Spark
 
-        typer.echo(rewind_text(look))
+        _show(rewind_text(look))
         self._confirm(f"Delete {look.rewind.rows:,} rows, and judge these records again?")
 
     def confirm_erase(self, look: EraseLook) -> None:
         """Show what would be erased; raise when it is not wanted, or when there is nothing."""
         from tidegate.spark_jobs.adopt.report import erase_text  # noqa: PLC0415 - loads Spark
 
-        typer.echo(erase_text(look))
+        _show(erase_text(look))
         if not look.erasure:
             raise typer.Exit
         self._confirm(
@@ -94,3 +95,9 @@ class Confirmations:
             raise SettingsError("nothing was changed: there is no terminal to ask on; --yes answers for you")
         if not typer.confirm(question):
             raise ConflictError("nothing was changed")
+
+
+def _show(text: str) -> None:
+    """Print what a person is to decide about, and leave the terminal to the question."""
+    doing("")
+    typer.echo(text)

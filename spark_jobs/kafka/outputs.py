@@ -14,8 +14,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
-from tidegate.contracts.stream.ledger import Vector
+from tidegate.contracts.stream.ledger import Vector, span
 from tidegate.spark_jobs.kafka.topics import FENCED, Topics, TransactionEnded, kafka_errors
+from tidegate.spark_jobs.progress import doing
 
 Headers = list[tuple[str, str | bytes | None]]
 """As the client takes them; ours and those of a source are always bytes or null."""
@@ -183,14 +184,17 @@ def read_committed(kafka: KafkaConnection, topic: str, start: Vector, end: Vecto
     try:
         with kafka_errors(f"read topic {topic}"):
             consumer.assign([TopicPartition(topic, p, begin[p]) for p in sorted(open_partitions)])
-            yield from _read_until(consumer, open_partitions, topic, end)
+            yield from _read_until(consumer, begin, topic, end)
     finally:
         consumer.close()
 
 
-def _read_until(consumer: Consumer, open_partitions: set[int], topic: str, end: Vector) -> Iterator[Message]:
+def _read_until(consumer: Consumer, begin: Vector, topic: str, end: Vector) -> Iterator[Message]:
+    open_partitions = {p for p, offset in end.items() if offset > begin[p]}
     deadline = time.monotonic() + _STALL_SECONDS
+    read, wanted = dict(begin), span(begin, end)
     while open_partitions:
+        doing(f"reading {topic}: {span(begin, read):,} of {wanted:,} offsets")
         if time.monotonic() > deadline:
             raise Unavailable(f"topic {topic}: partitions {sorted(open_partitions)} do not reach their end")
         for message in consumer.consume(10_000, _LOOK_SECONDS):
@@ -203,6 +207,7 @@ def _read_until(consumer: Consumer, open_partitions: set[int], topic: str, end: 
                 raise Unavailable(f"read topic {topic}: {error.str()}")
             # The end of a partition comes as a message of its own, past markers and aborted records.
             last = offset if error is not None else offset + 1
+            read[partition] = last
             if last >= end[partition]:
                 open_partitions.discard(partition)
 

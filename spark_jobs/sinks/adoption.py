@@ -13,6 +13,7 @@ from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions, Sightings
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
+from tidegate.spark_jobs.progress import doing
 from tidegate.spark_jobs.sinks.quarantine_table import SUFFIX, QuarantineTable
 from tidegate.spark_jobs.sinks.staged import own_ledger_name
 from tidegate.spark_jobs.sinks.store import STAGE_ATTEMPTS, LedgerStore, move_ledger
@@ -208,6 +209,7 @@ class AdoptableTable:
 
     def retract(self, taken: Vector | Positions, held: Ledger, new: Ledger) -> None:
         """Delete the rows and move the ledger."""
+        doing("deleting rows")
         for _ in range(STAGE_ATTEMPTS):
             if self._store.retract(taken, held, new):
                 return
@@ -218,6 +220,7 @@ class AdoptableTable:
         if self._has_refusals():
             contract = self._plan.contract
             table = QuarantineTable(self._kafka, self._beside, quarantine_topic(contract.topic))
+            doing("bringing the quarantine table up to date")
             table.start(ledger, contract)
 
     def _has_refusals(self) -> bool:

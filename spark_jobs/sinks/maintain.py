@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
 from tidegate.contracts.stream.report import TableMaintenance, TableSize
+from tidegate.spark_jobs.progress import doing
 from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.sinks.kind import kind_of
 from tidegate.spark_jobs.sinks.quarantine_table import SUFFIX
@@ -46,10 +47,12 @@ def maintain_table(settings: JobSettings, stream: str) -> Maintained:
 
 def _maintained(settings: JobSettings, store: LedgerStore, name: str) -> Maintained:
     upkeep = Upkeep(store, settings.maintenance_seconds, settings.orphan_age_seconds)
+    doing(f"maintaining {name}")
     done = upkeep.run()
     seconds, compacted = done.seconds, 0
     while upkeep.error is None and done.files_compacted > compacted:
         compacted = done.files_compacted
+        doing(f"maintaining {name}: {compacted:,} files compacted")
         done = upkeep.run()
         seconds += done.seconds
     return Maintained(name, done.model_copy(update={"seconds": round(seconds, 3)}), upkeep.size, upkeep.error)

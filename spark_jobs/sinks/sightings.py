@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from tidegate.contracts.stream.positions import Positions, Sightings
+from tidegate.spark_jobs.progress import doing
 from tidegate.spark_jobs.sinks.quarantine_rows import Outdated
 from tidegate.spark_jobs.sinks.store import Taken
 
@@ -48,6 +49,7 @@ def rows_taken(topic: str, taken: Taken) -> str:
 
 def sightings(rows: DataFrame) -> Sightings:
     """Collect the positions of a frame of two columns, partition and offset. A row with a null in either has no position."""
+    doing("reading the rows of the table")
     found = Sightings()
     for packed in rows.mapInArrow(_packed, _PACKED_DDL).collect():
         found.add_packed(packed["partition"], packed["seen"], packed["again"])

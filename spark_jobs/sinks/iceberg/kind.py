@@ -15,6 +15,7 @@ from pyiceberg.table import FileScanTask, Table
 
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.positions import Sightings
+from tidegate.spark_jobs.progress import doing
 from tidegate.spark_jobs.settings import JobSettings, SinkSettings
 from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table, outages
 from tidegate.spark_jobs.sinks.iceberg.expiry import SnapshotRetention
@@ -69,6 +70,7 @@ def _scanned(table: Table, fields: tuple[str, ...], topic: str) -> Iterator[pa.R
     """Read some columns of all rows that came from a topic."""
     scan = table.scan(selected_fields=fields)
     reader = ArrowScan(table.metadata, table.io, scan.projection(), AlwaysTrue())
+    doing("reading the rows of the table")
     with outages():
         for files in _a_few(scan.plan_files()):
             for batch in reader.to_record_batches(files):

@@ -12,6 +12,7 @@ from psycopg import sql
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.positions import Sightings
+from tidegate.spark_jobs.progress import doing
 from tidegate.spark_jobs.settings import JobSettings, SinkSettings
 from tidegate.spark_jobs.sinks.kind import table_kind
 from tidegate.spark_jobs.sinks.outputs import FindPlan, Outputs, keyed, unclaimed
@@ -57,6 +58,7 @@ def _read_outputs(
             names = [*columns, *(keys.fields.names if keys else ())]
             ledger = Ledger.parse(found[0])
             # A cursor on the server returns rows as they are read.
+            doing("reading the rows of the table")
             with connection.cursor(name="positions") as cursor:
                 selected = sql.SQL(", ").join(map(sql.Identifier, names))
                 cursor.execute(POSITIONS.format(selected, rows), (ledger.topic,))

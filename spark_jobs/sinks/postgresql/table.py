@@ -23,6 +23,7 @@ from tidegate.contracts.errors import ConflictError, Fenced, StreamStopped, Unav
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.ledger import Ledger, Vector
 from tidegate.contracts.stream.positions import Positions, Sightings
+from tidegate.spark_jobs.progress import doing
 from tidegate.spark_jobs.sinks.evolution import BEGIN_AGAIN, cannot_follow, is_wider
 from tidegate.spark_jobs.sinks.maintenance import Orphans
 from tidegate.spark_jobs.sinks.merging import merge_limits, require_mode
@@ -212,6 +213,7 @@ class PostgresqlTable:
 
     def positions_of(self, topic: str) -> Sightings:
         """Return the source positions of the rows of this topic."""
+        doing("reading the rows of the table")
         position = sql.SQL("_source_partition, _source_offset")
         # A cursor on the server returns rows as they are read.
         with self._working("read positions") as connection, connection.cursor(name="positions") as cursor:
