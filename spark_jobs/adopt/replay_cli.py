@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,46 +27,60 @@ from tidegate.spark_jobs.options import (
 )
 from tidegate.spark_jobs.settings import JobSettings
 
+if TYPE_CHECKING:
+    from tidegate.contracts.fix.model import Fix
+    from tidegate.contracts.stream.replay import StreamReplay
+    from tidegate.spark_jobs.adopt.replay import Choice, ReplayPlanner
+
+
+PositionsFile = Annotated[
+    Path | None,
+    typer.Option("--positions", help="File of positions in the quarantine topic, partition/offset."),
+]
+ProblemId = Annotated[
+    str | None, typer.Option("--problem", metavar="ID", help="The records of a problem of the registry.")
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option("--where", metavar="F=V", help="Property, such as rule=age-is-known; can be repeated."),
+]
+FixFile = Annotated[Path | None, typer.Option("--fix", help="File with a fix, applied to each record.")]
+Rate = Annotated[int | None, typer.Option(min=1, metavar="N", help="Most records a second.")]
+Allowed = Annotated[
+    float,
+    typer.Option(min=0, max=1, metavar="SHARE", help="Share that may fail again before the replay stops."),
+]
+AppendLate = Annotated[
+    bool, typer.Option("--append-late", help="Append records with a key to an accepted topic.")
+]
+AcceptBatches = Annotated[
+    bool, typer.Option("--accept-batches", help="Write valid records whose whole batch was refused.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be written, and change nothing.")]
+Run = Annotated[
+    bool, typer.Option("--run", help="Process the replay in this command: no job runs the stream.")
+]
+
 
 def replay(  # noqa: PLR0913 - one parameter for each option
     stream: StreamId,
     *,
-    positions: Annotated[
-        Path | None, typer.Option(help="File of positions in the quarantine topic, partition/offset.")
-    ] = None,
-    problem: Annotated[
-        str | None, typer.Option(metavar="ID", help="Replay the records of a problem of the registry.")
-    ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(metavar="F=V", help="Property, such as rule=age-is-known; can be repeated."),
-    ] = None,
-    fix: Annotated[Path | None, typer.Option(help="File with a fix, applied to each record.")] = None,
-    rate: Annotated[int | None, typer.Option(min=1, metavar="N", help="Most records a second.")] = None,
-    allowed: Annotated[
-        float,
-        typer.Option(
-            min=0, max=1, metavar="SHARE", help="Share that may fail again before the replay stops."
-        ),
-    ] = 0.2,
-    append_late: Annotated[
-        bool, typer.Option("--append-late", help="Append records with a key to an accepted topic.")
-    ] = False,
-    accept_batches: Annotated[
-        bool, typer.Option("--accept-batches", help="Write valid records whose whole batch was refused.")
-    ] = False,
+    positions: PositionsFile = None,
+    problem: ProblemId = None,
+    where: Where = None,
+    fix: FixFile = None,
+    rate: Rate = None,
+    allowed: Allowed = 0.2,
+    append_late: AppendLate = False,
+    accept_batches: AcceptBatches = False,
     bootstrap_servers: BootstrapServers = None,
     kafka_config: KafkaConfig = None,
     registry: Registry = None,
     sink: SinkOption = None,
     write_mode: WriteMode = None,
     warehouse: Warehouse = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be written, and change nothing.")
-    ] = False,
-    run: Annotated[
-        bool, typer.Option("--run", help="Process the replay in this command: no job runs the stream.")
-    ] = False,
+    dry_run: DryRun = False,
+    run: Run = False,
     yes: Yes = False,
 ) -> None:
     """Judge refused records again, and write those that pass now.
@@ -74,19 +91,15 @@ def replay(  # noqa: PLR0913 - one parameter for each option
     at most once, whatever fails or is repeated. Nothing is removed from the
     quarantine topic.
 
-    First the command shows how many records would pass, and why the others
-    would fail. Then it sends the request to the registry, and the job of the
-    stream processes it between its batches. With access control, another person
-    has to approve a request with a fix.
-
-    Stop the job before you use --run. The command then claims the stream,
-    processes its replays, and ends.
+    First the command shows how many records would pass. Then the registry keeps
+    the request, and the job processes it between its batches. With access
+    control, another person has to approve a request with a fix. With --run the
+    command claims the stream and processes it: stop the job first.
 
     Tables with upserts are not replayed into. For the Kafka sink, --append-late
     writes records behind newer ones of their key.
 
-    Use the same options and variables as the job. The key needs the role
-    approver.
+    Use the options and variables of the job. The key needs the role approver.
 
     Examples:
       tidegate replay hospital.admissions --where rule=age-is-known --dry-run
@@ -97,8 +110,6 @@ def replay(  # noqa: PLR0913 - one parameter for each option
     invalid setting; 3 the registry, a broker or a store does not answer; 4 or 5
     another instance is still writing; 7 no permission.
     """
-    if sum(each is not None for each in (positions, problem, where)) != 1:
-        raise SettingsError("choose the records: --positions FILE, --problem ID or --where FIELD=VALUE")
     given = {
         "bootstrap_servers": bootstrap_servers,
         "kafka_config": kafka_config,
@@ -107,44 +118,88 @@ def replay(  # noqa: PLR0913 - one parameter for each option
         "write_mode": write_mode,
         "warehouse": warehouse,
     }
+    options = {
+        "append_late": append_late,
+        "accept_batches": accept_batches,
+        "allowed": allowed,
+        "rate": rate,
+    }
+    selection = _Selection(positions, problem, where)
     loaded = None if fix is None else load_fix(fix)
+    with _planner(stream, given) as planner:
+        found = _replayed(planner, selection, loaded, options, _Mode(dry_run, run, yes))
+    if found is not None:
+        _report(found)
 
-    from tidegate.spark_jobs.adopt.replay import (  # noqa: PLC0415 - loads Spark
-        Choice,
-        parse_where,
-        preview_text,
-        read_positions,
-        replay_text,
-        replays,
-    )
+
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """The records that the options choose. Raises SettingsError unless exactly one way is given."""
+
+    positions: Path | None
+    problem: str | None
+    where: list[str] | None
+
+    def __post_init__(self) -> None:
+        if sum(each is not None for each in (self.positions, self.problem, self.where)) != 1:
+            raise SettingsError("choose the records: --positions FILE, --problem ID or --where FIELD=VALUE")
+
+    def choice(self) -> Choice:
+        """Read the file of positions and the properties. Raises SettingsError."""
+        from tidegate.spark_jobs.adopt.replay import (  # noqa: PLC0415 - loads Spark
+            Choice,
+            parse_where,
+            read_positions,
+        )
+
+        positions = None if self.positions is None else read_positions(_text_of(self.positions))
+        return Choice(positions, self.problem, parse_where(self.where or ()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Mode:
+    """Whether the command only shows, processes the request itself, and asks before it does."""
+
+    is_dry: bool
+    runs: bool
+    is_sure: bool
+
+
+@contextmanager
+def _planner(stream: str, given: dict[str, Any]) -> Iterator[ReplayPlanner]:
+    """Open the records of a stream. Its folder is its own: a job on this machine keeps in the other one what waits."""
+    from tidegate.spark_jobs.adopt.replay import replays  # noqa: PLC0415 - loads Spark
     from tidegate.spark_jobs.enforce import log_to_stderr  # noqa: PLC0415 - the same
 
     log_to_stderr()
-    choice = Choice(
-        None if positions is None else read_positions(_text_of(positions)), problem, parse_where(where or ())
-    )
-    # A folder of its own: a job on this machine keeps what waits for its commit in the other one.
     with (
         TemporaryDirectory(prefix="tidegate-replay-") as scratch,
         replays(read_settings({**given, "checkpoints": scratch}, JobSettings), stream) as planner,
     ):
-        chosen = planner.freeze(choice)
-        preview = planner.preview(chosen, loaded, accept_batches=accept_batches)
-        typer.echo(preview_text(preview, len(chosen)))
-        if dry_run:
-            return
-        Confirmations(is_sure=yes).confirm_replay(preview, len(chosen))
-        found = planner.order(
-            chosen,
-            loaded,
-            append_late=append_late,
-            accept_batches=accept_batches,
-            allowed=allowed,
-            rate=rate,
-        )
-        if run and found.state == "open":
-            found = planner.run(found.id)
-        typer.echo(replay_text(found))
+        yield planner
+
+
+def _replayed(
+    planner: ReplayPlanner, selection: _Selection, fix: Fix | None, options: dict[str, Any], mode: _Mode
+) -> StreamReplay | None:
+    """Show what a replay would do, request it, and process it if asked to; None after a dry run."""
+    from tidegate.spark_jobs.adopt.replay import preview_text  # noqa: PLC0415 - loads Spark
+
+    chosen = planner.freeze(selection.choice())
+    preview = planner.preview(chosen, fix, accept_batches=options["accept_batches"])
+    typer.echo(preview_text(preview, len(chosen)))
+    if mode.is_dry:
+        return None
+    Confirmations(is_sure=mode.is_sure).confirm_replay(preview, len(chosen))
+    found = planner.order(chosen, fix, **options)
+    return planner.run(found.id) if mode.runs and found.state == "open" else found
+
+
+def _report(found: StreamReplay) -> None:
+    """Print how far a replay is; exit with 1 when it was stopped."""
+    from tidegate.spark_jobs.adopt.replay import replay_text  # noqa: PLC0415 - loads Spark
+
+    typer.echo(replay_text(found))
     if found.state == "stopped":
         raise typer.Exit(1)
 
