@@ -45,6 +45,7 @@ from tidegate.gateway.streams.quarantine_records import RecordMasking
 from tidegate.gateway.streams.reconciliations import Adoptions, Reconciliations
 from tidegate.gateway.streams.record_export import RecordExports
 from tidegate.gateway.streams.record_search import RecordSearch
+from tidegate.gateway.streams.replay_previews import ReplayPreviews
 from tidegate.gateway.streams.replays import StreamReplays
 from tidegate.gateway.streams.reports import ExpectationReader, ReportService, StreamReader
 from tidegate.gateway.streams.shadows import Shadows
@@ -146,6 +147,16 @@ class Factory:
         """Build the service that has refused records replayed."""
         return StreamReplays(self.database, now)
 
+    def replay_previews(self, by: Principal) -> ReplayPreviews:
+        """Build the service that prepares replays for one person. Raises Unavailable without a broker."""
+        subjects = self.subjects()
+        return ReplayPreviews(
+            self.database,
+            self._reader(),
+            lambda version: with_writers(self.plan(version), subjects),
+            by,
+        )
+
     def adoptions(self) -> Adoptions:
         """Build the service that writes down who rebuilds the ledger of a stream."""
         return Adoptions(self.database, now)
@@ -191,11 +202,14 @@ class Factory:
 
     def record_search(self, by: Principal) -> RecordSearch:
         """Build the service that fetches refused records for one reader. Raises Unavailable without a broker."""
+        return RecordSearch(
+            self.quarantine_index(by), self._reader(), self.record_masking(), self.database, by
+        )
+
+    def _reader(self) -> QuarantineReader:
         if self._quarantine is None:
             raise Unavailable("the gateway knows no broker: start it with TIDEGATE_BOOTSTRAP_SERVERS set")
-        return RecordSearch(
-            self.quarantine_index(by), self._quarantine, self.record_masking(), self.database, by
-        )
+        return self._quarantine
 
     def start_ingestion(self) -> None:
         """Begin to keep the index of the quarantine topics up to date, if there is a broker and the settings ask for it."""

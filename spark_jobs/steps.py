@@ -37,6 +37,8 @@ class ReplayStep(StrEnum):
 
     READ = "replay-read"
     JUDGE = "replay-judge"
+    SEND = "replay-send"
+    """Of a request to the source topic only."""
     POSITIONS = "replay-positions"
     STAGE = "replay-stage"
     PUBLISH = "replay-publish"

@@ -40,6 +40,7 @@ CODES: Final = {
     "contract.on-violation-changed": "what breaking the contract does to a record is something else",
     "contract.error-budget-changed": "the stream stops for another share of refused records",
     "contract.retention-changed": "the topics of refused and accepted records keep them for another time",
+    "contract.replay-approval-changed": "another person approves other requests about refused records",
     "contract.classification-changed": "a field is classified in another way, and masked accordingly",
     "contract.mask-changed": "sinks get something else instead of a field or a key",
     "contract.compatibility-lowered": "later versions may change what this one must not",
@@ -87,6 +88,7 @@ def compare_declarations(base: DataContract, candidate: DataContract) -> Iterato
         ("contract.error-budget-changed", "error_budget", _NEITHER, True),
         ("contract.mask-changed", "key_mask", _NEITHER, True),
         ("contract.retention-changed", "retention", _NEITHER, True),
+        ("contract.replay-approval-changed", "replay_approval", _NEITHER, True),
         (level, "compatibility", _NEITHER, not keeps),
         ("contract.undeclared-changed", "undeclared", _NEITHER, candidate.undeclared == "ignore"),
     )

@@ -26,6 +26,7 @@ from tidegate.contracts.privacy.classes import MASKED, classes_of
 from tidegate.contracts.rules.compile import effect, with_reference_sets
 from tidegate.contracts.verdict import Severity
 
+_APPROVALS: Final = ("never", "fixes", "always")
 _STRICTNESS: Final = {
     None: 0,  # a warning
     OnViolation.ALERT: 1,
@@ -115,6 +116,9 @@ def _declared(base: DataContract, candidate: DataContract) -> Iterator[Weakening
         yield _changed("contract.compatibility-lowered", "compatibility", *levels)
     if base.undeclared != "ignore" == candidate.undeclared:
         yield _changed("contract.undeclared-ignored", "undeclared", base.undeclared, candidate.undeclared)
+    if _APPROVALS.index(candidate.replay_approval) < _APPROVALS.index(base.replay_approval):
+        approvals = base.replay_approval, candidate.replay_approval
+        yield _changed("contract.replay-approval-lowered", "replay_approval", *approvals)
     if base.error_budget is not None and _raises(base.error_budget, candidate.error_budget):
         budgets = (_shown(each) for each in (base.error_budget, candidate.error_budget))
         yield _changed("contract.error-budget-raised", "error_budget", *budgets)

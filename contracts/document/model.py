@@ -267,6 +267,10 @@ class DataContract(Part):
     retention: Retention = Field(
         default=Retention(), description="How long the topics that the job writes keep records."
     )
+    replay_approval: Literal["never", "fixes", "always"] = Field(
+        default="fixes",
+        description="Which requests about refused records another person approves: none, those with a fix or to the source topic, or all.",
+    )
     primary_key: tuple[str, ...] = Field(default=(), description="Columns that identify a record.")
     classification: dict[Pointer, str] = Field(
         default_factory=dict,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from tidegate.contracts.document.fields import tokens
 from tidegate.contracts.document.rule_model import Condition
@@ -42,10 +42,18 @@ _ABSENT: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
-class _Number:
+class Number:
     """A number of a record, as it was written."""
 
     text: str
+
+
+class RecordFix(Protocol):
+    """A fix that is ready to be applied to records of one format."""
+
+    def apply(self, value: bytes | None) -> bytes | None:
+        """Return a record after all steps; the same object when nothing changes, or when it cannot be read."""
+        ...
 
 
 class CompiledFix:
@@ -55,6 +63,10 @@ class CompiledFix:
         self.fingerprint = fix.fingerprint
         self._text = fix.text
         self._steps = [_compiled(step) for step in fix.steps]
+
+    def change(self, record: Any) -> bool:
+        """Apply all steps to a decoded record, in which a number is a `Number`; return whether one has changed it."""
+        return sum(step(record) for step in self._steps) > 0  # all of them, in their order
 
     def __reduce__(self) -> tuple[Callable[[str], CompiledFix], tuple[str]]:
         """Pickle the document: the steps are functions."""
@@ -73,13 +85,12 @@ class CompiledFix:
         try:
             record = json.loads(
                 payload.decode(),
-                parse_int=_Number,
-                parse_float=_Number,
+                parse_int=Number,
+                parse_float=Number,
                 parse_constant=_refuse,
                 object_pairs_hook=_object,
             )
-            changed = sum(step(record) for step in self._steps)  # all of them, in their order
-            if not changed:
+            if not self.change(record):
                 return value
             return prefix + _written(record).encode()
         except (ValueError, RecursionError):  # no JSON, or nested too deeply; UnicodeError is a ValueError
@@ -193,23 +204,23 @@ def _trimmed(value: Any) -> Any:
 def _integer(value: Any) -> Any:
     match value:
         case str() if _INTEGER.fullmatch(value) and len(value) <= _MOST_DIGITS:
-            return _Number(value)
-        case _Number(text) if not _INTEGER.fullmatch(text):
+            return Number(value)
+        case Number(text) if not _INTEGER.fullmatch(text):
             number = _decimal(text)
             if number is not None and number == number.to_integral_value():
-                return _Number(str(int(number)))
+                return Number(str(int(number)))
     return value
 
 
 def _number(value: Any) -> Any:
     if isinstance(value, str) and _NUMBER.fullmatch(value) and len(value) <= _MOST_DIGITS:
-        return _Number(value)
+        return Number(value)
     return value
 
 
 def _string(value: Any) -> Any:
     match value:
-        case _Number(text):
+        case Number(text):
             return text
         case bool():
             return str(value).lower()
@@ -220,7 +231,7 @@ def _boolean(value: Any) -> Any:
     match value:
         case str() if value.lower() in {"true", "false"}:
             return value.lower() == "true"
-        case _Number("0" | "1" as text):
+        case Number("0" | "1" as text):
             return text == "1"
     return value
 
@@ -272,7 +283,7 @@ def _is_same(value: Any, other: Any) -> bool:
 def _comparable(value: Any) -> Any:
     """Return a value that is equal for equal scalars; numbers are equal by their value, and never to a Boolean."""
     match value:
-        case _Number(text):
+        case Number(text):
             number = _decimal(text)
             return ("number", text if number is None else number)
         case dict() | list():
@@ -294,7 +305,7 @@ def _new(value: Any) -> Any:
     """Return a value of a fix as it is in a record."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
-    return _Number(repr(value))
+    return Number(repr(value))
 
 
 def _refuse(constant: str) -> Any:
@@ -314,7 +325,7 @@ def _written(value: Any) -> str:
             return "{" + ",".join(f"{_text(name)}:{_written(each)}" for name, each in value.items()) + "}"
         case list():
             return "[" + ",".join(map(_written, value)) + "]"
-        case _Number(text):
+        case Number(text):
             return text
         case str():
             return _text(value)

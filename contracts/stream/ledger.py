@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.stream.closure import ClosedRefusals, Closure
 from tidegate.contracts.stream.counts import RuleCount
 from tidegate.contracts.stream.generations import Rewound, oldest_counting
 from tidegate.contracts.stream.replay_progress import ReplayProgress
@@ -96,6 +97,7 @@ _LEFT_OUT_EMPTY = (
     "decisions",
     "replayed",
     "replayed_digest",
+    "closed",
     "replay",
 )
 
@@ -150,6 +152,9 @@ class Ledger(BaseModel):
     replayed_digest: str = Field(
         default="",
         description="Digest of the newest record of their positions; it names the one before it.",
+    )
+    closed: dict[Closure, ClosedRefusals] = Field(
+        default={}, description="Records that were discarded or sent to the source; they stay quarantined."
     )
     replay: ReplayProgress | None = Field(
         default=None, description="The newest replay request, and how far it is."

@@ -280,6 +280,19 @@ def dropped_by(ledger: str, head: str, texts: Iterable[bytes]) -> Positions:
     return positions
 
 
+def following(ledger: str, head: str, texts: Iterable[bytes]) -> Positions:
+    """Return the positions of all chains of a ledger that go on after the digest `head`; as `named_by`."""
+    after: dict[str, list[tuple[str, DroppedOffsets]]] = {}
+    for digest, record in _records_of(ledger, texts):
+        after.setdefault(record.after, []).append((digest, record))
+    positions, heads = Positions(), [head]
+    while heads:
+        for digest, record in after.pop(heads.pop(), ()):
+            positions.add_all(Positions.of({record.partition: record.bitmap()}))
+            heads.append(digest)
+    return positions
+
+
 def named_by(ledger: str, texts: Iterable[bytes]) -> Positions:
     """Return all positions of a ledger among `texts`, whether a chain has them or not.
 

@@ -118,6 +118,8 @@ class Retained:
     is_written_whole: bool = True
     unknown_replays: int = 0
     """Replayed records whose positions are not known any more: they are still in the quarantine topic, and written too."""
+    unknown_closed: int = 0
+    """Discarded and resent records whose positions are not known any more: which refusals are closed cannot be shown."""
 
 
 def reconcile(
@@ -178,7 +180,7 @@ def reconcile(
         absent=absent - compacted,
         lost=sums.lost,
         surplus=sums.surplus,
-        unverifiable=max(sums.unverifiable, totals.unproven, hidden_replays),
+        unverifiable=max(sums.unverifiable, totals.unproven, hidden_replays, held.unknown_closed),
         past_retention=span(ledger.begin, {p: min(begin[p], ledger.end[p]) for p in ledger.begin}),
         compacted=compacted,
         forgotten=sum(each.forgotten for each in found),

@@ -90,6 +90,10 @@ class Findings(BaseModel):
     lost: Count
     twice: Count
     surplus: Count = 0
+    closed: Count | None = Field(
+        default=None,
+        description="Quarantined records that were discarded or sent to the source topic; left out without any.",
+    )
     records: FaultyRecords
 
     @model_validator(mode="before")

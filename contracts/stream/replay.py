@@ -19,9 +19,10 @@ from pyroaring import BitMap64
 
 from tidegate.contracts.errors import ConflictError
 from tidegate.contracts.stream.bounds import Instant, StreamText, TopicText
+from tidegate.contracts.stream.closure import ClosedRefusals, Closure
 from tidegate.contracts.stream.counts import Count, RuleCount
 from tidegate.contracts.stream.evidence import Evidence
-from tidegate.contracts.stream.ledger import BatchTotals, Ledger
+from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Position
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay_progress import ReplayProgress
 from tidegate.contracts.stream.segments import Segment
@@ -86,11 +87,35 @@ def positions_of(runs: Mapping[int, tuple[Run, ...]]) -> Positions:
     return Positions.of(found)
 
 
+class ReplayAction(StrEnum):
+    """What a request does with its refused records."""
+
+    REPLAY = "replay"
+    """Judge them again, and write those that pass."""
+    DISCARD = "discard"
+    """Close them: their loss is accepted."""
+    TO_SOURCE = "to-source"
+    """Judge them again, and send those that pass to the source topic."""
+
+    @property
+    def closure(self) -> Closure | None:
+        """How it closes records that stay refused; None for a replay, which writes them."""
+        return _CLOSURES.get(self)
+
+
+_CLOSURES: Final = {
+    ReplayAction.DISCARD: Closure.DISCARDED,
+    ReplayAction.TO_SOURCE: Closure.RESENT,
+}
+
+Reason = Annotated[str, Field(min_length=1, max_length=500)]
+
+
 class ReplayOrder(BaseModel):
     """A replay of a fixed set of refused records, as someone asks for it. What arrives later is not in it.
 
     `positions` are places in the quarantine topic, as `runs_of` returns them. The enforced contract judges the
-    records, each with the time at which it was judged first.
+    records, each with the time at which it was judged first. A discard judges nothing, and has a `reason`.
     """
 
     model_config = MESSAGE
@@ -104,6 +129,13 @@ class ReplayOrder(BaseModel):
     )
     records: Annotated[int, Field(ge=1, le=MOST_RECORDS)]
     digest: _Digest = Field(description="Digest of topic and positions.")
+    action: ReplayAction = Field(
+        default=ReplayAction.REPLAY,
+        description="Write the records that pass, send them to the source topic, or discard all.",
+    )
+    reason: Reason | None = Field(
+        default=None, description="Why the records are discarded; a discard has one. Holds no payload value."
+    )
     fix: Annotated[str, Field(max_length=MOST_FIX)] | None = Field(
         default=None, description="The fix as canonical JSON; null replays the records as they are."
     )
@@ -127,6 +159,10 @@ class ReplayOrder(BaseModel):
     def _is_whole(self) -> Self:
         if (self.fix is None) != (self.fingerprint is None):
             raise ValueError("a fix comes with its fingerprint")
+        if (self.action is ReplayAction.DISCARD) != (self.reason is not None):
+            raise ValueError("a discard has a reason, and a replay has none")
+        if self.action is ReplayAction.DISCARD and self.fix is not None:
+            raise ValueError("discarded records are not fixed")
         return self
 
     def refusals(self) -> Positions:
@@ -168,18 +204,58 @@ class Untouched(StrEnum):
     """Its batch was never published, so the ledger does not count it yet."""
     REPLAYED = "replayed"
     """A replay has written it before."""
+    DISCARDED = "discarded"
+    """It was discarded."""
+    RESENT = "resent"
+    """It was sent to the source topic before."""
+    SENT_BACK = "sent-back"
+    """It came to the source topic from the quarantine topic, and is never sent there again."""
     OMITTED = "omitted"
     """It was set aside without its bytes."""
     BATCH = "batch"
     """Its whole batch was refused, and the request does not accept such records."""
 
 
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Source positions of refused records that are closed: written by replays, discarded, or sent to the source."""
+
+    replayed: Positions = field(default_factory=Positions)
+    discarded: Positions = field(default_factory=Positions)
+    resent: Positions = field(default_factory=Positions)
+
+    def why(self, position: Position) -> Untouched | None:
+        """Return how a record was closed; None for one that is open."""
+        if position in self.replayed:
+            return Untouched.REPLAYED
+        if position in self.discarded:
+            return Untouched.DISCARDED
+        return Untouched.RESENT if position in self.resent else None
+
+    def add(self, chunk: ReplayedChunk) -> None:
+        """Add what a published chunk has closed."""
+        self.replayed.add_all(chunk.written)
+        if chunk.closure is Closure.DISCARDED:
+            self.discarded.add_all(chunk.closed)
+        elif chunk.closure is Closure.RESENT:
+            self.resent.add_all(chunk.closed | chunk.also)
+
+
+CLOSURE_OF: Final[Mapping[Untouched, Closure]] = {
+    Untouched.OVERRULED: Closure.REJUDGED,
+    Untouched.REPLAYED: Closure.REPLAYED,
+    Untouched.DISCARDED: Closure.DISCARDED,
+    Untouched.RESENT: Closure.RESENT,
+}
+"""The refusals that are left because they are closed already."""
+
+
 def why_untouched(  # noqa: PLR0911 - one for each reason
-    found: Evidence | None, held: Ledger, replayed: Positions, *, is_omitted: bool, accepts_batches: bool
+    found: Evidence | None, held: Ledger, closed: Closed, *, is_omitted: bool, accepts_batches: bool
 ) -> Untouched | None:
     """Return why a record at a position of a request is left as it is; None when it is to be judged.
 
-    `found` is what its headers say, `replayed` are the source positions that were written by replays.
+    `found` is what its headers say, `closed` what the ledger has closed.
     """
     if found is None or found.ledger != held.name or found.source.topic != held.topic:
         return Untouched.FOREIGN
@@ -188,8 +264,8 @@ def why_untouched(  # noqa: PLR0911 - one for each reason
         return Untouched.OVERRULED
     if offset >= held.end.get(partition, 0):
         return Untouched.AHEAD
-    if (partition, offset) in replayed:
-        return Untouched.REPLAYED
+    if why := closed.why((partition, offset)):
+        return why
     if is_omitted:
         return Untouched.OMITTED
     if found.refusal is not None and not accepts_batches:
@@ -199,20 +275,28 @@ def why_untouched(  # noqa: PLR0911 - one for each reason
 
 @dataclass(frozen=True, slots=True)
 class ReplayedChunk:
-    """What became of the next refusals of a request: source positions that are written, and counts of the others."""
+    """What became of the next refusals of a request: source positions that are written, and counts of the others.
+
+    `closed` are source positions of refusals that a discard, or a request to the source topic, closes as `closure`.
+    """
 
     written: Positions = field(default_factory=Positions)
     refused: int = 0
     left: int = 0
+    closed: Positions = field(default_factory=Positions)
+    closure: Closure | None = None
+    also: Positions = field(default_factory=Positions)
+    """Positions that are closed in the same way, and were no part of the chunk: an attempt ended before its commit."""
 
     def ledger(self, held: Ledger, progress: ReplayProgress, digest: str) -> Ledger:
         """Return the ledger after the chunk; `progress` is that before it.
 
-        `digest` names the chain of replayed positions, and is empty when the chunk writes none. Raises ConflictError when
-        the ledger counts fewer refusals than are replayed.
+        `digest` names the chain of the positions that are written or closed, and is empty when there are none. Raises
+        ConflictError when the ledger counts fewer refusals than that.
         """
         count = len(self.written)
-        if count > held.totals.quarantined or self.written.since(held.end):
+        changes = self.written | self.closed | self.also
+        if len(changes) > held.totals.quarantined or changes.since(held.end):
             raise ConflictError(
                 f"{held.stream}: the ledger counts fewer refused records than are replayed; nothing was written. Look at what "
                 f"differs: tidegate reconcile {held.stream}"
@@ -224,6 +308,7 @@ class ReplayedChunk:
             "written": progress.written + count,
             "refused": progress.refused + self.refused,
             "left": progress.left + self.left,
+            "closed": progress.closed + len(self.closed),
         }
         segments = {p: kept for p, each in held.segments.items() if (kept := self._changed(each, p))}
         return held.model_copy(
@@ -232,10 +317,19 @@ class ReplayedChunk:
                 "totals": BatchTotals.model_validate(totals),
                 "segments": segments,
                 "replayed": held.replayed + count,
-                "replayed_digest": digest or held.replayed_digest,
+                "replayed_digest": (digest if count else "") or held.replayed_digest,
+                "closed": self._closed(held, digest),
                 "replay": ReplayProgress.model_validate(progress.model_dump() | changed),
             }
         )
+
+    def _closed(self, held: Ledger, digest: str) -> dict[Closure, ClosedRefusals]:
+        count = len(self.closed | self.also)
+        if self.closure is None or not count:
+            return held.closed
+        before = held.closed.get(self.closure, ClosedRefusals(records=0, digest=""))
+        after = ClosedRefusals(records=before.records + count, digest=digest)
+        return {**held.closed, self.closure: after}
 
     def _changed(self, segments: tuple[Segment, ...], partition: int) -> tuple[Segment, ...]:
         changed = []
@@ -253,10 +347,15 @@ LEAST_JUDGED: Final = 100
 """The budget of a replay counts from so many judged records on."""
 
 
+def done_well(progress: ReplayProgress, chunk: ReplayedChunk) -> int:
+    """Return how many records of a request did not fail again, those of a chunk included."""
+    return progress.written + progress.closed + len(chunk.written) + len(chunk.closed)
+
+
 def is_over_budget(progress: ReplayProgress, chunk: ReplayedChunk, allowed: float) -> bool:
     """Return whether too many records fail again, counted from the beginning of the request."""
     refused = progress.refused + chunk.refused
-    judged = progress.written + len(chunk.written) + refused
+    judged = done_well(progress, chunk) + refused
     return judged >= LEAST_JUDGED and refused > allowed * judged
 
 
@@ -283,6 +382,7 @@ class ReplayReport(BaseModel):
     written: Count
     refused: Count
     left: Count
+    closed: Count = Field(default=0, description="Records that were discarded, or sent to the source topic.")
     reasons: tuple[RuleCount, ...] = Field(
         default=(),
         max_length=100,
@@ -292,6 +392,11 @@ class ReplayReport(BaseModel):
         default={},
         max_length=len(Untouched),
         description="Why records were left, as far as the job knows since its last start.",
+    )
+    closures: Mapping[Closure, Mapping[_Partition, tuple[Run, ...]]] = Field(
+        default={},
+        max_length=len(Closure),
+        description="Places in the quarantine topic of records that are closed, since the report before.",
     )
     message: Annotated[str, Field(max_length=2000)] | None = Field(
         default=None, description="Why the replay stopped, and what to do. Holds no payload value."
@@ -312,6 +417,11 @@ class StreamReplay(BaseModel):
     topic: str = Field(description="The quarantine topic.")
     records: Count
     digest: str = Field(description="Digest of topic and positions.")
+    action: ReplayAction = ReplayAction.REPLAY
+    reason: str | None = Field(default=None, description="Why the records are discarded.")
+    problems: tuple[str, ...] = Field(
+        default=(), description="Problems of its records, as the index had them when it was asked for."
+    )
     fix: str | None = Field(default=None, description="The fix as canonical JSON.")
     fingerprint: str | None = Field(default=None, description="Fingerprint of the fix.")
     append_late: bool = False

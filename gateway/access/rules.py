@@ -153,6 +153,11 @@ DESK: Mapping[tuple[str, str], Rule] = {
     ("POST", "/desk/streams/{stream}/problems/{problem}/state"): _PRODUCE_STREAM,  # to mute one: approver
     ("POST", "/desk/streams/{stream}/problems/{problem}/assignee"): _PRODUCE_STREAM,
     ("POST", "/desk/streams/{stream}/problems/{problem}/comments"): _PRODUCE_STREAM,
+    ("GET", "/desk/streams/{stream}/problems/{problem}/replay"): _VIEW_STREAM,  # only asks for a fix
+    ("POST", "/desk/streams/{stream}/problems/{problem}/replay"): _APPROVE_STREAM,  # counts what a fix does
+    ("POST", "/desk/streams/{stream}/problems/{problem}/replays"): _APPROVE_STREAM,
+    ("POST", "/desk/streams/{stream}/problems/{problem}/replays/{replay}"): _APPROVE_STREAM,
+    ("POST", "/desk/streams/{stream}/problems/{problem}/discards"): _APPROVE_STREAM,
     ("GET", "/desk/streams/{stream}/quarantine"): _VIEW_STREAM,  # masked
     ("POST", "/desk/streams/{stream}/quarantine/find"): _VIEW_STREAM,  # by a key that is hidden: approver
     ("GET", "/desk/streams/{stream}/quarantine/searches"): _APPROVE_STREAM,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from tidegate.contracts.errors import SettingsError
 from tidegate.gateway.cli.demo_screen import DemoScreen
@@ -75,6 +76,7 @@ def demo(
                         screen.close()
                         _show(finished, report)
                         if not exit_:
+                            out.print(_replay_hint(finished), soft_wrap=True)
                             out.print("Ctrl-C stops everything", style="bold green")
                             watch(runtime)
                     except KeyboardInterrupt:
@@ -87,6 +89,15 @@ def demo(
             if finished is None:
                 raise typer.Exit(ExitCode.INTERRUPTED) from None
     raise typer.Exit(ExitCode.FINDINGS if finished is None or finished.problems else ExitCode.OK)
+
+
+def _replay_hint(finished: Finished) -> Text:
+    """Return the command that corrects refused records; it is not cut, so that it can be copied."""
+    return Text.assemble(
+        ("to correct the ages that are texts, in another terminal:\n", "bold"),
+        finished.replay,
+        ("\nwithout --dry-run the job writes them", "dim"),
+    )
 
 
 def _show(finished: Finished, report: Path | None) -> None:

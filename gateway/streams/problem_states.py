@@ -8,6 +8,8 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+BY_ITSELF: Final = "tidegate"
+"""Who changed a state that no person changed."""
 MOST_CHANGES: Final = 50
 """Changes of state that are kept of one problem; the audit log has all."""
 
@@ -84,6 +86,11 @@ class Decision(_Value):
                 "changes": (*self.changes, change)[-MOST_CHANGES:],
             }
         )
+
+    @property
+    def is_emptied(self) -> bool:
+        """Whether the problem was resolved by itself, because no refused record was left in it."""
+        return self.state is ProblemState.RESOLVED and bool(self.changes) and self.changes[-1].by == BY_ITSELF
 
     def mute_ended(self, at: datetime, records: int, hourly_ratio: float | None) -> bool:
         """Return whether what the problem is muted until has happened. `hourly_ratio` is None where it is not known."""

@@ -17,7 +17,7 @@ from tidegate.gateway.alerts.alert import AlertKind, ProblemSummary
 from tidegate.gateway.registry.subject_scope import ENFORCED, topic_of_contract
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import Stores
-from tidegate.gateway.streams.problem_states import Decision, ProblemState
+from tidegate.gateway.streams.problem_states import BY_ITSELF, Decision, ProblemState
 from tidegate.gateway.streams.problems import (
     Problem,
     ProblemQuery,
@@ -29,14 +29,13 @@ from tidegate.gateway.streams.quarantine_index.facets import OTHER, FacetKind, d
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter, StreamIndex, count
 from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
 
-BY_ITSELF: Final = "tidegate"
-"""Who changed a state that no person changed."""
 _EVERY: Final = timedelta(seconds=15)
 _MUTED_EVERY: Final = timedelta(minutes=1)
 _RECENT: Final = timedelta(hours=1)
 """A problem is told of as new if its first record is not older: a first index of an old topic alarms nobody."""
 _QUIET_AFTER_SURGE: Final = timedelta(hours=24)
 _VERSION: Final = re.compile(VERSION_PATTERN)
+_OPEN: Final = frozenset(ProblemState) - {ProblemState.RESOLVED}
 _IN_HAND: Final = frozenset({ProblemState.OPEN, ProblemState.ACKNOWLEDGED, ProblemState.REGRESSED})
 
 
@@ -117,6 +116,13 @@ class ProblemWatch:
                 self._announce(ProblemNews(kind, stream, now, told, topic, channel))
 
 
+def resolve_emptied(stores: Stores, stream: str, now: datetime) -> None:
+    """Resolve the problems of a stream in which no refused record is left."""
+    for change in _changes(stores, stream, now):
+        if change.after.is_emptied and not change.problem.decision.is_emptied:
+            put_decision(stores, change.problem, change.after, now)
+
+
 def _changes(stores: Stores, stream: str, now: datetime) -> list[_Change]:
     index = StreamIndex(stores, stream, joined_problems)
     found = (_change(stores, index, each, now) for each in all_problems(stores, index, ProblemQuery(), now))
@@ -125,6 +131,9 @@ def _changes(stores: Stores, stream: str, now: datetime) -> list[_Change]:
 
 def _change(stores: Stores, index: StreamIndex, problem: Problem, now: datetime) -> _Change | None:
     decision = problem.decision
+    if problem.left == 0 and decision.state in _OPEN:
+        after = decision.changed(ProblemState.RESOLVED, BY_ITSELF, now, records=problem.kept)
+        return _Change(problem, after, None)
     if problem.known_since is None:
         is_recent = problem.first_seen >= now - _RECENT
         return _Change(problem, decision, NewsKind.NEW if is_recent and problem.key.stage != OTHER else None)
@@ -142,7 +151,12 @@ def _change(stores: Stores, index: StreamIndex, problem: Problem, now: datetime)
 
 
 def _is_back(index: StreamIndex, problem: Problem) -> bool:
-    """Return whether records came after the problem was resolved, judged by the version that resolves it or a later one."""
+    """Return whether records came after the problem was resolved, judged by the version that resolves it or a later one.
+
+    One that was resolved by itself is back as soon as a record of it is not closed.
+    """
+    if problem.decision.is_emptied:
+        return problem.left > 0
     resolved_at, resolved_in = problem.decision.changed_at, problem.decision.resolved_in
     if resolved_at is None or problem.last_seen <= resolved_at:
         return False

@@ -18,6 +18,7 @@ from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.problems import ProblemComment, StoredProblem
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.streams.problem_states import Decision, Mute, ProblemState
+from tidegate.gateway.streams.quarantine_index.closures import ClosureCounts, closure_counts
 from tidegate.gateway.streams.quarantine_index.columns import Integers
 from tidegate.gateway.streams.quarantine_index.facets import OTHER, ProblemKey, described, problem_id
 from tidegate.gateway.streams.quarantine_index.filters import StreamIndex, from_minute, to_minute
@@ -40,13 +41,16 @@ class Problem:
 
     `records` are those in the span that was asked for. `share` is of the stream's refused records in it, `record_share` of
     all records that its batches had, None if that is not known. `trend` has a count for each slice. `message` is that of
-    one of its violations.
+    one of its violations. `kept` counts all records that the topic keeps, whatever the span, and `closures` those of them
+    that are closed, by what became of them.
     """
 
     id: str
     stream: str
     key: ProblemKey
     message: str
+    kept: int
+    closures: ClosureCounts
     decision: Decision
     known_since: datetime | None
     comments: int
@@ -58,6 +62,11 @@ class Problem:
     is_surging: bool
     trend: tuple[int, ...]
     members: tuple[str, ...]
+
+    @property
+    def left(self) -> int:
+        """Number of its records that are still refused, and not closed."""
+        return self.kept - sum(self.closures.values())
 
     @property
     def title(self) -> str:
@@ -244,7 +253,9 @@ class _Facts:
         self._trends = counted(stores, stream, None, self.slices)
         has_span = query.since is not None or query.until is not None
         sums = {facet: int(trend.sum()) for facet, trend in self._trends.items()}
-        self._sums = sums if has_span else stores.quarantine.counts(stream)
+        self._kept = stores.quarantine.counts(stream)
+        self._sums = sums if has_span else self._kept
+        self._closures = closure_counts(index, index.keys)
         self.refused = self._sums.get(index.all, 0)
         starts = self.slices.starts
         self._judged = stores.reports.records_between(stream, starts[0], starts[-1]) if has_span else 0
@@ -289,6 +300,8 @@ class _Facts:
             stream=self._index.stream,
             key=self._index.keys[head],
             message=described(self._index.facets[head])["message"],
+            kept=sum(self._kept.get(each, 0) for each in members),
+            closures=self._closed(members),
             decision=self.decision(head),
             known_since=min((each.known_since for each in self._stored(head)), default=None),
             comments=sum(self._comments.get(each, 0) for each in ids),
@@ -301,6 +314,13 @@ class _Facts:
             trend=tuple(trend.tolist()),
             members=tuple(ids) if len(ids) > 1 else (),
         )
+
+    def _closed(self, members: Iterable[bytes]) -> ClosureCounts:
+        found: ClosureCounts = {}
+        for each in members:
+            for closure, count in self._closures.get(each, {}).items():
+                found[closure] = found.get(closure, 0) + count
+        return found
 
     def _stored(self, head: bytes) -> Iterable[StoredProblem]:
         ids = (problem_id(each) for each in self._members[head])

@@ -22,8 +22,10 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
+    TopicCollection,
     TopicPartition,
 )
+from confluent_kafka.admin import AdminClient
 
 from tidegate.contracts.errors import NotFoundError, Unavailable
 from tidegate.contracts.stream.evidence import (
@@ -137,6 +139,18 @@ class QuarantineReader:
         """Return the refused records of a stream at some (partition, offset), in any order; those that are gone are left out."""
         with self._session(origin, patience) as session:
             return session.at(positions)
+
+    def topic_id(self, origin: Origin) -> str | None:
+        """Return the id of a stream's quarantine topic, which another topic of its name does not have; None without it."""
+        name, seconds = origin.quarantine_topic, GIVE_UP_AFTER.total_seconds()
+        admin = AdminClient({**self._kafka.for_librdkafka(), "log_level": 0})
+        try:
+            asked = admin.describe_topics(TopicCollection([name]), request_timeout=seconds)
+            return str(asked[name].result().topic_id)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            raise Unavailable(f"the broker at {self._kafka} does not answer") from error
 
     def close(self) -> None:
         """Close the connection to the broker."""

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Final
 from uuid import UUID, uuid4
 
+from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.contracts.fix.load import parse_fix
+from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
+    ReplayAction,
     ReplayOrder,
     ReplayReport,
     ReplayRequest,
     ReplayState,
     StreamReplay,
+    positions_of,
 )
 from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Principal
-from tidegate.gateway.registry.subject_scope import subject_of_contract, topic_of_contract
+from tidegate.gateway.registry.subject_scope import ENFORCED, subject_of_contract, topic_of_contract
 from tidegate.gateway.storage.audit_chain import Change, content_hash
 from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.streams.controls import reporter_topic, require_same
+from tidegate.gateway.streams.problem_watch import resolve_emptied
+from tidegate.gateway.streams.quarantine_index.closures import add_closures, problems_at
+from tidegate.gateway.streams.quarantine_index.facets import problem_id
+from tidegate.gateway.streams.quarantine_index.filters import StreamIndex
+from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
 
+_MOST_PROBLEMS: Final = 50
+"""Problems that a request is shown with."""
 MOST_WAITING: Final = 10
 """Requests of a stream that are not ended: each may be large."""
 
@@ -31,7 +44,7 @@ class StreamReplays(Service):
     """Requests to replay refused records of streams."""
 
     def ask(self, stream: str, order: ReplayOrder, by: Principal = ANONYMOUS) -> StreamReplay:
-        """Store a request; it is open, or waits for the approval of another person if it has a fix.
+        """Store a request; it is open, or waits for the approval of another person as the enforced contract says.
 
         Without access control there is no one else to ask. Raises NotFoundError for a stream without a contract,
         ConflictError for another topic, positions without their digest or too many requests, ContractError for mistakes of
@@ -40,14 +53,15 @@ class StreamReplays(Service):
         at = self._now()
         request = ReplayRequest(id=uuid4(), stream=stream, **order.model_dump())
         _require_sound(request)
-        is_open = request.fix is None or by is ANONYMOUS
-        replay = StreamReplay(
-            state=ReplayState.OPEN if is_open else ReplayState.PROPOSED,
-            by=by.name,
-            at=at,
-            **request.model_dump(exclude={"positions", "topic_id"}),
-        )
         with self._database.writing() as stores:
+            is_open = by is ANONYMOUS or not needs_approval(stores, stream, order)
+            replay = StreamReplay(
+                state=ReplayState.OPEN if is_open else ReplayState.PROPOSED,
+                by=by.name,
+                at=at,
+                problems=_problems(stores, stream, request),
+                **request.model_dump(exclude={"positions", "topic_id"}),
+            )
             subject = subject_of_contract(stores, stream)
             expected = quarantine_topic(topic_of_contract(stores, stream))
             if request.topic != expected:
@@ -59,8 +73,14 @@ class StreamReplays(Service):
                     f"{MOST_WAITING} replays of {stream} wait already: let them end, or cancel one"
                 )
             stores.replays.add(replay, request)
-            _audit(stores, replay, "stream.replay-asked", subject, (by.name, at))
+            _audit(stores, replay, "asked", subject, (by.name, at))
         return replay
+
+    def needs_approval(self, stream: str, order: ReplayOrder) -> bool:
+        """Return whether another person has to approve a request, with access control. Raises NotFoundError."""
+        with self._database.reading() as stores:
+            subject_of_contract(stores, stream)
+            return needs_approval(stores, stream, order)
 
     def approve(self, stream: str, replay: UUID, by: Principal = ANONYMOUS) -> StreamReplay:
         """Approve a request of another person; one that is approved stays so.
@@ -81,7 +101,7 @@ class StreamReplays(Service):
                 )
             approved = found.model_copy(update={"state": ReplayState.OPEN, "approved_by": by.name})
             stores.replays.put(approved)
-            _audit(stores, approved, "stream.replay-approved", subject, (by.name, at))
+            _audit(stores, approved, "approved", subject, (by.name, at))
             return approved
 
     def cancel(self, stream: str, replay: UUID, by: Principal = ANONYMOUS) -> StreamReplay:
@@ -93,8 +113,12 @@ class StreamReplays(Service):
             _require_waiting(found)
             ended = found.model_copy(update={"state": ReplayState.CANCELLED})
             stores.replays.put(ended)
-            _audit(stores, ended, "stream.replay-cancelled", subject, (by.name, at))
+            _audit(stores, ended, "cancelled", subject, (by.name, at))
             return ended
+
+    def of_problem(self, stream: str, problems: Collection[str]) -> tuple[StreamReplay, ...]:
+        """Return those that have records of some problems, newest first. Raises NotFoundError."""
+        return tuple(each for each in self.all(stream) if not {*problems}.isdisjoint(each.problems))
 
     def all(self, stream: str) -> tuple[StreamReplay, ...]:
         """Return those that are kept, newest first. Raises NotFoundError for a stream without a contract."""
@@ -129,11 +153,39 @@ class StreamReplays(Service):
             if report.state not in {ReplayState.OPEN, ReplayState.DONE, ReplayState.STOPPED}:
                 raise ConflictError(f"a job does not report that a replay is {report.state}")
             state = found.state if found.is_ended else report.state
-            changed = found.model_copy(update={"state": state, "report": report})
+            add_closures(stores, stream, _closures(report))
+            # The places are kept once, and not with each replay.
+            changed = found.model_copy(
+                update={"state": state, "report": report.model_copy(update={"closures": {}})}
+            )
             stores.replays.put(changed)
+            if report.closures:
+                resolve_emptied(stores, stream, at)
             if changed.is_ended and not found.is_ended:
-                _audit(stores, changed, f"stream.replay-{state}", subject, (by.name, at))
+                _audit(stores, changed, str(state), subject, (by.name, at))
             return changed
+
+
+def needs_approval(stores: Stores, stream: str, order: ReplayOrder) -> bool:
+    """Return whether another person has to approve a request, by the contract that is enforced now."""
+    enforced = stores.contracts.highest(stream, ENFORCED)
+    approval = (
+        "fixes" if enforced is None else DataContract.model_validate_json(enforced.document).replay_approval
+    )
+    changes_records = order.fix is not None or order.action is ReplayAction.TO_SOURCE
+    return approval == "always" or (approval == "fixes" and changes_records)
+
+
+def _problems(stores: Stores, stream: str, request: ReplayRequest) -> tuple[str, ...]:
+    index = StreamIndex(stores, stream, joined_problems)
+    return tuple(map(problem_id, problems_at(index, request.refusals(), _MOST_PROBLEMS)))
+
+
+def _closures(report: ReplayReport) -> dict[Closure, Positions]:
+    try:
+        return {closure: positions_of(dict(places)) for closure, places in report.closures.items()}
+    except ValueError as error:
+        raise ConflictError(f"the closed records of this report cannot be kept: {error}") from error
 
 
 def _require_sound(request: ReplayRequest) -> None:
@@ -161,5 +213,6 @@ def _audit(
     stores: Stores, replay: StreamReplay, action: str, subject: str, made: tuple[str, datetime]
 ) -> None:
     who, at = made
+    noun = "discard" if replay.action is ReplayAction.DISCARD else "replay"
     after = content_hash(replay.model_dump(mode="json"))
-    stores.audit.append(Change(at, who, action, subject, None, after))
+    stores.audit.append(Change(at, who, f"stream.{noun}-{action}", subject, None, after))

@@ -30,7 +30,7 @@ from tidegate.contracts.stream.positions import Positions, Sightings
 from tidegate.spark_jobs.adopt.log import adoption_of, open_registry
 from tidegate.spark_jobs.adopt.stream_change import StreamChange
 from tidegate.spark_jobs.kafka.outputs import read_committed
-from tidegate.spark_jobs.kafka.replayed import ever_replayed, write_replayed
+from tidegate.spark_jobs.kafka.replayed import ever_closed, ever_replayed, write_closed, write_replayed
 from tidegate.spark_jobs.kafka.source_topic import recreated
 from tidegate.spark_jobs.sinks.adoption import MOST_SLOTS, readable
 from tidegate.spark_jobs.sinks.outputs import provenances
@@ -163,8 +163,17 @@ class Adopter(StreamChange):
         )
         if look.found.replayed:
             new = write_replayed(self._kafka, self._source, new, look.found.replayed)
+        new = self._with_closed(new, look.found)
         self._sink.write(held, new, is_rebuilt=True)
         return new
+
+    def _with_closed(self, new: Ledger, found: Found) -> Ledger:
+        """Return the ledger with the refused records that were discarded, or sent to the source topic."""
+        closed = {
+            closure: positions & found.quarantined.seen
+            for closure, positions in ever_closed(self._kafka, self._source.name, new.name).items()
+        }
+        return write_closed(self._kafka, self._source, new, closed) if any(closed.values()) else new
 
     def skip(self, partition: int, first: int, confirm: Callable[[Skip], None]) -> Ledger:
         """Move the ledger of one partition to `first`, the first offset that the topic still has.

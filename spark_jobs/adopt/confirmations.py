@@ -1,4 +1,4 @@
-"""What a person confirms before `tidegate adopt`, `archive`, `rewind`, `erase` and `replay` change anything."""
+"""What a person confirms before `tidegate adopt`, `archive`, `rewind`, `erase`, `replay` and `discard` change anything."""
 
 from __future__ import annotations
 
@@ -87,6 +87,10 @@ class Confirmations:
         if not preview.passing:
             raise ConflictError("no record would be written, and nothing was requested")
         self._confirm(f"Replay {records:,} records?")
+
+    def confirm_discard(self, records: int) -> None:
+        """Raise when a discard is not wanted."""
+        self._confirm(f"Accept the loss of {records:,} records? They can no longer be replayed.")
 
     def _confirm(self, question: str) -> None:
         if self._is_sure:

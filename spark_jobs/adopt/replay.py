@@ -20,7 +20,6 @@ import httpx
 from pydantic import TypeAdapter
 
 from tidegate.contracts.errors import ConflictError, NotFoundError, SettingsError, Unavailable
-from tidegate.contracts.fix.apply import CompiledFix
 from tidegate.contracts.fix.model import Fix
 from tidegate.contracts.registry_client import requests
 from tidegate.contracts.registry_client.messages import Answer, Request, send
@@ -29,6 +28,7 @@ from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
+    ReplayAction,
     ReplayOrder,
     Run,
     StreamReplay,
@@ -38,11 +38,11 @@ from tidegate.contracts.stream.replay import (
     runs_of,
     why_untouched,
 )
-from tidegate.contracts.stream.replay_preview import RefusedRecord, ReplayPreview
+from tidegate.contracts.stream.replay_preview import RefusedRecord, ReplayPreview, fix_for
 from tidegate.spark_jobs.adopt.log import required
 from tidegate.spark_jobs.contract_source import RegistryContract, mask_key_of, registry_http
 from tidegate.spark_jobs.kafka.outputs import read_committed
-from tidegate.spark_jobs.kafka.replayed import require_replayed
+from tidegate.spark_jobs.kafka.replayed import require_closed
 from tidegate.spark_jobs.kafka.source_topic import find_source
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.sinks.kind import kind_of
@@ -118,12 +118,12 @@ class ReplayPlanner:
         self._source = find_source(self._topics, plan)
         self._topic = quarantine_topic(self._source.name)
 
-    def freeze(self, choice: Choice) -> Positions:
+    def freeze(self, choice: Choice, *, writes_rows: bool) -> Positions:
         """Return the positions of the chosen refusals as of now. Raises NotFoundError when there is none, ConflictError."""
-        if self._settings.write_mode == "upsert":
+        if writes_rows and self._settings.write_mode == "upsert":
             raise ConflictError(
                 f"the table of {self._stream} is upserted into, and a replay could bring a deleted row back. Send the corrected "
-                f"records to {self._source.name}"
+                f"records to {self._source.name}: --to-source"
             )
         if choice.positions is not None:
             found = choice.positions
@@ -142,7 +142,7 @@ class ReplayPlanner:
     def preview(self, positions: Positions, fix: Fix | None, *, accept_batches: bool) -> ReplayPreview:
         """Return what a replay would do now; nothing is changed. Raises NotFoundError for a stream without a ledger."""
         held = self._held()
-        compiled = None if fix is None else CompiledFix(fix)
+        compiled = None if fix is None else fix_for(fix, self._plan)
         preview = ReplayPreview()
         records = self._records(positions, held, preview, accept_batches=accept_batches)
         while together := list(islice(records, _AT_A_TIME)):
@@ -213,12 +213,12 @@ class ReplayPlanner:
     def _records(
         self, positions: Positions, held: Ledger, preview: ReplayPreview, *, accept_batches: bool
     ) -> Iterator[RefusedRecord]:
-        replayed = require_replayed(self._kafka, held)
+        closed = require_closed(self._kafka, held)
         for message in self._messages(positions):
             headers = headers_of(message)
             found, original = read_evidence(headers), read_original(headers)
             why = why_untouched(
-                found, held, replayed, is_omitted=original.is_omitted, accepts_batches=accept_batches
+                found, held, closed, is_omitted=original.is_omitted, accepts_batches=accept_batches
             )
             if why is not None:
                 preview.untouched[why] += 1
@@ -279,6 +279,9 @@ _LEFT: Final[dict[Untouched, str]] = {
     Untouched.OVERRULED: "they were judged again after a rewind",
     Untouched.AHEAD: "their batch was not published yet",
     Untouched.REPLAYED: "they were replayed before",
+    Untouched.DISCARDED: "they were discarded",
+    Untouched.RESENT: "they were sent to the source topic before",
+    Untouched.SENT_BACK: "they were sent to the source topic before, and refused again",
     Untouched.OMITTED: "they were set aside without their bytes",
     Untouched.BATCH: "they are valid, and their batch was refused; --accept-batches writes them",
 }
@@ -286,12 +289,19 @@ _LEFT: Final[dict[Untouched, str]] = {
 
 def replay_text(replay: StreamReplay) -> str:
     """Return how far a replay is, for people."""
-    report = replay.report
+    report, noun = replay.report, "discard" if replay.action is ReplayAction.DISCARD else "replay"
     if report is None:
         waits = (
             "waits for the approval of another person" if replay.state == "proposed" else "waits for the job"
         )
-        return f"replay {replay.id} of {replay.records:,} records of {replay.stream} {waits}"
-    counts = f"{report.written:,} written, {report.refused:,} refused again, {report.left:,} left"
+        return f"{noun} {replay.id} of {replay.records:,} records of {replay.stream} {waits}"
+    match replay.action:
+        case ReplayAction.REPLAY:
+            done = f"{report.written:,} written, {report.refused:,} refused again"
+        case ReplayAction.DISCARD:
+            done = f"{report.closed:,} discarded"
+        case ReplayAction.TO_SOURCE:
+            done = f"{report.closed:,} sent to the source topic, {report.refused:,} refused again"
+    counts = f"{done}, {report.left:,} left"
     message = f". {report.message}" if report.message else ""
-    return f"replay {replay.id} of {replay.records:,} records of {replay.stream} is {replay.state}: {counts}{message}"
+    return f"{noun} {replay.id} of {replay.records:,} records of {replay.stream} is {replay.state}: {counts}{message}"

@@ -1,4 +1,4 @@
-"""The command `tidegate replay`. Cheap to import: Spark is loaded when the command runs."""
+"""The commands `tidegate replay` and `tidegate discard`. Cheap to import: Spark is loaded when the command runs."""
 
 from __future__ import annotations
 
@@ -56,6 +56,10 @@ AppendLate = Annotated[
 AcceptBatches = Annotated[
     bool, typer.Option("--accept-batches", help="Write valid records whose whole batch was refused.")
 ]
+ToSource = Annotated[
+    bool, typer.Option("--to-source", help="Send the records to the source topic again, and write no row.")
+]
+Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why their loss is accepted; people read it.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be written, and change nothing.")]
 Run = Annotated[
     bool, typer.Option("--run", help="Process the replay in this command: no job runs the stream.")
@@ -73,6 +77,7 @@ def replay(  # noqa: PLR0913 - one parameter for each option
     allowed: Allowed = 0.2,
     append_late: AppendLate = False,
     accept_batches: AcceptBatches = False,
+    to_source: ToSource = False,
     bootstrap_servers: BootstrapServers = None,
     kafka_config: KafkaConfig = None,
     registry: Registry = None,
@@ -97,7 +102,8 @@ def replay(  # noqa: PLR0913 - one parameter for each option
     command claims the stream and processes it: stop the job first.
 
     Tables with upserts are not replayed into. For the Kafka sink, --append-late
-    writes records behind newer ones of their key.
+    writes records behind newer ones of their key. With --to-source, the records
+    that pass are sent to the source topic, where they are new records.
 
     Use the options and variables of the job. The key needs the role approver.
 
@@ -123,6 +129,7 @@ def replay(  # noqa: PLR0913 - one parameter for each option
         "accept_batches": accept_batches,
         "allowed": allowed,
         "rate": rate,
+        "action": "to-source" if to_source else "replay",
     }
     selection = _Selection(positions, problem, where)
     loaded = None if fix is None else load_fix(fix)
@@ -185,7 +192,7 @@ def _replayed(
     """Show what a replay would do, request it, and process it if asked to; None after a dry run."""
     from tidegate.spark_jobs.adopt.replay import preview_text  # noqa: PLC0415 - loads Spark
 
-    chosen = planner.freeze(selection.choice())
+    chosen = planner.freeze(selection.choice(), writes_rows=options["action"] == "replay")
     preview = planner.preview(chosen, fix, accept_batches=options["accept_batches"])
     typer.echo(preview_text(preview, len(chosen)))
     if mode.is_dry:
@@ -202,6 +209,66 @@ def _report(found: StreamReplay) -> None:
     typer.echo(replay_text(found))
     if found.state == "stopped":
         raise typer.Exit(1)
+
+
+def discard(  # noqa: PLR0913 - one parameter for each option
+    stream: StreamId,
+    *,
+    reason: Reason,
+    positions: PositionsFile = None,
+    problem: ProblemId = None,
+    where: Where = None,
+    bootstrap_servers: BootstrapServers = None,
+    kafka_config: KafkaConfig = None,
+    registry: Registry = None,
+    sink: SinkOption = None,
+    write_mode: WriteMode = None,
+    warehouse: Warehouse = None,
+    dry_run: DryRun = False,
+    run: Run = False,
+    yes: Yes = False,
+) -> None:
+    """Close refused records: accept that they are not written.
+
+    The records are chosen as of now, as by tidegate replay. They stay in the
+    quarantine topic, are counted as refused, and can no longer be replayed.
+    A problem without other refused records is resolved.
+
+    The registry keeps the request with its reason, and the job of the stream
+    processes it. If the contract says replay_approval: always, another person
+    has to approve it. With --run the command claims the stream and processes
+    it: stop the job first.
+
+    Use the options and variables of the job. The key needs the role approver.
+
+    Examples:
+      tidegate discard hospital.admissions --problem 3fa1 --reason "tests"
+      tidegate discard hospital.admissions --where rule=type --reason "lost"
+
+    Exit codes: 0 requested, or processed with --run; 1 not confirmed, or the
+    request was stopped; 2 no ledger, no such record, or an invalid setting; 3
+    the registry, a broker or a store does not answer; 4 or 5 another instance
+    is still writing; 7 no permission.
+    """
+    given = {
+        "bootstrap_servers": bootstrap_servers,
+        "kafka_config": kafka_config,
+        "registry_url": registry,
+        "sink": sink,
+        "write_mode": write_mode,
+        "warehouse": warehouse,
+    }
+    selection = _Selection(positions, problem, where)
+    with _planner(stream, given) as planner:
+        chosen = planner.freeze(selection.choice(), writes_rows=False)
+        typer.echo(f"{len(chosen):,} refused records would be discarded")
+        if dry_run:
+            return
+        Confirmations(is_sure=yes).confirm_discard(len(chosen))
+        found = planner.order(chosen, None, action="discard", reason=reason)
+        if run and found.state == "open":
+            found = planner.run(found.id)
+    _report(found)
 
 
 def _text_of(file: Path) -> str:

@@ -17,6 +17,7 @@ from uuid import uuid4
 
 from tidegate.contracts.errors import ConflictError, SettingsError, StreamStopped
 from tidegate.contracts.stream.adoption import Adoption
+from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.generations import overruling, rewound
 from tidegate.contracts.stream.ledger import Ledger, Vector
 from tidegate.contracts.stream.positions import Positions
@@ -26,7 +27,7 @@ from tidegate.spark_jobs.adopt.stream_change import StreamChange
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic, read_dropped
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer, read_committed
-from tidegate.spark_jobs.kafka.replayed import require_replayed, write_replayed
+from tidegate.spark_jobs.kafka.replayed import require_closed, write_closed, write_replayed
 from tidegate.spark_jobs.sinks.outputs import provenances
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ class Rewinder(StreamChange):
             changed = write_replayed(self._kafka, self._source, claimed, found.replayed)
         else:
             changed = claimed
+        changed = self._without_closed(changed, found.points)
         digest = self._write_dropped(claimed, found)
         self._on_step(RewindStep.DROPPED)
         new = found.ledger(changed, identity, digest)
@@ -155,6 +157,16 @@ class Rewinder(StreamChange):
         self._on_step(RewindStep.COMMIT)
         self._sink.follow_quarantine(new)
         return new
+
+    def _without_closed(self, ledger: Ledger, points: Vector) -> Ledger:
+        """Return the ledger without the discarded and resent records that are judged again, which may be refused again."""
+        found = require_closed(self._kafka, ledger)
+        closed = {Closure.DISCARDED: found.discarded, Closure.RESENT: found.resent}
+        kept = {each: positions.within({}, {**ledger.end, **points}) for each, positions in closed.items()}
+        named = {closure: each.records for closure, each in ledger.closed.items()}
+        if {closure: len(each) for closure, each in kept.items() if each} == named:
+            return ledger
+        return write_closed(self._kafka, self._source, ledger, kept)
 
     def _held(self) -> Ledger:
         lost = f": there is nothing to rewind. If its ledger was lost: tidegate adopt {self._stream}"
@@ -179,7 +191,8 @@ class Rewinder(StreamChange):
     def _found(self, held: Ledger, points: Vector) -> Held:
         """Read source and outputs."""
         source, quarantined, needed = Positions(), Positions(), set[tuple[int, int]]()
-        replayed = require_replayed(self._kafka, held)
+        closed = require_closed(self._kafka, held)
+        replayed = closed.replayed
         after = rewound(held.rewinds, points, held.generation + 1)
         for found, _ in provenances(self._kafka, self._quarantine, self._source.name):
             if found.ledger != held.name:

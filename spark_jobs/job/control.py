@@ -21,7 +21,7 @@ from tidegate.contracts.stream.decide import BudgetWindow, Counted
 from tidegate.contracts.stream.reconciliation import HeartbeatAnswer, ReconciliationRequest
 from tidegate.contracts.stream.versions import not_obeyed
 from tidegate.contracts.verdict import Stage
-from tidegate.spark_jobs.job.replay import NoReplays, RegistryReplays, Replays
+from tidegate.spark_jobs.job.replay_requests import NoReplays, RegistryReplays, Replays
 
 log = structlog.get_logger()
 

@@ -10,141 +10,55 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, assert_never
 from uuid import UUID
 
-import httpx
 import pyarrow as pa
-import structlog
-from pydantic import ValidationError
 
-from tidegate.contracts.errors import ConflictError, ContractError, Unavailable
-from tidegate.contracts.fix.apply import CompiledFix
+from tidegate.contracts.errors import ConflictError, ContractError
+from tidegate.contracts.fix.apply import RecordFix
 from tidegate.contracts.fix.load import parse_fix
 from tidegate.contracts.judge.plan import EnforcementPlan
-from tidegate.contracts.registry_client import requests
-from tidegate.contracts.registry_client.messages import send
+from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.counts import RuleKey, rule_counts
-from tidegate.contracts.stream.evidence import Original, headers_of, read_evidence, read_original
+from tidegate.contracts.stream.decide import rule_keys
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
-from tidegate.contracts.stream.ledger import Ledger
+from tidegate.contracts.stream.ledger import Ledger, Position
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
+    Closed,
+    ReplayAction,
     ReplayedChunk,
     ReplayReport,
     ReplayRequest,
     ReplayState,
     Untouched,
+    done_well,
     is_over_budget,
-    why_untouched,
+    runs_of,
 )
+from tidegate.contracts.stream.replay_preview import RefusedRecord, fix_for, judged_again
 from tidegate.contracts.stream.replay_progress import ReplayProgress
+from tidegate.spark_jobs.job.replay_chunk import CHUNK_RECORDS, Places, ReplayChunk, read_chunk, rows_of
+from tidegate.spark_jobs.job.resend import ClosedRefusals
 from tidegate.spark_jobs.kafka.outputs import read_committed
-from tidegate.spark_jobs.kafka.replayed import require_replayed
-from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.kafka.replayed import ReplayedTopic
+from tidegate.spark_jobs.kafka.topics import Topic, Topics
 from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Replay, Sink
 from tidegate.spark_jobs.steps import ReplayStep, Stopwatch
 from tidegate.spark_jobs.worker.judge import worker_errors
 from tidegate.spark_jobs.worker.records import count_reasons
-from tidegate.spark_jobs.worker.request import JUDGED_AT, WorkerRequest
+from tidegate.spark_jobs.worker.request import WorkerRequest
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
     from pyspark.sql import SparkSession
 
-log = structlog.get_logger()
-
-CHUNK_RECORDS: Final = 5_000
-"""Most records of a chunk: its commit must not keep a batch waiting for long."""
-CHUNK_BYTES: Final = 32 * 1024 * 1024
 _MOST_REASONS: Final = 100
-_TRIES: Final = 3
-
-_ROWS: Final = pa.schema(
-    [
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        (JUDGED_AT, pa.int64()),
-    ]
-)
-"""Records as Spark's Kafka source returns them, by their source position, and when they were judged first."""
-
-
-class Replays(Protocol):
-    """The replay requests of one stream, as the job uses them."""
-
-    def current(self) -> ReplayRequest | None:
-        """Return the request to process now; None without one. Raises Unavailable."""
-        ...
-
-    def report(self, report: ReplayReport) -> bool:
-        """Report how far a request is; return whether it was delivered."""
-        ...
-
-
-class NoReplays:
-    """The requests of a stream without a registry: none."""
-
-    def current(self) -> None:
-        """Return no request."""
-
-    def report(self, report: ReplayReport) -> bool:  # noqa: ARG002 - of all
-        """Deliver nothing."""
-        return True
-
-
-class RegistryReplays:
-    """The requests that the registry stores. A heartbeat's answer names the open one; it is fetched once."""
-
-    def __init__(self, client: httpx.Client, stream: str) -> None:
-        self._client = client
-        self._stream = stream
-        self._named: UUID | None = None
-        self._known: ReplayRequest | None = None
-
-    def name(self, request: UUID | None) -> None:
-        """Note which request the registry has open. Called from the thread of the heartbeats."""
-        self._named = request
-
-    def current(self) -> ReplayRequest | None:
-        """Fetch the open request, if it is not known yet. Raises Unavailable."""
-        named = self._named
-        if named is None:
-            return None
-        if self._known is None or self._known.id != named:
-            try:
-                answer = send(self._client, requests.replay(self._stream, named))
-                if answer.is_missing:
-                    self._named = None
-                    return None
-                if not answer.is_ok:
-                    raise Unavailable(f"the registry answered {answer.status} when asked for a replay")
-                self._known = answer.read(ReplayRequest)
-            except (httpx.HTTPError, ValidationError) as error:
-                raise Unavailable(
-                    f"the registry does not tell of a replay: {type(error).__name__}"
-                ) from error
-        return self._known
-
-    def report(self, report: ReplayReport) -> bool:
-        """Send a report, up to three times; one that ends the request forgets it."""
-        for _ in range(_TRIES):
-            try:
-                answer = send(self._client, requests.replayed(report))
-            except httpx.HTTPError:
-                continue
-            if answer.is_passing:
-                continue
-            if answer.document.get("state") != ReplayState.OPEN:
-                self._named = None  # ended, or cancelled meanwhile: the next heartbeat names another
-            return answer.is_success
-        return False
+_MOST_UNTOLD: Final = 20_000
+"""Places of closed records that wait for a report to be delivered. Beyond that they are looked up again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,44 +70,11 @@ class Prepared:
     judged: JudgedBatch[Any]
     replay: Replay
     reasons: Counter[RuleKey]
-    untouched: Counter[Untouched]
+    read: ReplayChunk
 
     def release(self) -> None:
         """Release its records, unless they were published."""
         self.judged.release()
-
-
-@dataclass(slots=True)
-class _Chunk:
-    """What was read for a chunk."""
-
-    rows: list[tuple[Any, ...]] = field(default_factory=list)
-    sources: Positions = field(default_factory=Positions)
-    untouched: Counter[Untouched] = field(default_factory=Counter)
-    taken: int = 0
-    has_keys: bool = False
-    size: int = 0
-
-    def add(self, message: Message, original: Original, partition: int, offset: int) -> None:
-        """Add a record to be judged."""
-        key, value = message.key(), message.value()
-        at = original.timestamp_ms if original.timestamp_ms is not None else message.timestamp()[1]
-        judged_at = original.judged_at if original.judged_at is not None else at * 1_000_000
-        headers = [{"key": name, "value": each} for name, each in original.headers] or None
-        self.rows.append((partition, offset, at * 1000, key, value, headers, judged_at))
-        self.sources.add(partition, offset)
-        self.has_keys |= key is not None
-        self.size += len(key or b"") + len(value or b"")
-
-    def leave(self, why: Untouched) -> None:
-        """Count a record that is left as it is."""
-        self.untouched[why] += 1
-
-    def table(self) -> pa.Table:
-        """Return the rows."""
-        columns = list(zip(*self.rows, strict=True)) or [()] * len(_ROWS)
-        arrays = [pa.array(column, each.type) for column, each in zip(columns, _ROWS, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=_ROWS)
 
 
 class Replayer:
@@ -205,25 +86,43 @@ class Replayer:
         kafka: KafkaConnection,
         topics: Topics,
         sink: Sink[Any],
-        most_bytes: int,
+        source: Topic,
         watch: Stopwatch,
     ) -> None:
-        """`most_bytes` is the longest value that a fix may make."""
+        """Keep what a chunk needs. A fix makes no value that is too long for the source topic."""
         self._spark = spark
-        self._most_bytes = most_bytes
+        self._most_bytes = source.max_message_bytes
         self._kafka = kafka
         self._topics = topics
         self._sink = sink
         self._watch = watch
-        self._replayed: Positions | None = None
+        self._closed = ClosedRefusals(kafka, sink, ReplayedTopic(topics, source))
         self._refusals: tuple[UUID, Positions] | None = None
         self._reasons: Counter[RuleKey] = Counter()
         self._untouched: Counter[Untouched] = Counter()
+        self._looked = 0
+        self._untold: Places = {}
+
+    def look(self, request: ReplayRequest, held: Ledger) -> ReplayReport | None:
+        """Find which refusals are closed that an earlier attempt has processed, a chunk at a time; None when all are found.
+
+        That attempt may have ended before its report. Raises ConflictError, Fenced, Unavailable.
+        """
+        progress, positions = request.begun(held), self._positions(request)
+        if self._looked >= progress.done:
+            return None
+        self._require_topic(request)
+        wanted = positions.chunk(self._looked, min(CHUNK_RECORDS, progress.done - self._looked))
+        known = self._closed.known(held)
+        chunk = read_chunk(request, held, known, wanted, self._messages(request.topic, wanted))
+        self._looked += chunk.taken
+        self._close(chunk)
+        return self.report(request, progress, ReplayState.OPEN)
 
     def prepare(self, request: ReplayRequest, plan: EnforcementPlan, held: Ledger) -> Prepared | None:
         """Read and judge the next chunk of a request; None when all of it is processed.
 
-        Raises ConflictError when the request cannot be processed, Unavailable.
+        Raises ConflictError when the request cannot be processed, Fenced, Unavailable.
         """
         progress = request.begun(held)
         if progress.is_finished:
@@ -231,72 +130,159 @@ class Replayer:
         fix = _compiled(request, plan)
         with self._watch(ReplayStep.READ):
             chunk = self._read(request, progress, held)
-        self._sink.require_replayable(has_keys=chunk.has_keys, append_late=request.append_late)
+        match request.action:
+            case ReplayAction.REPLAY:
+                self._sink.require_replayable(has_keys=chunk.has_keys, append_late=request.append_late)
+                self._sink.keep_positions()
+                return self._rewritten(request, plan, held, chunk, fix)
+            case ReplayAction.DISCARD:
+                self._sink.keep_positions()
+                found = ReplayedChunk(
+                    left=chunk.taken - len(chunk.records), closed=chunk.sources, closure=Closure.DISCARDED
+                )
+                return self._closing(request, plan, held, chunk, (found, Counter()))
+            case ReplayAction.TO_SOURCE:
+                self._sink.keep_positions()
+                sent = self._sent_back(request, plan, held, chunk, fix)
+                return self._closing(request, plan, held, chunk, sent)
+            case _:
+                assert_never(request.action)
+
+    def published(self, prepared: Prepared, ledger: Ledger) -> ReplayReport:
+        """Note that a chunk was published, and return the report of its request, with all that this attempt knows."""
+        found, read, request = prepared.replay.chunk, prepared.read, prepared.request
+        self._closed.published(found)
+        self._reasons.update(prepared.reasons)
+        self._untouched.update(read.untouched)
+        for closure, sources in ((Closure.REPLAYED, found.written), (found.closure, found.closed)):
+            if closure is not None and sources:
+                read.close(closure, (read.places[source] for source in sources))
+        self._close(read)
+        progress = request.begun(ledger)
+        self._looked = progress.done
+        return self.report(request, progress, ReplayState.DONE if progress.is_finished else ReplayState.OPEN)
+
+    def report(
+        self, request: ReplayRequest, progress: ReplayProgress, state: ReplayState, message: str | None = None
+    ) -> ReplayReport:
+        """Return the report of a request: its counts by the ledger, and what this attempt knows of its records."""
+        return ReplayReport(
+            request=request.id,
+            stream=request.stream,
+            at=datetime.now(UTC),
+            state=state,
+            records=progress.records,
+            written=progress.written,
+            refused=progress.refused,
+            left=progress.left,
+            closed=progress.closed,
+            reasons=rule_counts(self._reasons)[:_MOST_REASONS],
+            untouched=dict(self._untouched),
+            closures={closure: runs_of(places) for closure, places in self._untold.items()},
+            message=None if message is None else message[:2000],
+        )
+
+    def told(self) -> None:
+        """Note that the last report was delivered."""
+        self._untold = {}
+
+    def _rewritten(
+        self,
+        request: ReplayRequest,
+        plan: EnforcementPlan,
+        held: Ledger,
+        chunk: ReplayChunk,
+        fix: RecordFix | None,
+    ) -> Prepared:
+        """Judge a chunk with Spark; its accepted records wait for the commit."""
         with self._watch(ReplayStep.JUDGE), worker_errors():
-            rows = self._spark.createDataFrame(chunk.table())
             asked = WorkerRequest(is_replay=True, fix=fix, most_bytes=self._most_bytes)
-            batch = MicroBatch(rows, {}, {}, plan.with_now(time.time_ns()), {}, self._watch, asked)
-            judged = self._sink.judge(batch)
+            judged = self._judge(chunk.table(), plan, asked)
         try:
             found = self._outcome(chunk, judged)
-            replay = Replay(found, progress)
-            replay.ledger(held, "")  # whether the ledger can count it
-            _require_budget(request, progress, found)
+            replay = self._replay(request, held, found)
             reasons = count_reasons(judged.results.refused.batches(), judged.batch.plan)
         except BaseException:
             judged.release()
             raise
-        return Prepared(request, plan, judged, replay, reasons, chunk.untouched)
+        return Prepared(request, plan, judged, replay, reasons, chunk)
 
-    def published(self, prepared: Prepared, ledger: Ledger) -> ReplayReport:
-        """Note that a chunk was published, and return the report of its request, with all that this attempt knows."""
-        if self._replayed is not None:
-            self._replayed.add_all(prepared.replay.chunk.written)
-        self._reasons.update(prepared.reasons)
-        self._untouched.update(prepared.untouched)
-        progress = prepared.request.begun(ledger)
-        state = ReplayState.DONE if progress.is_finished else ReplayState.OPEN
-        return report_of(prepared.request, progress, state).model_copy(
-            update={
-                "reasons": rule_counts(self._reasons)[:_MOST_REASONS],
-                "untouched": dict(self._untouched),
-            }
+    def _sent_back(
+        self,
+        request: ReplayRequest,
+        plan: EnforcementPlan,
+        held: Ledger,
+        chunk: ReplayChunk,
+        fix: RecordFix | None,
+    ) -> tuple[ReplayedChunk, Counter[RuleKey]]:
+        """Judge a chunk in this process, and send the records that pass to the source topic, unless they were sent before."""
+        ahead = self._closed.ahead
+        passing = chunk.sources & ahead
+        source_of = {id(record): source for source, record in chunk.records.items()}
+        due = [record for source, record in chunk.records.items() if source not in ahead]
+        reasons: Counter[RuleKey] = Counter()
+        records: dict[Position, tuple[RefusedRecord, bytes | None]] = {}
+        with self._watch(ReplayStep.JUDGE):
+            for each in judged_again(due, plan, fix):
+                if each.verdict.disposition.is_written and len(each.value or b"") <= self._most_bytes:
+                    records[source_of[id(each.record)]] = each.record, each.value
+                else:
+                    reasons.update(rule_keys(each.verdict.violations))
+        found = ReplayedChunk(
+            refused=len(due) - len(records),
+            left=chunk.taken - len(chunk.records),
+            closed=passing | Positions(sorted(records)),
+            closure=Closure.RESENT,
+            also=ahead - passing,
         )
+        self._replay(request, held, found)  # whether it may be published: what is sent cannot be taken back
+        if records:
+            with self._watch(ReplayStep.SEND):
+                self._closed.send(held, records)
+        return found, reasons
 
-    def _read(self, request: ReplayRequest, progress: ReplayProgress, held: Ledger) -> _Chunk:
+    def _closing(
+        self,
+        request: ReplayRequest,
+        plan: EnforcementPlan,
+        held: Ledger,
+        chunk: ReplayChunk,
+        outcome: tuple[ReplayedChunk, Counter[RuleKey]],
+    ) -> Prepared:
+        """Return a chunk that writes no row, and closes records."""
+        found, reasons = outcome
+        with self._watch(ReplayStep.JUDGE), worker_errors():
+            judged = self._judge(rows_of([]), plan, WorkerRequest(is_replay=True))
+        return Prepared(request, plan, judged, self._replay(request, held, found), reasons, chunk)
+
+    def _judge(self, records: pa.Table, plan: EnforcementPlan, asked: WorkerRequest) -> JudgedBatch[Any]:
+        rows = self._spark.createDataFrame(records)
+        batch = MicroBatch(rows, {}, {}, plan.with_now(time.time_ns()), {}, self._watch, asked)
+        return self._sink.judge(batch)
+
+    def _replay(self, request: ReplayRequest, held: Ledger, found: ReplayedChunk) -> Replay:
+        """Return the chunk as the sink takes it. Raises ConflictError unless the ledger can count it within the budget."""
+        replay = Replay(found, request.begun(held))
+        replay.ledger(held, "")
+        _require_budget(request, replay.progress, found)
+        return replay
+
+    def _read(self, request: ReplayRequest, progress: ReplayProgress, held: Ledger) -> ReplayChunk:
         """Read the next refusals of one partition of the quarantine topic, as many as a chunk may have."""
+        self._require_topic(request)
+        closed = self._closed.known(held)
+        if request.action is ReplayAction.TO_SOURCE:  # what was sent before its commit is still to be closed
+            closed = Closed(closed.replayed, closed.discarded, closed.resent - self._closed.ahead)
+        limit = min(CHUNK_RECORDS, request.rate or CHUNK_RECORDS)
+        wanted = self._positions(request).chunk(progress.done, limit)
+        return read_chunk(request, held, closed, wanted, self._messages(request.topic, wanted))
+
+    def _require_topic(self, request: ReplayRequest) -> None:
         identity = self._topics.identity(request.topic)
         if identity is None or identity[0] != request.topic_id:
             raise ConflictError(
                 f"{request.topic} was created again since the replay was requested: its records are others. Request it again"
             )
-        replayed = self._known_replayed(held)
-        limit = min(CHUNK_RECORDS, request.rate or CHUNK_RECORDS)
-        wanted = self._positions(request).chunk(progress.done, limit)
-        chunk, due = _Chunk(), iter(wanted)
-        for message in self._messages(request.topic, wanted):
-            for position in due:  # those before it have no record any more
-                chunk.taken += 1
-                if position[1] == message.offset():
-                    break
-                chunk.leave(Untouched.MISSING)
-            headers = headers_of(message)
-            found, original = read_evidence(headers), read_original(headers)
-            why = why_untouched(
-                found, held, replayed, is_omitted=original.is_omitted, accepts_batches=request.accept_batches
-            )
-            if why is not None or found is None:
-                chunk.leave(why or Untouched.FOREIGN)
-            elif (source := (found.source.partition, found.source.offset)) in chunk.sources:
-                chunk.leave(Untouched.REPLAYED)
-            else:
-                chunk.add(message, original, *source)
-            if chunk.size > CHUNK_BYTES:
-                return chunk
-        for _ in due:
-            chunk.taken += 1
-            chunk.leave(Untouched.MISSING)
-        return chunk
 
     def _messages(self, topic: str, wanted: Positions) -> Iterator[Message]:
         """Yield the committed records at these positions of one partition, in order."""
@@ -311,41 +297,26 @@ class Replayer:
         if self._refusals is None or self._refusals[0] != request.id:
             try:
                 self._refusals = request.id, request.refusals()
-                self._reasons.clear()
-                self._untouched.clear()
             except ValueError as error:
                 raise ConflictError(f"replay {request.id}: {error}") from error
+            self._reasons.clear()
+            self._untouched.clear()
+            self._looked, self._untold = 0, {}
         return self._refusals[1]
 
-    def _known_replayed(self, held: Ledger) -> Positions:
-        if self._replayed is None:
-            self._replayed = require_replayed(self._kafka, held)
-        return self._replayed
+    def _close(self, chunk: ReplayChunk) -> None:
+        for closure, places in chunk.closed.items():
+            self._untold.setdefault(closure, Positions()).add_all(places)
+        if sum(map(len, self._untold.values())) > _MOST_UNTOLD:
+            self._looked, self._untold = 0, {}
 
-    def _outcome(self, chunk: _Chunk, judged: JudgedBatch[Any]) -> ReplayedChunk:
+    def _outcome(self, chunk: ReplayChunk, judged: JudgedBatch[Any]) -> ReplayedChunk:
         refused = Positions()
         for rows in judged.results.refused.batches():
             columns = (rows.column(name).to_pylist() for name in ("partition", "offset"))
             for position in zip(*columns, strict=True):
                 refused.add(*position)
-        return ReplayedChunk(chunk.sources - refused, len(refused), chunk.taken - len(chunk.sources))
-
-
-def report_of(
-    request: ReplayRequest, progress: ReplayProgress, state: ReplayState, message: str | None = None
-) -> ReplayReport:
-    """Return the report of a request: its counts by the ledger."""
-    return ReplayReport(
-        request=request.id,
-        stream=request.stream,
-        at=datetime.now(UTC),
-        state=state,
-        records=progress.records,
-        written=progress.written,
-        refused=progress.refused,
-        left=progress.left,
-        message=None if message is None else message[:2000],
-    )
+        return ReplayedChunk(chunk.sources - refused, len(refused), chunk.taken - len(chunk.records))
 
 
 @contextmanager
@@ -357,25 +328,21 @@ def refusing_mistakes() -> Iterator[None]:
         raise ConflictError(f"the fix cannot be used: {error}") from error
 
 
-def _compiled(request: ReplayRequest, plan: EnforcementPlan) -> CompiledFix | None:
+def _compiled(request: ReplayRequest, plan: EnforcementPlan) -> RecordFix | None:
     if request.fix is None:
         return None
-    if any(each.contract.schema_.type != "json-schema" for each in plan.plans):
-        raise ConflictError(
-            "a fix changes JSON records, and the contract describes Avro: replay without a fix"
-        )
     with refusing_mistakes():
         fix = parse_fix(request.fix, name="fix.json")
     if fix.fingerprint != request.fingerprint:
         raise ConflictError("the fix does not have the fingerprint of the request")
-    return CompiledFix(fix)
+    return fix_for(fix, plan)
 
 
 def _require_budget(request: ReplayRequest, progress: ReplayProgress, found: ReplayedChunk) -> None:
     if not is_over_budget(progress, found, request.allowed):
         return
     refused = progress.refused + found.refused
-    judged = progress.written + len(found.written) + refused
+    judged = done_well(progress, found) + refused
     raise ConflictError(
         f"{refused:,} of {judged:,} replayed records fail again, {request.allowed:.1%} allowed; the last chunk was not "
         "written. Look at the reasons with --dry-run, correct the fix, and request the replay again"

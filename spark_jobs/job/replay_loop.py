@@ -12,12 +12,13 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PythonException
 
 from tidegate.contracts.crash import described
-from tidegate.contracts.errors import TidegateError, Unavailable
+from tidegate.contracts.errors import Fenced, TidegateError, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.replay import ReplayReport, ReplayRequest, ReplayState
 from tidegate.spark_jobs.job.lease import Stop
-from tidegate.spark_jobs.job.replay import Prepared, Replayer, Replays, report_of
+from tidegate.spark_jobs.job.replay import Prepared, Replayer
+from tidegate.spark_jobs.job.replay_requests import Replays
 
 log = structlog.get_logger()
 
@@ -63,14 +64,18 @@ class ReplayLoop:
             return False
         request, plan, held = base
         try:
+            if (looked := self._replayer.look(request, held)) is not None:
+                return self._tell(looked)
             prepared = self._replayer.prepare(request, plan, held)
+        except Fenced:
+            raise
         except (Unavailable, KafkaException) as error:
             self._wait(error)
             return False
         except Exception as error:  # noqa: BLE001 - nothing that a request asks for may end its stream
             return self._failed(request, held, error)
         if prepared is None:
-            return self._tell(report_of(request, request.begun(held), ReplayState.DONE))
+            return self._tell(self._replayer.report(request, request.begun(held), ReplayState.DONE))
         return self._finish(prepared)
 
     def _base(self) -> tuple[ReplayRequest, EnforcementPlan, Ledger] | None:
@@ -110,12 +115,15 @@ class ReplayLoop:
             written=progress.written,
             refused=progress.refused,
             left=progress.left,
+            closed=progress.closed,
         )
         self._tell(report)
         return True
 
     def _tell(self, report: ReplayReport) -> bool:
-        if not self._replays.report(report):
+        if self._replays.report(report):
+            self._replayer.told()
+        else:
             log.warning("replay_not_told", stream=report.stream, request=str(report.request))
             self._wait(None)
         return True
@@ -134,7 +142,8 @@ class ReplayLoop:
             return False
         self._failures = 0
         log.error("replay_stopped", stream=request.stream, request=request.mark, error=_brief(error))
-        return self._tell(report_of(request, request.begun(held), ReplayState.STOPPED, _reason(error)))
+        progress = request.begun(held)
+        return self._tell(self._replayer.report(request, progress, ReplayState.STOPPED, _reason(error)))
 
 
 def _brief(error: Exception) -> str:

@@ -247,8 +247,8 @@ class StreamAttempt:
         earliest, latest = job.topics.earliest(self._source.name), job.topics.latest(self._source.name)
         begin = latest if job.settings.starting == "latest" else earliest
         self._ledger = self._sink.start(StreamStart(self._plan, self._source, begin, watch))
-        limit, watch = self._source.max_message_bytes, Stopwatch(self._contract_id, job.observer)
-        replayer = Replayer(job.spark, job.settings.kafka, job.topics, self._sink, limit, watch)
+        watch = Stopwatch(self._contract_id, job.observer)
+        replayer = Replayer(job.spark, job.settings.kafka, job.topics, self._sink, self._source, watch)
         replays = self._control.replays
         self._replay_loop = ReplayLoop(replays, replayer, self._begin_chunk, self._publish_chunk)
         return earliest, latest

@@ -1,14 +1,16 @@
-"""The topic of the positions of replayed records: written before the ledger that names them."""
+"""The topic of the positions of replayed, discarded and resent records: written before the ledger that names them."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from tidegate.contracts.errors import ConflictError
+from tidegate.contracts.stream.closure import ClosedRefusals, Closure, chain_of
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.output_topics import replayed_topic
-from tidegate.contracts.stream.positions import Positions, chained, named_by
+from tidegate.contracts.stream.positions import Positions, chained, following, named_by
+from tidegate.contracts.stream.replay import Closed, ReplayedChunk
 from tidegate.spark_jobs.kafka.dropped import chain_records, read_chain, read_texts
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer
@@ -33,13 +35,23 @@ class ReplayedTopic:
             self._topics.ensure_replayed(self._name, self._source)
             self._is_there = True
 
-    def records(self, held: Ledger, replayed: Positions) -> tuple[list[OutputRecord], str]:
-        """Return the records that add positions to the chain of a ledger, and the digest of the last one.
+    def records(self, held: Ledger, chunk: ReplayedChunk) -> tuple[list[OutputRecord], str]:
+        """Return the records that add the positions of a chunk to a chain of a ledger, and the digest of the last one.
 
         No record and an empty digest when there are no positions.
         """
-        most_bytes = self._source.max_message_bytes
-        return chain_records(self._name, chained(held.name, held.replayed_digest, replayed, most_bytes))
+        if chunk.closure is None:
+            return self.chain(held.name, held.replayed_digest, chunk.written)
+        before = held.closed.get(chunk.closure)
+        return self.chain(
+            chain_of(held.name, chunk.closure),
+            "" if before is None else before.digest,
+            chunk.closed | chunk.also,
+        )
+
+    def chain(self, name: str, after: str, positions: Positions) -> tuple[list[OutputRecord], str]:
+        """Return the records that add positions to the chain of a name, which ends with a digest."""
+        return chain_records(self._name, chained(name, after, positions, self._source.max_message_bytes))
 
 
 def read_replayed(kafka: KafkaConnection, ledger: Ledger) -> Positions:
@@ -61,6 +73,51 @@ def require_replayed(kafka: KafkaConnection, ledger: Ledger) -> Positions:
     return found
 
 
+def require_closed(kafka: KafkaConnection, ledger: Ledger) -> Closed:
+    """Return all refused records that are closed. Raises ConflictError when their topic has lost some, Unavailable."""
+    found = read_closed(kafka, ledger)
+    for closure, closed in ledger.closed.items():
+        if len(found[closure]) != closed.records:
+            raise ConflictError(
+                f"{replayed_topic(ledger.topic)} holds {len(found[closure]):,} of the {closed.records:,} positions of "
+                f"{closure} records that the ledger counts, and nothing was changed. Restore the topic"
+            )
+    resent = found[Closure.RESENT] | resent_ahead(kafka, ledger)
+    return Closed(require_replayed(kafka, ledger), found[Closure.DISCARDED], resent)
+
+
+def read_closed(kafka: KafkaConnection, ledger: Ledger) -> dict[Closure, Positions]:
+    """Return the source positions of discarded and resent records, as far as their topic still holds them. Raises Unavailable."""
+    topic = replayed_topic(ledger.topic)
+    return {
+        closure: read_chain(kafka, topic, chain_of(ledger.name, closure), ledger.closed[closure].digest)
+        if closure in ledger.closed
+        else Positions()
+        for closure in (Closure.DISCARDED, Closure.RESENT)
+    }
+
+
+def resent_ahead(kafka: KafkaConnection, ledger: Ledger) -> Positions:
+    """Return the source positions of records that were sent to the source, and that the ledger does not name yet.
+
+    Their chain goes on where that of the ledger ends. Call it when no other instance can send any more. Raises Unavailable.
+    """
+    before = ledger.closed.get(Closure.RESENT)
+    name = chain_of(ledger.name, Closure.RESENT)
+    texts = list(read_texts(kafka, replayed_topic(ledger.topic)))
+    return following(name, "" if before is None else before.digest, texts)
+
+
+def ever_closed(kafka: KafkaConnection, topic: str, ledger: str) -> dict[Closure, Positions]:
+    """Return what the topic has for a ledger whose text is lost, also the positions of chunks never published.
+
+    Such a record stays refused: it was to be closed, and no output holds it.
+    """
+    texts = list(read_texts(kafka, replayed_topic(topic)))
+    found = {each: named_by(chain_of(ledger, each), texts) for each in (Closure.DISCARDED, Closure.RESENT)}
+    return {closure: positions for closure, positions in found.items() if positions}
+
+
 def ever_replayed(kafka: KafkaConnection, topic: str, ledger: str) -> Positions:
     """Return all positions that the topic has for a ledger of a source topic, also those of chunks never published."""
     return named_by(ledger, read_texts(kafka, replayed_topic(topic)))
@@ -68,11 +125,32 @@ def ever_replayed(kafka: KafkaConnection, topic: str, ledger: str) -> Positions:
 
 def write_replayed(kafka: KafkaConnection, source: Topic, ledger: Ledger, replayed: Positions) -> Ledger:
     """Write positions as a chain of their own; return the ledger that names it. For commands, after the fence."""
+    digest = _write_chain(kafka, source, ledger, None, replayed)
+    return ledger.model_copy(update={"replayed": len(replayed), "replayed_digest": digest})
+
+
+def write_closed(
+    kafka: KafkaConnection, source: Topic, ledger: Ledger, closed: dict[Closure, Positions]
+) -> Ledger:
+    """Write closed positions as chains of their own, and return the ledger that names them alone; as `write_replayed`."""
+    named = {
+        closure: ClosedRefusals(
+            records=len(positions), digest=_write_chain(kafka, source, ledger, closure, positions)
+        )
+        for closure, positions in closed.items()
+        if positions
+    }
+    return ledger.model_copy(update={"closed": named})
+
+
+def _write_chain(
+    kafka: KafkaConnection, source: Topic, ledger: Ledger, closure: Closure | None, positions: Positions
+) -> str:
     topic = ReplayedTopic(Topics(kafka), source)
     topic.ensure()
-    records, digest = topic.records(ledger.model_copy(update={"replayed_digest": ""}), replayed)
+    records, digest = topic.chain(chain_of(ledger.name, closure), "", positions)
     if records:
         producer = TransactionalProducer(kafka, transactional_id(ledger.name, _COMMAND_SLOT))
         producer.fence()
         producer.write(records)
-    return ledger.model_copy(update={"replayed": len(replayed), "replayed_digest": digest})
+    return digest

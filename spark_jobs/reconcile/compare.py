@@ -23,7 +23,7 @@ from tidegate.contracts.stream.positions import Positions, Sightings
 from tidegate.contracts.stream.reconcile import Reconciliation, Retained, Written, find_replaced, reconcile
 from tidegate.spark_jobs.kafka.dropped import read_dropped
 from tidegate.spark_jobs.kafka.outputs import read_committed
-from tidegate.spark_jobs.kafka.replayed import read_replayed
+from tidegate.spark_jobs.kafka.replayed import read_closed, read_replayed
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.settings import SinkSettings
 from tidegate.spark_jobs.sinks.kind import kind_of
@@ -98,6 +98,8 @@ def _reconcile(kafka: KafkaConnection, outputs: Outputs, kept: Outputs | None) -
         is_written_ahead=outputs.is_ahead,
         is_written_whole=outputs.is_whole,
         unknown_replays=ledger.replayed - len(replayed),
+        unknown_closed=sum(each.records for each in ledger.closed.values())
+        - sum(map(len, read_closed(kafka, ledger).values())),
     )
     dropped = read_dropped(kafka, ledger)
     upserts = None

@@ -31,6 +31,7 @@ def as_findings(found: Reconciliation, limit: int) -> Findings:
         lost=found.lost,
         twice=found.twice,
         surplus=found.surplus,
+        closed=sum(each.records for each in ledger.closed.values()) or None,
         records=FaultyRecords(
             in_no_output=_named(found.unaccounted if found.lost else Positions(), limit),
             written_twice=_named(found.written_twice, limit),
@@ -52,6 +53,8 @@ def as_text(findings: Findings) -> str:
     """Return the findings as text."""
     fates = ("written", "quarantined", "dropped_superseded_or_deleted", "absent", "unverifiable")
     lines = [f"{getattr(findings, fate):>14,}  {fate.replace('_', ' ')}" for fate in fates]
+    if findings.closed:
+        lines.insert(2, f"{findings.closed:>14,}    of them discarded or sent to the source topic")
     for kind, records in findings.records:
         if records is not None:
             named = ", ".join(records.first)

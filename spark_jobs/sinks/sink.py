@@ -193,14 +193,15 @@ class Sink(Protocol[Held]):
         ...
 
     def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:
-        """Require that refused records may be written behind newer ones, and that their positions will be kept.
+        """Require that refused records may be written behind newer ones. Raises ConflictError with the way out."""
+        ...
 
-        Raises ConflictError or StreamStopped with the way out, Unavailable.
-        """
+    def keep_positions(self) -> None:
+        """Prepare to keep the positions of what a replay writes or closes. Raises StreamStopped if they would be lost, Unavailable."""
         ...
 
     def replay(self, judged: JudgedBatch[Held], replay: Replay) -> Ledger:
-        """Write the accepted records of a judged chunk, and update the ledger with it. Raises Fenced or Unavailable.
+        """Write the accepted records of a judged chunk and the positions that it closes, and update the ledger with it. Raises Fenced or Unavailable.
 
         No batch is published meanwhile.
         """

@@ -237,13 +237,16 @@ class StagedSink:
                 f"{self._table.name} is upserted into, and a replay could bring a deleted row back: nothing was replayed. "
                 "Send the corrected records to the source topic"
             )
+
+    def keep_positions(self) -> None:
+        """Create the topic of replayed positions."""
         self._replayed.ensure()
 
     def replay(self, judged: JudgedBatch[TableParts], replay: Replay) -> Ledger:
         """Write the positions of replayed records, then commit their rows and the ledger together."""
         batch, parts, held = judged.batch, judged.accepted.take(), self._held
         with batch.watch(ReplayStep.POSITIONS):
-            records, digest = self._replayed.records(held, replay.chunk.written)
+            records, digest = self._replayed.records(held, replay.chunk)
             if records:
                 self._slots[0].write(records)
         new = replay.ledger(held, digest)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.expectations.compile import Partials
-from tidegate.contracts.fix.apply import CompiledFix
+from tidegate.contracts.fix.apply import RecordFix
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.ledger import BatchRefusal, Position
 from tidegate.contracts.verdict import Disposition
@@ -42,7 +42,7 @@ class WorkerRequest:
     shadow: Shadow | None = None
     set_aside: frozenset[Position] = frozenset()
     is_replay: bool = False
-    fix: CompiledFix | None = None
+    fix: RecordFix | None = None
     most_bytes: int = 0
 
     def fixed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -53,7 +53,7 @@ class WorkerRequest:
         fixed = pa.array([self._fixed(self.fix, value) for value in values.to_pylist()], values.type)
         return rows.set_column(rows.schema.get_field_index("value"), rows.schema.field("value"), fixed)
 
-    def _fixed(self, fix: CompiledFix, value: bytes | None) -> bytes | None:
+    def _fixed(self, fix: RecordFix, value: bytes | None) -> bytes | None:
         new = fix.apply(value)
         return value if len(new or b"") > max(len(value or b""), self.most_bytes) else new
 

@@ -39,10 +39,10 @@ def stream(gateway: Traffic) -> str:
     return name
 
 
-def opened(page: Page, address: str, expected: str) -> None:
+def opened(page: Page, address: str, expected: str, patience_ms: int = INDEXED_MS) -> None:
     """Open a page again and again until the index has what it should show."""
     page.goto(address)
-    for _ in range(INDEXED_MS // 500):
+    for _ in range(patience_ms // 500):
         if expected in page.locator("main").inner_text():
             return
         page.wait_for_timeout(500)

@@ -76,6 +76,17 @@ CORRUPTIONS = (
 """About 3 % in all. No record has two."""
 
 
+FIX = """\
+fix: age-as-number
+description: A new release of one interface sends "42" for 42.
+steps:
+  - action: cast
+    field: /age
+    to: integer
+"""
+"""Corrects the ages that are texts."""
+
+
 def admissions_stream(limit: int | None = None) -> DemoStream:
     """Return the admissions, or `limit` of them with as large a share of each corruption, and one at least."""
     count = ADMISSIONS if limit is None else min(limit, ADMISSIONS)

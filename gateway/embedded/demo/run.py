@@ -5,6 +5,7 @@ What can overlap does: the streams are made while the broker starts, and sent wh
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -50,7 +51,10 @@ class Screen(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A finished demo. `arrived` and `kept` are the stays without the gateway and with it."""
+    """A finished demo. `arrived` and `kept` are the stays without the gateway and with it.
+
+    `replay` is a command that corrects refused records, while the demo runs.
+    """
 
     report: DemoReport
     results: Mapping[str, StreamResult]
@@ -58,6 +62,7 @@ class Finished:
     arrived: Stays
     kept: Stays
     desk: str
+    replay: str
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -93,6 +98,7 @@ def run_demo(runtime: Runtime, screen: Screen, limit: int | None = None) -> Fini
             arrived=arrived.result(),
             kept=stays_in_table(outcomes[admissions.NAME].table),
             desk=f"{runtime.registry_url}/desk",
+            replay=_replay(runtime),
         )
 
 
@@ -153,6 +159,19 @@ def _judged(batches: Sequence[BatchReport]) -> int:
 
 def _read(runtime: Runtime, stream: DemoStream) -> Outcome:
     return read_outcome(runtime.bootstrap, runtime.warehouse, stream.name, _COLUMNS.get(stream.name, ()))
+
+
+def _replay(runtime: Runtime) -> str:
+    """Write a fix of the ages that are texts; return the command that shows what a replay with it would write."""
+    fix = runtime.warehouse.parent / "fix.yaml"
+    fix.write_text(admissions.FIX)
+    places = {
+        "--registry": runtime.registry_url,
+        "--bootstrap-servers": runtime.bootstrap,
+        "--warehouse": str(runtime.warehouse),
+    }
+    options = " ".join(f"{name} {shlex.quote(value)}" for name, value in places.items())
+    return f"tidegate replay {admissions.NAME} --where rule=type --fix {shlex.quote(str(fix))} {options} --dry-run"
 
 
 def _report(results: Mapping[str, StreamResult], batches: Mapping[str, Sequence[BatchReport]]) -> DemoReport:

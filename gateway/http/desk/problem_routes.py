@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from typing import Annotated
+from uuid import UUID
 
 import structlog
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import RedirectResponse, StreamingResponse
 
+from tidegate.gateway.access.limits import checked
 from tidegate.gateway.http.dependencies import FactoryDep
-from tidegate.gateway.http.desk import problem_views
+from tidegate.gateway.http.desk import problem_views, replay_views
 from tidegate.gateway.http.desk.desk_route import DeskRoute, Fields, FormDep, ShowDep, posted_fields
 from tidegate.gateway.http.desk.problems_views import (
     ProblemsFilter,
@@ -77,6 +79,55 @@ def comment(
     """Add a comment."""
     problem_views.comment(factory, principal, stream, problem, form)
     return RedirectResponse(f"{problem_address(stream, problem)}#comments", HTTPStatus.SEE_OTHER)
+
+
+@router.get("/desk/streams/{stream}/problems/{problem}/replay")
+def prepare_replay(
+    stream: str, problem: str, factory: FactoryDep, principal: PrincipalDep, show: ShowDep
+) -> Response:
+    """Ask for a fix."""
+    return show("replay.html", view=replay_views.replay_view(factory, principal, stream, problem))
+
+
+@router.post("/desk/streams/{stream}/problems/{problem}/replay")
+@checked
+def preview_replay(
+    stream: str, problem: str, factory: FactoryDep, principal: PrincipalDep, show: ShowDep, form: FormDep
+) -> Response:
+    """Show what a fix would do; posted, because a fix may name values. Nothing is changed."""
+    view = replay_views.replay_view(factory, principal, stream, problem, form)
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if view.mistakes else HTTPStatus.OK
+    return show("replay.html", status_code=status, view=view)
+
+
+@router.post("/desk/streams/{stream}/problems/{problem}/replays")
+def ask_for_replay(
+    stream: str, problem: str, factory: FactoryDep, principal: PrincipalDep, form: FormDep
+) -> Response:
+    """Request the replay that was previewed."""
+    found = replay_views.ask_for_replay(factory, principal, stream, problem, form)
+    _log.info("replay_asked", stream=stream, replay=str(found.id), records=found.records)
+    return RedirectResponse(f"{problem_address(stream, problem)}#replays", HTTPStatus.SEE_OTHER)
+
+
+@router.post("/desk/streams/{stream}/problems/{problem}/discards")
+def ask_to_discard(
+    stream: str, problem: str, factory: FactoryDep, principal: PrincipalDep, form: FormDep
+) -> Response:
+    """Request that its open records are discarded."""
+    found = replay_views.ask_to_discard(factory, principal, stream, problem, form)
+    _log.info("discard_asked", stream=stream, replay=str(found.id), records=found.records)
+    return RedirectResponse(f"{problem_address(stream, problem)}#replays", HTTPStatus.SEE_OTHER)
+
+
+@router.post("/desk/streams/{stream}/problems/{problem}/replays/{replay}")
+def decide_replay(
+    stream: str, problem: str, replay: UUID, factory: FactoryDep, principal: PrincipalDep, form: FormDep
+) -> Response:
+    """Approve or cancel a request."""
+    found = replay_views.approve_or_cancel(factory, principal, stream, replay, form)
+    _log.info("replay_decided", stream=stream, replay=str(replay), state=found.state)
+    return RedirectResponse(f"{problem_address(stream, problem)}#replays", HTTPStatus.SEE_OTHER)
 
 
 @router.get("/desk/streams/{stream}/quarantine")

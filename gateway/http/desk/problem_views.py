@@ -17,6 +17,7 @@ from tidegate.gateway.http.desk.chart import Chart, Series, stacked
 from tidegate.gateway.http.desk.desk_route import Form
 from tidegate.gateway.http.desk.problems_views import ProblemsFilter
 from tidegate.gateway.http.desk.quarantine_views import RecordLine, record_lines
+from tidegate.gateway.http.desk.replay_views import ReplayRow, replay_rows
 from tidegate.gateway.http.problems import InvalidBody
 from tidegate.gateway.storage.problems import ProblemComment
 from tidegate.gateway.streams.problem_states import Mute, ProblemState
@@ -65,7 +66,9 @@ class ProblemView:
     versions: tuple[str, ...]
     records_address: str
     may_work: bool
-    may_mute: bool
+    may_approve: bool
+    replays: tuple[ReplayRow, ...]
+    closures: tuple[tuple[str, int], ...]
 
 
 def problem_view(
@@ -92,7 +95,9 @@ def problem_view(
         tuple(each.version for each in versions),
         records_address(stream, problem=found.id),
         may_work=principal.may(Role.PRODUCER, subject),
-        may_mute=principal.may(Role.APPROVER, subject),
+        may_approve=principal.may(Role.APPROVER, subject),
+        replays=replay_rows(factory, principal, found, subject),
+        closures=tuple((closure.value, count) for closure, count in found.closures.items()),
     )
 
 

@@ -30,6 +30,8 @@ _ORDER: dict[str, Any] = {
     "positions": {"0": [[17, 17], [20, 25]]},
     "records": 7,
     "digest": "3f5c4f8f0e6f1a5f8a3c9d0b7e2d1c4b3f5c4f8f0e6f1a5f8a3c9d0b7e2d1c4b",
+    "action": "replay",
+    "reason": None,
     "fix": _FIX,
     "fingerprint": "9d0b7e2d1c4b3f5c4f8f0e6f1a5f8a3c9d0b7e2d1c4b3f5c4f8f0e6f1a5f8a3c",
     "append_late": False,
@@ -47,8 +49,10 @@ _REPORT: dict[str, Any] = {
     "written": 6,
     "refused": 1,
     "left": 0,
+    "closed": 0,
     "reasons": [{"stage": "rule", "code": "age-is-known", "severity": "error", "records": 1}],
     "untouched": {},
+    "closures": {"replayed": {"0": [[17, 17], [20, 24]]}},
     "message": None,
 }
 _SHOWN: dict[str, Any] = {
@@ -59,7 +63,8 @@ _SHOWN: dict[str, Any] = {
     "at": "2026-07-01T12:00:00Z",
     "approved_by": "key:7a2c41d9e1f0",
     **{name: value for name, value in _ORDER.items() if name not in {"positions", "topic_id"}},
-    "report": _REPORT,
+    "problems": ["3f9c2a71b0de4c5d8e6f7a1b2c3d4e5f"],
+    "report": {**_REPORT, "closures": {}},
 }
 
 ReplayId = Annotated[UUID, Path(description="Id of the request.", examples=[_ID])]
@@ -100,9 +105,9 @@ def ask_for_replay(
     factory: FactoryDep,
     principal: PrincipalDep,
 ) -> StreamReplay:
-    """Request that refused records are judged again, after a fix if there is one, and written if they pass.
+    """Request that refused records are judged again, and written or sent to the source topic if they pass; or discarded.
 
-    A request with a fix needs the approval of another person, if access control is on.
+    `replay_approval` of the contract says which requests need the approval of another person, if access control is on.
     """
     replay = factory.replays().ask(stream, order, principal)
     _log.info("replay_asked", stream=stream, replay=str(replay.id), records=replay.records)

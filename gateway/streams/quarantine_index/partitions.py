@@ -67,6 +67,7 @@ class IndexedPartitions:
             return None
         if found is not None and found.next_offset > wanted.high:
             stores.quarantine.drop(wanted.stream)
+            stores.closures.drop(wanted.stream)
             found = None
         if found is None:
             low = wanted.low

@@ -258,6 +258,9 @@ class KafkaSink:
                 f"{self._accepted.name} would get records behind newer ones of their keys: nothing more was replayed. If its "
                 "readers expect that, replay with --append-late; otherwise send the corrected records to the source topic"
             )
+
+    def keep_positions(self) -> None:
+        """Create the topic of replayed positions."""
         self._replayed.ensure()
 
     def replay(self, judged: JudgedBatch[SpooledRecords | KeptRows], replay: Replay) -> Ledger:
@@ -265,7 +268,7 @@ class KafkaSink:
         held, batch = self._held, judged.batch
         assert self._producer is not None, "the sink was not started"  # noqa: S101 - a programming error
         with batch.watch(ReplayStep.POSITIONS):
-            positions, digest = self._replayed.records(held, replay.chunk.written)
+            positions, digest = self._replayed.records(held, replay.chunk)
         new = replay.ledger(held, digest)
         to = Destination(self._accepted, held, batch.plan)
         records: Iterator[OutputRecord] = chain(

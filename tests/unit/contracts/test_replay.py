@@ -13,12 +13,14 @@ from pydantic import ValidationError
 
 from tests.ledgers import LEDGER
 from tidegate.contracts.errors import ConflictError
+from tidegate.contracts.stream.closure import ClosedRefusals, Closure
 from tidegate.contracts.stream.evidence import EventPointer, Evidence
 from tidegate.contracts.stream.generations import Rewound
 from tidegate.contracts.stream.ledger import BatchRefusal, BatchTotals, Ledger
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
     MOST_RECORDS,
+    Closed,
     ReplayedChunk,
     ReplayRequest,
     Untouched,
@@ -119,19 +121,21 @@ BATCH = BatchRefusal({0: 10}, ())
         (evidence(0, 10, generation=1), Untouched.AHEAD),
         (evidence(3, 0), Untouched.AHEAD),
         (evidence(1, 2), Untouched.REPLAYED),
+        (evidence(0, 2), Untouched.DISCARDED),
+        (evidence(0, 4), Untouched.RESENT),
         (evidence(0, 3, refusal=BATCH), Untouched.BATCH),
     ],
 )
 def test_some_refusals_are_left(found: Evidence | None, why: Untouched | None) -> None:
     held = HELD.model_copy(update={"generation": 1, "rewinds": {0: (Rewound(5, 1),)}})
-    replayed = Positions([(1, 2)])
-    assert why_untouched(found, held, replayed, is_omitted=False, accepts_batches=False) is why
+    closed = Closed(Positions([(1, 2)]), Positions([(0, 2)]), Positions([(0, 4)]))
+    assert why_untouched(found, held, closed, is_omitted=False, accepts_batches=False) is why
 
 
 def test_records_of_a_refused_batch_are_taken_when_the_request_says_so() -> None:
     found = evidence(0, 3, refusal=BATCH)
-    assert why_untouched(found, HELD, Positions(), is_omitted=False, accepts_batches=True) is None
-    assert why_untouched(found, HELD, Positions(), is_omitted=True, accepts_batches=True) is Untouched.OMITTED
+    assert why_untouched(found, HELD, Closed(), is_omitted=False, accepts_batches=True) is None
+    assert why_untouched(found, HELD, Closed(), is_omitted=True, accepts_batches=True) is Untouched.OMITTED
 
 
 def test_a_chunk_moves_records_from_refused_to_written() -> None:
@@ -163,6 +167,43 @@ def test_a_chunk_that_writes_nothing_keeps_the_positions_of_before() -> None:
     assert after.replay == ReplayProgress(
         request=UUID(int=1).hex, digest=request().digest, records=4, refused=1, left=2
     )
+
+
+def test_discarded_records_stay_refused_and_are_named_in_a_chain_of_their_own() -> None:
+    asked = request(action="discard", reason="the ward was closed")
+    chunk = ReplayedChunk(left=1, closed=Positions([(0, 1), (0, 5)]), closure=Closure.DISCARDED)
+    first = chunk.ledger(HELD, asked.begun(HELD), "d1")
+    assert (first.totals, first.segments) == (HELD.totals, HELD.segments)
+    assert first.closed == {Closure.DISCARDED: ClosedRefusals(records=2, digest="d1")}
+    assert (first.replayed, first.replayed_digest) == (0, "")
+    progress = asked.begun(first)
+    assert (progress.closed, progress.left, progress.done) == (2, 1, 3)
+    assert Ledger.parse(first.text) == first
+    last = ReplayedChunk(left=1, closure=Closure.DISCARDED).ledger(first, progress, "")
+    assert last.closed == first.closed
+    assert asked.begun(last).is_finished
+
+
+def test_what_an_ended_attempt_has_sent_counts_in_the_ledger_and_not_in_the_request() -> None:
+    asked = request(action="to-source")
+    chunk = ReplayedChunk(closed=Positions([(0, 1)]), closure=Closure.RESENT, also=Positions([(0, 5)]))
+    after = chunk.ledger(HELD, asked.begun(HELD), "d1")
+    assert after.closed == {Closure.RESENT: ClosedRefusals(records=2, digest="d1")}
+    assert asked.begun(after).closed == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"action": "discard"}, "a discard has a reason"),
+        ({"reason": "because"}, "a replay has none"),
+        ({"action": "discard", "reason": ""}, "at least 1 character"),
+        ({"action": "discard", "reason": "x", "fix": "{}", "fingerprint": "0" * 64}, "are not fixed"),
+    ],
+)
+def test_a_discard_has_a_reason_and_no_fix(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        request(**changes)
 
 
 def test_the_next_request_begins_at_its_beginning() -> None:

@@ -69,6 +69,7 @@ def _finished(*problems: str) -> Finished:
         arrived=Stays(mean_days=1.67, by_hospital={"CAM01": 8.2, "LHR07": -320.7}),
         kept=Stays(mean_days=8.55, by_hospital={"CAM01": 8.2, "LHR07": 8.4}),
         desk="http://127.0.0.1:8081/desk",
+        replay="tidegate replay hospital.admissions --where rule=type --dry-run",
     )
 
 

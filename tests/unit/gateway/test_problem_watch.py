@@ -7,10 +7,14 @@ from datetime import datetime, timedelta
 import pytest
 
 from tests.unit.gateway.quarantine_records import BROKEN, NOW, Process, refused
+from tidegate.contracts.stream.closure import Closure
+from tidegate.contracts.stream.positions import Positions
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.streams.problem_states import Mute, ProblemState
 from tidegate.gateway.streams.problem_watch import NewsKind, ProblemNews, ProblemWatch
 from tidegate.gateway.streams.problems import ProblemQuery, ProblemService
+from tidegate.gateway.streams.quarantine_index.closures import add_closures
+from tidegate.gateway.streams.quarantine_index.partitions import IndexedPartitions
 
 
 class World:
@@ -92,6 +96,43 @@ def test_records_from_before_the_resolution_do_not_bring_it_back(
     assert (world.look(), world.state) == ([], ProblemState.RESOLVED)
     world.refuse(1)
     assert (world.look(), world.state) == ([NewsKind.REGRESSED], ProblemState.REGRESSED)
+
+
+def test_a_problem_without_an_open_record_is_resolved_and_regresses_with_the_next(
+    world: World, factory: Factory
+) -> None:
+    def close(closure: Closure, *offsets: int) -> None:
+        found = {closure: Positions((0, offset) for offset in offsets)}
+        factory.database.write(lambda stores: add_closures(stores, "adm", found))
+
+    world.refuse(3)
+    world.look()
+    close(Closure.REPLAYED, 0, 1)
+    assert (world.look(), world.state) == ([], ProblemState.OPEN)
+    close(Closure.DISCARDED, 1, 2, 99_999)  # one of them twice, and one that is not indexed yet
+    assert (world.look(), world.state) == ([], ProblemState.RESOLVED)
+    found = world.service.get("adm", world.problem, ProblemQuery())
+    assert (found.kept, found.left) == (3, 0)
+    assert found.closures == {Closure.REPLAYED: 2, Closure.DISCARDED: 1}
+    assert [(each.by, each.after) for each in found.decision.changes] == [("tidegate", ProblemState.RESOLVED)]
+    world.refuse(1)  # in the same minute
+    assert (world.look(), world.state) == ([NewsKind.REGRESSED], ProblemState.REGRESSED)
+    assert world.service.get("adm", world.problem, ProblemQuery()).left == 1
+
+
+def test_closed_records_are_forgotten_with_their_topic_and_outlive_a_rebuild(
+    world: World, factory: Factory
+) -> None:
+    world.refuse(3)
+    closed = {Closure.REPLAYED: Positions([(0, 0), (0, 1), (0, 2)])}
+    factory.database.write(lambda stores: add_closures(stores, "adm", closed))
+    factory.database.write(lambda stores: stores.quarantine.drop("adm"))
+    process = Process(factory, "two")
+    process.ingest([refused(0), refused(1)])
+    assert world.service.get("adm", world.problem, ProblemQuery()).left == 0
+    partitions = IndexedPartitions(factory.database, lambda: NOW + timedelta(hours=1), "three")
+    assert partitions.claim("adm", 0, 0, 1) is not None  # it ends before what was indexed
+    assert factory.database.read(lambda stores: stores.closures.all("adm")) == ()
 
 
 @pytest.mark.parametrize(

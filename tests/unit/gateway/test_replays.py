@@ -9,8 +9,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from tests.unit.gateway.quarantine_records import Process, refused
 from tidegate.contracts.errors import ConflictError, ContractError, NotFoundError
 from tidegate.contracts.fix.load import parse_fix
+from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
     ReplayOrder,
@@ -23,6 +25,8 @@ from tidegate.contracts.stream.replay import (
 from tidegate.gateway.access.principal import Forbidden, Principal, read_grants
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.storage.audit_chain import AuditEntry
+from tidegate.gateway.streams.problem_states import ProblemState
+from tidegate.gateway.streams.problems import ProblemQuery
 from tidegate.gateway.streams.replays import MOST_WAITING, StreamReplays
 
 STREAM = "hospital.admissions"
@@ -191,3 +195,80 @@ def test_over_http(client: Any) -> None:
     assert client.post(f"{one}/approval", b"").status_code == 409
     assert client.post(PATH, json.dumps({**body, "digest": "0" * 64})).status_code == 409
     assert client.post(PATH, json.dumps({**body, "records": 0})).status_code == 422
+
+
+def enforce(factory: Factory, make_contract: Callable[..., bytes], approval: str) -> None:
+    document = make_contract(version="1.2.1", replay_approval=approval)
+    factory.registry().publish(document, "contract.json")
+
+
+@pytest.mark.parametrize(
+    ("approval", "waiting"),
+    [
+        ("never", set()),
+        ("fixes", {"fix", "to-source"}),
+        ("always", {"fix", "to-source", "plain", "discard"}),
+    ],
+)
+def test_the_enforced_contract_says_what_another_person_approves(
+    factory: Factory,
+    replays: StreamReplays,
+    make_contract: Callable[..., bytes],
+    approval: str,
+    waiting: set[str],
+) -> None:
+    enforce(factory, make_contract, approval)
+    requests: dict[str, dict[str, Any]] = {
+        "fix": {},
+        "plain": PLAIN,
+        "to-source": {**PLAIN, "action": "to-source"},
+        "discard": {**PLAIN, "action": "discard", "reason": "the ward was closed"},
+    }
+    asked = {name: replays.ask(STREAM, order(**changes), ANN) for name, changes in requests.items()}
+    assert {name for name, each in asked.items() if each.state is ReplayState.PROPOSED} == waiting
+    assert all(each.state is ReplayState.OPEN for each in [replays.ask(STREAM, order())])
+    for name in waiting:
+        assert replays.approve(STREAM, asked[name].id, BEN).state is ReplayState.OPEN
+
+
+def test_a_discard_is_audited_and_keeps_its_reason(factory: Factory, replays: StreamReplays) -> None:
+    asked = replays.ask(STREAM, order(**PLAIN, action="discard", reason="the ward was closed"), ANN)
+    replays.progress(STREAM, report(asked, ReplayState.DONE, closed=3), JOB)
+    (kept,) = replays.all(STREAM)
+    assert (kept.action, kept.reason, kept.digest) == ("discard", "the ward was closed", asked.digest)
+    entries: list[AuditEntry] = factory.audit().read(list)
+    assert [each.action for each in entries if "discard" in each.action] == [
+        "stream.discard-asked",
+        "stream.discard-done",
+    ]
+
+
+def test_closed_places_of_reports_are_kept_apart_and_resolve_problems(
+    factory: Factory, replays: StreamReplays
+) -> None:
+    Process(factory, "one", stream=STREAM).ingest(
+        [refused(offset, contract=STREAM, topic=STREAM) for offset in range(3)]
+    )
+    places = Positions([(0, 0), (0, 1), (0, 2)])
+    changes = {"positions": runs_of(places), "digest": digest_of_refusals(TOPIC, places)}
+    asked = replays.ask(STREAM, order(**PLAIN, **changes), ANN)
+    (problem,) = factory.problems().list(STREAM, ProblemQuery()).problems
+    assert asked.problems == (problem.id,)
+    assert replays.of_problem(STREAM, [problem.id]) == (asked,)
+    assert replays.of_problem(STREAM, ["0" * 32]) == ()
+    told = report(asked, written=2).model_copy(update={"closures": {Closure.REPLAYED: {0: ((0, 1),)}}})
+    shown = replays.progress(STREAM, told, JOB)
+    assert shown.report is not None
+    assert not shown.report.closures
+    assert factory.problems().get(STREAM, problem.id, ProblemQuery()).left == 1
+    told = told.model_copy(update={"closures": {Closure.REPLAYED: {0: ((1, 2),)}}})  # one of them again
+    replays.progress(STREAM, told, JOB)
+    found = factory.problems().get(STREAM, problem.id, ProblemQuery())
+    assert (found.left, found.decision.state, found.closures) == (
+        0,
+        ProblemState.RESOLVED,
+        {Closure.REPLAYED: 3},
+    )
+    broken = told.model_copy(update={"closures": {Closure.REPLAYED: {0: ((3, 1),)}}})
+    with pytest.raises(ConflictError, match="cannot be kept"):
+        replays.progress(STREAM, broken, JOB)

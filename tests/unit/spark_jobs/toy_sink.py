@@ -83,6 +83,9 @@ class ToySink:
     def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:
         """Take every record."""
 
+    def keep_positions(self) -> None:
+        """Keep all positions."""
+
     def replay(self, judged: JudgedBatch[Positions], replay: Replay) -> Ledger:
         """Keep positions and ledger."""
         LEDGERS[self._stream] = replay.ledger(LEDGERS[self._stream], "")

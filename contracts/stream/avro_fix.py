@@ -1,0 +1,132 @@
+"""A fix applied to Avro records: decoded and encoded with the schema that each was written with.
+
+A record that cannot be decoded, and a change that its schema cannot hold, stay as they are: the contract then says what is wrong.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+import fastavro
+import pyarrow as pa
+
+from tidegate.contracts.document.model import AvroSchema
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.fix.apply import CompiledFix, Number
+from tidegate.contracts.fix.model import Fix
+from tidegate.contracts.formats.avro import AvroFormat
+from tidegate.contracts.formats.framing import PREFIX_BYTES, Framed
+from tidegate.contracts.verdict import Violation
+
+_MOST_SCHEMAS: Final = 100
+_MAGIC: Final = b"\0"
+
+
+class AvroFix:
+    """A fix that is ready to be applied to Avro records.
+
+    `writers` are schemas by their id, for records with a schema id of five bytes before the payload; None for records
+    without it, which were written with `own`. Fields have the names of the writer's schema.
+    """
+
+    def __init__(self, fix: Fix, own: str, writers: Mapping[int, str] | None) -> None:
+        self._fix = fix
+        self._compiled = CompiledFix(fix)
+        self._own = own
+        self._writers = writers
+
+    def __reduce__(self) -> tuple[Callable[..., AvroFix], tuple[Any, ...]]:
+        """Pickle the document: the steps are functions."""
+        return _recompiled, (self._fix.text, self._own, self._writers)
+
+    def apply(self, value: bytes | None) -> bytes | None:
+        """Return a record after all steps; the same object when nothing changes, or when its schema cannot hold the change."""
+        if not value:
+            return value
+        prefix, text = b"", self._own
+        if self._writers is not None:
+            prefix = value[:PREFIX_BYTES]
+            found = self._writers.get(int.from_bytes(prefix[1:], "big"))
+            if prefix[:1] != _MAGIC or len(prefix) < PREFIX_BYTES or found is None:
+                return value
+            text = found
+        codec = _codec(text)
+        record = None if codec is None else codec.decode(value[len(prefix) :])
+        if codec is None or record is None:
+            return value
+        changed = _with_numbers(record)
+        if not self._compiled.change(changed):
+            return value
+        encoded = codec.encode(_without_numbers(changed))
+        return value if encoded is None else prefix + encoded
+
+
+class _Codec:
+    """Reads and writes records of one schema."""
+
+    def __init__(self, text: str) -> None:
+        definition = json.loads(text)
+        self._format = AvroFormat(AvroSchema(type="avro", definition=definition))
+        self._parsed = fastavro.parse_schema(definition)
+
+    def decode(self, payload: bytes) -> Any:
+        """Return the record; None for bytes that are none."""
+        (record,) = self._format.decode(Framed(pa.array([payload], pa.binary())))
+        return None if isinstance(record, Violation) else record
+
+    def encode(self, record: Any) -> bytes | None:
+        """Return the bytes of a record; None unless they are read as this record again."""
+        out = io.BytesIO()
+        try:
+            fastavro.schemaless_writer(out, self._parsed, record, strict=True)
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, IndexError):
+            return None
+        encoded = out.getvalue()
+        return encoded if self.decode(encoded) == record else None
+
+
+@lru_cache(maxsize=_MOST_SCHEMAS)
+def _codec(text: str) -> _Codec | None:
+    try:
+        return _Codec(text)
+    except (ContractError, ValueError):  # someone else let it into the registry
+        return None
+
+
+def _recompiled(text: str, own: str, writers: Mapping[int, str] | None) -> AvroFix:
+    return AvroFix(Fix.model_validate_json(text, strict=True), own, writers)
+
+
+def _with_numbers(value: Any) -> Any:
+    """Return a copy of a record in which numbers are as in JSON; decimals, bytes and the like stay."""
+    match value:
+        case dict():
+            return {name: _with_numbers(each) for name, each in value.items()}
+        case list():
+            return [_with_numbers(each) for each in value]
+        case bool():
+            return value
+        case int() | float():
+            return Number(repr(value))
+        case Decimal():
+            return value
+    return value
+
+
+def _without_numbers(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _without_numbers(each) for name, each in value.items()}
+        case list():
+            return [_without_numbers(each) for each in value]
+        case Number(text):
+            try:
+                return int(text)
+            except ValueError:
+                return float(text)
+    return value

@@ -1,0 +1,273 @@
+"""Replaying and discarding the records of a problem: a fix, what it would do, and the request."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from tidegate.contracts.document.terms import subject_of
+from tidegate.contracts.errors import ConflictError, ContractError
+from tidegate.contracts.errors import Problem as Mistake
+from tidegate.contracts.fix.load import parse_fix
+from tidegate.contracts.fix.model import Fix
+from tidegate.contracts.stream.replay import ReplayAction, StreamReplay, Untouched
+from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.desk.desk_route import Form
+from tidegate.gateway.http.desk.wording import grouped
+from tidegate.gateway.http.problems import InvalidBody
+from tidegate.gateway.streams.problems import Problem, ProblemQuery
+from tidegate.gateway.streams.replay_previews import ProblemPreview, ProblemSelection
+
+LONGEST_FIX: Final = 32 * 1024
+"""Characters of a fix that a form takes; longer ones are for the command."""
+LONGEST_REASON: Final = 500
+_PLACE: Final = re.compile(r"[0-9]{1,9}:[0-9]{1,19}")
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewView:
+    """What a replay would do. `sentences` are counts, `reasons` why records would fail, `before` and `digest` which records."""
+
+    sentences: tuple[str, ...]
+    reasons: tuple[tuple[str, str, int], ...]
+    open_questions: tuple[str, ...]
+    passing: int
+    before: str
+    digest: str
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayView:
+    """The page that prepares a replay. `mistakes` say what is wrong with the fix; `preview` is None until it was asked for."""
+
+    problem: Problem
+    fix: str
+    action: ReplayAction
+    preview: PreviewView | None
+    mistakes: tuple[str, ...]
+    needs_approval: bool
+    may_act: bool
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRow:
+    """A replay or discard of the problem. `progress` says how far it is."""
+
+    replay: StreamReplay
+    noun: str
+    progress: str
+    may_approve: bool
+    may_cancel: bool
+
+
+def replay_view(
+    factory: Factory, principal: Principal, stream: str, problem: str, form: Form | None = None
+) -> ReplayView:
+    """Return the page; with a form, what its fix would do. Raises NotFoundError, Forbidden, Unavailable, ConflictError."""
+    found = factory.problems(principal).get(stream, problem, ProblemQuery())
+    subject = subject_of(factory.registry().versions(stream)[0].topic)
+    text = _fix_text(form) if form is not None else _example(found)
+    action = _action_in(form) if form is not None else ReplayAction.REPLAY
+    preview, needs_approval = None, False
+    mistakes: tuple[str, ...] = ()
+    if form is not None:
+        try:
+            fix = _fix(text)
+        except ContractError as error:
+            mistakes = tuple(str(each) for each in error.problems)
+        else:
+            previews = factory.replay_previews(principal)
+            selection = previews.select(stream, found.id)
+            preview = _preview(previews.preview(stream, selection, fix))
+            needs_approval = principal is not ANONYMOUS and factory.replays().needs_approval(
+                stream, selection.order(fix, action=action)
+            )
+    return ReplayView(
+        found,
+        text,
+        action,
+        preview,
+        mistakes,
+        needs_approval,
+        principal.may(Role.APPROVER, subject),
+        f"tidegate replay {stream} --problem {found.id} --fix fix.yaml --dry-run",
+    )
+
+
+def ask_for_replay(
+    factory: Factory, principal: Principal, stream: str, problem: str, form: Form
+) -> StreamReplay:
+    """Request what was previewed. Raises ConflictError when other records would be replayed, and what the services raise."""
+    selection = factory.replay_previews(principal).select(stream, problem, _before(form))
+    _require_same(selection, form)
+    fix = _fix(_fix_text(form))
+    order = selection.order(
+        fix,
+        action=_action_in(form),
+        append_late=form.has("append_late"),
+        accept_batches=form.has("accept_batches"),
+    )
+    return factory.replays().ask(stream, order, principal)
+
+
+def ask_to_discard(
+    factory: Factory, principal: Principal, stream: str, problem: str, form: Form
+) -> StreamReplay:
+    """Request that the records which the page counted are discarded; raises as `ask_for_replay`, and InvalidBody."""
+    reason = form.text("reason")
+    if reason is None or len(reason) > LONGEST_REASON:
+        raise _wrong("reason", f"has 1 to {LONGEST_REASON} characters")
+    selection = factory.replay_previews(principal).select(stream, problem, None)
+    if str(len(selection.positions)) != form.text("records"):
+        raise ConflictError(
+            f"{len(selection.positions):,} refused records of the problem are open now, which is another number than the page "
+            "showed; look at it again"
+        )
+    order = selection.order(None, action=ReplayAction.DISCARD, reason=reason)
+    return factory.replays().ask(stream, order, principal)
+
+
+def approve_or_cancel(
+    factory: Factory, principal: Principal, stream: str, replay: UUID, form: Form
+) -> StreamReplay:
+    """Approve or cancel a request. Raises InvalidBody, NotFoundError, Forbidden, ConflictError."""
+    match form.text("decision"):
+        case "approve":
+            return factory.replays().approve(stream, replay, principal)
+        case "cancel":
+            return factory.replays().cancel(stream, replay, principal)
+    raise _wrong("decision", "is approve or cancel")
+
+
+def replay_rows(
+    factory: Factory, principal: Principal, problem: Problem, subject: str
+) -> tuple[ReplayRow, ...]:
+    """Return the replays and discards that have records of a problem, newest first."""
+    may_act = principal.may(Role.APPROVER, subject)
+    members = {problem.id, *problem.members}
+    return tuple(
+        ReplayRow(
+            each,
+            _NOUNS[each.action],
+            _progress(each),
+            may_act and each.state == "proposed" and (each.by != principal.name or principal is ANONYMOUS),
+            may_act and not each.is_ended,
+        )
+        for each in factory.replays().of_problem(problem.stream, members)
+    )
+
+
+_NOUNS: Final = {
+    ReplayAction.REPLAY: "Replay",
+    ReplayAction.DISCARD: "Discard",
+    ReplayAction.TO_SOURCE: "Send to source",
+}
+
+
+def _progress(replay: StreamReplay) -> str:
+    report = replay.report
+    if report is None:
+        waits = "the approval of another person" if replay.state == "proposed" else "the job"
+        return f"waits for {waits}" if not replay.is_ended else ""
+    counts = [
+        (report.written, "written"),
+        (report.closed, "discarded" if replay.action is ReplayAction.DISCARD else "sent"),
+        (report.refused, "refused again"),
+        (report.left, "left"),
+    ]
+    words = ", ".join(f"{grouped(count)} {word}" for count, word in counts if count)
+    return f"{words or 'nothing done yet'} of {grouped(report.records)}" + (
+        f". {report.message}" if report.message else ""
+    )
+
+
+def _preview(found: ProblemPreview) -> PreviewView:
+    preview, total = found.preview, len(found.selection.positions)
+    of = grouped(total) if found.is_whole else f"the first {grouped(found.looked)} of {grouped(total)}"
+    changed = f"; the fix changes {grouped(preview.changed)}" if preview.changed else ""
+    sentences = [f"{grouped(preview.passing)} of {of} records would pass{changed}."]
+    if preview.failing:
+        sentences.append(f"{grouped(preview.failing)} would stay refused.")
+    sentences += [
+        f"{grouped(count)} would be left: {_LEFT[why]}."
+        for why, count in preview.untouched.items()
+        if why in _LEFT
+    ]
+    sentences.append(f"Judged by version {found.version}, each record at the time of its first verdict.")
+    return PreviewView(
+        tuple(sentences),
+        tuple(
+            (code, stage.value, count)
+            for (stage, code, _), count in sorted(preview.reasons.items(), key=lambda each: -each[1])
+        ),
+        _OPEN_QUESTIONS,
+        preview.passing,
+        ",".join(f"{p}:{bitmap.max() + 1}" for p, bitmap in found.selection.positions.bitmaps().items()),
+        found.selection.digest,
+        total,
+    )
+
+
+_LEFT: Final = {
+    Untouched.MISSING: "the quarantine topic no longer holds them",
+    Untouched.OMITTED: "they were set aside without their bytes",
+    Untouched.BATCH: "their whole batch was refused",
+}
+_OPEN_QUESTIONS: Final = (
+    "Whether the table has a row with the same primary key: the producer may have sent a corrected record.",
+    "Whether a rewind has judged a record again: the job then leaves it.",
+    "Whether the sink takes them: tables with upserts do not, and a Kafka sink takes keyed records only behind newer ones.",
+)
+
+
+def _example(problem: Problem) -> str:
+    field = json.dumps(problem.key.field or "/field")
+    return (
+        "fix: my-fix\n"
+        "description: Why the values are wrong.\n"
+        "steps:\n"
+        "  - action: map\n"
+        f"    field: {field}\n"
+        "    values: [{from: 999, to: null}]\n"
+    )
+
+
+def _fix_text(form: Form) -> str:
+    text = form.text("fix") or ""
+    if len(text) > LONGEST_FIX:
+        raise _wrong(
+            "fix", f"has at most {LONGEST_FIX} characters; longer ones are for tidegate replay --fix"
+        )
+    return text
+
+
+def _fix(text: str) -> Fix | None:
+    return parse_fix(text, name="fix.yaml") if text else None
+
+
+def _action_in(form: Form) -> ReplayAction:
+    return ReplayAction.TO_SOURCE if form.text("action") == ReplayAction.TO_SOURCE else ReplayAction.REPLAY
+
+
+def _before(form: Form) -> dict[int, int]:
+    places = (form.text("before") or "").split(",")
+    if not all(_PLACE.fullmatch(each) for each in places):
+        raise _wrong("before", "look at the preview again")
+    return {int(partition): int(offset) for partition, offset in (each.split(":") for each in places)}
+
+
+def _require_same(selection: ProblemSelection, form: Form) -> None:
+    if selection.digest != form.text("digest"):
+        raise ConflictError(
+            "other records of the problem are open now than the preview looked at; look at the preview again"
+        )
+
+
+def _wrong(name: str, what: str) -> InvalidBody:
+    return InvalidBody("the form cannot be used", (Mistake(name, what),))

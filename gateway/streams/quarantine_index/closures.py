@@ -1,0 +1,95 @@
+"""Which refused records are closed: kept as the jobs report them, and counted for problems."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from pyroaring import BitMap
+
+from tidegate.contracts.stream.closure import Closure
+from tidegate.contracts.stream.positions import Positions
+from tidegate.gateway.storage.refusal_closures import StoredClosure
+from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.streams.quarantine_index.columns import CHUNK, CHUNK_BITS
+from tidegate.gateway.streams.quarantine_index.filters import Chunk, Offsets, StreamIndex
+
+ClosureCounts = dict[Closure, int]
+
+_FIRST_WINS: Final = tuple(Closure)
+"""A record that was closed in two ways, as by a replay before a rewind, counts once."""
+
+
+def add_closures(stores: Stores, stream: str, closures: Mapping[Closure, Positions]) -> None:
+    """Add places in the quarantine topic of a stream that are closed; those that are known stay."""
+    stores.closures.put(
+        stream,
+        [
+            StoredClosure(partition, chunk, closure, (low_bits | before).serialize())
+            for closure, positions in closures.items()
+            for (partition, chunk), low_bits in _chunks(positions).items()
+            for before in [_unpacked(stores.closures.find(stream, partition, chunk, closure))]
+        ],
+    )
+
+
+def closed_offsets(stores: Stores, stream: str) -> dict[Closure, Offsets]:
+    """Return the closed offsets of a stream by chunk; one that was closed in two ways counts as the first of them."""
+    found: dict[Closure, Offsets] = defaultdict(dict)
+    for stored in stores.closures.all(stream):
+        found[Closure(stored.closure)][stored.partition, stored.chunk] = _unpacked(stored.offsets)
+    seen: Offsets = {}
+    counted: dict[Closure, Offsets] = {}
+    for closure in _FIRST_WINS:
+        counted[closure] = {}
+        for chunk, offsets in found.get(closure, {}).items():
+            if fresh := offsets - seen.get(chunk, BitMap()):
+                counted[closure][chunk] = fresh
+            seen[chunk] = seen.get(chunk, BitMap()) | offsets
+    return {closure: offsets for closure, offsets in counted.items() if offsets}
+
+
+def closure_counts(index: StreamIndex, facets: Iterable[bytes]) -> dict[bytes, ClosureCounts]:
+    """Return how many records of each facet are closed, by what became of them; facets without any are left out."""
+    closed = closed_offsets(index.stores, index.stream)
+    if not closed:
+        return {}
+    chunks: set[Chunk] = {chunk for offsets in closed.values() for chunk in offsets}
+    found: dict[bytes, ClosureCounts] = {}
+    for facet, bitmaps in index.bitmaps(facets, chunks=sorted(chunks)).items():
+        counts = {
+            closure: sum(
+                len(bitmap & offsets[chunk]) for chunk, bitmap in bitmaps.items() if chunk in offsets
+            )
+            for closure, offsets in closed.items()
+        }
+        if any(counts.values()):
+            found[facet] = {closure: count for closure, count in counts.items() if count}
+    return found
+
+
+def problems_at(index: StreamIndex, positions: Positions, most: int) -> tuple[bytes, ...]:
+    """Return the heads of the problems that some places of the quarantine topic belong to, those with most records first."""
+    wanted = _chunks(positions)
+    counts: dict[bytes, int] = defaultdict(int)
+    for facet, bitmaps in index.bitmaps(index.keys, chunks=sorted(wanted)).items():
+        counts[index.heads[facet]] += sum(len(bitmap & wanted[chunk]) for chunk, bitmap in bitmaps.items())
+    heads = [head for head, count in counts.items() if count]
+    return tuple(sorted(heads, key=lambda head: (-counts[head], head))[:most])
+
+
+def _chunks(positions: Positions) -> Offsets:
+    found: Offsets = {}
+    for partition, bitmap in positions.bitmaps().items():
+        first = bitmap.min() >> CHUNK_BITS
+        for chunk in range(first, (bitmap.max() >> CHUNK_BITS) + 1):
+            begin = chunk << CHUNK_BITS
+            low, high = bitmap.rank(begin - 1) if begin else 0, bitmap.rank(begin + CHUNK - 1)
+            if high > low:
+                found[partition, chunk] = BitMap(offset - begin for offset in bitmap[low:high])
+    return found
+
+
+def _unpacked(offsets: bytes | None) -> BitMap:
+    return BitMap() if offsets is None else BitMap.deserialize(offsets)

@@ -1,0 +1,167 @@
+"""Prepare requests about the refused records of a problem: which records, and what a replay would do with them.
+
+The registry sees the quarantine topic, and neither the ledger nor the table: what the job alone can know is left open.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tidegate.contracts.document.terms import subject_of
+from tidegate.contracts.errors import ConflictError, NotFoundError
+from tidegate.contracts.fix.model import Fix
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.evidence import read_original
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.replay import ReplayOrder, Untouched, digest_of_refusals, runs_of
+from tidegate.contracts.stream.replay_preview import RefusedRecord, ReplayPreview, fix_for
+from tidegate.gateway.access.principal import Principal, Role, require
+from tidegate.gateway.registry.subject_scope import ENFORCED, topic_of_contract
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.sql import ContractVersion, Stores
+from tidegate.gateway.streams.quarantine import Origin, QuarantinedRecord, QuarantineReader
+from tidegate.gateway.streams.quarantine_index.closures import closed_offsets
+from tidegate.gateway.streams.quarantine_index.columns import as_array
+from tidegate.gateway.streams.quarantine_index.filters import Offsets, QuarantineFilter, StreamIndex
+from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
+
+MOST_LOOKED: Final = 10_000
+"""Records that a preview reads at most."""
+MOST_BYTES: Final = 64 * 1024 * 1024
+_AT_A_TIME: Final = 500
+_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemSelection:
+    """The refused records of a problem that are open now: places in the quarantine topic, which do not change any more."""
+
+    topic: str
+    topic_id: str
+    positions: Positions
+
+    @property
+    def digest(self) -> str:
+        """Which records these are, as in a request."""
+        return digest_of_refusals(self.topic, self.positions)
+
+    def order(self, fix: Fix | None, **options: Any) -> ReplayOrder:
+        """Return the request for these records. `options` are further fields of it."""
+        return ReplayOrder(
+            topic=self.topic,
+            topic_id=self.topic_id,
+            positions=runs_of(self.positions),
+            records=len(self.positions),
+            digest=self.digest,
+            fix=None if fix is None else fix.text,
+            fingerprint=None if fix is None else fix.fingerprint,
+            **options,
+        )
+
+
+@dataclass(slots=True)
+class ProblemPreview:
+    """What a replay would do with the first `looked` records of a selection, as far as the registry sees."""
+
+    selection: ProblemSelection
+    version: str
+    preview: ReplayPreview = field(default_factory=ReplayPreview)
+    looked: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all records were looked at."""
+        return self.looked >= len(self.selection.positions)
+
+
+class ReplayPreviews:
+    """Looks at refused records for one person, `by`. Methods raise NotFoundError, Forbidden and Unavailable."""
+
+    def __init__(
+        self,
+        database: Database,
+        reader: QuarantineReader,
+        plan: Callable[[ContractVersion], EnforcementPlan],
+        by: Principal,
+    ) -> None:
+        self._database = database
+        self._reader = reader
+        self._plan = plan
+        self._by = by
+
+    def select(self, stream: str, problem: str, before: dict[int, int] | None = None) -> ProblemSelection:
+        """Return the records of a problem that are open: of each partition those before an offset, if `before` is given.
+
+        Raises ConflictError when none is left.
+        """
+        with self._database.reading() as stores:
+            origin = Origin(stream, topic_of_contract(stores, stream))
+            require(self._by, Role.APPROVER, subject_of(origin.topic))
+            found = _open_positions(stores, stream, problem)
+        if before is not None:
+            found = found.within({}, before)
+        if not found:
+            raise ConflictError("no refused record of this problem is left")
+        topic_id = self._reader.topic_id(origin)
+        if topic_id is None:
+            raise NotFoundError(f"there is no topic {origin.quarantine_topic}")
+        return ProblemSelection(origin.quarantine_topic, topic_id, found)
+
+    def preview(self, stream: str, selection: ProblemSelection, fix: Fix | None) -> ProblemPreview:
+        """Fix and judge the first records of a selection by the enforced contract; nothing is changed.
+
+        Raises ConflictError for a fix that the contract's records cannot get.
+        """
+        with self._database.reading() as stores:
+            version = stores.contracts.highest(stream, ENFORCED)
+            origin = Origin(stream, topic_of_contract(stores, stream))
+        if version is None:
+            raise ConflictError(f"no version of {stream} is enforced: nothing judges its records")
+        plan = self._plan(version)
+        compiled = None if fix is None else fix_for(fix, plan)
+        found = ProblemPreview(selection, version.version)
+        deadline, size = time.monotonic() + _SECONDS, 0
+        first = selection.positions.first(MOST_LOOKED)
+        for begin in range(0, len(first), _AT_A_TIME):
+            places = first[begin : begin + _AT_A_TIME]
+            records = self._reader.records(origin, places)
+            found.preview.add(_judgeable(records, found.preview), plan, compiled)
+            found.preview.untouched[Untouched.MISSING] += len(places) - len(records)
+            found.looked += len(places)
+            size += sum(len(each.value or b"") for each in records)
+            if size > MOST_BYTES or time.monotonic() > deadline:
+                break
+        found.preview.untouched = +found.preview.untouched
+        return found
+
+
+def _judgeable(records: list[QuarantinedRecord], preview: ReplayPreview) -> Iterator[RefusedRecord]:
+    for each in records:
+        original = read_original(each.headers)
+        if original.is_omitted or each.evidence.refusal is not None:
+            preview.untouched[Untouched.OMITTED if original.is_omitted else Untouched.BATCH] += 1
+            continue
+        at = original.timestamp_ms
+        if at is None:
+            at = 0 if each.timestamp is None else int(each.timestamp.timestamp() * 1000)
+        judged_at = original.judged_at if original.judged_at is not None else at * 1_000_000
+        yield RefusedRecord(each.key, each.value, original.headers, at, judged_at)
+
+
+def _open_positions(stores: Stores, stream: str, problem: str) -> Positions:
+    index = StreamIndex(stores, stream, joined_problems)
+    found = _positions(index.offsets(QuarantineFilter(problem=problem)))
+    for closed in closed_offsets(stores, stream).values():
+        found -= _positions(closed)
+    return found
+
+
+def _positions(offsets: Offsets) -> Positions:
+    return Positions(
+        (partition, int(offset))
+        for (partition, chunk), low_bits in sorted(offsets.items())
+        for offset in as_array(low_bits, chunk)
+    )

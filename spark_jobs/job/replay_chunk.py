@@ -1,0 +1,178 @@
+"""The records of one chunk of a replay, as they are read from the quarantine topic."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from tidegate.contracts.stream.closure import Closure
+from tidegate.contracts.stream.evidence import (
+    SENT_BACK_HEADER,
+    Evidence,
+    Original,
+    headers_of,
+    read_evidence,
+    read_original,
+)
+from tidegate.contracts.stream.ledger import Ledger, Position
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.replay import (
+    CLOSURE_OF,
+    Closed,
+    ReplayAction,
+    ReplayRequest,
+    Untouched,
+    why_untouched,
+)
+from tidegate.contracts.stream.replay_preview import RefusedRecord
+from tidegate.spark_jobs.worker.request import JUDGED_AT
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+CHUNK_RECORDS: Final = 5_000
+"""Most records of a chunk: its commit must not keep a batch waiting for long."""
+CHUNK_BYTES: Final = 32 * 1024 * 1024
+
+_ROWS: Final = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        (JUDGED_AT, pa.int64()),
+    ]
+)
+"""Records as Spark's Kafka source returns them, by their source position, and when they were judged first."""
+
+
+Places = dict[Closure, Positions]
+"""Places in the quarantine topic of records that are closed."""
+
+
+@dataclass(slots=True)
+class ReplayChunk:
+    """What was read for a chunk. `places` are those in the quarantine topic of the records to process, by source position."""
+
+    records: dict[Position, RefusedRecord] = field(default_factory=dict)
+    places: dict[Position, Position] = field(default_factory=dict)
+    closed: Places = field(default_factory=dict)
+    untouched: Counter[Untouched] = field(default_factory=Counter)
+    taken: int = 0
+    size: int = 0
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether a record has a key."""
+        return any(each.key is not None for each in self.records.values())
+
+    @property
+    def sources(self) -> Positions:
+        """The source positions of the records to process."""
+        return Positions(sorted(self.records))
+
+    def add(self, message: Message, original: Original, source: Position) -> None:
+        """Add a record to be processed."""
+        key, value = message.key(), message.value()
+        at = original.timestamp_ms if original.timestamp_ms is not None else message.timestamp()[1]
+        judged_at = original.judged_at if original.judged_at is not None else at * 1_000_000
+        self.records[source] = RefusedRecord(key, value, original.headers, at, judged_at)
+        self.places[source] = _place(message)
+        self.size += len(key or b"") + len(value or b"")
+
+    def leave(self, why: Untouched, place: Position | None = None) -> None:
+        """Count a record that is left as it is."""
+        self.untouched[why] += 1
+        if place is not None and why in CLOSURE_OF:
+            self.close(CLOSURE_OF[why], [place])
+
+    def close(self, closure: Closure, places: Iterable[Position]) -> None:
+        """Note that the records at some places of the quarantine topic are closed."""
+        found = self.closed.setdefault(closure, Positions())
+        for place in places:
+            found.add(*place)
+
+    def table(self) -> pa.Table:
+        """Return the records as rows."""
+        rows = [
+            (
+                *source,
+                each.timestamp_ms * 1000,
+                each.key,
+                each.value,
+                [{"key": name, "value": value} for name, value in each.headers] or None,
+                each.judged_at,
+            )
+            for source, each in self.records.items()
+        ]
+        return rows_of(rows)
+
+
+def rows_of(rows: list[tuple[Any, ...]]) -> pa.Table:
+    """Return rows as Spark's Kafka source returns records, with the moment of their first verdict."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(_ROWS)
+    arrays = [pa.array(column, each.type) for column, each in zip(columns, _ROWS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=_ROWS)
+
+
+def read_chunk(
+    request: ReplayRequest, held: Ledger, closed: Closed, wanted: Positions, messages: Iterator[Message]
+) -> ReplayChunk:
+    """Read the refusals at the wanted positions of one partition, in order, as many as a chunk may have.
+
+    `messages` are the committed records there, in order; those that retention has deleted are missing.
+    """
+    chunk, due = ReplayChunk(), iter(wanted)
+    for message in messages:
+        for position in due:  # those before it have no record any more
+            chunk.taken += 1
+            if position[1] == message.offset():
+                break
+            chunk.leave(Untouched.MISSING)
+        headers = headers_of(message)
+        found, original = read_evidence(headers), read_original(headers)
+        why = _why(request, held, closed, found, original)
+        if why is not None or found is None:
+            chunk.leave(why or Untouched.FOREIGN, _place(message))
+        elif (source := (found.source.partition, found.source.offset)) in chunk.records:
+            chunk.leave(Untouched.REPLAYED)
+        else:
+            chunk.add(message, original, source)
+        if chunk.size > CHUNK_BYTES:
+            return chunk
+    for _ in due:
+        chunk.taken += 1
+        chunk.leave(Untouched.MISSING)
+    return chunk
+
+
+def _why(
+    request: ReplayRequest, held: Ledger, closed: Closed, found: Evidence | None, original: Original
+) -> Untouched | None:
+    """Return why a record is left; a discard closes also what a replay cannot read, or leaves with its batch."""
+    is_discard = request.action is ReplayAction.DISCARD
+    why = why_untouched(
+        found,
+        held,
+        closed,
+        is_omitted=original.is_omitted and not is_discard,
+        accepts_batches=request.accept_batches or is_discard,
+    )
+    if why is None and request.action is ReplayAction.TO_SOURCE and was_sent_back(original):
+        return Untouched.SENT_BACK
+    return why
+
+
+def was_sent_back(original: Original) -> bool:
+    """Return whether a record came to its source from a quarantine topic: it is never sent there again."""
+    return any(name == SENT_BACK_HEADER for name, _ in original.headers)
+
+
+def _place(message: Message) -> Position:
+    return message.partition() or 0, message.offset() or 0

@@ -1,0 +1,87 @@
+"""Send refused records to their source topic again, once, whatever fails: the records and their positions in one transaction.
+
+The ledger names the positions in its next commit. Positions that are committed, and that no ledger names yet, were sent by
+an attempt that ended before that commit: they are sent already.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from tidegate.contracts.errors import Fenced
+from tidegate.contracts.stream.closure import Closure
+from tidegate.contracts.stream.evidence import SENT_BACK_HEADER, EventPointer
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.contracts.stream.ledger import Ledger, Position
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.replay import Closed, ReplayedChunk
+from tidegate.contracts.stream.replay_preview import RefusedRecord
+from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
+from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer
+from tidegate.spark_jobs.kafka.replayed import ReplayedTopic, require_closed, resent_ahead
+from tidegate.spark_jobs.sinks.sink import Sink
+
+_SLOT: Final = 65
+"""Slot of the producer that sends records back. No job has it for its outputs, and no command."""
+
+
+class ClosedRefusals:
+    """The refused records that are closed, as one attempt knows them; and the producer that sends records back.
+
+    Its transactional.id is fenced before the positions are read. So an instance that was overtaken sends nothing after that.
+    """
+
+    def __init__(self, kafka: KafkaConnection, sink: Sink[Any], topic: ReplayedTopic) -> None:
+        self._kafka = kafka
+        self._sink = sink
+        self._topic = topic
+        self._producer: TransactionalProducer | None = None
+        self._known: Closed | None = None
+        self.ahead = Positions()
+        """Source positions of records that were sent, and that the ledger does not name yet."""
+
+    def known(self, held: Ledger) -> Closed:
+        """Return the closed records. Raises ConflictError when their topic has lost some, Fenced, Unavailable."""
+        if self._known is None:
+            producer = TransactionalProducer(self._kafka, transactional_id(held.name, _SLOT))
+            producer.fence()
+            if not self._sink.is_held():
+                raise Fenced(f"{held.stream}: another instance has claimed the ledger")
+            self._producer = producer
+            self._known = require_closed(self._kafka, held)
+            self.ahead = resent_ahead(self._kafka, held)
+        return self._known
+
+    def send(self, held: Ledger, records: Mapping[Position, tuple[RefusedRecord, bytes | None]]) -> None:
+        """Send records by their source position, with their new values, to the partitions that they came from."""
+        assert self._producer is not None, "nothing is known yet"  # noqa: S101 - a programming error
+        assert self._known is not None, "the same"  # noqa: S101 - a programming error
+        sent = Positions(sorted(records))
+        # Behind what was sent before, and the ledger does not name: so the next attempt finds both.
+        chunk = ReplayedChunk(closed=sent | self.ahead, closure=Closure.RESENT)
+        positions, _ = self._topic.records(held, chunk)
+        self._producer.write([*_records(held.topic, records), *positions])
+        self.ahead.add_all(sent)
+        self._known.resent.add_all(sent)
+
+    def published(self, chunk: ReplayedChunk) -> None:
+        """Note that a chunk was published: the ledger names what it closes."""
+        if self._known is not None:
+            self._known.add(chunk)
+        if chunk.closure is Closure.RESENT:
+            self.ahead = Positions()
+
+
+def _records(
+    topic: str, records: Mapping[Position, tuple[RefusedRecord, bytes | None]]
+) -> Iterable[OutputRecord]:
+    now = int(time.time() * 1000)  # with its own time, retention could delete it before it is judged
+    for (partition, offset), (record, value) in records.items():
+        source = EventPointer(topic, partition, offset)
+        headers: list[tuple[str, str | bytes | None]] = [
+            *record.headers,
+            (SENT_BACK_HEADER, str(source).encode()),
+        ]
+        yield topic, value, record.key, partition, now, headers
