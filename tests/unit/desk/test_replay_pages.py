@@ -1,0 +1,125 @@
+"""The pages that replay and discard the records of a problem, without a broker: who may, what is wrong, what was asked."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+
+from tests.unit.gateway.quarantine_records import Process, refused
+from tidegate.contracts.stream.closure import Closure
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.replay import ReplayOrder, digest_of_refusals, runs_of
+from tidegate.gateway.access.principal import Principal, read_grants
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.desk import replay_views
+from tidegate.gateway.http.models.examples import CONTRACT
+from tidegate.gateway.streams.problems import ProblemQuery
+from tidegate.gateway.streams.quarantine_index.closures import add_closures
+
+STREAM = "hospital.admissions"
+TOPIC = f"{STREAM}.quarantine"
+ANN, BEN, EVE = (
+    Principal(f"key:{name}", read_grants([role]))
+    for name, role in (("ann", "approver"), ("ben", "approver"), ("eve", "viewer"))
+)
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def problem(factory: Factory) -> str:
+    """A problem of three records, one of which is closed."""
+    factory.registry().publish(json.dumps(CONTRACT).encode(), "contract.json")
+    Process(factory, "one", stream=STREAM).ingest(
+        [refused(offset, contract=STREAM, topic=STREAM) for offset in range(3)]
+    )
+    closed = {Closure.DISCARDED: Positions([(0, 1)])}
+    factory.database.write(lambda stores: add_closures(stores, STREAM, closed))
+    (found,) = factory.problems().list(STREAM, ProblemQuery()).problems
+    return f"/desk/streams/{STREAM}/problems/{found.id}"
+
+
+def posted(client: Any, path: str, **form: str) -> httpx.Response:
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer: httpx.Response = client.request("POST", path, content=urlencode(form).encode(), headers=headers)
+    return answer
+
+
+def words(answer: httpx.Response) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", answer.text.partition("<main")[2]))
+
+
+def ask(factory: Factory, by: Principal, **changes: Any) -> str:
+    places = Positions([(0, 0), (0, 2)])
+    order = ReplayOrder.model_validate(
+        {
+            "topic": TOPIC,
+            "topic_id": "id",
+            "positions": runs_of(places),
+            "records": len(places),
+            "digest": digest_of_refusals(TOPIC, places),
+            **changes,
+        }
+    )
+    return str(factory.replays().ask(STREAM, order, by).id)
+
+
+def test_a_problem_counts_what_is_open_and_lists_its_requests(
+    client: Any, factory: Factory, problem: str
+) -> None:
+    ask(factory, ANN, action="discard", reason="<b>tests</b> of the vendor")
+    page = client.request("GET", problem)
+    assert "Open 2 1 discarded" in words(page)
+    assert "&lt;b&gt;tests&lt;/b&gt; of the vendor" in page.text
+    assert "Discard key:ann" in words(page)
+    assert "waits for the job" in words(page)
+
+
+def test_a_mistake_of_a_fix_is_shown_where_it_is(client: Any, problem: str) -> None:
+    assert "Preview" in words(client.request("GET", f"{problem}/replay"))
+    answer = posted(client, f"{problem}/replay", fix="fix: x\nsteps:\n  - action: burn\n    field: /age\n")
+    assert answer.status_code == 422
+    assert "The fix cannot be used" in words(answer)
+    assert "action: burn" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "form", "status", "message"),
+    [
+        ("replay", {"fix": ""}, 503, "gateway knows no broker"),
+        ("replay", {"fix": "x" * 40_000}, 422, "at most 32768 characters"),
+        ("discards", {"records": "2"}, 422, "reason"),
+        ("discards", {"records": "2", "reason": "x" * 501}, 422, "reason"),
+        ("replays/0c8f2f0e-6a51-4a0b-9a60-2f6f3c1d7a10", {"decision": "approve"}, 404, "No replay"),
+        ("replays/0c8f2f0e-6a51-4a0b-9a60-2f6f3c1d7a10", {"decision": "burn"}, 422, "approve or cancel"),
+    ],
+)
+def test_what_cannot_be_done_says_so(
+    client: Any, problem: str, path: str, form: dict[str, str], status: int, message: str
+) -> None:
+    answer = posted(client, f"{problem}/{path}", **form)
+    assert answer.status_code == status, answer.text
+    assert message in words(answer)
+
+
+def test_who_asked_does_not_approve_and_a_viewer_does_nothing(factory: Factory, problem: str) -> None:
+    ask(factory, ANN, action="to-source")
+    (found,) = factory.problems().list(STREAM, ProblemQuery()).problems
+
+    def may(by: Principal) -> tuple[bool, bool]:
+        (row,) = replay_views.replay_rows(factory, by, found, f"{STREAM}-value")
+        return row.may_approve, row.may_cancel
+
+    assert (may(ANN), may(BEN), may(EVE)) == ((False, True), (True, True), (False, False))
+    assert not replay_views.replay_view(factory, EVE, STREAM, problem.rpartition("/")[2]).may_act
+
+
+def test_a_request_is_cancelled_on_the_page(client: Any, factory: Factory, problem: str) -> None:
+    asked = ask(factory, ANN)
+    answer = posted(client, f"{problem}/replays/{asked}", decision="cancel")
+    assert (answer.status_code, answer.headers["location"]) == (303, f"{problem}#replays")
+    assert "cancelled" in words(client.request("GET", problem))
