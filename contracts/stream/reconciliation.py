@@ -106,6 +106,11 @@ class Findings(BaseModel):
         answer = Answer.LOST if not found["holds"] else Answer.HOLDS if is_proven else Answer.UNPROVEN
         return {**found, "answer": answer, "holds": answer is Answer.HOLDS}
 
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = serialize(self)
+        return {name: value for name, value in fields.items() if value is not None or name != "closed"}
+
     @model_validator(mode="after")
     def _says_one_thing(self) -> Self:
         if self.holds != (self.answer is Answer.HOLDS):

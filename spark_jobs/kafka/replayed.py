@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Final
+from uuid import uuid4
 
 from tidegate.contracts.errors import ConflictError
 from tidegate.contracts.stream.closure import ClosedRefusals, Closure, chain_of
@@ -132,14 +133,17 @@ def write_replayed(kafka: KafkaConnection, source: Topic, ledger: Ledger, replay
 def write_closed(
     kafka: KafkaConnection, source: Topic, ledger: Ledger, closed: dict[Closure, Positions]
 ) -> Ledger:
-    """Write closed positions as chains of their own, and return the ledger that names them alone; as `write_replayed`."""
-    named = {
-        closure: ClosedRefusals(
-            records=len(positions), digest=_write_chain(kafka, source, ledger, closure, positions)
-        )
-        for closure, positions in closed.items()
-        if positions
-    }
+    """Write closed positions as chains of their own, and return the ledger that names them alone; as `write_replayed`.
+
+    A chain that has lost all its positions goes on behind a digest that no record has: what was sent before is not ahead of it.
+    """
+    named = {}
+    for closure, positions in closed.items():
+        if positions:
+            digest = _write_chain(kafka, source, ledger, closure, positions)
+            named[closure] = ClosedRefusals(records=len(positions), digest=digest)
+        elif closure in ledger.closed:
+            named[closure] = ClosedRefusals(records=0, digest=uuid4().hex)
     return ledger.model_copy(update={"closed": named})
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.contracts.stream.ledger import Position
-from tidegate.contracts.stream.positions import Positions, chained, digest_of, dropped_by, named_by
+from tidegate.contracts.stream.positions import Positions, chained, digest_of, dropped_by, following, named_by
 
 LEDGER = "shop.orders@iceberg:1"
 MOST_BYTES = 1_000_000
@@ -33,6 +33,18 @@ def test_records_of_an_attempt_that_was_never_published_are_not_in_the_chain() -
     second = texts_of({(0, 6)}, digest_of(first[-1]))
     found = dropped_by(LEDGER, digest_of(second[-1]), [*first, *unpublished, *second])
     assert found == {(0, 1), (0, 6)}
+
+
+def test_what_goes_on_behind_the_chain_is_found_with_all_its_branches() -> None:
+    first = texts_of({(0, 1)}, "")
+    head = digest_of(first[-1])
+    ahead = [*texts_of({(0, 5)}, head), *texts_of({(0, 5), (0, 6)}, head)]
+    later = texts_of({(0, 7)}, digest_of(ahead[0]))
+    assert following(LEDGER, head, [*later, *ahead, *first]) == {(0, 5), (0, 6), (0, 7)}
+    assert following(LEDGER, "", first) == {(0, 1)}
+    assert not following(LEDGER, digest_of(later[-1]), [*first, *ahead, *later])
+    assert not following(LEDGER, "d" * 64, [*first, *ahead])
+    assert not following("another", head, ahead)
 
 
 def test_records_of_others_are_not_in_the_chain() -> None:

@@ -73,6 +73,15 @@ def test_replayed_records_whose_positions_are_gone_prove_nothing(
     assert (found.answer, found.twice) == (answer, twice)
 
 
+def test_closed_records_whose_positions_are_gone_prove_nothing() -> None:
+    ledger = counted(written=7, quarantined=3)
+    for unknown, answer in ((0, Answer.HOLDS), (2, Answer.UNPROVEN)):
+        found = reconcile(ledger, SOURCE, SOURCE[:7], SOURCE[7:], Retained(unknown_closed=unknown))
+        assert (found.answer, found.unverifiable) == (answer, unknown)
+    found = reconcile(ledger, SOURCE, SOURCE[:8], SOURCE[7:], Retained(unknown_closed=2))
+    assert found.answer is Answer.LOST
+
+
 def test_rows_that_no_published_batch_covers() -> None:
     """Refused records of a batch in flight are no fault; rows are."""
     assert reconcile(LEDGER, SOURCE, SOURCE, [(0, 12)]).holds

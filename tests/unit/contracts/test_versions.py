@@ -30,7 +30,7 @@ MESSAGES: dict[str, type[BaseModel]] = {
     "report": BatchReport,
     "trip": Trip,
 }
-LEDGERS = ("ledger-new", "ledger-published", "ledger-adopted", "ledger-replayed")
+LEDGERS = ("ledger-new", "ledger-published", "ledger-adopted", "ledger-replayed", "ledger-closed")
 HEADERS = ("headers-accepted", "headers-quarantined")
 LATER = "of_a_later_release"
 
