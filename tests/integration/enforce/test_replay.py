@@ -107,6 +107,8 @@ def request(line: Line, places: Any = None, **changes: Any) -> ReplayRequest:
 
 def fill(line: Line, records: int = RECORDS, every: int = 5) -> set[Position]:
     """Produce records, some of them refused, and process them; return the source positions of the refused ones."""
+    if line.settings.write_mode == "upsert":
+        line.contracts.plan = line.plan(primary_key=["id"])
     line.produce(*(row(n, 999 if n % every == 0 else 1) for n in range(records)))
     line.enforce()
     return {*refusals(line).values()}
