@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from psycopg import sql
 from pyiceberg.table.snapshots import ancestors_of
+from pyspark.sql import SparkSession
 
 from tests.integration.enforce.checker import Topic, read_topic
 from tests.integration.enforce.job import RunningJob
@@ -28,7 +29,9 @@ from tidegate.contracts.stream.ledger import Vector
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.gateway.exits import ExitCode
 from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.sinks.delta.table import table_location
 from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table
+from tidegate.spark_jobs.sinks.iceberg.history import PUBLISHED_TAG
 from tidegate.spark_jobs.sinks.postgresql.table import qualified_name
 
 PARTITIONS = 4
@@ -43,6 +46,8 @@ AWAY_SECONDS = 10.0
 MOST_SLOTS = 3
 EVENTS = ("table_compacted", "compaction_conflicted", "orphans_removed", "table_not_maintained")
 """What jobs log of their maintenance, and is counted."""
+OF_MAINTENANCE = {"OPTIMIZE", "RESTORE", "VACUUM START", "VACUUM END"}
+"""Commits of a Delta table that leave the ledger where it is."""
 OPTIONS = ("--max-offsets", "500", "--trigger-seconds", "0.1")
 
 Fault = Callable[[], None]
@@ -61,6 +66,8 @@ class World:
     stop_broker: Fault
     start_broker: Fault
     disk: Path | None
+    session: Callable[[], SparkSession]
+    """Returns the session that a table of Delta is changed and read with; it is started when it is first needed."""
 
 
 class Chaos:
@@ -94,8 +101,8 @@ class Chaos:
         settings = self._line.settings
         if settings.sink == "kafka" or settings.write_mode == "upsert":
             faults.append(self.shorten_retention)  # an older table would need what its topics held then
-        elif settings.sink in {"iceberg", "postgresql"}:
-            faults.append(self.roll_back if settings.sink == "iceberg" else self.restore)
+        else:
+            faults.append(self.restore if settings.sink == "postgresql" else self.roll_back)
         if self._world.disk is not None:
             faults.append(self.fill_disk)
         return {fault.__name__: fault for fault in faults}
@@ -308,7 +315,8 @@ class Chaos:
         job = self._start()
         job.await_event("batch_published")
         self._end(job)
-        if not self._roll_back_iceberg():
+        is_delta = line.settings.sink == "delta"
+        if not (self._roll_back_delta() if is_delta else self._roll_back_iceberg()):
             print("          there is one version only, and nothing to go back to")
             return
         job = self._start()
@@ -327,11 +335,21 @@ class Chaos:
         assert adopted.returncode == 0, adopted.stdout + adopted.stderr
 
     def _roll_back_iceberg(self) -> bool:
-        """Move the head to an earlier snapshot; return False if all have expired."""
+        """Move the head below the published snapshot; return False if all of them have expired."""
         table = open_table(self._line.settings, self._line.contract_id)
-        head = table.current_snapshot()
-        _, *earlier = ancestors_of(head, table.metadata) if head else [None]
+        published = table.snapshot_by_name(PUBLISHED_TAG)
+        _, *earlier = ancestors_of(published, table.metadata) if published else [None]
         if earlier:
             to = self._random.choice(earlier)
             table.manage_snapshots().rollback_to_snapshot(to.snapshot_id).commit()
+        return bool(earlier)
+
+    def _roll_back_delta(self) -> bool:
+        """Restore a version below the one that moved the ledger last; return False if there is none."""
+        spark = self._world.session()
+        name = f"delta.`{table_location(self._line.settings.warehouse, self._line.contract_id)}`"
+        history = spark.sql(f"DESCRIBE HISTORY {name}").collect()
+        _, *earlier = [each.version for each in history if each.operation not in OF_MAINTENANCE]
+        if earlier:
+            spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF {self._random.choice(earlier)}").collect()
         return bool(earlier)

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from threading import Event, Thread
 from typing import cast
@@ -127,7 +128,14 @@ def main() -> int:
         document, line.contracts.plan = line.document(**changes), line.plan(**changes)
         httpx.post(f"{registry.url}/api/v1/contracts", json=document, timeout=60).raise_for_status()
         settings = {**environment(line, jars, registry.url), **MAINTENANCE}
-        world = World(settings, changes, broker.stop, broker.start, disk)
+
+        @cache
+        def session() -> SparkSession:
+            spark = build_session(line.settings.model_copy(update={"spark_jars": jars.spark_dir}))
+            stack.callback(spark.stop)
+            return spark
+
+        world = World(settings, changes, broker.stop, broker.start, disk, session)
         chaos = Chaos(line, world, asked.seed)
         stopping = Event()
         producing = Thread(target=chaos.produce, args=(stopping,))
@@ -140,8 +148,7 @@ def main() -> int:
         chaos.finish()
         print(f"maintenance: {dict(sorted(chaos.events.items()))}")
         if line.settings.sink == "delta":
-            line.spark = build_session(line.settings.model_copy(update={"spark_jars": jars.spark_dir}))
-            stack.callback(line.spark.stop)
+            line.spark = session()
         return report(line, chaos)
 
 

@@ -23,54 +23,76 @@ NOT_OF_A_STREAM = (
 )
 ENFORCE = "integration/enforce"
 SHOWN_BY = {
-    "This is the table of refused records": (f"{ENFORCE}/test_quarantine_table.py", "This is the table of refused records"),
-    "records violate what ... must not let pass": ("unit/spark_jobs/test_decide.py", "must not let pass"),
-    "error budget spent": (f"{ENFORCE}/test_pause.py", "error budget spent"),
-    "not as ... expects (on_violation fail)": ("unit/spark_jobs/test_expectations.py", "expects (on_violation fail)"),
-    "the record of topic ..., partition ..., offset ... cannot be processed": (f"{ENFORCE}/test_halving.py", "cannot be processed"),
-    "A record that the source holds well compressed can need more room here": (f"{ENFORCE}/test_output_topics.py", "a larger max.message.bytes"),
-    "topic ... was deleted and created again": (f"{ENFORCE}/test_archive.py", "test_a_stream_begins_again_with_a_topic_that_was_created_again"),
-    "contract ... is about topic ..., this stream reads ...": (f"{ENFORCE}/test_archive.py", "is about topic"),
-    "the broker has lost records that were judged": ("unit/spark_jobs/test_source_topic.py", "the broker has lost records"),
-    "partition ... begins at ..., the ledger ends at ...": (f"{ENFORCE}/test_adoption.py", "--partition 0 --from 9 --accept-loss"),
-    "was added since the ledger was written": (f"{ENFORCE}/test_adoption.py", "--partition 2 --from 3 --accept-loss"),
-    "must be known to go on without doubling it": (f"{ENFORCE}/test_adoption.py", "--forget-deleted"),
-    "would not keep what is written to it": (f"{ENFORCE}/test_output_topics.py", "would not keep what is written to it"),
-    "has ... partitions and needs ...": (f"{ENFORCE}/test_output_topics.py", "has 2 partitions and needs 4"),
-    "and no ledger says how far the stream has come": (f"{ENFORCE}/test_adoption.py", "test_an_adopted_stream_continues_with_every_record_once"),
-    "the table was rolled back": (f"{ENFORCE}/test_adoption.py", "test_a_rolled_back_table_of_many_batches_is_replaced_without_loss"),
-    "the table was restored": (f"{ENFORCE}/test_rolled_back.py", "was restored"),
-    "the ledger was restored from an older moment": (f"{ENFORCE}/test_adoption.py", "restored from an older moment"),
-    "it cannot be proven that": (f"{ENFORCE}/test_adoption.py", "cannot be proven.*adopt"),
-    "that moved the ledger last was cleaned up": (f"{ENFORCE}/test_archive.py", "was cleaned up"),
-    "cannot be read by this version: start the job with the release that wrote the record": ("integration/test_recovery_scan.py", "cannot be read by this version: start the job"),
-    "requires of the job of ... what this release cannot do": ("unit/spark_jobs/test_control.py", "upgrade the job"),
-    "the gateway knows ... decisions about": ("unit/spark_jobs/test_control.py", "knows 1 decisions about"),
-    "by which the last batch of this stream was judged": ("unit/spark_jobs/test_contract_source.py", "by which the last batch"),
-    "the stored ledger cannot be read by this version": (f"{ENFORCE}/test_archive.py", "cannot be read by this version"),
-    "the batch leaves a gap": ("unit/contracts/test_ledger.py", "leaves a gap: partition 2"),
-    "the batch ... starts at ..., the ledger ends at": ("unit/contracts/test_ledger.py", "leaves a gap: partition 0 starts at 11"),
-    "tidegate.ledger has lost the row of": ("integration/postgresql/test_table.py", "has lost the row of"),
-    "as if it came from ..., which no topic has": ("unit/contracts/test_positions.py", "ask who wrote it"),
-    "lets tombstones delete, and --write-mode append deletes nothing": (f"{ENFORCE}/test_upserts.py", "lets tombstones delete"),
-    "has no primary_key": (f"{ENFORCE}/test_upserts.py", "has no primary_key"),
-    "has rows that were appended": (f"{ENFORCE}/test_archive.py", "has rows that were appended"),
-    "its rows have the primary key": (f"{ENFORCE}/test_upserts.py", "its rows have the primary key"),
-    "its primary key is": (f"{ENFORCE}/test_upserts.py", "its primary key is"),
-    "column ... is ..., the contract says ...": (f"{ENFORCE}/test_schema_evolution.py", "the contract says"),
-    "must have a value, and the contract has no such column": ("integration/postgresql/test_table.py", "column beds must have a value"),
-    "exists and is not a table of this stream": (f"{ENFORCE}/test_archive.py", "is not a table of this stream"),
-    "is partitioned, and the job writes tables that are not": (f"{ENFORCE}/test_archive.py", "is partitioned"),
-    "whose contract id names the same table": (f"{ENFORCE}/test_missing_ledger.py", "belongs to the stream"),
-    "PostgreSQL's names have ... bytes at most": ("integration/postgresql/test_table.py", "63 bytes at most"),
-    "the server refuses to take rows": ("integration/postgresql/test_table.py", "refuses to take rows"),
-    "which its Avro type ... does not hold": ("unit/contracts/privacy/test_masks.py", "which its Avro type"),
-    "The gateway refused the report": ("unit/spark_jobs/test_control.py", "refused the report"),
-    "another instance of this stream (code 5)": (f"{ENFORCE}/test_faults.py", "raises(Fenced)"),
-    "Spark's Java process has ended (code 3)": (f"{ENFORCE}/test_supervisor.py", "test_without_its_jvm_the_job_ends"),
-    "the registry ... has not answered for ... (code 3)": (f"{ENFORCE}/test_supervisor.py", "has not answered for"),
+    "This is the table of refused records": (f"{ENFORCE}/test_quarantine_table.py", "test_a_table_that_somebody_has_changed_is_filled_again", "This is the table of refused records"),
+    "records violate what ... must not let pass": (f"{ENFORCE}/test_iceberg_sink.py", "test_a_batch_that_must_not_pass_leaves_no_trace", "and violates amount-is-known"),
+    "error budget spent": (f"{ENFORCE}/test_pause.py", "test_a_budget_that_fails_ends_the_stream_and_what_is_accepted_then_passes", "error budget spent"),
+    "not as ... expects (on_violation fail)": (f"{ENFORCE}/test_expectations.py", "test_a_failing_expectation_stops_the_stream_before_anything_is_written", "plausible-mean; nothing of it is written"),
+    "the record of topic ..., partition ..., offset ... cannot be processed": (f"{ENFORCE}/test_halving.py", "test_a_record_that_crashes_its_worker_is_found_and_named", "cannot be processed"),
+    "A record that the source holds well compressed can need more room here": (f"{ENFORCE}/test_output_topics.py", "test_a_record_that_an_output_does_not_take_stops_the_stream_and_says_which_limit", "a larger max.message.bytes"),
+    "topic ... was deleted and created again": (f"{ENFORCE}/test_archive.py", "test_a_stream_begins_again_with_a_topic_that_was_created_again", "was deleted and created again"),
+    "contract ... is about topic ..., this stream reads ...": (f"{ENFORCE}/test_archive.py", "test_a_contract_about_another_topic_stops_the_stream", "is about topic another"),
+    "the broker has lost records that were judged": (f"{ENFORCE}/test_archive.py", "test_a_topic_that_has_lost_judged_records_is_begun_again", "the broker has lost records that were judged"),
+    "partition ... begins at ..., the ledger ends at ...": (f"{ENFORCE}/test_adoption.py", "test_a_partition_that_retention_has_passed_continues_and_says_what_is_missing", "--partition 0 --from 9 --accept-loss"),
+    "was added since the ledger was written": (f"{ENFORCE}/test_adoption.py", "test_a_partition_whose_first_records_are_gone_continues_without_them", "--partition 2 --from 3 --accept-loss"),
+    "must be known to go on without doubling it": (f"{ENFORCE}/test_adoption.py", "test_a_stream_continues_past_deleted_records_of_its_output", "--forget-deleted"),
+    "would not keep what is written to it": (f"{ENFORCE}/test_output_topics.py", "test_settings_that_would_lose_records_are_refused_with_the_command_that_mends_them", "would not keep what is written to it"),
+    "has ... partitions and needs ...": (f"{ENFORCE}/test_output_topics.py", "test_a_ledger_topic_must_be_compacted_and_have_its_partitions", "has 2 partitions and needs 4"),
+    "and no ledger says how far the stream has come": (f"{ENFORCE}/test_adoption.py", "test_an_adopted_stream_continues_with_every_record_once", "no ledger says how far"),
+    "the table was rolled back": (f"{ENFORCE}/test_adoption.py", "test_a_rolled_back_table_of_many_batches_is_replaced_without_loss", "was rolled back"),
+    "the table was restored": (f"{ENFORCE}/test_rolled_back.py", "test_a_delta_table_that_is_restored_stops_the_stream", "was restored"),
+    "the ledger was restored from an older moment": (f"{ENFORCE}/test_adoption.py", "test_a_ledger_topic_that_was_restored_from_an_older_moment_stops_the_stream", "restored from an older moment"),
+    "it cannot be proven that": (f"{ENFORCE}/test_adoption.py", "test_a_delta_log_that_has_lost_the_ledgers_commit_cannot_be_proven", "cannot be proven.*adopt"),
+    "that moved the ledger last was cleaned up": (f"{ENFORCE}/test_archive.py", "test_a_table_that_a_stream_cannot_go_on_with_is_put_away", "was cleaned up"),
+    "cannot be read by this version: start the job with the release that wrote the record": ("integration/test_recovery_scan.py", "test_a_record_of_its_own_that_a_start_cannot_read_stops_the_stream", "cannot be read by this version: start the job"),
+    "requires of the job of ... what this release cannot do": ("unit/spark_jobs/test_control.py", "test_a_decision_that_this_job_cannot_obey_stops_the_stream", "upgrade the job"),
+    "the gateway knows ... decisions about": (f"{ENFORCE}/test_pause.py", "test_a_registry_restored_without_decisions_stops_the_stream_at_its_start", "knows 0 decisions about"),
+    "by which the last batch of this stream was judged": ("unit/spark_jobs/test_contract_source.py", "test_a_registry_that_lost_the_version_of_the_ledger_stops_the_stream", "by which the last batch"),
+    "the stored ledger cannot be read by this version": (f"{ENFORCE}/test_archive.py", "test_a_table_that_a_stream_cannot_go_on_with_is_put_away", "cannot be read by this version"),
+    "the batch leaves a gap": ("unit/contracts/test_ledger.py", "test_a_batch_must_begin_where_the_ledger_ends", "leaves a gap: partition 2"),
+    "the batch ... starts at ..., the ledger ends at": ("unit/contracts/test_ledger.py", "test_a_batch_must_begin_where_the_ledger_ends", "leaves a gap: partition 0 starts at 11"),
+    "tidegate.ledger has lost the row of": ("integration/postgresql/test_table.py", "test_a_ledger_that_is_lost_while_the_stream_runs_stops_it", "has lost the row of"),
+    "as if it came from ..., which no topic has": ("unit/contracts/test_positions.py", "test_what_no_topic_has_is_no_position", "which no topic has"),
+    "lets tombstones delete, and --write-mode append deletes nothing": (f"{ENFORCE}/test_upserts.py", "test_what_a_table_cannot_do_is_refused_at_the_start", "lets tombstones delete"),
+    "has no primary_key": (f"{ENFORCE}/test_upserts.py", "test_what_a_table_cannot_do_is_refused_at_the_start", "has no primary_key"),
+    "has rows that were appended": (f"{ENFORCE}/test_archive.py", "test_a_table_that_was_appended_to_is_put_away_and_upserted_into", "has rows that were appended"),
+    "its rows have the primary key": (f"{ENFORCE}/test_upserts.py", "test_the_key_of_rows_stays_the_same_for_the_life_of_the_table", "its rows have the primary key"),
+    "its primary key is": (f"{ENFORCE}/test_upserts.py", "test_the_key_of_rows_stays_the_same_for_the_life_of_the_table", "its primary key is"),
+    "column ... is ..., the contract says ...": (f"{ENFORCE}/test_schema_evolution.py", "test_a_type_that_does_not_hold_what_is_there_stops_the_stream", "the contract says"),
+    "must have a value, and the contract has no such column": ("integration/postgresql/test_table.py", "test_a_table_that_does_not_fit_stops_the_stream_and_stays_as_it_is", "column beds must have a value"),
+    "exists and is not a table of this stream": (f"{ENFORCE}/test_archive.py", "test_a_table_that_a_stream_cannot_go_on_with_is_put_away", "is not a table of this stream"),
+    "is partitioned, and the job writes tables that are not": (f"{ENFORCE}/test_archive.py", "test_a_table_that_a_stream_cannot_go_on_with_is_put_away", "is partitioned"),
+    "whose contract id names the same table": (f"{ENFORCE}/test_missing_ledger.py", "test_a_table_that_another_stream_writes_is_left_alone", "belongs to the stream"),
+    "PostgreSQL's names have ... bytes at most": ("integration/postgresql/test_table.py", "test_a_contract_that_the_sink_cannot_serve_is_refused", "63 bytes at most"),
+    "the server refuses to take rows": ("integration/postgresql/test_table.py", "test_rows_that_the_server_does_not_take_stop_the_stream", "refuses to take rows"),
+    "which its Avro type ... does not hold": ("unit/contracts/privacy/test_masks.py", "test_an_avro_type_that_cannot_hold_what_a_mask_leaves_stops_the_stream_at_its_start", "which its Avro type"),
+    "The gateway refused the report": ("unit/spark_jobs/test_control.py", "test_a_trip_that_the_gateway_refuses_stops_the_stream", "refused the report"),
+    "another instance of this stream (code 5)": (f"{ENFORCE}/test_faults.py", "test_a_second_instance_fences_the_first", "raises(Fenced)"),
+    "Spark's Java process has ended (code 3)": (f"{ENFORCE}/test_supervisor.py", "test_without_its_jvm_the_job_ends_and_a_new_one_continues", "Spark's Java process has ended"),
+    "the registry ... has not answered for ... (code 3)": (f"{ENFORCE}/test_supervisor.py", "test_a_registry_that_goes_away_and_comes_back", "has not answered for"),
 }  # fmt: skip
-"""For each message a test that makes it appear and, where the way out is a verb, goes on by it: its file, and a text in it."""
+"""For each message the test that makes it appear and takes the way out: its file, its name, and words of the message in it."""
+WAY_OUT_ELSEWHERE = {
+    "contract ... is about topic ..., this stream reads ...": "the archive of a topic that was created again",
+    "cannot be read by this version: start the job with the release that wrote the record": "another release",
+    "the batch leaves a gap": "a start, as in every test of a fault",
+    "the batch ... starts at ..., the ledger ends at": "the same",
+    "tidegate.ledger has lost the row of": "the start and the adoption of rows without a ledger",
+    "as if it came from ..., which no topic has": "the statement of who wrote the row",
+    "PostgreSQL's names have ... bytes at most": "every other contract",
+    "the server refuses to take rows": "whatever the server said",
+}
+"""Stops whose test ends with the message, and what the way out is then. A stop that is new does not belong here."""
+TAKES = {
+    "adopt": ("adopting.",),
+    "archive": ("archiving.archive(",),
+    "resume": ("resume",),
+    "quarantine-record": ("set_aside(",),
+    "publish": ("version = ", "plan(version="),
+}
+"""How a test takes a way out that is a verb."""
+
+A_STOP = r"StreamStopped|Fenced|BudgetSpent|RegistryGone|exit_code"
+"""How a test tells that the stream has stopped."""
 
 MADE_ELSEWHERE = "…"
 """A message that another function returns, or the server's own words after a name."""
@@ -133,9 +155,34 @@ def test_every_stop_has_a_way_out() -> None:
 
 
 @pytest.mark.parametrize("message", ROWS)
-def test_a_test_makes_the_message_appear(message: str) -> None:
-    path, piece = SHOWN_BY[message]
-    assert piece in (ROOT / "tests" / path).read_text().replace("\\", "")
+def test_a_test_makes_the_message_appear_and_takes_its_way_out(message: str) -> None:
+    path, name, words = SHOWN_BY[message]
+    test, text = _test_of(path, name)
+    assert words in text
+    after = _after_the_stop(test)
+    assert bool(after) or message in WAY_OUT_ELSEWHERE
+    way_out, _ = ROWS[message]
+    verbs = TAKES.keys() & set(re.findall(r"`tidegate ([a-z-]+)", way_out))
+    is_the_only_one = verbs and " or " not in way_out and message not in WAY_OUT_ELSEWHERE
+    assert not is_the_only_one or any(each in after for verb in verbs for each in TAKES[verb])
+
+
+def _after_the_stop(test: ast.FunctionDef) -> str:
+    """Return what a test does after the first statement that expects the stop."""
+    statements = [each for each in ast.walk(test) if isinstance(each, ast.stmt) and each is not test]
+    stops = [each for each in statements if re.search(A_STOP, ast.unparse(each))]
+    ends = min(each.end_lineno or 0 for each in stops if not isinstance(each, ast.Try))
+    return "\n".join(ast.unparse(each) for each in statements if each.lineno > ends)
+
+
+def _test_of(path: str, name: str) -> tuple[ast.FunctionDef, str]:
+    """Return a test, and its text with that of its parameters, without the escapes of patterns."""
+    source = (ROOT / "tests" / path).read_text()
+    (found,) = (
+        each for each in ast.parse(source).body if isinstance(each, ast.FunctionDef) and each.name == name
+    )
+    pieces = [*found.decorator_list, *found.body]
+    return found, "\n".join(ast.unparse(each) for each in pieces).replace("\\", "")
 
 
 def test_every_verb_of_the_table_exists() -> None:

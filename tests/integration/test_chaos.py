@@ -34,6 +34,7 @@ def test_a_little_chaos_loses_and_doubles_nothing() -> None:
         ("kafka", "add_partition"),
         ("kafka", "shorten_retention"),
         ("iceberg", "roll_back"),
+        ("delta", "roll_back"),
         ("iceberg", "fill_disk"),
         ("postgresql", "restore"),
     ],

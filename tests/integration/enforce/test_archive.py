@@ -30,10 +30,9 @@ from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.sinks.delta.merge import DeltaMerge
 from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table
+from tidegate.spark_jobs.sinks.iceberg.table import LEDGER_PROPERTY
 from tidegate.spark_jobs.sinks.postgresql.table import qualified_name
 from tidegate.spark_jobs.steps import Step
-
-STOPPED = r"tidegate archive"
 
 
 class Archiving:
@@ -94,7 +93,7 @@ def test_a_stream_begins_again_with_a_topic_that_was_created_again(
     assert set(archiving.report(line)) <= {201, 202, 204}
     make_anew(line)
     line.produce(*(row(n, 999 if n in {1, 4} else n) for n in range(20, 24)), row(25, 999))
-    with pytest.raises(StreamStopped, match=STOPPED):
+    with pytest.raises(StreamStopped, match=r"was deleted and created again.*tidegate archive"):
         line.enforce()
     before = line.ledger()
     new = archiving.archive(line, "put_away")
@@ -259,6 +258,30 @@ def test_a_table_that_a_stream_cannot_go_on_with_is_put_away(
     ids = {each["id"] for each in line.rows()}
     assert ids - {"r100"} == {"r2"}
     assert line.ledger().totals.quarantined == 1
+    assert line.reconcile().holds
+
+
+@pytest.mark.full
+def test_a_topic_that_has_lost_judged_records_is_begun_again(
+    make_line: Callable[..., Line], publish: Publish, archiving: Archiving
+) -> None:
+    """As after an election of a replica that was behind: the topic ends before the ledger does."""
+    line = make_line(sink="iceberg")
+    publish(line.document())
+    line.produce(row(0), row(2, 999))
+    line.enforce()
+    ahead = line.ledger().model_copy(update={"end": {0: 9, 1: 0}})
+    open_table(line.settings, line.contract_id).transaction().set_properties(
+        {LEDGER_PROPERTY: ahead.text}
+    ).commit_transaction()
+    with pytest.raises(
+        StreamStopped, match=r"the broker has lost records that were judged.*tidegate archive"
+    ):
+        line.enforce()
+    archiving.archive(line, "before_the_loss")
+    line.enforce()
+    assert rows_of_archive(line, "before_the_loss") == ["r0"]
+    assert line.ledger().totals == BatchTotals(written=1, quarantined=1)
     assert line.reconcile().holds
 
 

@@ -140,6 +140,11 @@ def test_a_failing_expectation_stops_the_stream_before_anything_is_written(line:
 
     assert (line.rows(), line.quarantined(), list(line.reports)) == ([], [], [])
 
+    expect(line, MEAN | {"on_violation": "warn"})
+    line.enforce()
+    assert (len(line.rows()), len(line.quarantined())) == (1, 1)
+    assert line.reconcile().holds
+
 
 def test_few_records_are_not_judged_when_the_expectation_says_so(line: Line) -> None:
     expect(line, MEAN | {"min_records": 3})

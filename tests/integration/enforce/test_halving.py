@@ -72,7 +72,12 @@ def supervised(spark: SparkSession, registry: Registry) -> Supervised:
     ],
 )
 def test_a_record_that_crashes_its_worker_is_found_and_named(
-    make_line: Callable[..., Line], supervised: Supervised, publish: Publish, sink: str, how: str
+    make_line: Callable[..., Line],
+    supervised: Supervised,
+    registry: Registry,
+    publish: Publish,
+    sink: str,
+    how: str,
 ) -> None:
     line = make_line(sink=sink)
     publish(line.document())
@@ -86,6 +91,10 @@ def test_a_record_that_crashes_its_worker_is_found_and_named(
     assert not supervised.logged("stream_restarting")
     assert line.ledger().end[1] == 9
     assert account(line) == CLEAN
+    set_aside(registry, line, 1, 9)
+    assert supervised.run(line, PoisonedPlan(line.plan(), how)) is None
+    assert reasons(line)["1/9"] == ("record.set-aside",)
+    require_exactly_once(line)
 
 
 def set_aside(registry: Registry, line: Line, partition: int, offset: int) -> None:

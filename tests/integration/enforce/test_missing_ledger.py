@@ -102,6 +102,10 @@ def test_a_table_that_another_stream_writes_is_left_alone(make_line: Callable[..
         other.enforce()
     assert line.ledger() == before
     assert len(line.rows()) == 2
+    other.contract_id = f"test.b.{name}"
+    other.contracts.plan = other.plan()
+    other.enforce()
+    assert (line.ledger(), len(line.rows()), len(other.rows())) == (before, 2, 2)
 
 
 @pytest.mark.full

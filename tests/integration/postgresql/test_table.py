@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from threading import Thread
 from typing import Any
@@ -209,7 +210,12 @@ def test_a_table_that_does_not_fit_stops_the_stream_and_stays_as_it_is(
         publish(table, plan, claimed(table, plan), [Record({"id": "a"}, 0)])
         ask(url, "DELETE FROM hospital.admissions")
     ask(url, before)
-    with pytest.raises(StreamStopped, match=message):
+    with pytest.raises(StreamStopped, match=message) as stopped:
+        make_table().ensure(plan)
+    statement = re.search(r"ALTER TABLE .*", str(stopped.value))
+    assert (statement is not None) == ("ADD beds" in before)
+    if statement is not None:
+        ask(url, statement[0])
         make_table().ensure(plan)
 
 

@@ -380,6 +380,7 @@ def test_an_avro_type_that_cannot_hold_what_a_mask_leaves_stops_the_stream_at_it
     plan = avro_plan(mask=mask)  # a table can hold it
     with pytest.raises(StreamStopped, match=message):
         MaskedValues(plan)
+    MaskedValues(avro_plan(mask={"/id": "hash"}))
 
 
 def test_records_of_an_older_schema_are_masked_by_the_names_of_the_contract() -> None:
