@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 from uuid import UUID
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.document.model import DataContract, Status
@@ -75,6 +75,11 @@ def control(stream: str, etag: str | None) -> Request:
     return Request("GET", stream_path(stream, "control"), etag=etag)
 
 
+def stream(stream: str) -> Request:
+    """Build the request for the state of a stream, as its reports tell it."""
+    return Request("GET", stream_path(stream))
+
+
 def batches(stream: str, limit: int) -> Request:
     """Build the request for the newest batch reports of a stream."""
     return Request("GET", f"{stream_path(stream, 'batches')}?limit={limit}")
@@ -137,6 +142,15 @@ class _Batches(BaseModel):
 def read_batches(answer: Answer) -> tuple[BatchReport, ...]:
     """Return the reports of an answer to `batches`. Raises ValueError for any other answer."""
     return answer.read(_Batches).batches
+
+
+class _Stream(BaseModel):
+    epoch: int = Field(ge=0)
+
+
+def read_reported_epoch(answer: Answer) -> int:
+    """Return the highest epoch of the reports of an answer to `stream`. Raises ValueError for any other answer."""
+    return answer.read(_Stream).epoch
 
 
 class ListedContract(BaseModel):

@@ -12,6 +12,7 @@ import httpx
 import structlog
 from pydantic import ValidationError
 
+from tidegate.contracts.crash import described
 from tidegate.contracts.document.model import ErrorBudget
 from tidegate.contracts.errors import StreamStopped, Unavailable
 from tidegate.contracts.registry_client import requests
@@ -52,6 +53,10 @@ class Control(Protocol):
         """Require that the gateway has at least the decisions that the ledger counts. Raises StreamStopped."""
         ...
 
+    def reported_epoch(self) -> int:
+        """Return the highest epoch of the stream's reports; 0 if there is none, or no answer."""
+        ...
+
     def fill_window(self, budget: ErrorBudget | None) -> None:
         """Load the earlier batches of a budget whose window begins before this process."""
         ...
@@ -79,6 +84,10 @@ class AlwaysRunning:
 
     def require_decisions(self, known: int) -> None:
         """Require nothing: without a gateway nothing is decided."""
+
+    def reported_epoch(self) -> int:
+        """Return 0: without a gateway nothing is reported."""
+        return 0
 
     def fill_window(self, budget: ErrorBudget | None) -> None:
         """Load no batches."""
@@ -166,6 +175,15 @@ class RegistryControl:
         except (httpx.HTTPError, ValidationError):
             return None
         return asked.reconciliation
+
+    def reported_epoch(self) -> int:
+        """Fetch the highest epoch of the stream's reports, best effort."""
+        try:
+            answer = send(self._client, requests.stream(self._stream))
+            return 0 if answer.status == httpx.codes.NOT_FOUND else requests.read_reported_epoch(answer)
+        except (httpx.HTTPError, ValueError) as error:
+            log.warning("reported_epoch_unknown", stream=self._stream, error=described(error))
+            return 0
 
     def fill_window(self, budget: ErrorBudget | None) -> None:
         """Fetch the earlier batches that the budget's window covers, once; use none if there is no answer."""

@@ -246,7 +246,8 @@ class StreamAttempt:
         self._sink = kind_of(job.settings).open(context)
         earliest, latest = job.topics.earliest(self._source.name), job.topics.latest(self._source.name)
         begin = latest if job.settings.starting == "latest" else earliest
-        self._ledger = self._sink.start(StreamStart(self._plan, self._source, begin, watch))
+        reported = self._control.reported_epoch()
+        self._ledger = self._sink.start(StreamStart(self._plan, self._source, begin, watch, reported))
         watch = Stopwatch(self._contract_id, job.observer)
         replayer = Replayer(job.spark, job.settings.kafka, job.topics, self._sink, self._source, watch)
         replays = self._control.replays

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+
+import structlog
 
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.counts import RuleKey
@@ -31,6 +33,11 @@ from tidegate.spark_jobs.worker.task_results import TaskResults
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+log = structlog.get_logger()
+
+_MOST_EPOCHS_AHEAD: Final = 1_000_000
+"""A report of a higher epoch cannot be true: one claim takes seconds. Its number must not use up those of the ledger."""
+
 
 @dataclass(frozen=True, slots=True)
 class StreamStart:
@@ -40,6 +47,20 @@ class StreamStart:
     source: Topic
     begin: Vector
     watch: Stopwatch
+    reported_epoch: int = 0
+    """The highest epoch of the stream's reports in the registry."""
+
+    def numbered(self, ledger: Ledger) -> Ledger:
+        """Return the ledger with an epoch that its next claim takes above every reported one.
+
+        A ledger that was restored or made anew repeats epochs. Its batches would have the numbers of others, and the
+        registry would refuse their reports.
+        """
+        ahead = self.reported_epoch - ledger.epoch
+        if not 0 < ahead <= _MOST_EPOCHS_AHEAD:
+            return ledger
+        log.info("epoch_raised", stream=ledger.stream, epoch=ledger.epoch, reported=self.reported_epoch)
+        return ledger.model_copy(update={"epoch": self.reported_epoch})
 
     def new_ledger(self, name: str, scan_from: dict[str, Vector], slots: int) -> Ledger:
         """Return the ledger of a new stream, which no instance has claimed yet."""

@@ -292,6 +292,7 @@ class StagedSink:
             scan_from = {self._quarantine.name: self._topics.latest(self._quarantine.name)}
             before = start.new_ledger(name, scan_from, slots)
         require_own(before, start.plan.contract.id, self._table.name)
+        before = start.numbered(before)
         claimed = before.claim(slots, uuid4().hex[:8])
         move_ledger(self._table, held, claimed, "claim")
         return claimed

@@ -117,7 +117,7 @@ class KafkaSink:
                 self._require_unwritten(start)
             else:
                 self._require_newest(self._ledger)
-            held = self._ledger or start.new_ledger(self._ledger_name, {}, 1)
+            held = start.numbered(self._ledger or start.new_ledger(self._ledger_name, {}, 1))
         with start.watch(Step.CLAIM):
             claimed = held.claim(self._slots)
             if self._tasks and not held.scan_from:  # earlier records were written together with their ledger

@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 from psycopg import sql
+from pyspark.sql import SparkSession
 
 from tests.integration.enforce.checker import require_exactly_once
+from tests.integration.enforce.job import DEADLINE_SECONDS, Publish
 from tests.integration.enforce.line import Line, row
+from tests.integration.enforce.registry import Registry
+from tests.integration.enforce.running import running
 from tests.marks import full
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.ledger import BatchTotals
@@ -287,6 +293,21 @@ def test_a_delta_log_that_is_cleaned_up_to_the_ledger_continues(make_line: Calla
     assert line.reconcile().holds
 
 
+@contextmanager
+def restored_later(line: Line) -> Iterator[None]:
+    """Back rows and ledger up in PostgreSQL, and restore both at the end."""
+    rows = sql.Identifier(*qualified_name(line.contract_id))
+    with line.database() as connection:
+        connection.execute(sql.SQL("CREATE TABLE backup_rows AS TABLE {}").format(rows))
+        connection.execute("CREATE TABLE backup_ledger AS TABLE tidegate.ledger")
+    yield
+    with line.database() as connection:
+        connection.execute(sql.SQL("DELETE FROM {}").format(rows))
+        connection.execute(sql.SQL("INSERT INTO {} TABLE backup_rows").format(rows))
+        connection.execute("DELETE FROM tidegate.ledger")
+        connection.execute("INSERT INTO tidegate.ledger TABLE backup_ledger")
+
+
 @pytest.mark.full
 def test_a_database_that_is_restored_from_a_backup_continues_from_there(
     make_line: Callable[..., Line],
@@ -295,22 +316,42 @@ def test_a_database_that_is_restored_from_a_backup_continues_from_there(
     line = make_line(sink="postgresql")
     line.produce(*(row(n, 999 if n == 1 else 1) for n in range(5)))
     line.enforce()
-    schema, table = qualified_name(line.contract_id)
-    rows = sql.Identifier(schema, table)
-    with line.database() as connection:
-        connection.execute(sql.SQL("CREATE TABLE backup_rows AS TABLE {}").format(rows))
-        connection.execute("CREATE TABLE backup_ledger AS TABLE tidegate.ledger")
-    line.produce(*(row(n, 999 if n == 6 else 1) for n in range(5, 9)))
-    line.enforce()
-    assert line.ledger().totals == BatchTotals(written=7, quarantined=2)
-    with line.database() as connection:
-        connection.execute(sql.SQL("DELETE FROM {}").format(rows))
-        connection.execute(sql.SQL("INSERT INTO {} TABLE backup_rows").format(rows))
-        connection.execute("DELETE FROM tidegate.ledger")
-        connection.execute("INSERT INTO tidegate.ledger TABLE backup_ledger")
+    with restored_later(line):
+        line.produce(*(row(n, 999 if n == 6 else 1) for n in range(5, 9)))
+        line.enforce()
+        assert line.ledger().totals == BatchTotals(written=7, quarantined=2)
     assert (len(line.rows()), line.ledger().totals) == (4, BatchTotals(written=4, quarantined=1))
     line.produce(row(9, 999), row(11))
     line.enforce()
     assert line.ledger().totals == BatchTotals(written=8, quarantined=3)
+    require_exactly_once(line)
+    assert line.reconcile().holds
+
+
+@pytest.mark.full
+def test_the_registry_takes_the_reports_of_a_restored_ledger(
+    make_line: Callable[..., Line], spark: SparkSession, registry: Registry, publish: Publish
+) -> None:
+    """Epochs that the ledger forgot are not used again: their batches have been reported with other offsets."""
+    line = make_line(sink="postgresql")
+    publish(line.document())
+
+    def run(*numbers: int) -> list[int]:
+        """Run once; return what the registry answers to the reports."""
+        line.produce(*map(row, numbers))
+        line.reports.clear()
+        with running(spark, line, registry.url, available_now=True) as stream:
+            stream.join(DEADLINE_SECONDS)
+        assert stream.failure is None
+        url = f"{registry.url}/api/v1/streams/{line.contract_id}/batches"
+        return [httpx.post(url, json=each.model_dump(mode="json")).status_code for each in line.reports]
+
+    first = run(0)
+    with restored_later(line):
+        assert run(1, 2) == run(3, 4) == first
+        reported = line.ledger().epoch
+    assert line.ledger().epoch < reported
+    assert run(5) == first
+    assert line.ledger().epoch == reported + 1
     require_exactly_once(line)
     assert line.reconcile().holds

@@ -166,6 +166,9 @@ def test_a_trip_that_the_gateway_refuses_stops_the_stream(line: CuttableLine) ->
     line.answers_with = 403
     with pytest.raises(StreamStopped, match=r"refused the report \(403\)"):
         control.trip(TRIP)
+    line.answers_with = None
+    control_over(line).trip(TRIP)
+    assert control_over(line).current().trip == TRIP
 
 
 def test_an_end_is_reported_again_until_the_gateway_has_heard_it(
@@ -227,6 +230,8 @@ def test_a_decision_that_this_job_cannot_obey_stops_the_stream(
     line.says = {"stream": STREAM, "state": "of a later release", "requires": required}
     with pytest.raises(StreamStopped, match=rf"cannot do \({named}\): upgrade the job"):
         control.current()
+    line.says = {"stream": STREAM, "revision": 1}  # the decision was taken back
+    assert not control.current().is_paused
 
 
 def test_a_gateway_that_forgot_decisions_stops_the_stream(line: CuttableLine, factory: Factory) -> None:
@@ -257,3 +262,15 @@ def test_a_ledger_that_counts_more_decisions_than_the_gateway_stops_the_stream(
     assert control.current().revision == 7
     control.require_decisions(7)
     assert factory.stream_controls().resume(STREAM, accept_batch=False, decisions=7).revision == 7
+
+
+def test_the_highest_reported_epoch_is_asked_for(
+    line: CuttableLine, factory: Factory, make_report: MakeReport
+) -> None:
+    control = control_over(line)
+    assert control.reported_epoch() == 0
+    for epoch, n in ((3, 1), (2, 7)):
+        factory.report_book().record(STREAM, make_report(n, epoch=epoch))
+    assert control.reported_epoch() == 3
+    line.is_cut = True
+    assert control.reported_epoch() == 0
