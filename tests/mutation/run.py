@@ -63,6 +63,8 @@ PURE: dict[str, tuple[str, ...]] = {
         f"{UNIT}/contracts/test_ledger.py",
         f"{UNIT}/contracts/test_adoption.py",
         f"{UNIT}/contracts/test_reconcile.py",
+        f"{UNIT}/contracts/test_versions.py",
+        f"{UNIT}/contracts/test_rewind.py",
     ),
     f"{_STREAM}.segments": (f"{UNIT}/contracts/test_ledger.py",),
     f"{_STREAM}.decide": (

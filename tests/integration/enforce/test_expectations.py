@@ -140,7 +140,7 @@ def test_a_failing_expectation_stops_the_stream_before_anything_is_written(line:
 
     assert (line.rows(), line.quarantined(), list(line.reports)) == ([], [], [])
 
-    expect(line, MEAN | {"on_violation": "warn"})
+    expect(line, MEAN | {"severity": "warning"})
     line.enforce()
     assert (len(line.rows()), len(line.quarantined())) == (1, 1)
     assert line.reconcile().holds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 
 import pytest
@@ -31,6 +32,19 @@ def test_the_text_is_canonical_and_reads_back() -> None:
 def test_a_text_of_another_version_stops_the_stream() -> None:
     with pytest.raises(StreamStopped, match="cannot be read by this version"):
         Ledger.parse('{"epoch": 1}')
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("no ledger", r"text: Invalid JSON.*"),
+        ('{"epoch": 1}', r"(\w+: Field required; ){4}\w+: Field required"),
+        (json.dumps({**json.loads(LEDGER.text), "x" * 600: 1}), "x{500}"),
+    ],
+)
+def test_what_cannot_be_read_of_a_ledger_is_told_in_few_words(text: str, told: str) -> None:
+    with pytest.raises(StreamStopped, match=rf"by this version \({told}\)\. Start the job"):
+        Ledger.parse(text)
 
 
 @pytest.mark.parametrize(("slots", "kept"), [(1, 2), (2, 2), (4, 4)])
