@@ -48,7 +48,7 @@ class ClosedRefusals:
             producer = TransactionalProducer(self._kafka, transactional_id(held.name, _SLOT))
             producer.fence()
             if not self._sink.is_held():
-                raise Fenced(f"{held.stream}: another instance has claimed the ledger")
+                raise Fenced(f"{held.stream}: another instance of this stream has claimed the ledger")
             self._producer = producer
             self._known = require_closed(self._kafka, held)
             self.ahead = resent_ahead(self._kafka, held)
