@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,11 +11,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.columns.typed import TypedColumn
 from tidegate.contracts.document.fields import join
+from tidegate.contracts.rules.places import read
 from tidegate.contracts.verdict import Severity, Stage, Violation
 
 
@@ -121,6 +124,30 @@ def read_key(key: bytes | None, columns: Sequence[TypedColumn]) -> dict[str, Any
         found = {columns[0].name: found if isinstance(found, str) else text}
     values = {column.name: _held(column, found.get(column.name)) for column in columns}
     return {name: value for name, value in values.items() if value is not None}
+
+
+def write_key(record: Any, columns: Sequence[TypedColumn]) -> bytes | None:
+    """Return the Kafka key from which `read_key` reads the primary key of a record; None if a column of it is null.
+
+    The key of one column is its value as text, that of several a JSON object.
+    """
+    values = {column.name: read(record, column.path) for column in columns}
+    if not values or any(value is None or isinstance(value, (list, dict)) for value in values.values()):
+        return None
+    whole = orjson.dumps(values, default=_json)
+    if len(columns) > 1:
+        return whole
+    (value,) = values.values()
+    text = value.encode() if isinstance(value, str) else orjson.dumps(value, default=_json)
+    # Such as a text that is written like an object.
+    return text if read_key(text, columns) == read_key(whole, columns) else whole
+
+
+def _json(value: Any) -> Any:
+    """Return what `orjson` writes for a value of a record that it does not know."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return orjson.Fragment(str(value).encode())  # a Decimal, or an integer beyond 64 bits
 
 
 def _held(column: TypedColumn, value: Any) -> Any:

@@ -16,6 +16,7 @@ from tidegate.contracts.document.source import Source
 from tidegate.contracts.errors import ContractError, Problem
 from tidegate.contracts.exchange.datacontract import convert_datacontract
 from tidegate.contracts.exchange.dbt import convert_dbt
+from tidegate.contracts.exchange.expectation_suite import convert_suite
 from tidegate.contracts.exchange.imported import Imported, identifier, pointer
 from tidegate.contracts.exchange.odcs import is_odcs, read_odcs
 from tidegate.contracts.exchange.odcs_properties import KEPT
@@ -28,7 +29,7 @@ JSON_SCHEMA: Final = "JSON Schema"
 SUITE: Final = "Great Expectations suite"
 _SHOWN: Final = 20
 """Maximum mistakes of a document that are reported."""
-_CONVERTERS: Final = {SPECIFICATION: convert_datacontract, DBT: convert_dbt}
+_CONVERTERS: Final = {SPECIFICATION: convert_datacontract, DBT: convert_dbt, SUITE: convert_suite}
 
 
 def recognised(document: object) -> str | None:
@@ -82,11 +83,8 @@ def read_foreign(source: Source, chosen: str | None = None) -> Imported:
         raise ContractError(
             tuple(source.problem(each.pointer, each.message) for each in error.problems)
         ) from None
-    if found is not None:
-        message = "this is a suite of expectations; `tidegate suite CONTRACT --import FILE` reads it"
-    else:
-        formats = f"{ODCS} 3, Data Contract Specification, dbt `schema.yml`, JSON Schema, Avro schema"
-        message = f"the format of this document is not known; read are: {formats}"
+    formats = f"{ODCS} 3, {SPECIFICATION}, dbt `schema.yml`, {JSON_SCHEMA}, {AVRO}, {SUITE}"
+    message = f"the format of this document is not known; read are: {formats}"
     raise ContractError((source.problem("", message),))
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.terms import OnViolation
 from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.formats.writers import WriterSchemas
 from tidegate.contracts.infer.values import Tally
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.registry_client.subject_schemas import SubjectSchemas
@@ -26,7 +27,7 @@ _INDEX = re.compile(r"/[0-9]+(?=/|$)")
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedRecords:
+class Records:
     """Some records: values (large_binary), their positions in the source, moments, and schema headers if they have any."""
 
     values: pa.Array
@@ -34,7 +35,7 @@ class JudgedRecords:
     moments: Moments
     headers: pa.Array | None = None
 
-    def filter(self, mask: npt.NDArray[np.bool_]) -> JudgedRecords:
+    def filter(self, mask: npt.NDArray[np.bool_]) -> Records:
         """Return some of the records."""
         wanted = pa.array(mask)
         headers = None if self.headers is None else self.headers.filter(wanted)
@@ -48,14 +49,23 @@ class JudgedRecords:
 
 
 class Version:
-    """One contract version that judges; `schemas` are the writer schemas of a registry, None without one."""
+    """One contract version that judges.
 
-    def __init__(self, plan: EnforcementPlan, schemas: SubjectSchemas | None = None) -> None:
+    `schemas` are the writer schemas of a registry, `writers` gives those of the files that are read; None without any.
+    """
+
+    def __init__(
+        self,
+        plan: EnforcementPlan,
+        schemas: SubjectSchemas | None = None,
+        writers: Callable[[], WriterSchemas | None] = lambda: None,
+    ) -> None:
         self.plan = plan
         self._schemas = schemas
+        self._writers = writers
         self._refusing = _refusing_rules(plan.contract)
 
-    def refused(self, records: JudgedRecords) -> npt.NDArray[np.bool_]:
+    def refused(self, records: Records) -> npt.NDArray[np.bool_]:
         """Return for each record whether it does not reach the sink. Raises Unavailable as the plan does."""
 
         def judge(plan: EnforcementPlan) -> pa.StructArray:
@@ -65,7 +75,7 @@ class Version:
         found: npt.NDArray[np.bool_] = dispositions > int(Disposition.ALERTED)
         return found
 
-    def verdicts(self, records: JudgedRecords) -> list[Verdict]:
+    def verdicts(self, records: Records) -> list[Verdict]:
         """Return the verdicts with their violations."""
 
         def explain(plan: EnforcementPlan) -> list[Verdict]:
@@ -88,7 +98,7 @@ class Version:
 
     def _with_schemas(self, ask: Callable[[EnforcementPlan], T]) -> T:
         if self._schemas is None:
-            return ask(self.plan)
+            return ask(self.plan.with_writers(self._writers()))
         try:
             return ask(self.plan.with_writers(self._schemas.known()))
         except Unavailable:
@@ -96,7 +106,7 @@ class Version:
             return ask(self.plan.with_writers(self._schemas.current()))
 
     @staticmethod
-    def _headers(plan: EnforcementPlan, records: JudgedRecords) -> pa.Array | None:
+    def _headers(plan: EnforcementPlan, records: Records) -> pa.Array | None:
         return None if plan.writers is None else records.headers
 
 
@@ -117,7 +127,7 @@ class Change:
     records: Tally = field(default_factory=Tally)
     causes: dict[tuple[Stage, str, str], Tally] = field(default_factory=dict)
 
-    def add(self, version: Version, records: JudgedRecords) -> None:
+    def add(self, version: Version, records: Records) -> None:
         """Count records that only `version` refuses."""
         self.records.add_counted(len(records.positions), records.positions.tolist())
         for verdict, position in zip(version.verdicts(records), records.positions.tolist(), strict=True):
@@ -137,7 +147,7 @@ class Backtest:
     newly_refused: Change = field(default_factory=Change)
     newly_passing: Change = field(default_factory=Change)
 
-    def add(self, records: JudgedRecords) -> None:
+    def add(self, records: Records) -> None:
         """Judge some records."""
         new, old = self.candidate.refused(records), self.base.refused(records)
         self.records += len(records.positions)

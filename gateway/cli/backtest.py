@@ -18,14 +18,16 @@ from tidegate.contracts.document.load import LoadedContract
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.times import instant_key
 from tidegate.contracts.errors import ContractError, SettingsError
+from tidegate.contracts.infer.values import Tally
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.rules.clock import Moments
+from tidegate.contracts.words import counted
 from tidegate.gateway.checks.backtest import (
     Backtest,
     BacktestReport,
-    JudgedRecords,
     Positions,
+    Records,
     Version,
     differences,
 )
@@ -37,14 +39,15 @@ from tidegate.gateway.cli.options import DEFAULT_REGISTRY
 from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.sources.open_source import SourceOptions, open_source
-from tidegate.gateway.sources.record_values import value_reader
-from tidegate.gateway.sources.source import RAW_RECORDS, Source, TopicPart
+from tidegate.gateway.sources.record_reader import RecordReader
+from tidegate.gateway.sources.source import Source, TopicPart
 
 CandidateFile = Annotated[
     Path, typer.Argument(metavar="CANDIDATE", exists=True, dir_okay=False, help="The changed contract.")
 ]
 Data = Annotated[
-    str, typer.Option("--data", metavar="SOURCE", help="File or folder of a table, - or kafka:TOPIC.")
+    str,
+    typer.Option("--data", metavar="SOURCE", help="File, folder of files or of a table, - or kafka:TOPIC."),
 ]
 Registry = Annotated[
     str | None,
@@ -131,11 +134,16 @@ def backtest(  # noqa: PLR0913 - one parameter for each option
             topic_part=_part(start, sample),
         )
         source = stack.enter_context(open_source(data, options))
-        is_topic = data.startswith("kafka:")
-        client = stack.enter_context(RegistryClient(registry)) if registry and is_topic else None
-        new, old = (_version(each, client, is_topic=is_topic) for each in (contract, base))
+        reader = None
+        if data.startswith("kafka:"):
+            client = stack.enter_context(RegistryClient(registry)) if registry else None
+            new, old = (_version_of_topic(each, client) for each in (contract, base))
+        else:
+            reader = _reader(source, contract, base)
+            new, old = (_version_of_files(each, reader) for each in (contract, base))
         found = Backtest(new, old)
-        for records in _records(source, contract, None if is_topic else sample):
+        unreadable = Tally()
+        for records in _records(source, reader, sample, unreadable):
             found.add(records)
         report = BacktestReport(
             new.plan.name,
@@ -145,9 +153,7 @@ def backtest(  # noqa: PLR0913 - one parameter for each option
             tuple(differences(found.newly_refused, source.places)),
             tuple(differences(found.newly_passing, source.places)),
             max_newly_refused,
-            None
-            if source.is_whole
-            else f"--max-seconds {max_seconds:g} were over after {source.progress():,} of {source.size or 0:,}",
+            _unread(source, max_seconds, unreadable),
         )
     text = FORMATS[report_format](report)
     if output is not None:
@@ -185,32 +191,60 @@ def _part(start: str, sample: int | None) -> TopicPart:
     return TopicPart(max(0, int(instant) // 1_000_000), is_time=True, sample=sample)
 
 
-def _version(contract: DataContract, client: RegistryClient | None, *, is_topic: bool) -> Version:
-    if not is_topic:
-        return Version(compile_plan(contract.model_copy(update={"framing": "none"})))
+def _unread(source: Source, max_seconds: float, unreadable: Tally) -> str | None:
+    reasons = []
+    if not source.is_whole:
+        reasons.append(
+            f"--max-seconds {max_seconds:g} were over after {source.progress():,} of {source.size or 0:,}"
+        )
+    if unreadable.count:
+        reasons.append(
+            f"{counted(unreadable.count, 'record')} cannot be read ({source.places(unreadable.first)}); "
+            "`tidegate judge` says why"
+        )
+    return "; ".join(reasons) or None
+
+
+def _version_of_topic(contract: DataContract, client: RegistryClient | None) -> Version:
     plan = compile_plan(contract)
     needs_schemas = client is not None and plan.needs_writers
     return Version(plan, client.schemas_of(contract.topic) if client is not None and needs_schemas else None)
 
 
-def _records(source: Source, contract: DataContract, sample: int | None) -> Iterator[JudgedRecords]:
-    """Yield the records of a source, all with the same moment of the batch."""
+def _version_of_files(contract: DataContract, reader: RecordReader) -> Version:
+    plan = compile_plan(contract.model_copy(update={"framing": reader.contract.framing}))
+    return Version(plan, writers=lambda: reader.writers)
+
+
+def _reader(source: Source, contract: DataContract, base: DataContract) -> RecordReader:
+    if contract.schema_.type != base.schema_.type:
+        raise SettingsError(
+            f"{source.title} cannot be records of both versions: the schema of the candidate is {contract.schema_.type}, "
+            f"that of the base is {base.schema_.type}"
+        )
+    return RecordReader(source, contract)
+
+
+def _records(
+    source: Source, reader: RecordReader | None, sample: int | None, unreadable: Tally
+) -> Iterator[Records]:
+    """Yield the records of a source, all with the same moment of the batch. Without a reader, it is a topic."""
     now = time.time_ns()
-    to_values = None
-    reservoir = None if sample is None else Reservoir(sample)
+    reservoir = None if sample is None or reader is None else Reservoir(sample)
     for chunk in source.chunks():
-        batch = chunk.batch
-        if batch.schema.equals(RAW_RECORDS):
-            value, header, timestamp = batch.columns
-            yield JudgedRecords(value, chunk.positions, Moments(now, timestamp), header)
+        if reader is None:
+            value, header, timestamp = chunk.batch.columns
+            yield Records(value, chunk.positions, Moments(now, timestamp), header)
             continue
-        to_values = to_values or value_reader(source, contract)
+        block = reader.read(chunk)
+        unreadable.add_counted(len(block.unreadable), [each.position for each in block.unreadable])
+        values, positions = pa.array(block.values, pa.large_binary()), np.array(block.positions, np.int64)
         if reservoir is None:
-            yield JudgedRecords(to_values(batch), chunk.positions, Moments(now))
+            yield Records(values, positions, Moments(now))
         else:
-            reservoir.add(to_values(batch), chunk.positions)
+            reservoir.add(values, positions)
     if reservoir is not None and reservoir.kept:
-        yield JudgedRecords(*reservoir.arrays(), Moments(now))
+        yield Records(*reservoir.arrays(), Moments(now))
 
 
 class Reservoir:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from collections.abc import Callable
 from enum import StrEnum
@@ -16,19 +17,24 @@ from ruamel.yaml import YAML
 
 from tidegate.contracts.document.load import parse_contract, read_source
 from tidegate.contracts.document.model import DataContract
-from tidegate.contracts.errors import ContractError, SettingsError
+from tidegate.contracts.errors import ContractError, Problem, SettingsError
 from tidegate.contracts.exchange.imported import Imported, LeftOut
 from tidegate.contracts.exchange.odcs import write_odcs
 from tidegate.contracts.exchange.read import read_foreign
 from tidegate.contracts.judge.plan import check_compiles
 from tidegate.contracts.lint.lint import lint
 from tidegate.gateway.cli.terminal import err
+from tidegate.gateway.client.subjects import SubjectClient
+from tidegate.gateway.registry.schemas.imported_subject import import_subject
 
 ForeignFile = Annotated[
-    Path,
+    str,
     typer.Argument(
-        metavar="FILE", exists=True, dir_okay=False, help="Document of another format, YAML or JSON."
+        metavar="FILE", help="Document of another format, YAML or JSON; or the address of a schema registry."
     ),
+]
+Subject = Annotated[
+    str | None, typer.Option("--subject", metavar="NAME", help="Subject to import from a schema registry.")
 ]
 ContractFile = Annotated[
     Path,
@@ -63,18 +69,30 @@ class Target(StrEnum):
     SCHEMA = "schema"
 
 
+_ADDRESS = re.compile("https?://")
+
 To = Annotated[Target, typer.Option("--to", help="Format to write.")]
 
 
 def import_(
-    file: ForeignFile, chosen: Chosen = None, id_: Id = None, topic: Topic = None, out: Out = None
+    file: ForeignFile,
+    *,
+    chosen: Chosen = None,
+    subject: Subject = None,
+    id_: Id = None,
+    topic: Topic = None,
+    out: Out = None,
 ) -> None:
     """Make a contract from a document of another format.
 
     Reads the Open Data Contract Standard (3.0 to 3.2), the Data Contract
-    Specification, models of dbt (schema.yml), JSON Schemas and Avro schemas.
-    Prints the contract as YAML. What it cannot express is listed on standard
-    error with its place in the document, and as comments in the contract.
+    Specification, models of dbt (schema.yml), JSON Schemas, Avro schemas and
+    suites of Great Expectations. Prints the contract as YAML. What it cannot
+    express is listed on standard error with its place in the document, and as
+    comments in the contract.
+
+    From a schema registry (Confluent's API) it reads the newest version of a
+    subject: schema and references, rules, tags and compatibility level.
 
     From the Open Data Contract Standard nothing is lost: parts that are not used
     are kept in the contract, and `tidegate export` writes them again.
@@ -82,16 +100,42 @@ def import_(
     Examples:
       tidegate import orders.odcs.yaml --out contract.yaml
       tidegate import schema.yml --object orders --topic shop.orders
+      tidegate import http://registry:8081 --subject shop.orders-value
 
     Exit codes: 0 imported, perhaps with parts left out; 1 the document has
-    mistakes; 2 usage, or the file to write exists.
+    mistakes; 2 usage, or the file to write exists; 3 the registry does not
+    answer; 7 the credentials are rejected.
     """
-    imported = read_foreign(read_source(str(file), file.read_bytes()), chosen)
+    imported = _of_registry(file, subject) if _ADDRESS.match(file) else _of_file(file, subject, chosen)
     named = {name: value for name, value in (("id", id_), ("topic", topic)) if value}
     imported = _judged(Imported(imported.document | named, imported.left_out))
     _write(_as_yaml(imported), out)
     for each in imported.left_out:
         err.print(Text.assemble(("not judged ", "yellow"), (each.pointer or "/", "bold"), f": {each.reason}"))
+
+
+def _of_file(file: str, subject: str | None, chosen: str | None) -> Imported:
+    if subject is not None:
+        raise SettingsError(f"--subject is of a schema registry, and {file} is not the address of one")
+    try:
+        content = Path(file).read_bytes()
+    except OSError as error:
+        raise SettingsError(f"cannot read {file}: {error.strerror}") from None
+    return read_foreign(read_source(file, content), chosen)
+
+
+def _of_registry(url: str, subject: str | None) -> Imported:
+    if subject is None:
+        raise SettingsError("name the subject of the registry: --subject")
+    with SubjectClient(url) as client:
+        found = client.newest(subject)
+    try:
+        return import_subject(subject, found.entry, found.referred, found.config)
+    except ContractError as error:
+        place = f"{url.rstrip('/')}/subjects/{subject}"
+        raise ContractError(
+            tuple(Problem("", f"{each.pointer}: {each.message}", place) for each in error.problems)
+        ) from None
 
 
 def _judged(imported: Imported) -> Imported:

@@ -81,6 +81,28 @@ KafkaConfig = Annotated[
 ]
 
 
+Registry = Annotated[
+    str | None,
+    typer.Option(
+        "--registry",
+        metavar="URL",
+        envvar="TIDEGATE_REGISTRY_URL",
+        show_envvar=False,
+        help="Registry that has the schemas of Avro in a topic; default: TIDEGATE_REGISTRY_URL.",
+    ),
+]
+Schema = Annotated[
+    Path | None,
+    typer.Option(
+        "--schema",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        help="Avro schema, or contract with one, of the records of a topic.",
+    ),
+]
+
+
 def infer(  # noqa: PLR0913 - one parameter for each option
     source: SourceName,
     *,
@@ -94,6 +116,8 @@ def infer(  # noqa: PLR0913 - one parameter for each option
     max_seconds: MostSeconds = 60,
     bootstrap_servers: Servers = None,
     kafka_config: KafkaConfig = None,
+    registry: Registry = None,
+    schema: Schema = None,
 ) -> None:
     """Propose a contract from records that you have.
 
@@ -109,19 +133,29 @@ def infer(  # noqa: PLR0913 - one parameter for each option
     Records are read once, in bounded memory. A topic is read from its beginning
     to the records that it has now, without a consumer group. PostgreSQL is
     reached by TIDEGATE_POSTGRESQL_URL, Iceberg by PyIceberg's configuration.
+    Avro in a topic is read with the schemas of --registry, or that of --schema.
 
     Examples:
       tidegate infer orders.jsonl
       tidegate infer trips.csv.gz --null NA --id city.trips -o trips.yaml
       tidegate infer kafka:orders --bootstrap-servers kafka:9092
+      tidegate infer kafka:stays --registry http://registry:8081
       zcat orders.jsonl.gz | tidegate infer - --id shop.orders
 
     Exit codes: 0 a contract is written; 1 no record can be read; 2 usage, or a
-    file exists; 3 broker or database does not answer.
+    file exists; 3 broker, registry or database does
+    not answer; 7 the credentials are rejected.
     """
     schema_file = output.with_name(f"{output.stem}.schema.json")
     options = SourceOptions(
-        input_format, tuple(null or ()), max_records, max_seconds, bootstrap_servers, kafka_config
+        input_format,
+        tuple(null or ()),
+        max_records,
+        max_seconds,
+        bootstrap_servers,
+        kafka_config,
+        registry=registry,
+        schema=schema,
     )
     with open_source(source, options) as opened:
         if opened.avro_schema is not None:
@@ -166,7 +200,9 @@ def _read(source: Source, inference: Inference, most: int | None) -> None:
             batch, positions = chunk.batch, chunk.positions
             if most is not None and read + len(positions) > most:
                 batch, positions = batch.slice(0, most - read), positions[: most - read]
-            inference.add(batch, positions, untyped=source.is_untyped)
+            if len(positions):
+                inference.add(batch, positions, untyped=source.is_untyped)
+            inference.broken.add_counted(len(chunk.unreadable), [each.position for each in chunk.unreadable])
             read += len(positions)
             show(read)
             if most is not None and read >= most:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -23,7 +24,7 @@ from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.registry_client.subject_schemas import SubjectSchemas
 from tidegate.contracts.verdict import Verdict
-from tidegate.gateway.cli.judge_report import Findings, report_page
+from tidegate.gateway.cli.judge_report import Findings, Totals, report_page
 from tidegate.gateway.cli.judge_summary import SecondOpinion, Tally, print_summary
 from tidegate.gateway.cli.judged_files import JudgedFiles
 from tidegate.gateway.cli.reading import reading
@@ -31,9 +32,10 @@ from tidegate.gateway.cli.terminal import err
 from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.sources.files import FileFormat
-from tidegate.gateway.sources.judged_records import JudgedRecords
 from tidegate.gateway.sources.open_source import SourceOptions, open_source
 from tidegate.gateway.sources.record_files import RecordBlock, RecordForm, record_blocks
+from tidegate.gateway.sources.record_reader import RecordReader
+from tidegate.gateway.sources.source import Unreadable
 
 ContractFile = Annotated[
     Path,
@@ -57,11 +59,11 @@ Reference = Annotated[
 ]
 
 Form = Annotated[
-    Literal["lines", "json", "csv", "parquet", "avro", "sized", "base64"] | None,
+    Literal["lines", "json", "csv", "parquet", "avro", "avro-json", "sized", "base64"] | None,
     typer.Option(
         "--records",
         metavar="FORM",
-        help="lines, json, csv, parquet, avro, sized or base64; without it, the data's beginning or name says it.",
+        help="lines, json, csv, parquet, avro, avro-json, sized or base64; without it, the data's beginning or name says it.",
     ),
 ]
 Nulls = Annotated[
@@ -95,6 +97,16 @@ Registry = Annotated[
 ]
 
 
+AVRO_JSON = "avro-json"
+_FORMATS = {"lines": "jsonl", AVRO_JSON: "jsonl"}
+"""Forms of records that are called otherwise as formats of files."""
+
+
+def file_format(form: str | None) -> FileFormat | None:
+    """Return the format of a file of records in a form; None for the one that its beginning or name says."""
+    return None if form is None else FileFormat(_FORMATS.get(form, form))
+
+
 def judge(  # noqa: PLR0913 - one parameter for each option
     contract: ContractFile,
     data: Data = "-",
@@ -121,6 +133,11 @@ def judge(  # noqa: PLR0913 - one parameter for each option
     that looks like no format is read by lines: only LF ends one, an empty line
     is an empty record, and the last needs no LF.
 
+    For an Avro contract, JSON and rows are encoded with its schema: dates as
+    2026-01-31, unions with or without the name of their branch, bytes in Base64.
+    --records avro-json reads bytes and decimals as in Avro's own JSON encoding.
+    Records that cannot be read or encoded are reported with their place.
+
     To judge records as they are in the topic, with frames and nulls, use
     --records sized (each record after its length in four bytes, -1 for null) or
     --records base64 (one record a line, - for null; optionally a space and the
@@ -146,9 +163,9 @@ def judge(  # noqa: PLR0913 - one parameter for each option
       kcat -C -t stays -e -f '%R%s' | tidegate judge stays.yaml --records sized
       tidegate judge contract.yaml --format json < records.jsonl | jq .violations
 
-    Exit codes: 0 no record refused; 1 records refused, or the contract has
-    problems; 2 usage; 3 the registry does not answer; 7 the credentials are
-    rejected.
+    Exit codes: 0 no record refused; 1 records refused or unreadable, or the
+    contract has problems; 2 usage; 3 the registry does not answer; 7 the
+    credentials are rejected.
     """
     document = lint(contract).contract
     with ExitStack() as stack:
@@ -164,27 +181,25 @@ def judge(  # noqa: PLR0913 - one parameter for each option
         for block in data_of.blocks():
             judged_by, verdicts = _judge_block(plan.with_writers(data_of.writers), schemas, block)
             explained = partial(_explained, Explainer.of(judged_by), block, verdicts)
-            opinions = None if second is None else second.compare(block.values, verdicts, tally.records + 1)
+            opinions = None if second is None else second.compare(block, verdicts)
+            entry = partial(_entry, block, verdicts, explained, data_of.place)
             if output_format == "json":
-                _print_json(verdicts, explained, opinions, tally.records + 1, data_of.place)
-            files.write(
-                judged_by,
-                block,
-                verdicts,
-                partial(_entry, verdicts, explained, tally.records + 1, data_of.place),
-            )
+                _print_json(block, entry, opinions, data_of.place)
+            files.write(judged_by, block, verdicts, entry)
+            files.write_unreadable(_unreadable_entry(each, data_of.place) for each in block.unreadable)
             if report is not None:
-                findings.add(verdicts, explained, partial(_place_at, data_of.place, tally.records + 1))
-            tally.add(verdicts, explained)
+                findings.add(verdicts, explained, partial(_place_at, data_of.place, block))
+            tally.add(verdicts, block.positions, explained)
+            tally.add_unreadable(block.unreadable)
             data_of.show(tally.records)
         if report is not None:
-            now = datetime.now(UTC)
-            files.write_report(report_page(plan, data_of.title, tally.dispositions, findings, now))
+            totals = Totals(tally.dispositions, tally.unreadable)
+            files.write_report(report_page(plan, data_of.title, totals, findings, datetime.now(UTC)))
     if output_format == "text":
         print_summary(plan.contract, tally, data_of.place)
         if second is not None:
             second.print(data_of.place)
-    if tally.refused or (second is not None and second.differences):
+    if tally.refused or tally.unreadable or (second is not None and second.differences):
         raise typer.Exit(ExitCode.FINDINGS)
 
 
@@ -197,7 +212,7 @@ class _Data:
     blocks: Callable[[], Iterator[RecordBlock]]
     place: Callable[[int], str]
     """Names a record by its number, such as `line 12`."""
-    records: JudgedRecords | None = None
+    records: RecordReader | None = None
     show: Callable[[int], None] = lambda _records: None
 
     @property
@@ -234,10 +249,9 @@ def _opened(
         raise SettingsError(
             "judge reads no PostgreSQL table; give it a file: psql -c '\\copy TABLE to FILE csv header'"
         )
-    kind = None if records is None else FileFormat({"lines": "jsonl"}.get(records, records))
-    options = SourceOptions(kind, nulls, default=FileFormat.LINES, at_once=True)
+    options = SourceOptions(file_format(records), nulls, default=FileFormat.LINES, at_once=True)
     with open_source(data, options) as source:
-        judged = JudgedRecords(source, contract)
+        judged = RecordReader(source, contract, is_avro_json=records == AVRO_JSON)
         with reading(source) as show:
             yield _Data(
                 judged.contract,
@@ -290,34 +304,52 @@ def _explained(
 
 
 def _print_json(
-    verdicts: list[Verdict],
-    explained: Callable[[int], tuple[Explanation, ...]],
+    block: RecordBlock,
+    entry: Callable[[int], dict[str, Any]],
     opinions: list[bool | None] | None,
-    first: int,
     place: Callable[[int], str],
 ) -> None:
-    for index in range(len(verdicts)):
-        answer = {"line": first + index, **_entry(verdicts, explained, first, place, index)}
+    unreadable = deque(block.unreadable)
+    for index, position in enumerate(block.positions):
+        while unreadable and unreadable[0].position < position:
+            _print_line(_unreadable_entry(unreadable.popleft(), place))
+        answer = {"line": position, **entry(index)}
         if opinions is not None:
             answer["reference_accepts"] = opinions[index]
-        sys.stdout.buffer.write(orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE))
+        _print_line(answer)
+    for each in unreadable:
+        _print_line(_unreadable_entry(each, place))
     sys.stdout.buffer.flush()
 
 
-def _place_at(place: Callable[[int], str], first: int, index: int) -> str:
-    return place(first + index)
+def _print_line(answer: dict[str, Any]) -> None:
+    sys.stdout.buffer.write(orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE))
+
+
+def _unreadable_entry(each: Unreadable, place: Callable[[int], str]) -> dict[str, Any]:
+    """Return what stands for the verdict on a record that cannot be read: no disposition, since no job sees it."""
+    return {
+        "line": each.position,
+        "place": place(each.position),
+        "disposition": None,
+        "unreadable": {"pointer": each.pointer, "reason": each.reason},
+    }
+
+
+def _place_at(place: Callable[[int], str], block: RecordBlock, index: int) -> str:
+    return place(block.positions[index])
 
 
 def _entry(
+    block: RecordBlock,
     verdicts: list[Verdict],
     explained: Callable[[int], tuple[Explanation, ...]],
-    first: int,
     place: Callable[[int], str],
     index: int,
 ) -> dict[str, Any]:
-    """Return the verdict on one record as JSON; `first` is the number of the first of the verdicts."""
+    """Return the verdict on one record as JSON."""
     return {
-        "place": place(first + index),
+        "place": place(block.positions[index]),
         "disposition": verdicts[index].disposition.name.lower(),
         "violations": [_as_json(each) for each in explained(index)],
     }

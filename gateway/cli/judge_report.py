@@ -78,12 +78,16 @@ def _keep_examples(
             finding.examples.append((place, each))
 
 
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """How many records each disposition has, and how many cannot be read, so that they have none."""
+
+    dispositions: Mapping[Disposition, int]
+    unreadable: int = 0
+
+
 def report_page(
-    plan: EnforcementPlan,
-    title: str,
-    dispositions: Mapping[Disposition, int],
-    findings: Findings,
-    now: datetime,
+    plan: EnforcementPlan, title: str, totals: Totals, findings: Findings, now: datetime
 ) -> bytes:
     """Return the report as HTML. `title` names the data, `now` is the moment of the report, in UTC."""
     contract = plan.contract
@@ -99,8 +103,8 @@ def report_page(
     _text(body, "p", f"judged by the contract {contract.id}, version {contract.version}")
     if contract.description:
         _text(body, "p", contract.description, "muted")
-    _totals(body, dispositions)
-    records = sum(dispositions.values())
+    _totals(body, totals)
+    records = sum(totals.dispositions.values())
     ordered = sorted(findings.found.values(), key=lambda each: -each.records)
     _text(body, "h2", "What was found" if ordered else "Nothing was found")
     for each in ordered:
@@ -118,7 +122,8 @@ def report_page(
     return f"<!doctype html>\n{tostring(page, encoding='unicode', method='html')}\n".encode()
 
 
-def _totals(body: Element, dispositions: Mapping[Disposition, int]) -> None:
+def _totals(body: Element, found: Totals) -> None:
+    dispositions = found.dispositions
     records = sum(dispositions.values())
     bar = SubElement(body, "div", {"class": "bar total", "aria-hidden": "true"})
     totals = SubElement(body, "ul", {"class": "totals"})
@@ -130,6 +135,8 @@ def _totals(body: Element, dispositions: Mapping[Disposition, int]) -> None:
             _total(
                 totals, disposition, f"{disposition.name.lower()} · {_share(count, records)}", f"{count:,}"
             )
+    if found.unreadable:
+        _total(totals, None, "cannot be read, and have no verdict", f"{found.unreadable:,}")
 
 
 def _total(totals: Element, disposition: Disposition | None, name: str, count: str) -> None:

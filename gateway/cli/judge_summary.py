@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -17,34 +17,48 @@ from tidegate.contracts.formats.reference import ReferenceValidator
 from tidegate.contracts.verdict import Disposition, Stage, Verdict
 from tidegate.contracts.words import seen
 from tidegate.gateway.cli.terminal import out
+from tidegate.gateway.sources.record_files import RecordBlock
+from tidegate.gateway.sources.source import Unreadable
 
 
 @dataclass(slots=True)
 class Tally:
-    """What a run has seen: counts, and the first `limit` refused records with their numbers."""
+    """What a run has seen: counts, and the first `limit` refused and unreadable records with their positions."""
 
     limit: int
     records: int = 0
     dispositions: Counter[Disposition] = field(default_factory=Counter)
     codes: Counter[tuple[Stage, str]] = field(default_factory=Counter)
     first_refused: list[tuple[int, tuple[Explanation, ...]]] = field(default_factory=list)
+    unreadable: int = 0
+    first_unreadable: list[Unreadable] = field(default_factory=list)
 
     @property
     def refused(self) -> int:
         """How many records do not reach the sink."""
         return sum(count for disposition, count in self.dispositions.items() if not disposition.is_written)
 
-    def add(self, verdicts: list[Verdict], tell: Callable[[int], tuple[Explanation, ...]]) -> None:
-        """Count the verdicts on the next records. A record counts once for each code that it violates.
+    def add(
+        self,
+        verdicts: list[Verdict],
+        positions: Sequence[int],
+        tell: Callable[[int], tuple[Explanation, ...]],
+    ) -> None:
+        """Count the verdicts on records at some positions. A record counts once for each code that it violates.
 
-        `tell` gives what the verdict at a position means; it is asked of those that are kept.
+        `tell` gives what the verdict at an index means; it is asked of those that are kept.
         """
-        for index, verdict in enumerate(verdicts):
+        for index, (verdict, position) in enumerate(zip(verdicts, positions, strict=True)):
             self.records += 1
             self.dispositions[verdict.disposition] += 1
             self.codes.update({(violation.stage, violation.code) for violation in verdict.violations})
             if not verdict.disposition.is_written and len(self.first_refused) < self.limit:
-                self.first_refused.append((self.records, tell(index)))
+                self.first_refused.append((position, tell(index)))
+
+    def add_unreadable(self, unreadable: Sequence[Unreadable]) -> None:
+        """Count records that have no verdict."""
+        self.unreadable += len(unreadable)
+        self.first_unreadable += unreadable[: max(0, self.limit - len(self.first_unreadable))]
 
 
 @dataclass(slots=True)
@@ -56,7 +70,7 @@ class SecondOpinion:
     compared: int = 0
     differences: int = 0
     first: list[tuple[int, bool]] = field(default_factory=list)
-    """Numbers of the first `limit` records that differ, and whether python-jsonschema accepts each."""
+    """Positions of the first `limit` records that differ, and whether python-jsonschema accepts each."""
 
     @classmethod
     def on(cls, contract: DataContract, limit: int) -> Self:
@@ -65,10 +79,10 @@ class SecondOpinion:
             raise SettingsError("--reference compares JSON records without frames only")
         return cls(ReferenceValidator(contract.schema_), limit)
 
-    def compare(self, values: list[bytes | None], verdicts: list[Verdict], first: int) -> list[bool | None]:
+    def compare(self, block: RecordBlock, verdicts: list[Verdict]) -> list[bool | None]:
         """Return for each record whether python-jsonschema accepts it; null for one that does not reach the schema."""
         opinions: list[bool | None] = []
-        for number, (value, verdict) in enumerate(zip(values, verdicts, strict=True), first):
+        for number, value, verdict in zip(block.positions, block.values, verdicts, strict=True):
             stages = {violation.stage for violation in verdict.violations}
             is_read = value is not None and not stages & {Stage.FRAME, Stage.DECODE}
             opinion = self.validator.accepts(value) if is_read and value is not None else None
@@ -94,7 +108,7 @@ class SecondOpinion:
 
 
 def print_summary(contract: DataContract, tally: Tally, place: Callable[[int], str]) -> None:
-    """Print the counts and the first refused; `place` names a record by its number."""
+    """Print the counts and the first refused and unreadable; `place` names a record by its position."""
     noun = "record" if tally.records == 1 else "records"
     out.print(f"[bold]{contract.id}[/] {contract.version} · {tally.records:,} {noun} judged\n")
     counts = Table.grid(padding=(0, 2, 0, 0))
@@ -105,11 +119,15 @@ def print_summary(contract: DataContract, tally: Tally, place: Callable[[int], s
         if (count := tally.dispositions[disposition]) or disposition is Disposition.ACCEPTED:
             name = Text(f"  {disposition.name.lower()}", style="green" if disposition.is_written else "red")
             counts.add_row(name, f"{count:,}", f"{count / max(tally.records, 1):.2%}")
+    if tally.unreadable:
+        counts.add_row(Text("  unreadable", style="red"), f"{tally.unreadable:,}", "not judged")
     out.print(counts)
     if tally.codes:
         _print_reasons(tally)
     if tally.first_refused:
         _print_refused(tally, place)
+    if tally.first_unreadable:
+        _print_unreadable(tally, place)
 
 
 def _print_reasons(tally: Tally) -> None:
@@ -148,3 +166,12 @@ def _print_refused(tally: Tally, place_of: Callable[[int], str]) -> None:
         out.print(
             f"  [dim]and {more:,} more refused; --show N shows more of them, --format json every verdict[/]"
         )
+
+
+def _print_unreadable(tally: Tally, place: Callable[[int], str]) -> None:
+    out.print()
+    for each in tally.first_unreadable:
+        where = (seen(place(each.position)), (each.pointer and f"  {seen(each.pointer)}", "cyan"))
+        out.print(Text.assemble("  ", *where, "  ", ("unreadable", "bold"), f": {seen(each.reason)}"))
+    if (more := tally.unreadable - len(tally.first_unreadable)) > 0:
+        out.print(f"  [dim]and {more:,} more that cannot be read[/]")

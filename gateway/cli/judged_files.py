@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -68,6 +68,12 @@ class JudgedFiles:
                 self._accepted.write((texts(index) or b"null") + b"\n")
             elif not verdict.is_accepted and self._refused is not None:
                 entry = reasons(index) | _as_member(texts(index), block.values[index])
+                self._refused.write(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE))
+
+    def write_unreadable(self, entries: Iterable[dict[str, Any]]) -> None:
+        """Write what stands for records that cannot be read beside the refused ones."""
+        if self._refused is not None:
+            for entry in entries:
                 self._refused.write(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE))
 
 

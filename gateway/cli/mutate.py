@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
+import pyarrow as pa
 import typer
 from rich.text import Text
 
@@ -19,7 +20,7 @@ from tidegate.gateway.cli.options import OutputFormat
 from tidegate.gateway.cli.terminal import err, out
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.sources.open_source import SourceOptions, open_source
-from tidegate.gateway.sources.record_values import value_reader
+from tidegate.gateway.sources.record_reader import RecordReader
 
 Data = Annotated[
     Path, typer.Option("--data", metavar="FILE", help="File or table of records; - is standard input.")
@@ -66,8 +67,9 @@ def mutate(  # noqa: PLR0913 - one parameter for each option
     catches corrupted records, and refuses none of the good ones; read it before
     you use it. Values of classified fields are never printed.
 
-    FILE may be JSON Lines, a JSON array, CSV, Parquet, or the folder of a Delta
-    or Iceberg table. The same data and seed give the same result.
+    FILE may be JSON Lines, a JSON array, CSV, Parquet, an Avro container, or
+    the folder of a Delta or Iceberg table. The same data and seed give the same
+    result.
 
     Examples:
       tidegate mutate contract.yaml --data records.jsonl
@@ -79,9 +81,8 @@ def mutate(  # noqa: PLR0913 - one parameter for each option
     """
     good = GoodRecords(plan_for_mutation(lint(contract).contract), max_records)
     with open_source(str(data), SourceOptions()) as source:
-        values = value_reader(source, good.plan.contract)
-        for chunk in source.chunks():
-            good.add(values(chunk.batch))
+        for block in RecordReader(source, good.plan.contract).blocks():
+            good.add(pa.array(block.values, pa.large_binary()))
             if good.is_full:
                 break
     if not good.values:

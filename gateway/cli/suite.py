@@ -9,8 +9,9 @@ import orjson
 import typer
 
 from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.exchange.expectation_suite import with_derived_columns
 from tidegate.contracts.expectations.library import read_suite, write_suite
-from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.judge.plan import compile_plan, table_columns
 from tidegate.contracts.lint.lint import lint
 
 ContractFile = Annotated[
@@ -34,7 +35,9 @@ def suite(contract: ContractFile, suite_file: SuiteFile = None) -> None:
 
     Without --import, prints the expectations of the contract as a suite in JSON.
     With --import, prints the expectations of the suite as the contract's key
-    `expectations` in YAML. Every column that they name must be in the contract.
+    `expectations` in YAML. Every column that they name must be in the contract;
+    a field's name stands for the column that the contract derives from it.
+    `tidegate import SUITE` makes a contract of a suite alone.
 
     Examples:
       tidegate suite contract.yaml > suite.json
@@ -51,6 +54,8 @@ def suite(contract: ContractFile, suite_file: SuiteFile = None) -> None:
         found = read_suite(suite_file.read_bytes())
     except OSError as error:
         raise SettingsError(f"cannot read {suite_file}: {error.strerror}") from None
+    known = {column.name for column in table_columns(document)}
+    found = tuple(with_derived_columns(each, known) for each in found)
     compile_plan(document.model_copy(update={"expectations": found}))
     typer.echo("expectations:")
     for each in found:  # JSON is YAML

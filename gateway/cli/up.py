@@ -14,7 +14,7 @@ from rich.text import Text
 from tidegate.contracts.errors import SettingsError
 from tidegate.gateway.cli.jars import JarsProgress
 from tidegate.gateway.cli.terminal import out
-from tidegate.gateway.embedded.runtime import Runtime, RuntimeOptions
+from tidegate.gateway.embedded.runtime import OwnKafka, Runtime, RuntimeOptions
 from tidegate.gateway.embedded.signals import ending_signals
 from tidegate.gateway.embedded.up import serve_contracts, watch
 from tidegate.gateway.exits import ExitCode
@@ -47,10 +47,27 @@ BrokerPort = Annotated[
     int | None,
     typer.Option(min=1, max=65535, show_default="19092, or a free one", help="Port of the Kafka broker."),
 ]
+OwnServers = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-servers",
+        metavar="HOST:PORT,...",
+        help="Kafka brokers that you have, instead of a broker on this machine.",
+    ),
+]
+OwnConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--kafka-config",
+        metavar="FILE",
+        help="Client properties for your brokers (SASL, TLS).",
+        dir_okay=False,
+    ),
+]
 SinkOption = Annotated[Sink, typer.Option(help="Destination of accepted records: a table or a topic.")]
 
 
-def up(
+def up(  # noqa: PLR0913 - one parameter for each option
     files: Files = None,
     *,
     state: State = Path(".tidegate"),
@@ -58,6 +75,8 @@ def up(
     port: Port = None,
     broker_port: BrokerPort = None,
     sink: SinkOption = Sink.ICEBERG,
+    bootstrap_servers: OwnServers = None,
+    kafka_config: OwnConfig = None,
 ) -> None:
     """Run broker, registry and enforcement on this machine.
 
@@ -66,8 +85,12 @@ def up(
     processes; the next start continues from the saved state. Contracts that are
     published while it runs are enforced without a restart.
 
+    With --bootstrap-servers it uses brokers that you have: it reads the topics of
+    the contracts, creates those that are not there, and writes quarantine topics.
+
     Examples:
       tidegate up contract.yaml
+      tidegate up contract.yaml --bootstrap-servers kafka:9092
       tidegate up --state /data/tidegate --port 8090
       tidegate up --fresh contracts/*.yaml
       export TIDEGATE_POSTGRESQL_URL=postgresql://me:secret@db/lake
@@ -81,7 +104,14 @@ def up(
         raise SettingsError(
             "--sink postgresql needs a database: set TIDEGATE_POSTGRESQL_URL to postgresql://user:password@host/database"
         )
-    options = RuntimeOptions(state, fresh, port, broker_port, sink.value)
+    if bootstrap_servers is None and kafka_config is not None:
+        raise SettingsError("--kafka-config is about brokers of yours: name them with --bootstrap-servers")
+    if bootstrap_servers is not None and broker_port is not None:
+        raise SettingsError(
+            "--broker-port is about a broker that `up` starts; with --bootstrap-servers there is none"
+        )
+    kafka = None if bootstrap_servers is None else OwnKafka(bootstrap_servers, kafka_config)
+    options = RuntimeOptions(state, fresh, port, broker_port, sink.value, kafka=kafka)
     is_ready = False
     with ending_signals():
         try:

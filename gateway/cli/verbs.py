@@ -229,6 +229,13 @@ VERBS = (
         extra="demo",
     ),
     Verb(
+        "send",
+        "tidegate.gateway.cli.send:send",
+        "Send the records of a file to the topic of a stream.",
+        _RUNNING,
+        extra="kafka",
+    ),
+    Verb(
         "topics",
         "tidegate.gateway.cli.topics:topics",
         "Create and update the topics of a Kafka cluster from a file.",

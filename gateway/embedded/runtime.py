@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tidegate.contracts.errors import StreamStopped, Unavailable
+from tidegate.contracts.stream.kafka_connection import KafkaConnection, KafkaSettings
 from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.embedded import ports
 from tidegate.gateway.embedded.broker import Broker, BrokerOptions
@@ -32,16 +33,32 @@ _STOP_SECONDS = {"job": 60, "gateway": 10}
 _OF_OTHER_BROKERS = ("TIDEGATE_KAFKA_CONFIG", "TIDEGATE_KAFKA_SASL_USERNAME", "TIDEGATE_KAFKA_SASL_PASSWORD")
 """What a person has set for brokers elsewhere; ours on this machine asks for nothing."""
 _POLL_SECONDS = 0.05
+_REACH_SECONDS = 10.0
+_CLUSTERS_OWN = -1
+"""Replication as the cluster has it by default."""
 
 Show = Callable[[str, str], None]
 """Called with a label of at most ten characters ("broker") and a line about it."""
 
 
 @dataclass(frozen=True, slots=True)
+class OwnKafka:
+    """Brokers of the user, instead of one of ours; `config` is a file of client properties."""
+
+    servers: str
+    config: Path | None = None
+
+    @property
+    def connection(self) -> KafkaConnection:
+        """The connection. Raises SettingsError for properties that are wrong."""
+        return KafkaSettings(kafka_config=self.config).connection_to(self.servers)
+
+
+@dataclass(frozen=True, slots=True)
 class RuntimeOptions:
     """How an embedded run is set up; a port of None picks the usual one or, where that is in use, a free one.
 
-    `java_options` are given to broker and job in addition to their own.
+    `java_options` are given to broker and job in addition to their own. Without `kafka`, a broker is started.
     """
 
     state: Path = Path(".tidegate")
@@ -50,6 +67,7 @@ class RuntimeOptions:
     broker_port: int | None = None
     sink: str = "iceberg"
     java_options: tuple[str, ...] = ()
+    kafka: OwnKafka | None = None
 
 
 class Runtime:
@@ -71,7 +89,8 @@ class Runtime:
     @property
     def bootstrap(self) -> str:
         """The broker's address; known after `start_broker`."""
-        return self._require_broker().bootstrap
+        own = self._options.kafka
+        return self._require_broker().bootstrap if own is None else own.servers
 
     @property
     def registry_url(self) -> str:
@@ -118,7 +137,9 @@ class Runtime:
         self._held.close()
 
     def start_broker(self) -> None:
-        """Start the broker's process."""
+        """Start the broker's process, unless the user has brokers."""
+        if self._options.kafka is not None:
+            return
         self._started["broker"] = time.monotonic()
         java_options = BrokerOptions().java_options + self._options.java_options
         options = BrokerOptions(port=self._options.broker_port, java_options=java_options)
@@ -126,7 +147,11 @@ class Runtime:
         self._broker.launch()
 
     def await_broker(self) -> None:
-        """Wait until the broker answers a metadata request."""
+        """Wait until the broker answers a metadata request. Raises Unavailable for brokers of the user that do not."""
+        if self._options.kafka is not None:
+            self._topics(self._admin())
+            self._show("broker", f"your own, at {self.bootstrap}")
+            return
         broker = self._require_broker()
         broker.await_ready()
         self._show("broker", f"KRaft on {broker.bootstrap} ready in {self._elapsed('broker')}")
@@ -154,14 +179,29 @@ class Runtime:
 
     def create_topics(self, topics: Sequence[str], *, partitions: int = 4) -> None:
         """Create the source topics that are not there yet. The job makes its own output topics."""
-        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        futures = client.create_topics([NewTopic(topic, partitions, 1) for topic in topics])
+        client = self._admin()
+        replication = 1 if self._options.kafka is None else _CLUSTERS_OWN
+        # Who may not create topics may have topics that are there.
+        there = () if self._options.kafka is None else self._topics(client)
+        missing = [NewTopic(topic, partitions, replication) for topic in topics if topic not in there]
+        futures = client.create_topics(missing) if missing else {}
         for topic, future in futures.items():
             try:
                 future.result(30)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise Unavailable(f"topic {topic} could not be made: {error.args[0].str()}") from error
+
+    def _admin(self) -> AdminClient:
+        own = self._options.kafka
+        settings = {"bootstrap.servers": self.bootstrap} if own is None else own.connection.for_admin()
+        return AdminClient({**settings, "log_level": 0})
+
+    def _topics(self, client: AdminClient) -> Collection[str]:
+        try:
+            return client.list_topics(timeout=_REACH_SECONDS).topics
+        except KafkaException as error:
+            raise Unavailable(f"no broker answers at {self.bootstrap}: {error.args[0].str()}") from None
 
     def start_job(self, wanted: Sequence[str], options: Sequence[str] = ()) -> None:
         """Start the streaming job for these contract ids, or with `--all` for those that the registry has or gets.
@@ -216,7 +256,12 @@ class Runtime:
         self._started[name] = time.monotonic()
         # -P: a folder `contracts` where the person happens to stand must not be imported.
         command = [sys.executable, "-P", "-m", "tidegate.gateway.cli.main", *arguments]
-        environment = environment | {"PYTHONUNBUFFERED": "1"} | dict.fromkeys(_OF_OTHER_BROKERS, "")
+        own = self._options.kafka
+        environment |= {"PYTHONUNBUFFERED": "1"}
+        if own is None:
+            environment |= dict.fromkeys(_OF_OTHER_BROKERS, "")
+        elif own.config is not None:
+            environment["TIDEGATE_KAFKA_CONFIG"] = str(own.config.absolute())
         self._children[name] = self._state.run.start(Command(name, command, environment))
 
     def _stop(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -48,7 +48,14 @@ class Contracts:
             self.has_job = True
             self._runtime.start_job(["--all"])
             self._runtime.await_job()
+            self._show_send(found)
         self._show_failures()
+
+    def _show_send(self, streams: Mapping[str, str]) -> None:
+        """Show the command that sends records to a stream."""
+        stream = next(iter(streams)) if len(streams) == 1 else "STREAM"
+        servers, registry = self._runtime.bootstrap, self._runtime.registry_url
+        self._show("send", f"tidegate send {stream} FILE --bootstrap-servers {servers} --registry {registry}")
 
     def _show_failures(self) -> None:
         """Show new log lines about failed streams; the job continues without them."""

@@ -21,13 +21,12 @@ from tidegate.gateway.registry.schema_compatibility import (
     key_of,
 )
 from tidegate.gateway.registry.schema_content import (
-    OWN_PROPERTIES,
     SchemaContent,
     metadata_of,
     parsed_version,
     references_of,
 )
-from tidegate.gateway.registry.schemas.entities import Config
+from tidegate.gateway.registry.schemas.entities import OWN_PROPERTIES, Config
 from tidegate.gateway.registry.subject_contracts import Lineage, group_of, plan_version
 from tidegate.gateway.registry.subject_scope import DEFAULT_LEVEL, ENFORCED
 from tidegate.gateway.storage.agreements import StoredConsumer

@@ -16,6 +16,7 @@ from tidegate.gateway.registry.schemas.avro_text import named_types
 from tidegate.gateway.registry.schemas.entities import (
     AVRO,
     JSON,
+    OWN_PROPERTIES,
     Config,
     Metadata,
     Reference,
@@ -31,8 +32,6 @@ from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.storage.subjects import Deleted, StoredSchema, SubjectVersion
 from tidegate.gateway.storage.tables import SchemaRow
 
-OWN_PROPERTIES = "tidegate."
-"""Begins the names of properties that the registry itself gives to a schema; they are never inherited."""
 _PARSED_KEPT = 512
 
 

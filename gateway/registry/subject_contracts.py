@@ -21,13 +21,12 @@ from tidegate.contracts.judge.plan import compile_plan
 from tidegate.gateway.registry.compatibility_groups import group_setting
 from tidegate.gateway.registry.schema_compatibility import Earlier, check_compatibility, inclusion
 from tidegate.gateway.registry.schema_content import (
-    OWN_PROPERTIES,
     SchemaContent,
     metadata_of,
     parsed_version,
 )
 from tidegate.gateway.registry.schemas.avro_text import avro_text
-from tidegate.gateway.registry.schemas.entities import AVRO, JSON, Config, Metadata
+from tidegate.gateway.registry.schemas.entities import AVRO, JSON, OWN_PROPERTIES, Config, Metadata
 from tidegate.gateway.registry.schemas.imported_rules import PREFIX, ImportedRules, import_rules, with_tags
 from tidegate.gateway.registry.schemas.json_schema import NAMES, json_text
 from tidegate.gateway.registry.schemas.names import DEFAULT_CONTEXT, context_of, topic_of

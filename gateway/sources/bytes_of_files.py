@@ -77,3 +77,8 @@ def open_bytes(path: Path) -> tuple[io.BufferedReader[Any], BinaryIO]:
 def beginning(reader: io.BufferedReader[Any]) -> bytes:
     """Return the first bytes of a stream without reading them."""
     return reader.peek(_PEEKED)[:_PEEKED]
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error of a library, shortened."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv as csv_text
 import io
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
@@ -13,10 +12,10 @@ from typing import Any, BinaryIO, Final, Self
 import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import csv
 
 from tidegate.contracts.errors import SettingsError
-from tidegate.gateway.sources.bytes_of_files import beginning, open_bytes
+from tidegate.gateway.sources.bytes_of_files import beginning, first_line, open_bytes
+from tidegate.gateway.sources.csv_rows import csv_chunks
 from tidegate.gateway.sources.json_arrays import array_elements
 from tidegate.gateway.sources.record_files import line_batches
 from tidegate.gateway.sources.source import (
@@ -28,7 +27,6 @@ from tidegate.gateway.sources.source import (
     value_chunks,
 )
 
-_CSV_BLOCK: Final = 8 << 20
 _MOST_AVRO_BLOCK: Final = 1 << 28
 
 
@@ -105,7 +103,7 @@ class FileSource:
             case FileFormat.AVRO:
                 return value_chunks(_container_records(self._container, self.title))
             case FileFormat.CSV:
-                return table_chunks(_csv_batches(self._reader, self.title, self._nulls))
+                return csv_chunks(self._reader, self.title, self._nulls)
             case FileFormat.PARQUET:
                 return table_chunks(self._parquet_batches())
 
@@ -130,7 +128,7 @@ class FileSource:
             file = pq.ParquetFile(self._reader, pre_buffer=False, buffer_size=1 << 20)
             yield from file.iter_batches(batch_size=BATCH_RECORDS)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-            raise SettingsError(f"{self.title} cannot be read as Parquet: {_first_line(error)}") from None
+            raise SettingsError(f"{self.title} cannot be read as Parquet: {first_line(error)}") from None
 
 
 def _format_of(path: Path, start: bytes, default: FileFormat | None) -> FileFormat:
@@ -155,65 +153,11 @@ def _format_of(path: Path, start: bytes, default: FileFormat | None) -> FileForm
     )
 
 
-def _csv_batches(stream: BinaryIO, name: str, nulls: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a CSV file as texts. Its first row has the names of the columns."""
-    start = beginning(stream) if isinstance(stream, io.BufferedReader) else b""
-    header = start.split(b"\n", 1)[0].decode("utf-8", "replace").lstrip("\ufeff")
-    delimiter = max(",;\t|", key=header.count)
-    columns = _Columns()
-    options = {
-        "read_options": csv.ReadOptions(block_size=_CSV_BLOCK, use_threads=False),
-        "parse_options": csv.ParseOptions(
-            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=columns.skip
-        ),
-    }
-    names: list[str] = next(csv_text.reader([header.rstrip("\r")], delimiter=delimiter), [])
-    convert = csv.ConvertOptions(
-        column_types={each: pa.string() for each in names},
-        null_values=["", *nulls],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=True,
-        check_utf8=False,
-    )
-    try:
-        with csv.open_csv(stream, convert_options=convert, **options) as reader:
-            for batch in reader:
-                yield pa.record_batch([_text(each) for each in batch.columns], names=batch.schema.names)
-    except pa.ArrowInvalid as error:
-        raise SettingsError(f"{name} cannot be read as CSV: {_first_line(error)}") from None
-
-
-class _Columns:
-    """Counts rows with another number of cells than the header."""
-
-    def __init__(self) -> None:
-        self.skipped = 0
-
-    def skip(self, _row: Any) -> str:
-        self.skipped += 1
-        return "skip"
-
-
-def _text(array: pa.Array) -> pa.Array:
-    """Return cells as valid UTF-8."""
-    if not pa.types.is_string(array.type):
-        array = array.cast(pa.string())
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
-        values = [
-            None if each is None else each.decode("utf-8", "replace")
-            for each in array.cast(pa.binary()).to_pylist()
-        ]
-        return pa.array(values, pa.string())
-    return array
-
-
 def _opened_container(stream: BinaryIO, name: str) -> Any:
     try:
         return fastavro.block_reader(stream)
     except (ValueError, EOFError, KeyError, IndexError, fastavro.schema.SchemaParseException) as error:
-        raise SettingsError(f"{name} cannot be read as an Avro container: {_first_line(error)}") from None
+        raise SettingsError(f"{name} cannot be read as an Avro container: {first_line(error)}") from None
 
 
 def _container_records(container: Any, name: str) -> Iterator[list[bytes]]:
@@ -235,8 +179,4 @@ def _container_records(container: Any, name: str) -> Iterator[list[bytes]]:
                 start = inner.tell()
             yield values
     except (ValueError, EOFError, IndexError, OverflowError, RecursionError, TypeError) as error:
-        raise SettingsError(f"{name} is damaged: {_first_line(error)}") from None
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise SettingsError(f"{name} is damaged: {first_line(error)}") from None

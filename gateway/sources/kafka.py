@@ -23,6 +23,7 @@ from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
 from tidegate.contracts.formats.framing import schema_header
 from tidegate.contracts.infer.infer import VALUES
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.gateway.sources.avro_values import AvroValues
 from tidegate.gateway.sources.source import BATCH_RECORDS, RAW_RECORDS, Chunk, TopicPart
 
 _REACH_SECONDS: Final = 10.0
@@ -44,7 +45,8 @@ _FETCH: Final = {
 class TopicSource:
     """A topic that is read without a consumer group, for at most `most_seconds`. Tombstones are left out.
 
-    A Confluent frame is removed from JSON; `framing` is then `auto`. A position is a partition and an offset in it.
+    A Confluent frame is removed from JSON; `framing` is then `auto`. Values of Avro are read by `avro`. A position is a
+    partition and an offset in it.
     With a `part`, its records are read as they are, RAW_RECORDS with tombstones, and without another limit of number.
     """
 
@@ -56,12 +58,14 @@ class TopicSource:
         most_seconds: float,
         *,
         part: TopicPart | None = None,
+        avro: AvroValues | None = None,
     ) -> None:
         self.title = f"topic {topic}"
         self.stem = topic
-        self.avro_schema: Any = None
+        self.avro_schema: Any = None if avro is None else avro.schema
         self.is_untyped = False
-        self.framing = "none"
+        self.framing = "none" if avro is None else avro.framing
+        self._avro = avro
         self._topic = topic
         self._servers = str(kafka)
         self._part = part
@@ -146,7 +150,11 @@ class TopicSource:
 
     def _values_chunk(self, messages: list[Message]) -> Chunk:
         found = [(each, value) for each in messages if (value := each.value()) is not None]
-        values = [self._unframed(value) for _, value in found]
+        if self._avro is None:
+            values = [self._unframed(value) for _, value in found]
+        else:
+            values = [self._avro.payload(value, _schema_header(each)) for each, value in found]
+            self.framing = self._avro.framing
         batch = pa.record_batch([pa.array(values, pa.binary())], VALUES)
         return Chunk(batch, np.array([_position(each) for each, _ in found], np.int64))
 
@@ -223,8 +231,8 @@ class TopicSource:
         rest = value[_FRAME_BYTES:]
         if rest[:1] not in (b"{", b"["):
             raise SettingsError(
-                f"the records of {self.title} name a schema and are not JSON: the registry has their schema, so that nothing is "
-                "to be inferred; write them to an Avro container to infer rules"
+                f"the records of {self.title} name a schema and are not JSON: name the registry that has it with --registry, "
+                "or the Avro schema with --schema"
             )
         self.framing = "auto"
         return rest

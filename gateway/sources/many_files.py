@@ -90,8 +90,8 @@ class FilesSource:
             with self._current as file:
                 before = self._records
                 for chunk in file.chunks():
-                    self._records += len(chunk.positions)
-                    yield Chunk(chunk.batch, chunk.positions + before)
+                    self._records = before + chunk.last
+                    yield chunk.moved(before)
             self._ends.append(self._records)
             self._bytes += path.stat().st_size
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.sources import tables
 from tidegate.gateway.sources.files import FileFormat, FileSource
 from tidegate.gateway.sources.many_files import FilesSource, files_of, is_pattern
@@ -24,7 +25,7 @@ _EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Options of a source; those that do not concern it are ignored. Only a topic has those from `most_records` to `topic_part`.
+    """Options of a source; those that do not concern it are ignored. Only a topic has those from `most_records` to `schema`.
 
     `default` and `at_once` are those of `FileSource`; the latter concerns standard input only.
     """
@@ -37,6 +38,10 @@ class SourceOptions:
     kafka_config: Path | None = None
     topic_part: TopicPart | None = None
     """Which records to read, as they are; None for all of them, without frames and tombstones."""
+    registry: str | None = None
+    """Address of the registry that has the schemas of framed Avro."""
+    schema: Path | None = None
+    """Contract or Avro schema of the records of a topic, without a registry."""
     default: FileFormat | None = None
     at_once: bool = False
 
@@ -95,9 +100,23 @@ def _folder(path: Path, options: SourceOptions) -> Source:
 def _topic(topic: str, options: SourceOptions) -> Source:
     # Both need the extra `kafka`.
     from tidegate.contracts.stream.kafka_connection import KafkaSettings  # noqa: PLC0415
+    from tidegate.gateway.sources.avro_values import AvroValues  # noqa: PLC0415
     from tidegate.gateway.sources.kafka import TopicSource  # noqa: PLC0415
 
     if options.bootstrap_servers is None:
         raise SettingsError("a topic needs the brokers: --bootstrap-servers, or TIDEGATE_BOOTSTRAP_SERVERS")
     connection = KafkaSettings(kafka_config=options.kafka_config).connection_to(options.bootstrap_servers)
-    return TopicSource(topic, connection, options.most_records, options.most_seconds, part=options.topic_part)
+    avro = None
+    if options.schema is not None:
+        avro = AvroValues.of_file(options.schema)
+    elif options.registry is not None:
+        with RegistryClient(options.registry) as client:
+            avro = AvroValues.of_registry(client.schemas_of(topic).current())
+    return TopicSource(
+        topic,
+        connection,
+        options.most_records,
+        options.most_seconds,
+        part=options.topic_part,
+        avro=avro,
+    )

@@ -6,12 +6,13 @@ import base64
 import binascii
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import BinaryIO, Final
 
 from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.sources.source import Unreadable
 
 _BLOCK_BYTES: Final = 256 * 1024
 _SIZE: Final = struct.Struct(">i")
@@ -34,10 +35,15 @@ class RecordForm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecordBlock:
-    """Some records of a file, in their order: their values, None for a tombstone, and their schema headers."""
+    """Some records of a file, in their order: their values, None for a tombstone, their schema headers, their positions.
+
+    `unreadable` are those between them that have no value.
+    """
 
     values: list[bytes | None]
     headers: list[bytes | None]
+    positions: Sequence[int]
+    unreadable: tuple[Unreadable, ...] = ()
 
     def __len__(self) -> int:
         return len(self.values)
@@ -46,18 +52,21 @@ class RecordBlock:
 def record_blocks(stream: BinaryIO, form: RecordForm) -> Iterator[RecordBlock]:
     """Read records, in blocks of what one read gives, so that a slow pipe is answered at once.
 
-    Memory is bounded by one block and the longest record. Raises SettingsError where the bytes are not of the form.
+    Records are numbered from 1. Memory is bounded by one block and the longest record. Raises SettingsError where the
+    bytes are not of the form.
     """
+    first = 1
     match form:
         case RecordForm.BASE64:
-            first = 1
             for lines in line_batches(stream):
                 read = [_decoded(line, number) for number, line in enumerate(lines, first)]
+                numbers = range(first, first + len(lines))
+                yield RecordBlock([value for value, _ in read], [header for _, header in read], numbers)
                 first += len(lines)
-                yield RecordBlock([value for value, _ in read], [header for _, header in read])
         case RecordForm.SIZED:
             for values in _sized_batches(stream):
-                yield RecordBlock(values, [None] * len(values))
+                yield RecordBlock(values, [None] * len(values), range(first, first + len(values)))
+                first += len(values)
 
 
 def line_batches(stream: BinaryIO, longest: int = sys.maxsize) -> Iterator[list[bytes]]:

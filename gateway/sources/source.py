@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -27,15 +27,36 @@ RAW_RECORDS: Final = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A record that cannot be read or encoded: its position, the reason, and the place in it as a JSON Pointer."""
+
+    position: int
+    reason: str
+    pointer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
     """Some records in their order.
 
     `batch` has the column `value` with the bytes of records (the schema VALUES), those of RAW_RECORDS, or the columns of a table. `positions`
-    identify the records in their source; `Source.places` names them.
+    identify the records in their source; `Source.places` names them. `unreadable` are records between them.
     """
 
     batch: pa.RecordBatch
     positions: npt.NDArray[np.int64]
+    unreadable: tuple[Unreadable, ...] = ()
+
+    @property
+    def last(self) -> int:
+        """The last position; 0 without a record."""
+        ends = [int(self.positions[-1])] if len(self.positions) else []
+        return max([*ends, *(each.position for each in self.unreadable[-1:])], default=0)
+
+    def moved(self, by: int) -> Chunk:
+        """Return the chunk with positions that count from `by`."""
+        unreadable = tuple(replace(each, position=each.position + by) for each in self.unreadable)
+        return Chunk(self.batch, self.positions + by, unreadable)
 
 
 @dataclass(frozen=True, slots=True)

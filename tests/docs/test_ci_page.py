@@ -64,8 +64,9 @@ def test_the_job_of_gitlab_writes_its_report(git: Git, tmp_path: Path) -> None:
     script = ["bash", "-e", "-c", "\n".join(GITLAB["contracts"]["script"])]
     ran = subprocess.run(script, cwd=git.root, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 1, ran.stderr
-    report = git.root / GITLAB["contracts"]["artifacts"]["reports"]["junit"]
-    assert "schema.maximum-lowered" in report.read_text()
+    report = json.loads((git.root / GITLAB["contracts"]["artifacts"]["reports"]["codequality"]).read_text())
+    found = {each["check_name"]: each for each in report}["schema.maximum-lowered"]
+    assert (found["location"]["path"], found["severity"]) == ("contracts/admissions.json", "blocker")
 
 
 @pytest.mark.parametrize(("schema", "example"), [("github-workflows", WORKFLOW), ("gitlab-ci", GITLAB)])
@@ -123,6 +124,24 @@ def test_every_member_of_the_json_is_there(git: Git, tmp_path: Path) -> None:
     ]
     report = json.loads(subprocess.run(command, capture_output=True, check=False).stdout)
     assert sorted(members(report) - NAMES - {"format"}) == []
+    assert report["format"] in NAMES
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("verb", ["backtest", "mutate"])
+def test_every_member_of_the_other_reports_is_there(verb: str, tmp_path: Path) -> None:
+    old, new, data = (tmp_path / name for name in ("old.json", "new.json", "records.jsonl"))
+    old.write_text(contract_text())
+    new.write_text(contract_text(version="1.1.0", maximum=50))
+    data.write_text("".join(f'{{"age": {age}}}\n' for age in range(100)))
+    against = ("--against", old) if verb == "backtest" else ()
+    command = [sys.executable, "-m", "tidegate.gateway.cli.main", verb, new if against else old]
+    ran = subprocess.run(
+        [*command, "--data", data, *against, "--format", "json"], capture_output=True, check=False
+    )
+    report = json.loads(ran.stdout)
+    # What is suggested is a rule of a contract.
+    assert sorted(members({**report, "rules": []}) - NAMES - {"format"}) == []
     assert report["format"] in NAMES
 
 

@@ -19,6 +19,7 @@ from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import Line, environment, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.secured_broker import SecuredBroker, Way, way_in
+from tests.integration.test_send import contract_of, send
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.gateway.embedded.broker import BrokerOptions
@@ -133,6 +134,18 @@ def test_the_registry_reads_over_every_way(
     reader = QuarantineReader(kafka)
     assert reader.latest(Origin("never", "never"), limit=1).records == ()
     reader.close()
+
+
+def test_records_are_sent_over_tls_with_a_login(secured: SecuredBroker, tmp_path: Path) -> None:
+    client = AdminClient({"bootstrap.servers": secured.bootstrap})
+    client.create_topics([NewTopic("sent", 1, 1)])["sent"].result(30)
+    way = way_in(secured, "SASL_SSL", tmp_path, "SCRAM-SHA-512")
+    contract = contract_of(tmp_path, "sent", {"type": "object"})
+    options = (contract, "-", "--bootstrap-servers", way.bootstrap, "--kafka-config", way.config)
+    ran = send(*options, stdin=b"{}\n{}\n")
+    assert ran.returncode == 0, ran.stderr
+    assert "2 records sent to topic sent, all acknowledged" in ran.stdout
+    assert SECRET not in ran.stdout + ran.stderr
 
 
 @pytest.mark.full

@@ -14,7 +14,7 @@ CHECK_FORMAT = "tidegate/check/v1"
 DIFF_FORMAT = "tidegate/diff/v1"
 
 
-def json_text(document: dict[str, Any]) -> str:
+def json_text(document: dict[str, Any] | list[Any]) -> str:
     """Write JSON that UTF-8 can hold: a lone surrogate, from a counterexample, stays the escape that it was."""
     text = json.dumps(document, ensure_ascii=False, indent=2)
     return text.encode(errors="backslashreplace").decode() + "\n"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidegate.gateway.checks.formats.codequality import check_codequality
 from tidegate.gateway.checks.formats.github import check_annotations, step_summary
 from tidegate.gateway.checks.formats.json_report import check_json
 from tidegate.gateway.checks.formats.junit import check_junit
@@ -32,5 +33,6 @@ FORMATS = {
     "json": OutputFormat(lambda report, _root: check_json(report)),
     "sarif": OutputFormat(check_sarif),
     "junit": OutputFormat(lambda report, _root: check_junit(report)),
+    "codequality": OutputFormat(check_codequality),
     "github": OutputFormat(check_annotations, summary=step_summary),
 }

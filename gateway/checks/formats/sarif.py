@@ -67,7 +67,7 @@ def _result(contract: ContractCheck, finding: CheckFinding, rule: int, root: Pat
                 }
             }
         ],
-        "partialFingerprints": {"tidegate/v1": _fingerprint(contract, finding)},
+        "partialFingerprints": {"tidegate/v1": fingerprint_of(contract, finding)},
         "properties": _properties(contract, finding),
     }
 
@@ -86,7 +86,7 @@ def _properties(contract: ContractCheck, finding: CheckFinding) -> dict[str, Any
     return {name: value for name, value in properties.items() if value}
 
 
-def _fingerprint(contract: ContractCheck, finding: CheckFinding) -> str:
+def fingerprint_of(contract: ContractCheck, finding: CheckFinding) -> str:
     """Identify a finding by what it is about, not by its line: it stays the same when lines move."""
     about = (contract.contract_id or contract.file, finding.code, finding.pointer, finding.field)
     return hashlib.sha256("\n".join(about).encode(errors="backslashreplace")).hexdigest()

@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
+OWN_PROPERTIES: Final = "tidegate."
+"""Begins the names of properties that the registry itself gives to a schema; they are never inherited."""
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -13,6 +13,7 @@ from jsonschema import Draft7Validator, FormatChecker
 
 from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
 from tidegate.contracts.inclusion.answer import Counterexample, Outcome
+from tidegate.gateway.checks.formats.codequality import check_codequality
 from tidegate.gateway.checks.formats.github import check_annotations, step_summary
 from tidegate.gateway.checks.formats.json_report import check_json
 from tidegate.gateway.checks.formats.junit import check_junit
@@ -291,6 +292,41 @@ class TestSarif:
         )
         assert fingerprints(moved) == fingerprints(LOWERED)
         assert fingerprints(UNSURE) != fingerprints(LOWERED)
+
+
+class TestCodeQuality:
+    # Source: GitLab, app/validators/json_schemas/codeclimate.json, and the severities of its documentation.
+    SCHEMA: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "required": ["description", "fingerprint", "severity", "location"],
+        "properties": {
+            "description": {"type": "string"},
+            "check_name": {"type": "string"},
+            "fingerprint": {"type": "string"},
+            "severity": {"enum": ["info", "minor", "major", "critical", "blocker"]},
+            "location": {
+                "type": "object",
+                "required": ["path", "lines"],
+                "properties": {
+                    "path": {"type": "string", "pattern": "^[^/]"},
+                    "lines": {"type": "object", "properties": {"begin": {"type": "integer"}}},
+                },
+            },
+        },
+    }
+
+    def test_every_finding_is_an_entry_of_the_format(self) -> None:
+        report = json.loads(check_codequality(EVERYTHING, None))
+        Draft7Validator({"type": "array", "items": self.SCHEMA}).validate(report)
+        findings = [finding for contract in EVERYTHING.contracts for finding in contract.findings]
+        assert [each["check_name"] for each in report] == [finding.code for finding in findings]
+        assert len({each["fingerprint"] for each in report}) == len(report) > 1
+        assert report[0]["location"] == {"path": "admissions/contract.yaml", "lines": {"begin": 14}}
+
+    def test_findings_about_one_thing_are_told_apart(self) -> None:
+        contract = ContractCheck("f", "id", "1.0.0", findings=(LOWERED, LOWERED))
+        one, other = json.loads(check_codequality(report_of(contract), None))
+        assert other["fingerprint"] == f"{one['fingerprint']}-1"
 
 
 class TestJUnit:

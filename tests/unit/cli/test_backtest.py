@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,6 +15,7 @@ from tests.unit.checks.workplace import Git
 from tidegate.gateway.cli.backtest import Reservoir
 
 from .conftest import CONTRACT, Run
+from .test_judge_framed import NEW, OLD, contract_of
 
 RECORDS: list[dict[str, Any]] = [
     {"age": index, "ward": "icu", "admitted": "2024-01-02"} for index in range(100)
@@ -94,6 +96,31 @@ def test_rows_of_parquet(tidegate: Run, contract: Path, changed: Path, tmp_path:
     report = found(tidegate("backtest", changed, "--against", contract, "--data", path, "--format", "json"))
     assert (report["records"], report["newly_refused"], report["refused_by_base"]) == (100, 10, 0)
     assert report["newly_refused_by"][0]["first"] == "rows 91, 92, 93, 94, 95"
+
+
+def test_containers_are_judged_with_their_schemas(tidegate: Run, tmp_path: Path) -> None:
+    old = contract_of(tmp_path, id="stays", schema={"type": "avro", "definition": NEW}, rules=[])
+    (tmp_path / "new").mkdir()
+    new = contract_of(tmp_path / "new", version="1.1.0", schema={"type": "avro", "definition": NEW})
+    for name, schema, ages in (("a.avro", OLD, [5, 63]), ("b.avro", NEW, [63, 7])):
+        with (tmp_path / name).open("wb") as file:
+            fastavro.writer(file, schema, [{"age": age} for age in ages])
+    options = ("--data", tmp_path / "*.avro", "--format", "json")
+    report = found(tidegate("backtest", new, "--against", old, *options))
+    assert (report["records"], report["newly_refused"], report["refused_by_base"]) == (4, 2, 0)
+    assert report["newly_refused_by"][0]["first"].endswith("b.avro record 1")
+    by_hand = tmp_path / "hand.jsonl"
+    by_hand.write_text('{"age": 63}\n{"age": "63"}\n')
+    report = found(tidegate("backtest", new, "--against", old, "--data", by_hand, "--format", "json"))
+    assert (report["records"], report["newly_refused"]) == (1, 1)
+    assert report["unread"] == "1 record cannot be read (line 2); `tidegate judge` says why"
+
+
+def test_records_are_of_one_format_in_both_versions(tidegate: Run, contract: Path, tmp_path: Path) -> None:
+    avro = contract_of(tmp_path)
+    ran = tidegate("backtest", avro, "--against", contract, "--data", "-", stdin=b"{}")
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert b"the schema of the candidate is avro, that of the base is json-schema" in ran.stderr
 
 
 def test_a_rule_that_only_alerts_is_no_cause(

@@ -51,6 +51,17 @@ def test_writes_a_contract_that_lints_and_judges(tidegate: Run, tmp_path: Path) 
     assert [line for line in judged.stdout.decode().splitlines() if "age-is-known" in line]
 
 
+def test_rows_with_a_wrong_number_of_cells_are_reported(tidegate: Run, tmp_path: Path) -> None:
+    data = tmp_path / "rows.csv"
+    data.write_text(
+        "id,age\n" + "".join(f"A{index},{index % 90}\n" for index in range(1, 300)) + "A7\nA8,8,\n"
+    )
+    ran = tidegate("infer", str(data), "-o", str(tmp_path / "contract.yaml"))
+    assert ran.returncode == 0
+    assert b"299 records" in ran.stdout
+    assert b"2 unreadable (rows 300, 301)" in ran.stdout
+
+
 def test_the_same_contract_comes_out_twice(tidegate: Run, tmp_path: Path) -> None:
     data = write_records(tmp_path / "admissions.jsonl")
     for name in ("one", "two"):

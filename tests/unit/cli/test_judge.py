@@ -60,8 +60,8 @@ def test_a_tally_keeps_only_the_first_refused() -> None:
     refused = Verdict(Disposition.QUARANTINED, (violation, violation))
     tally = Tally(limit=1)
     told = (Explanation(violation, "m"),)
-    tally.add([Verdict(Disposition.ACCEPTED), refused], lambda index: told * index)
-    tally.add([refused, Verdict(Disposition.WARNED, (violation,))], lambda index: told * index)
+    tally.add([Verdict(Disposition.ACCEPTED), refused], [1, 2], lambda index: told * index)
+    tally.add([refused, Verdict(Disposition.WARNED, (violation,))], [4, 5], lambda index: told * index)
     assert (tally.records, tally.refused, tally.first_refused) == (4, 2, [(2, told)])
     assert tally.codes == {(Stage.RULE, "r"): 3}  # a record counts once
 
@@ -180,17 +180,6 @@ def test_nothing_refused(tidegate: Run, contract: Path, data: bytes, records: in
 def test_lines_have_no_frame(tidegate: Run, contract: Path) -> None:
     contract.write_text(CONTRACT + "framing: confluent-prefix\n")
     assert tidegate("judge", contract, stdin=b'{"age": 1}\n').returncode == 0
-
-
-def test_avro_has_no_lines(tidegate: Run, contract: Path) -> None:
-    head = CONTRACT.partition("schema:")[0]
-    contract.write_text(head + "schema: {type: avro, definition: {type: record, name: a, fields: []}}\n")
-    ran = tidegate("judge", contract)
-    assert ran.stderr.decode() == (
-        "error: hospital.admissions describes Avro records, and standard input has none; give it an Avro container, or "
-        "encoded records with --records sized or base64\n"
-    )
-    assert ran.returncode == 2
 
 
 def test_data_that_is_not_there(tidegate: Run, contract: Path) -> None:

@@ -19,6 +19,7 @@ import pytest
 
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 from tidegate.gateway.cli.judge_report import Findings
+from tidegate.gateway.sources import csv_rows
 
 from .conftest import CONTRACT, Run
 from .test_judge_framed import NEW, OLD, contract_of, sized
@@ -40,6 +41,11 @@ ADMISSION = {
         {"name": "admitted", "type": ["null", {"type": "int", "logicalType": "date"}], "default": None},
     ],
 }
+
+RULES_OF_AVRO = [
+    {"id": "age-is-known", "kind": "forbidden", "field": "/age", "values": [999]},
+    {"id": "not-the-epoch", "kind": "range", "field": "/admitted", "after": "1900-01-01"},
+]
 
 
 def lines(records: list[dict[str, Any]]) -> bytes:
@@ -272,3 +278,117 @@ def test_an_error_leaves_no_part_of_a_result(tidegate: Run, contract: Path, tmp_
 def test_what_is_no_file_names_a_way(tidegate: Run, contract: Path, data: str, advice: bytes) -> None:
     ran = tidegate("judge", contract, "--data", data)
     assert (ran.returncode, advice in ran.stderr) == (2, True)
+
+
+def test_rows_with_a_wrong_number_of_cells_are_reported_where_they_are(
+    tidegate: Run, contract: Path, tmp_path: Path
+) -> None:
+    data, refused = tmp_path / "records.csv", tmp_path / "refused.jsonl"
+    data.write_text('age,ward\n3,icu\n4\n999,"er\nicu"\n5,er,x\n6,er\n7\n')
+    ran = tidegate("judge", contract, "--data", data, "--format=json", "--refused", refused)
+    found = verdicts(ran.stdout)
+    assert ran.returncode == 1
+    assert [(each["place"], each["disposition"]) for each in found] == [
+        ("row 1", "accepted"),
+        ("row 2", None),
+        ("row 3", "quarantined"),
+        ("row 4", None),
+        ("row 5", "accepted"),
+        ("row 6", None),
+    ]
+    assert found[1]["unreadable"] == {"pointer": "", "reason": "has 1 cells, and the header has 2"}
+    kept = [json.loads(line)["place"] for line in refused.read_bytes().splitlines()]
+    assert kept == ["row 3", "row 2", "row 4", "row 6"]
+    report = tmp_path / "report.html"
+    shown = tidegate("judge", contract, "--data", data, "--show=2", "--report", report).stdout.decode()
+    assert re.search(r"unreadable\s+3\s+not judged", shown)
+    assert "row 4  unreadable: has 3 cells, and the header has 2" in shown
+    assert "and 1 more that cannot be read" in shown
+    assert "cannot be read, and have no verdict" in report.read_text()
+
+
+def test_a_file_of_rows_that_nearly_all_have_other_cells_is_no_table(
+    tidegate: Run, contract: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_rows, "_MOST_SKIPPED", 5)
+    (tmp_path / "records.csv").write_text("age,ward\n" + "3\n" * 10)
+    ran = tidegate("judge", contract, "--data", tmp_path / "records.csv")
+    assert ran.returncode == 2
+    assert (
+        b"more than 5 rows with another number of cells than its header, which has 2 separated" in ran.stderr
+    )
+
+
+def test_rows_of_several_files_are_numbered_with_those_that_cannot_be_read(
+    tidegate: Run, contract: Path, tmp_path: Path
+) -> None:
+    for name, text in (("a.csv", "age,ward\n1\n2,er\n3\n"), ("b.csv", "age,ward\n4,er\n5\n")):
+        (tmp_path / name).write_text(text)
+    found = verdicts(tidegate("judge", contract, "--data", tmp_path / "*.csv", "--format=json").stdout)
+    assert [each["place"].rpartition("/")[2] for each in found] == [
+        "a.csv row 1",
+        "a.csv row 2",
+        "a.csv row 3",
+        "b.csv row 1",
+        "b.csv row 2",
+    ]
+
+
+BY_HAND = """\
+{"age": 3, "ward": "icu", "admitted": "2026-01-31"}
+{"age": {"int": 999}, "ward": null}
+{"age": "4"}
+{"ward": {"string": "er"}, "admitted": 20484}
+{"aeg": 5}
+{
+"""
+
+
+@pytest.mark.parametrize("name", ["records.jsonl", "records.csv", "records.parquet"])
+def test_records_for_a_contract_of_avro_may_be_written_as_json(
+    tidegate: Run, tmp_path: Path, name: str
+) -> None:
+    contract = contract_of(tmp_path, schema={"type": "avro", "definition": ADMISSION}, rules=RULES_OF_AVRO)
+    if name == "records.jsonl":
+        (tmp_path / name).write_text(BY_HAND)
+    else:
+        WRITERS[name](tmp_path / name)
+    ran = tidegate("judge", contract, "--data", tmp_path / name, "--format=json")
+    found = verdicts(ran.stdout)
+    if name != "records.jsonl":
+        assert [each["disposition"] for each in found] == [
+            "accepted",
+            "quarantined",
+            "accepted",
+            "accepted",
+            "quarantined",
+        ]
+        return
+    assert [each["disposition"] for each in found] == [
+        "accepted",
+        "quarantined",
+        None,
+        "accepted",
+        None,
+        None,
+    ]
+    assert [(each["place"], each["unreadable"]) for each in found if each["disposition"] is None] == [
+        ("line 3", {"pointer": "/age", "reason": "is text, and the schema has int here"}),
+        ("line 5", {"pointer": "", "reason": "has a field `aeg`, which the record `Admission` does not declare; did you mean `age`?"}),
+        ("line 6", {"pointer": "", "reason": "is not JSON"}),
+    ]  # fmt: skip
+
+
+def test_avros_own_json_encoding_has_bytes_as_characters(tidegate: Run, tmp_path: Path) -> None:
+    fields = [{"name": "mark", "type": "bytes"}]
+    schema = {"type": "avro", "definition": {"type": "record", "name": "Stay", "fields": fields}}
+    contract = contract_of(tmp_path, schema=schema, rules=[])
+    text = rb'{"mark": "\u00ff"}'
+    plain = tidegate("judge", contract, stdin=text)
+    assert (plain.returncode, b"not Base64" in plain.stdout) == (1, True)
+    assert tidegate("judge", contract, "--records=avro-json", stdin=text).returncode == 0
+
+
+def test_avros_own_json_encoding_is_none_of_a_contract_of_json(tidegate: Run, contract: Path) -> None:
+    ran = tidegate("judge", contract, "--records=avro-json", stdin=b"{}")
+    assert (ran.returncode, b"describes JSON records" in ran.stderr) == (2, True)

@@ -169,7 +169,7 @@ def test_json_is_asked_for_in_one_way(name: str) -> None:
 
 @pytest.mark.parametrize("name", HELPS)
 def test_a_verb_that_asks_a_registry_says_what_rejected_credentials_do(name: str) -> None:
-    asks = any("--registry" in parameter.opts for parameter in HELPS[name].params)
+    asks = any({"--registry", "--subject"} & {*parameter.opts} for parameter in HELPS[name].params)
     text = " ".join(HELPS[name].help.split())
     assert ("; 7 " in text.partition("Exit codes:")[2]) == (asks and name != "logout")
 

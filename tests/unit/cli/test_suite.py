@@ -40,3 +40,17 @@ def test_a_suite_about_a_column_that_is_none_is_refused(
     assert (refused.returncode, refused.stdout) == (ExitCode.FINDINGS, b"")
     assert b"`agee`" in refused.stderr
     assert b"`age`" in refused.stderr
+
+
+def test_a_field_stands_for_the_column_that_is_derived_from_it(
+    tidegate: Run, contract: Path, tmp_path: Path
+) -> None:
+    contract.write_text(
+        contract.read_text().replace("{age: {type", "{guest-age: {type: integer}, age: {type")
+    )
+    theirs = tmp_path / "suite.json"
+    theirs.write_text(json.dumps({"name": "theirs", "expectations": [entry("guest-age"), entry("age")]}))
+    imported = tidegate("suite", contract, "--import", theirs)
+    assert (imported.returncode, imported.stderr) == (ExitCode.OK, b"")
+    assert b'"column":"guest_age"' in imported.stdout
+    assert b'"column":"age"' in imported.stdout

@@ -163,7 +163,7 @@ def test_formats_are_recognised(document: object, name: str | None) -> None:
     ("text", "message"),
     [
         ("a: 1", "the format of this document is not known"),
-        ('{"expectations": []}', "tidegate suite CONTRACT"),
+        ('{"expectations": [{}]}', "an expectation has a `type` and `kwargs`"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_the_way_out(text: str, message: str) -> None:

@@ -1,0 +1,189 @@
+"""Suites of Great Expectations, read as a document of the Open Data Contract Standard.
+
+An expectation that holds for each value (without `mostly`) becomes a part of the schema or a rule, so that records are
+refused by it. Any other stays an expectation about a batch. Columns are those of the table: the field of a column has its
+name, and an expectation names the column that a contract derives from the field (`guest-id` becomes `guest_id`).
+
+Source: Great Expectations 1.x and 0.18, `ExpectationSuite.to_json_dict`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from typing import Any, Final
+
+from tidegate.contracts.columns.typed import column_name
+from tidegate.contracts.document.model import Expectation
+from tidegate.contracts.exchange.converted import Places, logical_type
+from tidegate.contracts.exchange.imported import LeftOut, identifier, pointer
+from tidegate.contracts.exchange.odcs_quality import ENGINE
+from tidegate.contracts.expectations.library import read_suite
+from tidegate.contracts.expectations.vocabulary import REFUSED, VOCABULARY
+from tidegate.contracts.verdict import Severity
+
+_OF_ONE_COLUMN: Final = ("column", "column_A", "column_B")
+_OF_SEVERAL: Final = ("column_list", "column_set")
+_TYPES: Final = ("type_", "type")
+
+
+def convert_suite(document: dict[str, Any]) -> tuple[dict[str, Any], Places, list[LeftOut]]:
+    """Return the document in the standard, the places of its parts, and what no part stands for. Raises ContractError."""
+    converter = _Converter()
+    for index, expectation in enumerate(read_suite(json.dumps(document))):
+        converter.add(expectation, pointer("expectations", index))
+    name = identifier(document.get("name") or document.get("expectation_suite_name")) or "suite"
+    converted = {
+        "apiVersion": "v3.1.0",
+        "kind": "DataContract",
+        "id": name,
+        "version": "1.0.0",
+        "status": "active",
+        "schema": [
+            {"name": name, "properties": [*converter.properties.values()], "quality": converter.of_table}
+        ],
+    }
+    converter.places.note("/schema", "/expectations")
+    return converted, converter.places, converter.left_out
+
+
+class _Converter:
+    def __init__(self) -> None:
+        self.places = Places()
+        self.left_out: list[LeftOut] = []
+        self.properties: dict[str, dict[str, Any]] = {}
+        self.of_table: list[dict[str, Any]] = []
+
+    def add(self, expectation: Expectation, source: str) -> None:
+        """Add an expectation; `source` is its place in the suite."""
+        for name in _columns(expectation):
+            if name not in self.properties:
+                self.properties[name] = {"name": name, "quality": []}
+                self.places.note(pointer("schema", 0, "properties", len(self.properties) - 1), source)
+        if expectation.kwargs.get("mostly", 1) == 1 and self._of_each_value(expectation, source):
+            return
+        if expectation.type not in VOCABULARY:
+            reason = REFUSED.get(expectation.type, "it is not known")
+            self.left_out.append(LeftOut(source, f"`{expectation.type}` is not judged: {reason}"))
+            return
+        named = with_derived_columns(expectation)
+        self._quality(
+            source, expectation, "greatExpectations", {"type": named.type, "kwargs": dict(named.kwargs)}
+        )
+
+    def _of_each_value(self, expectation: Expectation, source: str) -> bool:
+        """Add what holds for each value to the schema or the rules; return false for any other expectation."""
+        kwargs = expectation.kwargs
+        found = self.properties.get(str(kwargs.get("column")), {})
+        match expectation.type:
+            case "expect_column_to_exist":
+                pass
+            case "expect_table_columns_to_match_set" | "expect_table_columns_to_match_ordered_list":
+                pass
+            case "expect_column_values_to_not_be_null":
+                found["required"] = True
+            case "expect_column_values_to_be_of_type" | "expect_column_type_to_be":
+                self._type(found, kwargs, source)
+            case "expect_column_values_to_be_between":
+                self._rule(expectation, source, _range(kwargs))
+            case "expect_column_values_to_be_in_set":
+                self._rule(expectation, source, {"kind": "one_of", "values": kwargs.get("value_set")})
+            case "expect_column_values_to_not_be_in_set":
+                self._rule(expectation, source, {"kind": "forbidden", "values": kwargs.get("value_set")})
+            case "expect_column_values_to_match_regex":
+                self._rule(expectation, source, {"kind": "matches", "pattern": kwargs.get("regex")})
+            case "expect_column_pair_values_a_to_be_greater_than_b" if not kwargs.get("ignore_row_if"):
+                fields = [pointer(kwargs["column_B"]), pointer(kwargs["column_A"])]
+                rule = {"kind": "ordered", "fields": fields, "strict": not kwargs.get("or_equal", False)}
+                self._rule(expectation, source, rule)
+            case _:
+                return False
+        return True
+
+    def _type(self, found: dict[str, Any], kwargs: Any, source: str) -> None:
+        written = next((kwargs[name] for name in _TYPES if name in kwargs), None)
+        # Such as `INTEGER`, `int64`, `StringType` of Spark or `DATETIME`.
+        converted = logical_type(str(written).removesuffix("Type"))
+        if not converted:
+            self.left_out.append(LeftOut(source, f"the type `{written}` is not known; any value passes"))
+        found |= converted
+
+    def _rule(self, expectation: Expectation, source: str, rule: dict[str, Any]) -> None:
+        if "fields" not in rule:
+            column = str(expectation.kwargs.get("column"))
+            rule["field"] = pointer(column)
+            if not self.properties[column].get("logicalType") and (kind := _type_of(rule)):
+                self.properties[column]["logicalType"] = kind
+        self._quality(source, expectation, ENGINE, {"id": expectation.id, **rule, **_words(expectation)})
+
+    def _quality(self, source: str, expectation: Expectation, engine: str, written: dict[str, Any]) -> None:
+        self.places.note(pointer("schema", 0, "quality", len(self.of_table)), source)
+        quality = {"type": "custom", "engine": engine, "implementation": written}
+        self.of_table.append({"name": expectation.id, **quality, **_words(expectation)})
+
+
+def _columns(expectation: Expectation) -> list[str]:
+    kwargs = expectation.kwargs
+    found = [kwargs[name] for name in _OF_ONE_COLUMN if isinstance(kwargs.get(name), str)]
+    for name in _OF_SEVERAL:
+        if isinstance(kwargs.get(name), (list, tuple)):
+            found += [each for each in kwargs[name] if isinstance(each, str)]
+    return found
+
+
+def with_derived_columns(expectation: Expectation, known: Collection[str] = ()) -> Expectation:
+    """Return an expectation that names the columns which a contract derives from its fields.
+
+    `known` are columns that keep their name.
+    """
+    kwargs = dict(expectation.kwargs)
+    for name in _OF_ONE_COLUMN:
+        if isinstance(kwargs.get(name), str):
+            kwargs[name] = _derived(kwargs[name], known)
+    for name in _OF_SEVERAL:
+        if isinstance(kwargs.get(name), (list, tuple)):
+            kwargs[name] = [_derived(str(each), known) for each in kwargs[name]]
+    return expectation.model_copy(update={"kwargs": kwargs})
+
+
+def _derived(name: str, known: Collection[str]) -> str:
+    return name if name in known else column_name(name)
+
+
+def _words(expectation: Expectation) -> dict[str, Any]:
+    words = {"description": expectation.description} if expectation.description else {}
+    return words | ({"severity": "warning"} if expectation.severity is Severity.WARNING else {})
+
+
+def _range(kwargs: Any) -> dict[str, Any]:
+    rule: dict[str, Any] = {"kind": "range"}
+    for side, number, strict_number, day, strict_day in (
+        ("min", "minimum", "exclusive_minimum", "not_before", "after"),
+        ("max", "maximum", "exclusive_maximum", "not_after", "before"),
+    ):
+        bound, is_strict = kwargs.get(f"{side}_value"), kwargs.get(f"strict_{side}")
+        if isinstance(bound, str):
+            rule[strict_day if is_strict else day] = bound
+        elif bound is not None:
+            rule[strict_number if is_strict else number] = bound
+    return rule
+
+
+def _type_of(rule: dict[str, Any]) -> str | None:
+    """Return the logical type of a column that a suite says nothing of but a rule."""
+    match rule:
+        case {"kind": "matches"}:
+            return "string"
+        case {"kind": "range"}:
+            bounds = [each for name, each in rule.items() if name not in ("kind", "field")]
+            if all(isinstance(each, str) for each in bounds):
+                return "date" if all(len(each) == len("2026-01-31") for each in bounds) else "timestamp"
+            return "number"
+        case {"values": [*values]} if values and all(isinstance(each, str) for each in values):
+            return "string"
+        case {"values": [*values]} if all(
+            isinstance(each, int | float) and not isinstance(each, bool) for each in values
+        ):
+            return "number"
+        case _:
+            return None
