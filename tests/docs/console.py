@@ -67,7 +67,7 @@ class Terminal:
         if isinstance(step, File):
             path = self.folder / step.name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(self._translated(step.text), "utf-8")
+            path.write_text(self.translated(step.text), "utf-8")
             return
         deadline = time.monotonic() + within_seconds
         printed = self.run(step.line)
@@ -77,7 +77,7 @@ class Terminal:
 
     def run(self, line: str) -> str:
         """Return what a command prints on both streams, without the last line end."""
-        script = f"(exit {self._last_code})\n{self._translated(line)}"
+        script = f"(exit {self._last_code})\n{self.translated(line)}"
         ran = subprocess.run(
             ["bash", "-c", script],
             cwd=self.folder,
@@ -90,7 +90,8 @@ class Terminal:
         self._last_code = ran.returncode
         return ran.stdout.rstrip("\n")
 
-    def _translated(self, text: str) -> str:
+    def translated(self, text: str) -> str:
+        """Return what the page says in the words of this terminal."""
         for shown, real in self._said.items():
             text = text.replace(shown, real)
         return text

@@ -46,23 +46,52 @@ def read(schema: Any, payload: bytes) -> Any:
     return fastavro.schemaless_reader(io.BytesIO(payload), schema, None)
 
 
+PYTHON = {"null": type(None), "boolean": bool, "long": int, "string": str, "bytes": bytes, "record": dict}
+
+
+def in_avros_json(kind: Any, named: dict[str, Any], value: Any) -> Any:
+    """Return a datum in Avro's JSON encoding. Source: Apache Avro 1.12 specification, "JSON Encoding"."""
+    kind = named.get(kind, kind) if isinstance(kind, str) else kind
+    name = kind if isinstance(kind, str) else kind["type"] if isinstance(kind, dict) else "union"
+    match name:
+        case "union":
+            # No two branches of these schemas have values of one Python type.
+            branch = next(each for each in kind if isinstance(value, PYTHON[of_branch(each, named)]))
+            tag = branch if isinstance(branch, str) else branch["name"]
+            return None if branch == "null" else {tag: in_avros_json(branch, named, value)}
+        case "record":
+            return {
+                each["name"]: in_avros_json(each["type"], named, value[each["name"]])
+                for each in kind["fields"]
+            }
+        case "array":
+            return [in_avros_json(kind["items"], named, each) for each in value]
+        case "map":
+            return {key: in_avros_json(kind["values"], named, each) for key, each in value.items()}
+        case "bytes" | "fixed":
+            return value.decode("latin-1")
+        case _:
+            return value
+
+
+def of_branch(branch: Any, named: dict[str, Any]) -> str:
+    found = named.get(branch, branch) if isinstance(branch, str) else branch
+    name: str = found if isinstance(found, str) else found["type"]
+    return name
+
+
 @BOUNDED
 @given(st.data())
 def test_avros_own_json_encoding_is_read(drawn: st.DataObject) -> None:
     schema = drawn.draw(record_schemas())
-    text_of_schema = json.dumps(schema)
-    # fastavro cannot write these as JSON: records without fields, and types that hold themselves.
-    assume('"fields": []' not in text_of_schema and '"next"' not in text_of_schema)
     named: dict[str, Any] = {}
     parsed = fastavro.parse_schema(schema, named_schemas=named)
-    datum = drawn.draw(data(parsed, named))
+    datum = read(parsed, encoded(parsed, drawn.draw(data(parsed, named))))
     assume(finite(datum))
-    text = io.StringIO()
-    fastavro.json_writer(text, parsed, [datum])
-    record = decode_exactly(text.getvalue().encode())
-    payload = AvroEncoder(schema, is_avro_json=True).encode(record)
+    text = json.dumps(in_avros_json(parsed, named, datum))
+    payload = AvroEncoder(schema, is_avro_json=True).encode(decode_exactly(text.encode()))
     # Not byte for byte: fastavro writes the members of a map in blocks of its own.
-    assert read(parsed, payload) == read(parsed, encoded(parsed, datum))
+    assert read(parsed, payload) == datum
 
 
 @BOUNDED

@@ -105,7 +105,7 @@ def test_a_subject_with_rules_tags_and_references(
     assert [[each["code"] for each in one["violations"]] for one in found] == [[], ["total-is-known"]]
     lines = ran.stderr.splitlines()
     for part in (
-        "not judged /ruleSet/domainRules/0: the rule `masked` is a transformation",
+        "not judged /ruleSet/domainRules/0: the rule `masked` is a TRANSFORM of type CEL_FIELD",
         "not judged /metadata/properties/owner: a property is not part of a contract",
         "not judged /metadata/sensitive/0: that the property `secret` is sensitive is not part of a contract",
     ):
