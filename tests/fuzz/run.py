@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random, SystemRandom
@@ -54,9 +55,14 @@ def main() -> int:
     parser.add_argument(
         "--keep", type=Path, default=Path("fuzz-input.bin"), help="where the input in hand is kept"
     )
+    parser.add_argument(
+        "--bootstrap-servers",
+        help="a broker without data: requests about refused records then read its topics",
+    )
     arguments = parser.parse_args()
     _say(f"seed {arguments.seed}; the input in hand is kept in {arguments.keep}")
-    sorts = {"requests": fuzz_requests, "records": fuzz_records, "documents": fuzz_documents}
+    ask = partial(fuzz_requests, bootstrap_servers=arguments.bootstrap_servers)
+    sorts = {"requests": ask, "records": fuzz_records, "documents": fuzz_documents}
     chosen = [arguments.only] if arguments.only else list(sorts)
     for sort in chosen:
         if sort != "requests":  # threads of a server reserve more addresses than they use memory

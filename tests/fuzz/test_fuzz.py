@@ -8,17 +8,27 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.gateway.embedded.broker import Broker
+
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(("sort", "inputs"), [("records", 30), ("documents", 150), ("requests", 300)])
+@pytest.mark.parametrize(("sort", "inputs"), [("records", 30), ("documents", 150)])
 def test_nothing_that_arrives_crashes_hangs_or_takes_the_memory(
     tmp_path: Path, sort: str, inputs: int
 ) -> None:
-    keep = tmp_path / "input.bin"
+    fuzz(tmp_path, sort, inputs)
+
+
+def test_no_request_fails_or_shows_what_is_another_teams(tmp_path: Path, broker: Broker) -> None:
+    fuzz(tmp_path, "requests", 300, "--bootstrap-servers", broker.bootstrap)
+
+
+def fuzz(folder: Path, sort: str, inputs: int, *options: str) -> None:
+    keep = folder / "input.bin"
     command = [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz.run", "--only", sort, "--seed", "1"]
     done = subprocess.run(
-        [*command, "--inputs", str(inputs), "--keep", str(keep)],
+        [*command, "--inputs", str(inputs), "--keep", str(keep), *options],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -18,13 +18,18 @@ from tests.property.two_teams import (
     ROLES,
     THEIRS,
     Registry,
-    addresses,
 )
+from tidegate.gateway.embedded.broker import Broker
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _records_are_in_topics(broker: Broker) -> None:
+    TwoTeams.bootstrap_servers = broker.bootstrap
 
 
 @pytest.fixture
-def registry() -> Iterator[Registry]:
-    made = Registry()
+def registry(broker: Broker) -> Iterator[Registry]:
+    made = Registry(broker.bootstrap)
     yield made
     made.close()
 
@@ -34,7 +39,7 @@ def registry() -> Iterator[Registry]:
 def test_no_operation_reads_or_changes_the_other_team(registry: Registry, role: str) -> None:
     """Every operation of the three APIs is asked about the other team's objects, with every body."""
     for method, path in OPERATIONS_OF_ALL_APIS:
-        for target in addresses(path, THEIRS):
+        for target in registry.addresses(path, THEIRS):
             for body in [None] if method in ("GET", "DELETE") else BODIES:
                 registry.request(role, method, target, body)
         registry.assert_the_other_team_is_as_it_was()
@@ -43,9 +48,11 @@ def test_no_operation_reads_or_changes_the_other_team(registry: Registry, role: 
 class TwoTeams(RuleBasedStateMachine):
     """Requests by people of one team, in any order; what the other team has stays as it is, and unseen."""
 
+    bootstrap_servers = ""
+
     def __init__(self) -> None:
         super().__init__()
-        self.registry = Registry()
+        self.registry = Registry(self.bootstrap_servers)
 
     def teardown(self) -> None:
         self.registry.close()
@@ -62,8 +69,9 @@ class TwoTeams(RuleBasedStateMachine):
         self, role: str, operation: tuple[str, str], query: list[str], body: Any, data: st.DataObject
     ) -> None:
         method, path = operation
-        address = data.draw(st.sampled_from([*addresses(path, THEIRS), *addresses(path, OURS)]))
-        self.registry.request(role, method, "?".join([address, "&".join(query)]) if query else address, body)
+        targets = [*self.registry.addresses(path, THEIRS), *self.registry.addresses(path, OURS)]
+        target = data.draw(st.sampled_from(targets))
+        self.registry.request(role, method, "?".join([target, "&".join(query)]) if query else target, body)
 
     @invariant()
     def the_other_team_is_as_it_was(self) -> None:

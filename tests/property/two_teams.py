@@ -9,14 +9,23 @@ import json
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import httpx
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from pydantic import SecretStr
 from sqlalchemy import select
 
+from tests.unit.gateway.quarantine_records import Process, RefusedRecord, refused
+from tidegate.contracts.fix.load import parse_fix
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.replay import digest_of_refusals
+from tidegate.contracts.verdict import Severity, Stage, Violation
 from tidegate.gateway.access.principal import read_grants
 from tidegate.gateway.access.rules import DESK, NATIVE
 from tidegate.gateway.factory import Factory
@@ -28,7 +37,9 @@ from tidegate.gateway.storage.tables import Table
 
 OURS, THEIRS = "hospital.", "payments."
 MARK = "zq7marker"
-"""A text in everything of the other team that an answer could show."""
+"""A text in everything of the other team that an answer could show; no request but a query names it."""
+READER = "their-report"
+"""A consumer of the other team, which our team may have heard of."""
 ROLES = ("viewer", "reporter", "producer", "approver", "admin")
 CONFLUENT = "application/vnd.schemaregistry.v1+json"
 TEAMLESS = {"next_ids", "audit", "audit_head", "keys", "alembic_version"}
@@ -44,8 +55,8 @@ def names(prefix: str) -> dict[str, str]:
     return {"contract": f"{prefix}orders", "subject": f"{prefix}orders-value"}
 
 
-def contract(prefix: str, note: str, version: str = "1.2.0") -> dict[str, Any]:
-    name = names(prefix)["contract"]
+def contract(prefix: str, note: str, version: str = "1.2.0", name: str = "") -> dict[str, Any]:
+    name = name or names(prefix)["contract"]
     rules = [
         {"id": f"known-{note}", "kind": "forbidden", "field": "/age", "values": [999], "description": note}
     ]
@@ -85,13 +96,40 @@ def planting(prefix: str, note: str) -> list[tuple[str, str, Any]]:
     here, stream = f"/api/v1/contracts/{name}", f"/api/v1/streams/{name}"
     return [
         ("POST", "/api/v1/contracts", contract(prefix, note)),
-        ("PUT", f"{here}/consumers/{note}", {"reads": ["/age"], "team": note}),
+        # Only lists have its name: no request of the other team says it.
+        ("POST", "/api/v1/contracts", contract(prefix, note, name=f"{prefix}{note}")),
+        ("PUT", f"{here}/consumers/{READER}", {"reads": ["/age"], "team": note}),
         ("POST", f"{stream}/batches", report(prefix, note)),
         ("POST", f"{stream}/pause", {"reason": note}),
         ("POST", f"{stream}/reconciliations", {}),
         ("POST", f"/subjects/{prefix}avro-value/versions", {"schema": schema(note), "schemaType": "AVRO"}),
         ("PUT", f"/config/{prefix}avro-value", {"compatibility": "FULL", "compatibilityGroup": note}),
         ("POST", "/associations", association(prefix)),
+        ("POST", f"{stream}/replays", replay(prefix)),
+    ]
+
+
+def replay(prefix: str) -> dict[str, Any]:
+    """Return the order to replay refused records of a team, with a fix that another person has to approve."""
+    topic = f"{names(prefix)['contract']}.quarantine"
+    step = {"action": "map", "field": "/age", "values": [{"from": 999, "to": 9}]}
+    fix = parse_fix(json.dumps({"fix": "age-is-a-number", "steps": [step]}), name="fix.json")
+    return {
+        "topic": topic, "topic_id": "t", "positions": {"0": [[0, 1]]}, "records": 2,
+        "digest": digest_of_refusals(topic, Positions([(0, 0), (0, 1)])), "fix": fix.text, "fingerprint": fix.fingerprint,
+    }  # fmt: skip
+
+
+def refusals(prefix: str, note: str) -> list[RefusedRecord]:
+    """Return refused records of a team, with the note in their values, headers and reasons."""
+    name = names(prefix)["contract"]
+    rule = Violation(Stage.RULE, f"known-{note}", "/age", Severity.ERROR, "is one of the forbidden values")
+    field = Violation(Stage.SCHEMA, "type", f"/{note}", Severity.ERROR, "must be of type string")
+    broken = Violation(Stage.DECODE, "json.invalid", "", Severity.ERROR, "is not JSON")
+    value = json.dumps({"age": 999, note: 7}).encode()
+    return [
+        refused(offset, violations, value=value, contract=name, topic=name, app=note)
+        for offset, violations in enumerate([(rule,), (rule, field), (field,), (broken,)])
     ]
 
 
@@ -117,19 +155,23 @@ def bodies() -> list[Any]:
             {"alias": f"{prefix}avro-value"},
             {"compatibility": "NONE"},
             {"grants": [f"admin:{prefix}"], "name": "mine"},
-            {"consumer": MARK, "candidate": "0" * 64},
+            {"consumer": READER, "candidate": "0" * 64},
             {"candidate": "0" * 64},
             {"partition": 0, "offset": 1},
             {"contract": name, "records": [{"age": 999}]},
             {"requests": [{"resourceId": f"{prefix}topic"}, {"resourceName": f"{prefix}topic", "resourceNamespace": "n"}]},
             {"requests": [{"operation": "UPSERT", "request": association(prefix)}]},
+            {"text": f"about {prefix}"}, {"assignee": "ann"}, {"state": "acknowledged"}, {"state": "muted", "count": 5},
+            {"key": "k0"}, {"source": "0/0"}, {"value": "999"},
         ]  # fmt: skip
     return found
 
 
 BODIES = bodies()
-NO_BROKER = "the gateway knows no broker"
-"""What a gateway without a broker answers about quarantined records, with 503."""
+_NO_BROKER = b"gateway knows no broker"
+"""What a registry without a broker answers with 503, where it would have to read records of a topic."""
+_ANY_ID = "00000000-0000-0000-0000-000000000000"
+# A registry adds the ids that it has chosen for problems, replays and searches.
 PARAMETERS: Mapping[str, list[str]] = {
     "contract_id": [f"{OURS}orders", f"{THEIRS}orders", f"{THEIRS}avro"],
     "stream": [f"{OURS}orders", f"{THEIRS}orders"],
@@ -146,15 +188,15 @@ PARAMETERS: Mapping[str, list[str]] = {
     "resource": [f"{OURS}topic", f"{THEIRS}topic"],
     "name": [f"{OURS}topic", f"{THEIRS}topic"],
     "namespace": ["n", "-"],
-    "consumer_id": [MARK, "ours"],
+    "consumer_id": [READER, "ours"],
     "candidate": ["0" * 64],
-    "reconciliation": ["00000000-0000-0000-0000-000000000000"],
+    "reconciliation": [_ANY_ID],
     "key_id": ["000000000000"],
     "action": ["pause", "resume", "promote", "rewind"],
     "digest": ["0" * 64],
-    "problem": ["0" * 32],
-    "replay": ["00000000-0000-0000-0000-000000000000"],
-    "search": ["00000000-0000-0000-0000-000000000000"],
+    "problem": [],
+    "replay": [],
+    "search": [_ANY_ID],
     "at_partition": ["0"],
     "at_offset": ["0", "1"],
     "partition": ["0"],
@@ -168,20 +210,30 @@ QUERIES = (
 
 
 class Registry:
-    """A registry with access control on, in which two teams have one object of each kind."""
+    """A registry with access control on, in which two teams have one object of each kind.
 
-    def __init__(self) -> None:
+    With the address of a broker, the refused records of both teams are in its topics; without one, only in the index.
+    """
+
+    def __init__(self, bootstrap_servers: str | None = None) -> None:
         """Give both teams their objects; remember every row of the other team."""
         self.folder = tempfile.TemporaryDirectory()
+        self.has_broker = bootstrap_servers is not None
         url = SecretStr(f"sqlite:///{Path(self.folder.name)}/registry.db")
-        self.factory = Factory(GatewaySettings(database_url=url, access="on", rate_limit="off"))
+        settings = GatewaySettings(
+            database_url=url, access="on", rate_limit="off", bootstrap_servers=bootstrap_servers
+        )
+        self.factory = Factory(settings)
         self.factory.database.migrate()
         self.application = create_app(self.factory)
         self.transport = httpx.ASGITransport(self.application, raise_app_exceptions=False)
+        if bootstrap_servers is not None:
+            write_refusals(bootstrap_servers)
+        self.parameters = {name: [*values] for name, values in PARAMETERS.items()}
         owner = self._key("admin")
-        self._plant(owner, planting(THEIRS, MARK))
+        self._plant(owner, THEIRS, MARK)
         self.planted = self._rows()
-        self._plant(owner, planting(OURS, "ours"))
+        self._plant(owner, OURS, "ours")
         assert any(MARK in repr(row) for row in self.planted["contract_versions"])
         self.people = {role: self._key(f"{role}:{OURS}") for role in ROLES}
 
@@ -192,11 +244,9 @@ class Registry:
     def request(self, role: str, method: str, target: str, body: Any) -> None:
         """Make a request as a person of our team, and look for the other team in its answer."""
         answer = self._ask(self.people[role], method, target, None if method == "GET" else body)
-        # Without a broker, a record of a topic is not to be had.
-        is_outage = answer.status_code == 503 and (
-            target.startswith("/desk/records/") or NO_BROKER in answer.text
-        )
-        assert answer.status_code < 500 or is_outage, (method, target, body, answer.text)
+        assert answer.status_code < 500 or self.is_outage(answer.status_code, answer.content), (
+            method, target, body, answer.text,
+        )  # fmt: skip
         is_shown = answer.is_success and answer.text != "[]"
         assert not (is_shown and THEIRS in target.partition("?")[0]), (
             role,
@@ -218,10 +268,52 @@ class Registry:
                 named = [value for name, value in row if name in NAMES and str(value).startswith(THEIRS)]
                 assert not named, (table, row)
 
-    def _plant(self, key: str, requests: list[tuple[str, str, Any]]) -> None:
-        for method, path, body in requests:
-            answer = self._ask(key, method, path, body)
-            assert answer.is_success, (method, path, answer.text)
+    def is_outage(self, status: int, answer: bytes) -> bool:
+        """Return whether an answer says that records cannot be read because this registry has no broker."""
+        return status == HTTPStatus.SERVICE_UNAVAILABLE and not self.has_broker and _NO_BROKER in answer
+
+    def index(self, prefix: str, note: str) -> None:
+        """Index the refused records of a team; after a rebuild, all of them again."""
+        Process(self.factory, "one", stream=names(prefix)["contract"]).ingest(refusals(prefix, note))
+
+    def addresses(self, path: str, of: str) -> Iterator[str]:
+        """Return the paths of an operation whose parameters name objects of a team, or of no team."""
+        parameters = re.findall(r"\{(\w+)\}", path)
+        values = [
+            [each for each in self.parameters[name] if of in each or not (OURS in each or THEIRS in each)]
+            for name in parameters
+        ]
+        for chosen in itertools.product(*values):
+            quoted = [quote(value, safe=":") for value in chosen]
+            yield path.format(**dict(zip(parameters, quoted, strict=True)))
+
+    def _plant(self, key: str, prefix: str, note: str) -> None:
+        """Give a team one object of each kind, with the note in it, and remember the ids that were chosen for them."""
+        stream = f"/api/v1/streams/{names(prefix)['contract']}"
+        for method, path, body in planting(prefix, note):
+            made = self._planted(key, method, path, body)
+            if path == f"{stream}/replays":
+                self.parameters["replay"].append(made["id"])
+        self.index(prefix, note)
+        problems = self._planted(key, "GET", f"{stream}/problems", None)["problems"]
+        self.parameters["problem"].append(problems[0]["id"])
+        of_problem = f"{stream}/problems/{problems[0]['id']}"
+        self._planted(key, "POST", f"{of_problem}/comments", {"text": note})
+        self._planted(key, "POST", f"{of_problem}/assignee", {"assignee": note})
+        self._planted(key, "POST", f"{of_problem}/state", {"state": "acknowledged"})
+        if self.has_broker:
+            search = self._planted(key, "POST", f"{stream}/quarantine/searches", {"value": note})["id"]
+            self.parameters["search"].append(search)
+            while (
+                self._planted(key, "GET", f"{stream}/quarantine/searches/{search}", None)["state"]
+                == "running"
+            ):
+                pass
+
+    def _planted(self, key: str, method: str, path: str, body: Any) -> Any:
+        answer = self._ask(key, method, path, body)
+        assert answer.is_success, (method, path, answer.text)
+        return answer.json()
 
     def _rows(self) -> dict[str, set[tuple[tuple[str, Any], ...]]]:
         """Return the rows of each table that belongs to teams, as columns and values."""
@@ -250,16 +342,15 @@ class Registry:
         return asyncio.run(ask())
 
 
-def addresses(path: str, of: str) -> Iterator[str]:
-    """Return the paths of an operation whose parameters name objects of a team, or of no team."""
-    names = re.findall(r"\{(\w+)\}", path)
-    values = [
-        [
-            value
-            for value in PARAMETERS[name]
-            if of in value or not any(team in value for team in (OURS, THEIRS))
-        ]
-        for name in names
-    ]
-    for chosen in itertools.product(*values):
-        yield path.format(**{name: quote(value, safe=":") for name, value in zip(names, chosen, strict=True)})
+def write_refusals(bootstrap_servers: str) -> None:
+    """Write the refused records of both teams to topics of a broker, once: their offsets are those in the index."""
+    client = AdminClient({"bootstrap.servers": bootstrap_servers})
+    for prefix, note in ((OURS, "ours"), (THEIRS, MARK)):
+        topic = f"{names(prefix)['contract']}.quarantine"
+        if topic in client.list_topics(timeout=30).topics:
+            continue
+        client.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+        producer = Producer({"bootstrap.servers": bootstrap_servers})
+        for each in refusals(prefix, note):
+            producer.produce(topic, key=each.key, value=each.value, partition=0, headers=[*each.headers])
+        assert producer.flush(30) == 0
