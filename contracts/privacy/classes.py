@@ -122,6 +122,15 @@ def classes_of(contract: DataContract) -> Classes:
     return Classes(dict.fromkeys(contract.mask, MASKED) | found)
 
 
+def with_classes_of(contract: DataContract, other: DataContract) -> DataContract:
+    """Return a version of a contract that also classifies the fields that another version of it classifies."""
+    own = classes_of(contract).by_pointer
+    more = {pointer: name for pointer, name in classes_of(other).by_pointer.items() if pointer not in own}
+    if not more:
+        return contract
+    return contract.model_copy(update={"classification": {**contract.classification, **more}})
+
+
 def _tagged(contract: DataContract) -> dict[str, str]:
     definition: Any = contract.schema_.definition
     tag = next((name for node in objects_of(definition) if (name := _tag_of(node)) is not None), None)

@@ -14,7 +14,14 @@ from tidegate.contracts.errors import ContractError, NotFoundError
 from tidegate.contracts.explain.account import Explainer, Explanation
 from tidegate.contracts.formats.framing import schema_header
 from tidegate.contracts.judge.plan import EnforcementPlan
-from tidegate.contracts.privacy.classes import BODY, HEADERS, KEY, Visibility, visibility_of
+from tidegate.contracts.privacy.classes import (
+    BODY,
+    HEADERS,
+    KEY,
+    Visibility,
+    visibility_of,
+    with_classes_of,
+)
 from tidegate.contracts.stream.evidence import (
     CONTRACT_HEADER,
     FORMAT_HEADER,
@@ -26,6 +33,7 @@ from tidegate.contracts.stream.evidence import (
     VIOLATIONS_HEADER,
 )
 from tidegate.contracts.words import plain_sentence
+from tidegate.gateway.registry.publication import LATEST
 from tidegate.gateway.storage.sql import ContractVersion
 from tidegate.gateway.streams.masking import HIDDEN, declared_names, decoded_json, masked_json
 from tidegate.gateway.streams.quarantine import QuarantinedRecord
@@ -41,6 +49,10 @@ _OURS = frozenset(
         *(f"__dlq.errors.{name}" for name in ("topic", "partition", "offset", "message")),
     }
 )
+
+
+FindVersion = Callable[[str, str], ContractVersion]
+"""Returns a version of a contract by the contract's id and its own name. Raises NotFoundError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +112,7 @@ class RecordMasking:
 
     def __init__(
         self,
-        version: Callable[[str, str], ContractVersion],
+        version: FindVersion,
         plan: Callable[[ContractVersion], EnforcementPlan],
     ) -> None:
         self._version = version
@@ -153,11 +165,23 @@ class RecordMasking:
             version = self._version(contract_id, name)
         except NotFoundError:
             return ContractSight(None, None)
-        document = DataContract.model_validate_json(version.document)
+        document = classified_as_now(DataContract.model_validate_json(version.document), self._version)
         try:
             return ContractSight(document, self._plan(version))
         except ContractError:
             return ContractSight(document, None)
+
+
+def classified_as_now(contract: DataContract, version: FindVersion) -> DataContract:
+    """Return a contract that also classifies what the enforced version classifies.
+
+    A class that is added later hides the records that earlier versions refused, too.
+    """
+    try:
+        enforced = version(contract.id, LATEST)
+    except NotFoundError:
+        return contract
+    return with_classes_of(contract, DataContract.model_validate_json(enforced.document))
 
 
 def own_headers(record: QuarantinedRecord) -> frozenset[int]:

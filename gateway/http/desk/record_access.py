@@ -25,6 +25,7 @@ from tidegate.gateway.http.desk.record_views import (
 from tidegate.gateway.registry.judging import with_writers
 from tidegate.gateway.storage.sql import ContractVersion
 from tidegate.gateway.streams.quarantine import ROLE, Origin, QuarantinedRecord
+from tidegate.gateway.streams.quarantine_records import classified_as_now
 
 
 def shown_record(factory: Factory, principal: Principal, place: EventPointer, view: View) -> RecordView:
@@ -118,7 +119,9 @@ def viewer_of(
     version = _version(factory, principal, evidence.contract)
     if version is None:
         return Viewer.through(None, None, revealed, may_reveal=may_reveal)
-    contract = DataContract.model_validate_json(version.document)
+    contract = classified_as_now(
+        DataContract.model_validate_json(version.document), factory.registry().version
+    )
     try:
         plan = factory.plan(version)
     except ContractError:

@@ -1,0 +1,78 @@
+"""What is hidden of refused records in lists, downloads and on pages when a later version classifies more."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tidegate.contracts.stream.evidence import EventPointer, Evidence
+from tidegate.contracts.verdict import Severity, Stage, Violation
+from tidegate.gateway.access.principal import ANONYMOUS
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.desk.record_access import viewer_of
+from tidegate.gateway.http.desk.record_views import View, record_view
+from tidegate.gateway.http.desk.rendering import page
+from tidegate.gateway.http.models.examples import CONTRACT
+from tidegate.gateway.streams.quarantine import QuarantinedRecord
+
+NAME = "hospital.admissions"
+AGE = Violation(Stage.RULE, "age-is-known", "/age", Severity.ERROR, "is one of the forbidden values")
+DEFINITION = {
+    "type": "object",
+    "properties": {"age": {"type": "integer"}, "note": {"type": "string"}, "ward": {"type": "string"}},
+}
+
+
+def publish(factory: Factory, version: str, **others: Any) -> None:
+    schema = {"type": "json-schema", "definition": DEFINITION}
+    document = {**CONTRACT, "version": version, "schema": schema, "rules": CONTRACT["rules"][:1], **others}
+    factory.registry().publish(json.dumps(document).encode(), "adm.json")
+
+
+def refused_by(version: str) -> QuarantinedRecord:
+    return QuarantinedRecord(
+        EventPointer(f"{NAME}.quarantine", 0, 0),
+        datetime(2026, 1, 1, tzinfo=UTC),
+        b"Zaphod",
+        b'{"age": 999, "note": "Zaphod", "ward": "north"}',
+        (("app", b"Zaphod"),),
+        Evidence(EventPointer(NAME, 0, 7), "ledger", f"{NAME}@{version}", ("age-is-known",), (AGE,)),
+    )
+
+
+def seen(factory: Factory, record: QuarantinedRecord) -> str:
+    """Return all that lists and downloads have of a record, and its page in every view."""
+    viewer = viewer_of(factory, ANONYMOUS, record.evidence, f"{NAME}-value")
+    text = repr(factory.record_masking().masked(record))
+    for view in View:
+        shown = record_view(record, viewer, view)
+        text += bytes(page("record.html", view=shown, beside=None).body).decode()
+        text += "".join(cell.character for row in shown.hex_rows for cell in row.cells)
+    return text
+
+
+def test_a_class_also_hides_the_records_that_earlier_versions_refused(factory: Factory) -> None:
+    publish(factory, "1.2.0")
+    assert "Zaphod" in seen(factory, refused_by("1.2.0"))
+    publish(factory, "1.3.0", classification={"/note": "pii"})
+    for version in ("1.2.0", "1.3.0"):
+        shown = seen(factory, refused_by(version))
+        assert "Zaphod" not in shown
+        assert "999" in shown
+        assert "north" in shown
+
+
+@pytest.mark.parametrize("status", ["draft", "retired"])
+def test_a_version_that_is_not_enforced_hides_nothing_of_others(factory: Factory, status: str) -> None:
+    publish(factory, "1.2.0")
+    publish(factory, "1.3.0", classification={"/note": "pii"}, status=status)
+    assert "Zaphod" in seen(factory, refused_by("1.2.0"))
+
+
+def test_a_class_that_a_later_version_no_longer_has_still_hides(factory: Factory) -> None:
+    publish(factory, "1.2.0", classification={"/note": "pii"})
+    publish(factory, "1.3.0")
+    assert "Zaphod" not in seen(factory, refused_by("1.2.0"))
