@@ -1,11 +1,13 @@
-"""Rate limits, and the number of concurrent checks; counted in the memory of this process."""
+"""Rate limits, and how much may run at the same time; counted in the memory of this process."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import math
+import threading
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, Final, TypeVar
@@ -15,7 +17,7 @@ from limits.storage import MemoryStorage
 from limits.strategies import SlidingWindowCounterRateLimiter
 from starlette.concurrency import run_in_threadpool
 
-from tidegate.gateway.access.principal import TooManyRequests
+from tidegate.gateway.access.principal import ANONYMOUS, Principal, TooManyRequests
 
 ADDRESS: Final = "address:"
 """What the name begins with under which requests without a principal are counted."""
@@ -57,6 +59,35 @@ class RateLimit:
                 return f"{ADDRESS}(others)"
             self._addresses.add(who)
         return who
+
+
+class Places:
+    """Places for work of one process that takes minutes: `most` in all, and one for each principal.
+
+    Without access control all are one principal, who may take every place. `what` names the work: "downloads".
+    """
+
+    def __init__(self, most: int, what: str) -> None:
+        self._most = most
+        self._what = what
+        self._lock = threading.Lock()
+        self._taken: Counter[str] = Counter()
+
+    def take(self, by: Principal) -> None:
+        """Take a place. Raises TooManyRequests."""
+        with self._lock:
+            if by is not ANONYMOUS and self._taken[by.name]:
+                raise TooManyRequests(
+                    f"one of your own {self._what} runs already; try again when it has ended"
+                )
+            if self._taken.total() >= self._most:
+                raise TooManyRequests(f"{self._most} {self._what} run already; try again when one has ended")
+            self._taken[by.name] += 1
+
+    def leave(self, by: Principal) -> None:
+        """Give a place back."""
+        with self._lock:
+            self._taken -= Counter({by.name: 1})
 
 
 def _window(seconds: int) -> str:

@@ -12,12 +12,15 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice
 from typing import Any, Final
+from weakref import WeakSet
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
-from tidegate.gateway.access.principal import Principal, TooManyRequests
+from tidegate.gateway.access.limits import Places
+from tidegate.gateway.access.principal import Principal
 from tidegate.gateway.registry.subject_scope import subject_of_contract, topic_of_contract
 from tidegate.gateway.storage.audit_chain import Change, content_hash
 from tidegate.gateway.storage.database import Database
@@ -30,6 +33,7 @@ from tidegate.gateway.streams.quarantine_records import MaskedRecord, RecordMask
 MOST_RECORDS: Final = 1_000_000
 MOST_AT_ONCE: Final = 2
 """Downloads of one process that run at the same time."""
+STALLED_AFTER: Final = timedelta(minutes=1)
 _AT_ONCE = 200
 _PATIENCE = timedelta(seconds=60)
 """How long a part may take: its records may be far apart."""
@@ -73,23 +77,26 @@ class RecordExports:
         self._database = database
         self._kafka = kafka
         self._now = now
-        self._room = threading.BoundedSemaphore(MOST_AT_ONCE)
+        self._places = Places(MOST_AT_ONCE, "downloads")
+        self._running: WeakSet[_Download] = WeakSet()
 
     def begin(
         self, stream: str, wanted: QuarantineFilter, form: ExportFormat, limit: int, masking: RecordMasking, by: Principal
     ) -> Iterator[bytes]:  # fmt: skip
         """Return the parts of a download of at most `limit` records, by partition and offset; who asks for it is audited first.
 
-        Raises NotFoundError, TooManyRequests when as many downloads run as may, and Unavailable, also between two parts.
+        Raises NotFoundError, TooManyRequests when one of this reader or as many as may run already, and Unavailable, also
+        between two parts.
         """
         positions = QuarantineIndex(self._database, self._now).positions(stream, wanted)
-        if not self._room.acquire(blocking=False):
-            raise TooManyRequests(f"{MOST_AT_ONCE} downloads run already; try again when one has ended")
+        for each in tuple(self._running):
+            each.end_if_stalled()
+        self._places.take(by)
         reader = QuarantineReader(self._kafka)  # of its own: pages do not wait for a download
 
         def end() -> None:
             reader.close()
-            self._room.release()
+            self._places.leave(by)
 
         try:
             origin = self._audited(stream, wanted, form, positions, by)
@@ -98,7 +105,9 @@ class RecordExports:
             raise
         places = islice(positions.places(), limit)
         records = _records(reader, origin, places, masking)
-        return _Download(_WRITERS[form](records), end)
+        download = _Download(_WRITERS[form](records), end, self._now)
+        self._running.add(download)
+        return download
 
     def _audited(
         self, stream: str, wanted: QuarantineFilter, form: ExportFormat, positions: FrozenPositions, by: Principal
@@ -129,20 +138,42 @@ def _records(
 class _Download(Iterator[bytes]):
     """The parts of a download; `ended` is called once, also when the reader disconnects."""
 
-    def __init__(self, parts: Iterator[bytes], ended: Callable[[], None]) -> None:
+    def __init__(
+        self, parts: Iterator[bytes], ended: Callable[[], None], now: Callable[[], datetime]
+    ) -> None:
         self._parts = parts
         self._ended: Callable[[], None] | None = ended
+        self._now = now
+        self._given_at: datetime | None = now()
+        """When the last part was given; None while one is made."""
+        self._is_stalled = False
+        self._lock = threading.Lock()
 
     def __next__(self) -> bytes:
+        self._given_at = None
+        if self._is_stalled:
+            raise Unavailable(
+                "this download was not read for a minute, and another took its place; begin it again"
+            )
         try:
-            return next(self._parts)
+            part = next(self._parts)
         except BaseException:
             self.close()
             raise
+        self._given_at = self._now()
+        return part
+
+    def end_if_stalled(self) -> None:
+        """End a download whose reader has taken no part for STALLED_AFTER: it must not keep others from theirs."""
+        given_at = self._given_at
+        if given_at is not None and self._now() - given_at > STALLED_AFTER:
+            self._is_stalled = True
+            self.close()
 
     def close(self) -> None:
         """End the download."""
-        ended, self._ended = self._ended, None
+        with self._lock:
+            ended, self._ended = self._ended, None
         if ended is not None:
             ended()
 

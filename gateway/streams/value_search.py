@@ -18,7 +18,8 @@ import structlog
 from tidegate.contracts.crash import described
 from tidegate.contracts.errors import NotFoundError, Unavailable
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
-from tidegate.gateway.access.principal import Principal, TooManyRequests, require
+from tidegate.gateway.access.limits import Places
+from tidegate.gateway.access.principal import Principal, require
 from tidegate.gateway.registry.subject_scope import subject_of_contract, topic_of_contract
 from tidegate.gateway.storage.audit_chain import Change, content_hash
 from tidegate.gateway.storage.database import Database
@@ -75,20 +76,19 @@ class ValueSearches:
         self._database = database
         self._kafka = kafka
         self._now = now
-        self._room = threading.BoundedSemaphore(MOST_AT_ONCE)
+        self._places = Places(MOST_AT_ONCE, "searches")
         self._closing = threading.Event()
 
     def begin(self, stream: str, value: str, wanted: QuarantineFilter, by: Principal) -> ValueSearch:
         """Begin a search for records of a filter whose key or value holds a text.
 
-        The audit log has who searches which records, and no value. Raises NotFoundError, Forbidden, and TooManyRequests when as
-        many searches run as may.
+        The audit log has who searches which records, and no value. Raises NotFoundError, Forbidden, and TooManyRequests when one
+        of this person or as many as may run already.
         """
         if self._kafka is None:
             raise Unavailable("the gateway knows no broker: start it with TIDEGATE_BOOTSTRAP_SERVERS set")
         positions = QuarantineIndex(self._database, self._now).positions(stream, wanted)
-        if not self._room.acquire(blocking=False):
-            raise TooManyRequests(f"{MOST_AT_ONCE} searches run already; try again when one has ended")
+        self._places.take(by)
         try:
             at = self._now()
             search = StoredSearch(
@@ -104,11 +104,11 @@ class ValueSearches:
                 )
                 topic = topic_of_contract(stores, stream)
         except BaseException:
-            self._room.release()
+            self._places.leave(by)
             raise
         run = threading.Thread(
             target=self._run,
-            args=(search, Origin(stream, topic), self._kafka, value, positions),
+            args=(search, Origin(stream, topic), self._kafka, value, positions, by),
             name="value-search",
             daemon=True,
         )
@@ -151,6 +151,7 @@ class ValueSearches:
         kafka: KafkaConnection,
         value: str,
         positions: FrozenPositions,
+        by: Principal,
     ) -> None:
         reader = QuarantineReader(kafka)
         try:
@@ -160,7 +161,7 @@ class ValueSearches:
             self._keep(search, SearchState.FAILED, search.looked_at, [])
         finally:
             reader.close()
-            self._room.release()
+            self._places.leave(by)
 
     def _search(
         self,
