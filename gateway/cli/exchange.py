@@ -147,12 +147,25 @@ def _judged(imported: Imported) -> Imported:
             check_compiles(parse_contract(_yaml(document), name="contract.yaml", read_schema=None).contract)
             return Imported(document, tuple(left_out))
         except ContractError as error:
-            kind, _, rest = error.problems[0].pointer.removeprefix("/").partition("/")
-            if kind not in {"rules", "expectations"}:
+            # All of them at once: a document may have hundreds.
+            if not (unfit := _unfit(error)):
                 raise
-            index, message = int(rest.partition("/")[0]), error.problems[0].message
-        left_out.append(LeftOut("", f"`{document[kind][index]['id']}` does not suit its field: {message}"))
-        document[kind] = [each for place, each in enumerate(document[kind]) if place != index]
+        for (kind, index), message in unfit.items():
+            left_out.append(
+                LeftOut("", f"`{document[kind][index]['id']}` does not suit its field: {message}")
+            )
+        for kind in {kind for kind, _ in unfit}:
+            document[kind] = [each for at, each in enumerate(document[kind]) if (kind, at) not in unfit]
+
+
+def _unfit(error: ContractError) -> dict[tuple[str, int], str]:
+    """Return the first problem of each rule or expectation, by its kind and index."""
+    found: dict[tuple[str, int], str] = {}
+    for problem in error.problems:
+        match problem.pointer.split("/"):
+            case ["", ("rules" | "expectations") as kind, index, *_]:
+                found.setdefault((kind, int(index)), problem.message)
+    return found
 
 
 def export(contract: ContractFile, to: To = Target.ODCS, out: Out = None) -> None:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.unit.contracts.exchange.test_odcs import DOCUMENT
+from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.yaml_source import read_yaml
+from tidegate.contracts.judge.plan import check_compiles
 from tidegate.contracts.lint.lint import lint
+from tidegate.gateway.cli import exchange
 from tidegate.gateway.exits import ExitCode
 
 from .conftest import Run
@@ -38,7 +43,25 @@ def test_a_rule_that_does_not_suit_its_field_is_left_out_and_named(tidegate: Run
     imported = tidegate("import", models)
     assert imported.returncode == ExitCode.OK
     assert b"`status-in-range` does not suit its field" in imported.stderr
-    assert b"rules: []" in imported.stdout
+
+
+def test_many_rules_that_do_not_suit_are_left_out_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models = tmp_path / "schema.yml"
+    test = "{name: f%d, data_type: text, tests: [dbt_utils.accepted_range: {min_value: 0}]}"
+    columns = ", ".join(test % number for number in range(50))
+    models.write_text(f"models: [{{name: orders, columns: [{columns}]}}]")
+    compiled: list[DataContract] = []
+
+    def counting(contract: DataContract) -> None:
+        compiled.append(contract)
+        check_compiles(contract)
+
+    monkeypatch.setattr(exchange, "check_compiles", counting)
+    exchange.import_(models)
+    assert [len(each.rules) for each in compiled] == [50, 0]
+    assert "\nrules: []\n" in capsys.readouterr().out
 
 
 def test_lint_names_the_command_for_another_format(tidegate: Run, tmp_path: Path) -> None:
