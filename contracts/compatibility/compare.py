@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
+from tidegate.contracts.collector import without_collector
 from tidegate.contracts.compatibility.consumers import Reader, compare_consumers, readers_of, touched
 from tidegate.contracts.compatibility.declarations import compare_columns, compare_declarations
 from tidegate.contracts.compatibility.expectations import compare_expectations
@@ -31,6 +32,7 @@ _RANK: Final = {FindingSeverity.BREAKING: 0, FindingSeverity.WARNING: 1, Finding
 _UNTOUCHED: Final = "; it touches no registered consumer"
 
 
+@without_collector()
 def compare(base: DataContract, candidate: DataContract, *, level: Compatibility | None = None) -> Comparison:
     """Compare a candidate with its base version. Both are self-contained.
 

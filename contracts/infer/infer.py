@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import io
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,6 +12,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from tidegate.contracts.collector import without_collector
 from tidegate.contracts.columns.typed import column_name, derived_type
 from tidegate.contracts.document.fields import FieldType, join
 from tidegate.contracts.document.model import DataContract
@@ -126,7 +125,7 @@ class Inference:
         if batch.schema != VALUES:
             self.profile.add_table(batch, positions, untyped=untyped)
             return
-        with _without_collector():
+        with without_collector():
             rows, kept = [], []
             for index, row in enumerate(self._decoded(batch.column(0).to_pylist())):
                 if isinstance(row, dict):
@@ -310,18 +309,6 @@ class Inference:
             np.concatenate([each for each, _, _ in self._held]) if self._held else np.empty(0, np.int64)
         )
         return evaluate(contract, values, positions, proposals)
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Pause the collector of cycles: decoded records have none, and looking for them took a quarter of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _is_large(field: FieldProfile) -> bool:

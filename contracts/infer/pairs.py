@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final
@@ -69,6 +69,12 @@ class Pairs:
         for kind, columns in fields.items():
             for pair in combinations(list(columns)[:_MOST_FIELDS], 2):
                 self._add_pair(kind, pair, columns, positions)
+
+    def keep(self, fields: Container[Path]) -> None:
+        """Forget what concerns any other field."""
+        for found in (self.orders, self.ratios, self.origins):
+            for pair in [pair for pair in found if pair[0] not in fields or pair[1] not in fields]:
+                del found[pair]
 
     def _add_pair(self, kind: str, pair: Pair, columns: Mapping[Path, Floats], positions: Positions) -> None:
         left, right = pair

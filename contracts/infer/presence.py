@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -42,6 +42,13 @@ class Presence:
     def present(self, path: Path) -> int:
         """Return the number of records that have a field."""
         return self._present.get(path, 0)
+
+    def keep(self, fields: Container[Path]) -> None:
+        """Forget what concerns any other field."""
+        for path in [path for path in self.missing if path not in fields]:
+            del self.missing[path]
+        for pair in [pair for pair in self.by_label if pair[0] not in fields or pair[1] not in fields]:
+            del self.by_label[pair]
 
     def add(self, masks: Mapping[Path, Mask], texts: Mapping[Path, TextBatch], positions: Positions) -> None:
         """Add a batch: where each field is present, and the texts of those that have some."""

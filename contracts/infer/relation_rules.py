@@ -37,6 +37,9 @@ def relation_rules(
 ) -> None:
     """Propose rules about the fields of each object. Values of personal fields are not written."""
     for relations in profile.relations.values():
+        # An object may turn out to be a map, whose keys have no profile, after relations of its fields were found.
+        relations.pairs.keep(names)
+        relations.presence.keep(names)
         _orders(relations.pairs, rules)
         _origins(relations.pairs, rules)
         _ratios(relations.pairs, names, rules)

@@ -173,11 +173,10 @@ class Refuter:
             return Trial.OTHERWISE
         if not self._old.judge.is_valid(document):
             return Trial.REFUSED
-        if self._new.judge.is_valid(document):
-            return Trial.OTHERWISE
-        is_there = pointer is None or any(
-            _is_near(pointer, each) for each in self._new.judge.refusing(document)
-        )
+        if pointer is None:
+            is_there = not self._new.judge.is_valid(document)
+        else:
+            is_there = any(_is_near(pointer, each) for each in self._new.judge.refusing(document))
         return Trial.APART if is_there else Trial.OTHERWISE
 
     def _is_bounded(self, document: Any) -> bool:

@@ -95,18 +95,18 @@ def exceeds(value: Any, depth: int, size: int) -> bool:
     """Return whether a value is nested deeper than `depth`, or has more than `size` parts; takes no recursion."""
     level = [value]
     for _ in range(depth + 1):
-        children: list[Any] = []
+        below: list[Any] = []
+        has_children = False
         for node in level:
-            if isinstance(node, dict):
-                children.extend(node.values())
-            elif isinstance(node, list):
-                children.extend(node)
-        size -= len(children)
+            members = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+            size -= len(members)
+            has_children = has_children or bool(members)
+            below += [each for each in members if isinstance(each, dict | list)]
         if size < 0:
             return True
-        if not children:
+        if not has_children:
             return False
-        level = children
+        level = below
     return True
 
 

@@ -210,6 +210,20 @@ def test_a_million_names_are_a_map_and_bounded() -> None:
     assert accepts(found, {"map": {"new": "text"}})
 
 
+def test_fields_of_an_object_that_turns_out_to_be_a_map_are_in_no_rule() -> None:
+    """Relations are found before the names are too many: optional, ordered and deciding fields of every kind."""
+    fields = [
+        {"a": 1.5, "b": 2.5, "kind": "x", "from": "2026-01-01", "to": "2026-01-02", "lat": 0, "lon": 0},
+        {"kind": "y", "c": 1},
+    ]
+    some = [{**fields[index % 2], "n": index} for index in range(2_000)]
+    many = [{f"k{index}": index} for index in range(1_200)]
+    for records in (some + many, [{"map": each} for each in some + many]):
+        found = inferred(records)
+        assert found.rules == []
+        assert accepts(found, records[0])
+
+
 def test_deep_and_long_values_are_bounded() -> None:
     deep: Any = 1
     for _ in range(200):
