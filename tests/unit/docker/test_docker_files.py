@@ -58,7 +58,18 @@ def test_the_broker_image_is_the_version_that_the_tests_run() -> None:
     ivy = (ROOT / "gateway/embedded/ivy.xml").read_text()
     revision = re.search(r'name="kafka_2\.13"\s+rev="([^"]+)"', ivy)
     assert revision is not None
-    assert COMPOSE["services"]["broker"]["image"] == f"apache/kafka:{revision.group(1)}"
+    assert COMPOSE["services"]["broker"]["image"] == f"${{KAFKA_IMAGE:-apache/kafka:{revision.group(1)}}}"
+
+
+def test_every_image_of_others_can_be_named_by_digest() -> None:
+    page = (ROOT / "docs/how-to/install.md").read_text()
+    (default,) = re.findall(r"^ARG PYTHON_IMAGE=(\S+)$", DOCKERFILE, re.MULTILINE)
+    assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {"${PYTHON_IMAGE}"}
+    broker, gateway = (COMPOSE["services"][name] for name in ("broker", "gateway"))
+    assert gateway["build"]["args"] == {"PYTHON_IMAGE": f"${{PYTHON_IMAGE:-{default}}}"}
+    for image in (default, re.sub(r"\$\{\w+:-(.+)\}", r"\1", broker["image"])):
+        assert f"docker buildx imagetools inspect {image} " in page
+        assert f"={image}@sha256:" in page
 
 
 @pytest.mark.parametrize("service", COMPOSE["services"])
