@@ -94,6 +94,7 @@ def measure(database: str, *, smoke: bool) -> list[Figure]:
         Figure.of("registry_latest_over_bare_route", latest, "requests/s", bare_latest),
         Figure.of("registry_latest_p99_ms", slowest, "ms", 30.0),
         Figure.of("registry_by_id_over_bare_route", by_id, "requests/s", bare),
+        Figure.of("registry_latest_over_by_id", latest, "requests/s", by_id),
         Figure.of("registration_under_1000_over_first", under * 1e3, "ms", first * 1e3),
         Figure.of("subjects_page_of_10000_ms", page * 1e3, "ms", 200.0),
     ]

@@ -57,7 +57,10 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self._engine = _engine(url)
-        self._watching: sqlite3.Connection | None = None
+        # Options of an address could mean another file than its path does.
+        is_file = self._engine.dialect.name == "sqlite" and not self._engine.url.query
+        self._watched = str(self._engine.url.database) if is_file else None
+        self._watching: sqlite3.Cursor | None = None
         self._watch = threading.Lock()
 
     @property
@@ -112,12 +115,12 @@ class Database:
 
         It takes some microseconds on SQLite, and is not there on PostgreSQL, which would have to be asked.
         """
-        if self._engine.dialect.name != "sqlite" or self._engine.url.query:
-            return None  # options of the address could mean another file than its path does
+        if self._watched is None:
+            return None
         with self._watch:
             try:
                 if self._watching is None:
-                    self._watching = sqlite3.connect(str(self._engine.url.database), check_same_thread=False)
+                    self._watching = sqlite3.connect(self._watched, check_same_thread=False).cursor()
                 found: int = self._watching.execute("PRAGMA data_version").fetchone()[0]
             except sqlite3.Error:
                 return None
@@ -128,7 +131,7 @@ class Database:
         self._engine.dispose()
         with self._watch:
             if self._watching is not None:
-                self._watching.close()
+                self._watching.connection.close()
                 self._watching = None
 
     def _connect(self, *, writes: bool) -> Connection:
