@@ -44,12 +44,27 @@ def distributions(extra: str | None) -> set[str]:
 def modules_without(extra: str | None) -> list[str]:
     """The modules that are not there when only this extra is installed."""
     absent = distributions("all") - with_requirements(distributions(extra))
-    return sorted(
-        module
-        for module, names in packages_distributions().items()
-        # Several distributions may share a namespace, such as `opentelemetry`.
-        if {name.lower().replace("_", "-") for name in names} <= absent
-    )
+    hidden: set[str] = set()
+    for module, owners in packages_distributions().items():
+        names = {name.lower().replace("_", "-") for name in owners}
+        if names <= absent:
+            hidden.add(module)
+        elif names & absent:  # a namespace that several distributions share, such as `opentelemetry`
+            there = modules_of(names - absent)
+            gone = modules_of(names & absent) - there
+            hidden |= {name for name in gone if name.rpartition(".")[0] in there}
+    return sorted(hidden)
+
+
+def modules_of(names: set[str]) -> set[str]:
+    """The modules of some distributions, with the packages around them."""
+    found: set[str] = set()
+    for name in names:
+        for file in distribution(name).files or ():
+            parts = file.with_suffix("").parts
+            if file.suffix == ".py":
+                found |= {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
+    return found
 
 
 def with_requirements(names: set[str]) -> set[str]:

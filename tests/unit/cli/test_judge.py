@@ -184,7 +184,10 @@ def test_lines_have_no_frame(tidegate: Run, contract: Path) -> None:
 
 def test_data_that_is_not_there(tidegate: Run, contract: Path) -> None:
     ran = tidegate("judge", contract, "--data", "nowhere.jsonl")
-    assert ran.stderr.startswith(b"error: there is no file nowhere.jsonl")
+    assert ran.stderr == (
+        b"error: there is no file nowhere.jsonl; a topic is kafka:TOPIC, a table iceberg:NAMESPACE.TABLE or "
+        b"postgresql:TABLE\n"
+    )
     assert (ran.returncode, ran.stdout) == (2, b"")
 
 

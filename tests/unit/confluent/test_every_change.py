@@ -8,6 +8,8 @@ from typing import Any
 from uuid import uuid4
 
 from tests.unit.confluent.conftest import Ask, record
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.replay import digest_of_refusals
 from tidegate.gateway.access.principal import Role
 from tidegate.gateway.access.rules import NATIVE
 from tidegate.gateway.http.confluent.operations import OPERATIONS
@@ -124,15 +126,24 @@ def test_every_change_through_the_native_api(client: Any) -> None:
         ("POST", f"{THERE}/reconciliations", f"{stream}/reconciliations", {}),
         ("POST", f"{THERE}/trips", f"{stream}/trips", trip),
         ("POST", f"{THERE}/adoptions", f"{stream}/adoptions", ADOPTION),
+        ("POST", f"{THERE}/replays", f"{stream}/replays", replay_order()),
         ("POST", "/api/v1/keys", "/api/v1/keys", {"name": "job", "grants": ["producer:hospital."]}),
     ]
     for method, _, path, body in made:
         change(client, method, path, body)
+    replay = client.get(f"{stream}/replays").json()["replays"][0]["id"]
+    change(client, "DELETE", f"{stream}/replays/{replay}", None)
     key = client.get("/api/v1/keys").json()["keys"][0]["key_id"]
     change(client, "DELETE", f"/api/v1/keys/{key}", None)
     covered = {(method, pattern) for method, pattern, _, _ in made} | {("DELETE", "/api/v1/keys/{key_id}")}
     changing = {key for key, rule in NATIVE.items() if rule.role > Role.VIEWER and key[0] != "GET"}
     assert changing - covered - NEEDS_REFUSED_RECORDS == TELLS_OF_RECORDS.keys()
+
+
+def replay_order() -> dict[str, Any]:
+    topic = "hospital.admissions.quarantine"
+    digest = digest_of_refusals(topic, Positions([(0, 0)]))
+    return {"topic": topic, "topic_id": "t", "positions": {"0": [[0, 0]]}, "records": 1, "digest": digest}
 
 
 def change(client: Any, method: str, path: str, body: Any) -> None:
