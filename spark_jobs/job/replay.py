@@ -42,7 +42,7 @@ from tidegate.contracts.stream.replay import (
 from tidegate.contracts.stream.replay_preview import RefusedRecord, fix_for, judged_again
 from tidegate.contracts.stream.replay_progress import ReplayProgress
 from tidegate.spark_jobs.job.replay_chunk import CHUNK_RECORDS, Places, ReplayChunk, read_chunk, rows_of
-from tidegate.spark_jobs.job.resend import ClosedRefusals
+from tidegate.spark_jobs.job.resend import ClosedRecords
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.replayed import ReplayedTopic
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
@@ -96,7 +96,7 @@ class Replayer:
         self._topics = topics
         self._sink = sink
         self._watch = watch
-        self._closed = ClosedRefusals(kafka, sink, ReplayedTopic(topics, source))
+        self._closed = ClosedRecords(kafka, sink, ReplayedTopic(topics, source))
         self._refusals: tuple[UUID, Positions] | None = None
         self._reasons: Counter[RuleKey] = Counter()
         self._untouched: Counter[Untouched] = Counter()

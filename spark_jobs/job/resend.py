@@ -27,7 +27,7 @@ _SLOT: Final = 65
 """Slot of the producer that sends records back. No job has it for its outputs, and no command."""
 
 
-class ClosedRefusals:
+class ClosedRecords:
     """The refused records that are closed, as one attempt knows them; and the producer that sends records back.
 
     Its transactional.id is fenced before the positions are read. So an instance that was overtaken sends nothing after that.
