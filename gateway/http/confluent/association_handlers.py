@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+from pydantic.alias_generators import to_camel
 
 from tidegate.gateway.access.principal import Role
 from tidegate.gateway.http.confluent.calls import Answer, Call, in_context, read_entity
@@ -20,6 +22,8 @@ from tidegate.gateway.registry.schemas.errors import (
 )
 from tidegate.gateway.registry.schemas.names import canonical
 from tidegate.gateway.storage.subject_settings import StoredAssociation
+
+_RESOURCE: Final = ("resource_name", "resource_namespace", "resource_id", "resource_type")
 
 
 def list_by_name(call: Call) -> Answer:
@@ -118,29 +122,16 @@ def _requests(call: Call) -> list[dict[str, Any]]:
 
 def _put(call: Call, body: dict[str, Any], *, replaces: bool) -> dict[str, Any]:
     request = _in_context(call, read_entity(AssociationRequest, body))
-    associations = call.factory.associations()
+    service = call.factory.associations()
     for info in request.associations:
-        subject = associations.subject_of(request, info)
+        subject = service.subject_of(request, info)
         if info.schema_ is not None:
             check_references(call, subject, info.schema_)
         authorise(call.request, Role.PRODUCER, subject)
     _check_held(call, request)
-    kept = associations.put(request, replaces=replaces, by=call.principal, is_dry=call.flag("dryRun"))
-    return {
-        "resourceName": request.resource_name,
-        "resourceNamespace": request.resource_namespace,
-        "resourceId": request.resource_id,
-        "resourceType": request.resource_type,
-        "associations": [
-            {
-                "subject": one.subject,
-                "associationType": one.association_type,
-                "lifecycle": one.lifecycle,
-                "frozen": one.frozen,
-            }
-            for one in kept
-        ],
-    }
+    kept = service.put(request, replaces=replaces, by=call.principal, is_dry=call.flag("dryRun"))
+    associations = [_members(one, "subject", "association_type", "lifecycle", "frozen") for one in kept]
+    return {**_members(request, *_RESOURCE), "associations": associations}
 
 
 def _in_context(call: Call, request: AssociationRequest) -> AssociationRequest:
@@ -199,14 +190,9 @@ def _visible(call: Call, wanted: AssociationFilter) -> tuple[StoredAssociation, 
 
 
 def _shown(found: StoredAssociation) -> dict[str, Any]:
-    return {
-        "subject": found.subject,
-        "guid": found.guid,
-        "resourceName": found.resource_name,
-        "resourceNamespace": found.resource_namespace,
-        "resourceId": found.resource_id,
-        "resourceType": found.resource_type,
-        "associationType": found.association_type,
-        "lifecycle": found.lifecycle,
-        "frozen": found.frozen,
-    }
+    return _members(found, "subject", "guid", *_RESOURCE, "association_type", "lifecycle", "frozen")
+
+
+def _members(source: object, *names: str) -> dict[str, Any]:
+    """Return attributes as members of an answer: `resource_id` is `resourceId`."""
+    return {to_camel(name): getattr(source, name) for name in names}

@@ -18,7 +18,7 @@ from tidegate.gateway.access.principal import AccessError, Forbidden, Principal
 from tidegate.gateway.http import problems
 from tidegate.gateway.registry.schemas.entities import Entity
 from tidegate.gateway.registry.schemas.errors import Refused, invalid_rule_set
-from tidegate.gateway.registry.schemas.names import DEFAULT_CONTEXT, context_of, qualified
+from tidegate.gateway.registry.schemas.names import DEFAULT_CONTEXT, GLOBAL, context_of, qualified
 from tidegate.gateway.registry.subject_reading import Page
 from tidegate.gateway.storage.subjects import Deleted
 
@@ -70,6 +70,11 @@ class Call:
     def subject(self) -> str:
         """The subject in the path."""
         return self.path["subject"]
+
+    @property
+    def scope(self) -> str:
+        """The subject in the path, or GLOBAL for settings of all subjects."""
+        return self.path.get("subject", GLOBAL)
 
     @property
     def is_python_client(self) -> bool:

@@ -15,7 +15,7 @@ from tidegate.gateway.registry.schema_content import whole_name
 from tidegate.gateway.registry.schemas.entities import ModeRequest, SchemaRequest, TagRequest
 from tidegate.gateway.registry.schemas.errors import Refused, invalid_rule_set, no_such_reference, too_large
 from tidegate.gateway.registry.schemas.json_schema import NAMES
-from tidegate.gateway.registry.schemas.names import EVERY_CONTEXT, GLOBAL, context_of
+from tidegate.gateway.registry.schemas.names import EVERY_CONTEXT, context_of
 from tidegate.gateway.registry.subject_reading import ListedSubjects, version_number
 from tidegate.gateway.registry.unjudged_rules import count_of
 
@@ -207,17 +207,15 @@ def check_references(call: Call, subject: str, request: SchemaRequest) -> None:
 
 def get_config(call: Call) -> Answer:
     """Show the settings of a subject, or the global settings; with `defaultToGlobal` what holds in the end."""
-    scope = call.path.get("subject", GLOBAL)
-    found = call.factory.subject_settings().config(scope, inherited=call.flag("defaultToGlobal"))
+    found = call.factory.subject_settings().config(call.scope, inherited=call.flag("defaultToGlobal"))
     return Answer(found.shown())
 
 
 def put_config(call: Call) -> Answer:
     """Change settings; null forgets one."""
-    scope = call.path.get("subject", GLOBAL)
     given = call.json()
     try:
-        return Answer(call.factory.subject_settings().put_config(scope, given, call.principal.name))
+        return Answer(call.factory.subject_settings().put_config(call.scope, given, call.principal.name))
     except ValidationError as error:
         message = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         raise (invalid_rule_set(message) if "RuleSet" in message else Refused(422, 422, message)) from error
@@ -225,28 +223,24 @@ def put_config(call: Call) -> Answer:
 
 def delete_config(call: Call) -> Answer:
     """Delete the settings of a subject or the global ones; return them."""
-    scope = call.path.get("subject", GLOBAL)
-    return Answer(call.factory.subject_settings().delete_config(scope, call.principal.name).shown())
+    return Answer(call.factory.subject_settings().delete_config(call.scope, call.principal.name).shown())
 
 
 def get_mode(call: Call) -> Answer:
     """Show the mode of a subject, or the global mode; with `defaultToGlobal` the one that holds in the end."""
-    scope = call.path.get("subject", GLOBAL)
-    found = call.factory.subject_settings().mode(scope, inherited=call.flag("defaultToGlobal"))
+    found = call.factory.subject_settings().mode(call.scope, inherited=call.flag("defaultToGlobal"))
     return Answer({"mode": found})
 
 
 def put_mode(call: Call) -> Answer:
     """Set the mode of a subject, or the global mode; IMPORT where there are schemas needs `force`."""
-    scope = call.path.get("subject", GLOBAL)
     mode = call.entity(ModeRequest).mode
     found = call.factory.subject_settings().put_mode(
-        scope, mode, force=call.flag("force"), who=call.principal.name
+        call.scope, mode, force=call.flag("force"), who=call.principal.name
     )
     return Answer({"mode": found})
 
 
 def delete_mode(call: Call) -> Answer:
     """Delete the mode of a subject or the global one; return it."""
-    scope = call.path.get("subject", GLOBAL)
-    return Answer({"mode": call.factory.subject_settings().delete_mode(scope, call.principal.name)})
+    return Answer({"mode": call.factory.subject_settings().delete_mode(call.scope, call.principal.name)})
