@@ -59,7 +59,7 @@ def test_many_rules_that_do_not_suit_are_left_out_together(
         check_compiles(contract)
 
     monkeypatch.setattr(exchange, "check_compiles", counting)
-    exchange.import_(models)
+    exchange.import_(str(models))
     assert [len(each.rules) for each in compiled] == [50, 0]
     assert "\nrules: []\n" in capsys.readouterr().out
 
