@@ -100,7 +100,7 @@ def measure(
     big, small = spark.read.parquet(str(whole[0])), spark.read.parquet(str(part[0]))
     python = python_udf(plan)
     assert_agreement(small, plan, python)
-    typed = f"refused binary, violations binary, columns {column_types(plan).simpleString()}"
+    typed = f"refused binary, violations binary, columns {column_types(plan.columns).simpleString()}"
     cases: dict[str, Callable[[], object]] = {
         "untouched": lambda: to_noop(big),
         "identity": lambda: to_noop(big.select(identity("value"))),

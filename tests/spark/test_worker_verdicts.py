@@ -106,7 +106,7 @@ def test_a_record_is_judged_by_its_own_timestamp_and_all_by_one_now(spark: Spark
 
 
 def test_a_timestamp_without_a_zone_stays_without_one(plan: EnforcementPlan) -> None:
-    types = {field.name: field.dataType.simpleString() for field in column_types(plan)}
+    types = {field.name: field.dataType.simpleString() for field in column_types(plan.columns)}
     assert types == {
         "flag": "boolean",
         "exact": "decimal(12,2)",
@@ -128,9 +128,13 @@ def test_a_crash_in_a_worker_is_reported_without_the_record(
     class Crashing:
         """Fails as Arrow does, whose messages quote the value."""
 
+        columns = plan.columns
         contract = plan.contract
         expectations = plan.expectations
+        fingerprint = plan.fingerprint
+        plans = ()
         reads_headers = False
+        slots = plan.slots
 
         def judge(self, values: pa.Array, *_: object) -> pa.Array:
             return pa.array(values.cast(pa.string()).to_pylist(), pa.int64())
