@@ -87,6 +87,20 @@ class BatchTotals(BaseModel):
         return self.written + self.quarantined + in_no_output + self.absent
 
 
+class MarkedKeys(BaseModel):
+    """What a ledger says of the marks of deleted keys (`key_marks.py`)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    digest: str = Field(
+        default="", description="Digest of the newest record of marks; empty before the first."
+    )
+    since: Vector = Field(description="All deletes from these offsets on have marks; 0 where not given.")
+    until: Vector = Field(
+        description="End of the ledger when the newest record was written: no delete since."
+    )
+
+
 _LEFT_OUT_EMPTY = (
     "instance",
     "adopted",
@@ -99,6 +113,7 @@ _LEFT_OUT_EMPTY = (
     "replayed_digest",
     "closed",
     "replay",
+    "marks",
 )
 
 
@@ -159,6 +174,10 @@ class Ledger(BaseModel):
     replay: ReplayProgress | None = Field(
         default=None, description="The newest replay request, and how far it is."
     )
+    marks: MarkedKeys | None = Field(
+        default=None,
+        description="Marks of deleted keys; null as long as the table has deleted none.",
+    )
     format: int = Field(
         default=1, ge=1, le=LEDGER_FORMAT, description="Format of the text; left out while it is 1."
     )
@@ -215,9 +234,14 @@ class Ledger(BaseModel):
         mistake the other's claim for its own. `slots` never shrinks here: transactions of the old slots may be open
         until the new instance has fenced them, so a later instance must know them.
         """
-        return self.model_copy(
-            update={"epoch": self.epoch + 1, "slots": max(self.slots, slots), "instance": instance}
-        )
+        changes: dict[str, Any] = {
+            "epoch": self.epoch + 1,
+            "slots": max(self.slots, slots),
+            "instance": instance,
+        }
+        if self.marks is None and self.totals.deleted:  # by a release that left no marks
+            changes["marks"] = MarkedKeys(since=self.end, until=self.end)
+        return self.model_copy(update=changes)
 
     def skip_to(self, partition: int, first: int, adoption: str) -> Ledger:
         """Return the ledger in which a partition continues at `first`, claimed for the `adoption` with that id.
@@ -259,6 +283,7 @@ class Ledger(BaseModel):
                 "segments": extended(self.segments, batch.start, batch.end, batch.counts),
                 "dropped_digest": batch.dropped_digest or self.dropped_digest,
                 "decisions": max(self.decisions, batch.decisions),
+                "marks": with_marks(self, {**self.end, **batch.end}, batch.marks),
             }
         )
 
@@ -286,6 +311,14 @@ class Ledger(BaseModel):
         )
 
 
+def with_marks(held: Ledger, end: Vector, digest: str) -> MarkedKeys | None:
+    """Return what the next ledger says of marks when their newest record has the digest; an empty one adds none."""
+    if not digest:
+        return held.marks
+    since = {} if held.marks is None else held.marks.since
+    return MarkedKeys(digest=digest, since=since, until=end)
+
+
 @dataclass(frozen=True, slots=True)
 class PublishedBatch:
     """What one batch changes in the ledger."""
@@ -302,6 +335,8 @@ class PublishedBatch:
     """Digest of the last record of the positions that the batch drops; empty when it drops none."""
     decisions: int = 0
     """Number of decisions about the stream that the registry knew when the batch began."""
+    marks: str = ""
+    """Digest of the last record of the keys that the batch marks; empty when it marks none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,22 @@ def replayed_topic(topic: str) -> str:
     return f"{topic}.replayed"
 
 
+def marks_topic(topic: str) -> str:
+    """Name of the topic that takes the marks of keys that records of `topic` delete from a table with upserts."""
+    return f"{topic}.marks"
+
+
+def marks_settings(max_message_bytes: int, days: int | None, of_source_ms: int) -> dict[str, str]:
+    """Return the settings of such a topic: marks are kept as long as refused records (`days`), and as long as the source's.
+
+    Replays need them as long as the quarantine topic holds a record, and reconciliations as long as the source does.
+    """
+    settings = output_settings(max_message_bytes)
+    if days is None or of_source_ms < 0:
+        return settings
+    return {**settings, "retention.ms": str(max(days * _DAY_MS, of_source_ms, LEAST_RETENTION_MS))}
+
+
 def least_settings(topic: str) -> dict[str, str] | None:
     """Return the settings that a job needs of an output topic of this name, whatever a contract says; None for others.
 
@@ -60,7 +76,7 @@ def least_settings(topic: str) -> dict[str, str] | None:
     match topic.rpartition(".")[2]:
         case "quarantine":
             return {**settings, "message.timestamp.type": _ARRIVAL}
-        case "accepted" | "dropped" | "replayed":
+        case "accepted" | "dropped" | "replayed" | "marks":
             return settings
         case _:
             return None

@@ -383,7 +383,7 @@ def find_replaced(records: pa.Table, rows: Iterable[pa.RecordBatch]) -> Upserts:
     """
     is_known = records.column("key").is_valid()
     known = records.filter(is_known)
-    unclear = _positions(records.filter(pc.invert(is_known)))
+    unclear = positions_of_records(records.filter(pc.invert(is_known)))
     if not known.num_rows:
         return Upserts(unclear=unclear)
     keys = pc.unique(known.column("key"))
@@ -407,9 +407,9 @@ def find_replaced(records: pa.Table, rows: Iterable[pa.RecordBatch]) -> Upserts:
     is_unclear = ~is_replaced & _several_partitions(key, partition, row)
     is_rowless = ~is_replaced & ~is_unclear & ~has_row
     return Upserts(
-        replaced=_positions(known.filter(pa.array(is_replaced))),
-        rowless=_positions(known.filter(pa.array(is_rowless))),
-        unclear=unclear | _positions(known.filter(pa.array(is_unclear))),
+        replaced=positions_of_records(known.filter(pa.array(is_replaced))),
+        rowless=positions_of_records(known.filter(pa.array(is_rowless))),
+        unclear=unclear | positions_of_records(known.filter(pa.array(is_unclear))),
     )
 
 
@@ -458,7 +458,8 @@ def _int64(values: pa.ChunkedArray) -> _Int64s:
     return np.asarray(values).astype(np.int64)
 
 
-def _positions(records: pa.Table) -> Positions:
+def positions_of_records(records: pa.Table) -> Positions:
+    """Return the positions of RECORDS."""
     found = Sightings()
     for batch in records.to_batches():
         found.add_arrays(batch.column("partition"), batch.column("offset"))

@@ -22,7 +22,7 @@ from tidegate.contracts.stream.bounds import Instant, StreamText, TopicText
 from tidegate.contracts.stream.closure import ClosedRefusals, Closure
 from tidegate.contracts.stream.counts import Count, RuleCount
 from tidegate.contracts.stream.evidence import Evidence
-from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Position
+from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Position, Vector, with_marks
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay_progress import ReplayProgress
 from tidegate.contracts.stream.segments import Segment
@@ -210,6 +210,8 @@ class Untouched(StrEnum):
     """It was sent to the source topic before."""
     SENT_BACK = "sent-back"
     """It came to the source topic from the quarantine topic, and is never sent there again."""
+    UNORDERED = "unordered"
+    """It is older than the oldest mark of deleted keys: whether its key was deleted since is not known."""
     OMITTED = "omitted"
     """It was set aside without its bytes."""
     BATCH = "batch"
@@ -250,12 +252,19 @@ CLOSURE_OF: Final[Mapping[Untouched, Closure]] = {
 """The refusals that are left because they are closed already."""
 
 
-def why_untouched(  # noqa: PLR0911 - one for each reason
-    found: Evidence | None, held: Ledger, closed: Closed, *, is_omitted: bool, accepts_batches: bool
+def why_untouched(  # noqa: PLR0911 - one for each reason; what each depends on
+    found: Evidence | None,
+    held: Ledger,
+    closed: Closed,
+    *,
+    is_omitted: bool,
+    accepts_batches: bool,
+    deletes_known_since: Vector | None = None,
 ) -> Untouched | None:
     """Return why a record at a position of a request is left as it is; None when it is to be judged.
 
-    `found` is what its headers say, `closed` what the ledger has closed.
+    `found` is what its headers say, `closed` what the ledger has closed. `deletes_known_since` are the offsets from which
+    on all deletes have marks, for a request that writes rows; a partition that is not there has marks from 0 on.
     """
     if found is None or found.ledger != held.name or found.source.topic != held.topic:
         return Untouched.FOREIGN
@@ -266,6 +275,8 @@ def why_untouched(  # noqa: PLR0911 - one for each reason
         return Untouched.AHEAD
     if why := closed.why((partition, offset)):
         return why
+    if offset < (deletes_known_since or {}).get(partition, 0):
+        return Untouched.UNORDERED
     if is_omitted:
         return Untouched.OMITTED
     if found.refusal is not None and not accepts_batches:
@@ -287,12 +298,14 @@ class ReplayedChunk:
     closure: Closure | None = None
     also: Positions = field(default_factory=Positions)
     """Positions that are closed in the same way, and were no part of the chunk: an attempt ended before its commit."""
+    deleted_since: Positions = field(default_factory=Positions)
+    """Those of `written` whose key was deleted by a newer record: they are superseded, and no row is written."""
 
-    def ledger(self, held: Ledger, progress: ReplayProgress, digest: str) -> Ledger:
+    def ledger(self, held: Ledger, progress: ReplayProgress, digest: str, marks: str = "") -> Ledger:
         """Return the ledger after the chunk; `progress` is that before it.
 
-        `digest` names the chain of the positions that are written or closed, and is empty when there are none. Raises
-        ConflictError when the ledger counts fewer refusals than that.
+        `digest` names the chain of the positions that are written or closed, `marks` that of marked keys; each is empty
+        when there are none. Raises ConflictError when the ledger counts fewer refusals than that.
         """
         count = len(self.written)
         changes = self.written | self.closed | self.also
@@ -302,7 +315,9 @@ class ReplayedChunk:
                 f"differs: tidegate reconcile {held.stream}"
             )
         totals = held.totals.model_dump()
-        totals["written"] += count
+        superseded = len(self.deleted_since)
+        totals["written"] += count - superseded
+        totals["superseded"] = held.totals.superseded + superseded
         totals["quarantined"] -= count
         changed = {
             "written": progress.written + count,
@@ -320,6 +335,7 @@ class ReplayedChunk:
                 "replayed_digest": (digest if count else "") or held.replayed_digest,
                 "closed": self._closed(held, digest),
                 "replay": ReplayProgress.model_validate(progress.model_dump() | changed),
+                "marks": with_marks(held, held.end, marks),
             }
         )
 

@@ -20,6 +20,7 @@ from tidegate.contracts.stream.output_topics import (
     dropped_settings,
     dropped_topic,
     is_enough,
+    marks_topic,
     output_settings,
     quarantine_topic,
     replayed_topic,
@@ -61,6 +62,7 @@ class Topic(Defaults):
     quarantine: Output | None = None
     accepted: Output | None = None
     dropped: Output | None = Field(default=None, description="One partition, unless it says otherwise.")
+    marks: Output | None = Field(default=None, description="One partition, kept without limit.")
     replayed: Output | None = Field(default=None, description="One partition, kept for ever.")
 
 
@@ -153,6 +155,7 @@ def _wanted(document: TopicFile, environment: Environment) -> Iterator[WantedTop
             (quarantine_topic(name), [each.quarantine for each in layers], needed, topic.partitions),
             (accepted_topic(name), [each.accepted for each in layers], needed, topic.partitions),
             (dropped_topic(name), [each.dropped for each in layers], dropped, 1),
+            (marks_topic(name), [each.marks for each in layers], needed, 1),
             (replayed_topic(name), [each.replayed for each in layers], needed, 1),
         ):
             given = [each for each in outputs if each is not None]
@@ -212,6 +215,7 @@ def _mistakes(topic: WantedTopic, document: TopicFile) -> Iterator[tuple[str, st
         "quarantine",
         "accepted",
         "dropped",
+        "marks",
         "replayed",
     }
     place = f"/topics/{escape(owner)}/{suffix}" if is_output else f"/topics/{escape(topic.name)}"

@@ -25,7 +25,7 @@ from tidegate.contracts.stream.adoption import (
     bounds,
     propose,
 )
-from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Vector
+from tidegate.contracts.stream.ledger import BatchTotals, Ledger, MarkedKeys, Vector
 from tidegate.contracts.stream.positions import Positions, Sightings
 from tidegate.spark_jobs.adopt.log import adoption_of, open_registry
 from tidegate.spark_jobs.adopt.stream_change import StreamChange
@@ -160,6 +160,7 @@ class Adopter(StreamChange):
             adopted=adoption.id,
             generation=held.generation if held else 0,
             rewinds=held.rewinds if held else {},
+            marks=self._marks(look.proposal.end),
         )
         if look.found.replayed:
             new = write_replayed(self._kafka, self._source, new, look.found.replayed)
@@ -174,6 +175,10 @@ class Adopter(StreamChange):
             for closure, positions in ever_closed(self._kafka, self._source.name, new.name).items()
         }
         return write_closed(self._kafka, self._source, new, closed) if any(closed.values()) else new
+
+    def _marks(self, end: Vector) -> MarkedKeys | None:
+        """Return what a rebuilt ledger says of deleted keys: of a table with upserts, nothing is known of before it."""
+        return MarkedKeys(since=end, until=end) if self._settings.write_mode == "upsert" else None
 
     def skip(self, partition: int, first: int, confirm: Callable[[Skip], None]) -> Ledger:
         """Move the ledger of one partition to `first`, the first offset that the topic still has.

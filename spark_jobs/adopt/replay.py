@@ -19,7 +19,7 @@ from uuid import UUID
 import httpx
 from pydantic import TypeAdapter
 
-from tidegate.contracts.errors import ConflictError, NotFoundError, SettingsError, Unavailable
+from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
 from tidegate.contracts.fix.model import Fix
 from tidegate.contracts.registry_client import requests
 from tidegate.contracts.registry_client.messages import Answer, Request, send
@@ -41,6 +41,7 @@ from tidegate.contracts.stream.replay import (
 from tidegate.contracts.stream.replay_preview import RefusedRecord, ReplayPreview, fix_for
 from tidegate.spark_jobs.adopt.log import required
 from tidegate.spark_jobs.contract_source import RegistryContract, mask_key_of, registry_http
+from tidegate.spark_jobs.kafka.marks import read_marks
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.replayed import require_closed
 from tidegate.spark_jobs.kafka.source_topic import find_source
@@ -118,13 +119,8 @@ class ReplayPlanner:
         self._source = find_source(self._topics, plan)
         self._topic = quarantine_topic(self._source.name)
 
-    def freeze(self, choice: Choice, *, writes_rows: bool) -> Positions:
-        """Return the positions of the chosen refusals as of now. Raises NotFoundError when there is none, ConflictError."""
-        if writes_rows and self._settings.write_mode == "upsert":
-            raise ConflictError(
-                f"the table of {self._stream} is upserted into, and a replay could bring a deleted row back. Send the corrected "
-                f"records to {self._source.name}: --to-source"
-            )
+    def freeze(self, choice: Choice) -> Positions:
+        """Return the positions of the chosen refusals as of now. Raises NotFoundError when there is none."""
         if choice.positions is not None:
             found = choice.positions
         elif choice.problem is not None:
@@ -213,12 +209,17 @@ class ReplayPlanner:
     def _records(
         self, positions: Positions, held: Ledger, preview: ReplayPreview, *, accept_batches: bool
     ) -> Iterator[RefusedRecord]:
-        closed = require_closed(self._kafka, held)
+        closed, since = require_closed(self._kafka, held), read_marks(self._kafka, held).since
         for message in self._messages(positions):
             headers = headers_of(message)
             found, original = read_evidence(headers), read_original(headers)
             why = why_untouched(
-                found, held, closed, is_omitted=original.is_omitted, accepts_batches=accept_batches
+                found,
+                held,
+                closed,
+                is_omitted=original.is_omitted,
+                accepts_batches=accept_batches,
+                deletes_known_since=since,
             )
             if why is not None:
                 preview.untouched[why] += 1
@@ -282,6 +283,7 @@ _LEFT: Final[dict[Untouched, str]] = {
     Untouched.DISCARDED: "they were discarded",
     Untouched.RESENT: "they were sent to the source topic before",
     Untouched.SENT_BACK: "they were sent to the source topic before, and refused again",
+    Untouched.UNORDERED: "whether their key was deleted since is not known",
     Untouched.OMITTED: "they were set aside without their bytes",
     Untouched.BATCH: "they are valid, and their batch was refused; --accept-batches writes them",
 }

@@ -101,7 +101,8 @@ def replay(  # noqa: PLR0913 - one parameter for each option
     control, another person has to approve a request with a fix. With --run the
     command claims the stream and processes it: stop the job first.
 
-    Tables with upserts are not replayed into. For the Kafka sink, --append-late
+    In a table with upserts, a replayed record never replaces a newer row, nor
+    restores a key that was deleted since. For the Kafka sink, --append-late
     writes records behind newer ones of their key. With --to-source, the records
     that pass are sent to the source topic, where they are new records.
 
@@ -192,7 +193,7 @@ def _replayed(
     """Show what a replay would do, request it, and process it if asked to; None after a dry run."""
     from tidegate.spark_jobs.adopt.replay import preview_text  # noqa: PLC0415 - loads Spark
 
-    chosen = planner.freeze(selection.choice(), writes_rows=options["action"] == "replay")
+    chosen = planner.freeze(selection.choice())
     preview = planner.preview(chosen, fix, accept_batches=options["accept_batches"])
     typer.echo(preview_text(preview, len(chosen)))
     if mode.is_dry:
@@ -260,7 +261,7 @@ def discard(  # noqa: PLR0913 - one parameter for each option
     }
     selection = _Selection(positions, problem, where)
     with _planner(stream, given) as planner:
-        chosen = planner.freeze(selection.choice(), writes_rows=False)
+        chosen = planner.freeze(selection.choice())
         typer.echo(f"{len(chosen):,} refused records would be discarded")
         if dry_run:
             return

@@ -114,7 +114,7 @@ class Replayer:
         self._require_topic(request)
         wanted = positions.chunk(self._looked, min(CHUNK_RECORDS, progress.done - self._looked))
         known = self._closed.known(held)
-        chunk = read_chunk(request, held, known, wanted, self._messages(request.topic, wanted))
+        chunk = read_chunk(request, held, known, {}, wanted, self._messages(request.topic, wanted))
         self._looked += chunk.taken
         self._close(chunk)
         return self.report(request, progress, ReplayState.OPEN)
@@ -273,9 +273,10 @@ class Replayer:
         closed = self._closed.known(held)
         if request.action is ReplayAction.TO_SOURCE:  # what was sent before its commit is still to be closed
             closed = Closed(closed.replayed, closed.discarded, closed.resent - self._closed.ahead)
+        since = self._sink.deletes_known_since() if request.action is ReplayAction.REPLAY else {}
         limit = min(CHUNK_RECORDS, request.rate or CHUNK_RECORDS)
         wanted = self._positions(request).chunk(progress.done, limit)
-        return read_chunk(request, held, closed, wanted, self._messages(request.topic, wanted))
+        return read_chunk(request, held, closed, since, wanted, self._messages(request.topic, wanted))
 
     def _require_topic(self, request: ReplayRequest) -> None:
         identity = self._topics.identity(request.topic)

@@ -18,7 +18,7 @@ from tidegate.contracts.stream.evidence import (
     read_evidence,
     read_original,
 )
-from tidegate.contracts.stream.ledger import Ledger, Position
+from tidegate.contracts.stream.ledger import Ledger, Position, Vector
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
     CLOSURE_OF,
@@ -122,11 +122,17 @@ def rows_of(rows: list[tuple[Any, ...]]) -> pa.Table:
 
 
 def read_chunk(
-    request: ReplayRequest, held: Ledger, closed: Closed, wanted: Positions, messages: Iterator[Message]
+    request: ReplayRequest,
+    held: Ledger,
+    closed: Closed,
+    since: Vector,
+    wanted: Positions,
+    messages: Iterator[Message],
 ) -> ReplayChunk:
     """Read the refusals at the wanted positions of one partition, in order, as many as a chunk may have.
 
-    `messages` are the committed records there, in order; those that retention has deleted are missing.
+    `messages` are the committed records there, in order; those that retention has deleted are missing. `since` are the
+    offsets from which on it is known whether the key of a record was deleted.
     """
     chunk, due = ReplayChunk(), iter(wanted)
     for message in messages:
@@ -137,7 +143,7 @@ def read_chunk(
             chunk.leave(Untouched.MISSING)
         headers = headers_of(message)
         found, original = read_evidence(headers), read_original(headers)
-        why = _why(request, held, closed, found, original)
+        why = _why(request, held, closed, since, found, original)
         if why is not None or found is None:
             chunk.leave(why or Untouched.FOREIGN, _place(message))
         elif (source := (found.source.partition, found.source.offset)) in chunk.records:
@@ -153,7 +159,12 @@ def read_chunk(
 
 
 def _why(
-    request: ReplayRequest, held: Ledger, closed: Closed, found: Evidence | None, original: Original
+    request: ReplayRequest,
+    held: Ledger,
+    closed: Closed,
+    since: Vector,
+    found: Evidence | None,
+    original: Original,
 ) -> Untouched | None:
     """Return why a record is left; a discard closes also what a replay cannot read, or leaves with its batch."""
     is_discard = request.action is ReplayAction.DISCARD
@@ -163,6 +174,7 @@ def _why(
         closed,
         is_omitted=original.is_omitted and not is_discard,
         accepts_batches=request.accept_batches or is_discard,
+        deletes_known_since=since,
     )
     if why is None and request.action is ReplayAction.TO_SOURCE and was_sent_back(original):
         return Untouched.SENT_BACK

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.output_topics import dropped_topic
-from tidegate.contracts.stream.positions import DroppedOffsets, Positions, chained, digest_of, dropped_by
+from tidegate.contracts.stream.positions import Positions, chained, digest_of, dropped_by
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, read_committed
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
 
@@ -42,8 +43,17 @@ class DroppedTopic:
         return chain_records(self._name, chained(held.name, held.dropped_digest, dropped, most_bytes))
 
 
-def chain_records(topic: str, chain: Iterable[DroppedOffsets]) -> tuple[list[OutputRecord], str]:
-    """Return the records of a part of a chain of positions, and the digest of the last one, empty without any."""
+class ChainRecord(Protocol):
+    """A record of a chain, which a digest of its text names."""
+
+    @property
+    def text(self) -> bytes:
+        """The canonical text."""
+        ...
+
+
+def chain_records(topic: str, chain: Iterable[ChainRecord]) -> tuple[list[OutputRecord], str]:
+    """Return the records of a part of a chain of positions or marks, and the digest of the last one, empty without any."""
     now, records, digest = int(time.time() * 1000), list[OutputRecord](), ""
     for text in (each.text for each in chain):
         digest = digest_of(text)

@@ -27,6 +27,7 @@ from tidegate.contracts.stream.output_topics import (
     accepted_settings,
     dropped_settings,
     is_enough,
+    marks_settings,
     output_settings,
     quarantine_settings,
 )
@@ -184,6 +185,11 @@ class Topics:
     def ensure_replayed(self, name: str, source: Topic) -> None:
         """Create the topic of the positions of replayed records, which are kept for ever, as `ensure_quarantine` does."""
         self._ensure(name, 1, output_settings(source.max_message_bytes))
+
+    def ensure_marks(self, name: str, source: Topic, days: int | None) -> None:
+        """Create the topic of marks of deleted keys, for refused records that are kept for `days`, as `ensure_quarantine` does."""
+        wanted = marks_settings(source.max_message_bytes, days, self._retention_ms(source.name))
+        self._ensure(name, 1, wanted)
 
     def delete_before(self, name: str, offsets: Vector) -> None:
         """Delete the records of partitions before these offsets, for all readers. Raises Unavailable."""

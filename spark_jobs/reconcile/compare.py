@@ -15,13 +15,24 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import replace
 
+import pyarrow as pa
+
 from tidegate.contracts.errors import NotFoundError, StreamStopped
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions, Sightings
-from tidegate.contracts.stream.reconcile import Reconciliation, Retained, Written, find_replaced, reconcile
+from tidegate.contracts.stream.reconcile import (
+    RECORDS,
+    Reconciliation,
+    Retained,
+    Written,
+    find_replaced,
+    positions_of_records,
+    reconcile,
+)
 from tidegate.spark_jobs.kafka.dropped import read_dropped
+from tidegate.spark_jobs.kafka.marks import read_marks
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.replayed import read_closed, read_replayed
 from tidegate.spark_jobs.kafka.topics import Topics
@@ -104,8 +115,13 @@ def _reconcile(kafka: KafkaConnection, outputs: Outputs, kept: Outputs | None) -
     dropped = read_dropped(kafka, ledger)
     upserts = None
     if keys is not None and records is not None:
-        found = records.table(quarantined.seen | dropped)
+        # The source has what was refused, not what was written: the keys of replayed records are those of their marks.
+        rowless = replayed - written.seen
+        marked = read_marks(kafka, ledger).records(rowless) if rowless else RECORDS.empty_table()
+        found = pa.concat_tables([records.table(quarantined.seen | dropped | rowless), marked])
         upserts = find_replaced(found, keys.rows(found) if found.num_rows else ())
+        unknown = rowless - positions_of_records(marked)
+        upserts = replace(upserts, unclear=upserts.unclear | unknown)
     found = reconcile(
         ledger, source, Written(written, outputs.later, upserts, dropped), quarantined, retained
     )

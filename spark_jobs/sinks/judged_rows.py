@@ -31,15 +31,15 @@ def judged_rows(
 ) -> DataFrame:
     """Judge the rows of a batch that are not settled, in `tasks` tasks, or in as many as useful; return rows of RESULT."""
     tasks = tasks or 1 + span(batch.start, batch.end) // _RECORDS_PER_TASK
-    rows = _without(batch.rows, settled) if settled else batch.rows
+    rows = without(batch.rows, settled) if settled else batch.rows
     work = judge_and_write(batch.plan, target, refused, batch.asked)
     columns = (*INPUT, JUDGED_AT) if batch.asked.is_replay else INPUT
     return rows.selectExpr(*columns).coalesce(tasks).mapInArrow(work, RESULT_TYPE)
 
 
-def _without(rows: DataFrame, settled: Collection[Position]) -> DataFrame:
-    """Remove settled records from the batch."""
-    partitions, offsets = zip(*settled, strict=True)
+def without(rows: DataFrame, left_out: Collection[Position]) -> DataFrame:
+    """Return rows of the source without those at some positions."""
+    partitions, offsets = zip(*left_out, strict=True)
     positions = pa.table(
         {"partition": pa.array(partitions, pa.int32()), "offset": pa.array(offsets, pa.int64())}
     )

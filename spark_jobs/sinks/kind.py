@@ -12,6 +12,7 @@ from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic
+from tidegate.spark_jobs.kafka.marks import MarksTopic
 from tidegate.spark_jobs.kafka.replayed import ReplayedTopic
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
 from tidegate.spark_jobs.session import active_session
@@ -64,6 +65,10 @@ class SinkContext:
         """Return the topic of replayed positions."""
         return ReplayedTopic(self.topics, self.source)
 
+    def marks(self) -> MarksTopic:
+        """Return the topic of marks of deleted keys."""
+        return MarksTopic(self.topics, self.source, self.retention.quarantine_days)
+
 
 @dataclass(frozen=True, slots=True)
 class SinkKind:
@@ -97,7 +102,9 @@ def table_kind(open_store: OpenStore, read_outputs: ReadOutputs) -> SinkKind:
         if settings.quarantine_table:
             beside = open_store(lambda: context.spark, settings.appending, context.contract_id + SUFFIX)
             refusals = QuarantineTable(settings.kafka, beside, quarantine.name)
-        return StagedSink(settings, store, quarantine, context.dropped(), context.replayed(), refusals)
+        return StagedSink(
+            settings, store, quarantine, context.dropped(), context.replayed(), context.marks(), refusals
+        )
 
     def adoptable(settings: JobSettings, plan: EnforcementPlan) -> AdoptableTable:
         stream = plan.contract.id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -61,11 +61,19 @@ ReadOutputs = Callable[[SinkSettings, str, FindPlan, ExitStack], Outputs]
 
 
 def keyed(
-    find_plan: FindPlan, key: Sequence[str], rows: Callable[[KeyFields, pa.Table], Iterable[pa.RecordBatch]]
+    find_plan: FindPlan,
+    key: Sequence[str],
+    ledger: Ledger,
+    rows: Callable[[KeyFields, pa.Table], Iterable[pa.RecordBatch]],
 ) -> Keys | None:
-    """Return how keys are read, if the contract has the key of the table and its values can be compared."""
+    """Return how keys are read, if the contract has the key of the table and its values can be compared.
+
+    A replayed record may have got its key from a fix: only the digest of its mark tells it.
+    """
     plan = find_plan() if key else None
     fields = None if plan is None or {*plan.contract.primary_key} != {*key} else KeyFields.of(plan)
+    if fields is not None and ledger.replayed:
+        fields = replace(fields, is_digested=True)
     return None if plan is None or fields is None else Keys(plan, fields, partial(rows, fields))
 
 

@@ -18,6 +18,7 @@ from tidegate.contracts.formats.framing import schema_header
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.rules.clock import Moments
 from tidegate.contracts.stream.evidence import headers_of
+from tidegate.contracts.stream.key_marks import key_digests
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.reconcile import RECORDS, can_compare, key_bytes
 from tidegate.spark_jobs.sinks.merging import merge_limits
@@ -33,15 +34,23 @@ _DDL = "key binary, partition int, offset bigint, timestamp_ms bigint, deletes b
 
 @dataclass(frozen=True, slots=True)
 class KeyFields:
-    """The columns of a primary key as the plan types them: `fields` in the order of the key."""
+    """The columns of a primary key as the plan types them: `fields` in the order of the key.
+
+    With `is_digested`, keys are compared by their digests, as marks have them.
+    """
 
     fields: tuple[pa.Field, ...]
+    is_digested: bool = False
 
     @classmethod
     def of(cls, plan: EnforcementPlan) -> KeyFields | None:
         """Return the key fields of a contract; None if keys cannot be compared."""
         fields = tuple(plan.columns.field(name) for name in plan.contract.primary_key)
         return cls(fields) if fields and can_compare(fields) else None
+
+    def keys(self, columns: list[pa.Array]) -> pa.Array:
+        """Return the keys of rows, in one binary column; null where a column is null."""
+        return key_digests(columns) if self.is_digested else key_bytes(columns)
 
     @property
     def names(self) -> list[str]:
@@ -55,7 +64,7 @@ class KeyFields:
         typed = [each.cast(field.type) for each, field in zip(columns, self.fields, strict=True)]
         milliseconds = timestamp.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("ms", "UTC"), safe=False)
         arrays = [
-            key_bytes(typed),
+            self.keys(typed),
             partition.cast(pa.int32()),
             offset.cast(pa.int64()),
             milliseconds.cast(pa.int64()),
@@ -105,7 +114,7 @@ class RecordKeys:
         columns = self._plan.judge_typed(values, moments, headers, keys).field(2)
         of_key = [pc.struct_field(columns, name) for name in self._key.names]
         arrays = [
-            key_bytes(of_key),
+            self._key.keys(of_key),
             pa.array([each.partition() for each in messages], pa.int32()),
             pa.array([each.offset() for each in messages], pa.int64()),
             times,

@@ -98,9 +98,9 @@ class MicroBatch:
         return self.plan.name
 
     def published(
-        self, decision: Decision, scan_from: dict[str, Vector], slots: int, dropped_digest: str
+        self, decision: Decision, scan_from: dict[str, Vector], slots: int, dropped: str, marks: str = ""
     ) -> PublishedBatch:
-        """Return the changes of this batch to the ledger."""
+        """Return the changes of this batch to the ledger; `dropped` and `marks` are digests of what it wrote there."""
         totals = BatchTotals(
             written=decision.written,
             quarantined=decision.quarantined,
@@ -115,8 +115,9 @@ class MicroBatch:
             self.contract,
             slots,
             decision.by_partition,
-            dropped_digest,
+            dropped,
             self.decisions,
+            marks,
         )
 
 
@@ -127,9 +128,9 @@ class Replay:
     chunk: ReplayedChunk
     progress: ReplayProgress
 
-    def ledger(self, held: Ledger, digest: str) -> Ledger:
-        """Return the ledger after the chunk, with the digest of the chain of replayed positions."""
-        return self.chunk.ledger(held, self.progress, digest)
+    def ledger(self, held: Ledger, digest: str, marks: str = "") -> Ledger:
+        """Return the ledger after the chunk, with the digests of the chains of replayed positions and of marks."""
+        return self.chunk.ledger(held, self.progress, digest, marks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +212,13 @@ class Sink(Protocol[Held]):
 
     def publish(self, judged: JudgedBatch[Held], decision: Decision) -> Published:
         """Write the batch by the decision, and update the ledger with it. Raises Fenced or Unavailable."""
+        ...
+
+    def deletes_known_since(self) -> Vector:
+        """Return the offsets from which on it is known whether the key of a record was deleted; none for 0.
+
+        Raises Unavailable.
+        """
         ...
 
     def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:

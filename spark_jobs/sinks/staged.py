@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -15,20 +16,22 @@ import numpy as np
 import pyarrow as pa
 from pyspark import inheritable_thread_target
 
-from tidegate.contracts.errors import ConflictError, Fenced, Unavailable
+from tidegate.contracts.errors import Fenced, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.counts import RuleKey
 from tidegate.contracts.stream.decide import Decision
-from tidegate.contracts.stream.ledger import BatchRefusal, Ledger, PublishedBatch, Settled
+from tidegate.contracts.stream.key_marks import KeyMarks, KnownMarks
+from tidegate.contracts.stream.ledger import BatchRefusal, Ledger, PublishedBatch, Settled, Vector
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.report import TableMaintenance, TableSize
 from tidegate.contracts.verdict import Disposition
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
+from tidegate.spark_jobs.kafka.marks import MarksTopic, read_marks
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
 from tidegate.spark_jobs.kafka.replayed import ReplayedTopic
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
-from tidegate.spark_jobs.sinks.judged_rows import judged_rows
+from tidegate.spark_jobs.sinks.judged_rows import judged_rows, without
 from tidegate.spark_jobs.sinks.quarantine_table import QuarantineTable
 from tidegate.spark_jobs.sinks.recovery_scan import (
     names_ledger,
@@ -45,6 +48,7 @@ from tidegate.spark_jobs.steps import ReplayStep, Step
 from tidegate.spark_jobs.worker.record_spool import SpooledRecords
 from tidegate.spark_jobs.worker.records import Decided, Destination, refused_records
 from tidegate.spark_jobs.worker.request import WorkerRequest
+from tidegate.spark_jobs.worker.task_results import TaskResults
 
 if TYPE_CHECKING:
     from tidegate.spark_jobs.settings import JobSettings
@@ -53,13 +57,14 @@ if TYPE_CHECKING:
 class StagedSink:
     """A table with its ledger, and the quarantine topic beside it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - its outputs
         self,
         settings: JobSettings,
         table: LedgerStore,
         quarantine: Topic,
         dropped: DroppedTopic,
         replayed: ReplayedTopic,
+        marks: MarksTopic,
         refusals: QuarantineTable | None = None,
     ) -> None:
         """`refusals` is the table of refused records, if there is to be one."""
@@ -69,6 +74,11 @@ class StagedSink:
         self._quarantine = quarantine
         self._dropped = dropped
         self._replayed = replayed
+        self._marks = marks
+        self._known_marks: KnownMarks | None = None
+        self._newest_marks = KeyMarks()
+        self._marks_lock = Lock()
+        self._is_upsert = settings.write_mode == "upsert"
         self._slots: list[TransactionalProducer] = []
         self._settled = Settled()
         self._ledger: Ledger | None = None
@@ -87,9 +97,10 @@ class StagedSink:
         return self._settled
 
     def adopt(self, plan: EnforcementPlan) -> None:
-        """Create the table or add its new columns, and the topic of dropped positions for a contract that drops."""
+        """Create the table or add its new columns, and the topics for a contract that drops or deletes."""
         self._table.ensure(plan)
         self._dropped.adopt(plan)
+        self._marks.adopt(plan)
 
     def start(self, start: StreamStart) -> Ledger:
         """Take steps 1 to 5: claim, fence, verify, read, scan."""
@@ -150,7 +161,8 @@ class StagedSink:
         """Judge the rows that are not settled; write the accepted ones to files that readers do not see."""
         shadow = batch.asked.shadow and batch.asked.shadow.for_table(self._table.limits)
         plan = batch.plan.for_table(self._table.limits(batch.plan))
-        batch = replace(batch, plan=plan, asked=replace(batch.asked, shadow=shadow))
+        marked = plan.contract.primary_key if self._is_upsert else ()
+        batch = replace(batch, plan=plan, asked=replace(batch.asked, shadow=shadow, marked=marked))
         settled = self._settled.within(batch.start, batch.end)
         target = self._table.target(batch.plan, batch.contract, f"tidegate-{self._held.epoch}")
         judged = judged_rows(batch, settled, target, self._spool.parts("refused"))
@@ -171,13 +183,13 @@ class StagedSink:
             staging = pool.submit(stage, parts, batch)
             with batch.watch(Step.QUARANTINE):
                 evidence = self._write_refused(judged.results.refused, batch)
-                digest = self._write_dropped(judged.results.dropped())
+                dropped, marks = self._write_positions(judged.results, batch.end)
                 # Ask at each batch: aborted attempts and other ledgers lengthen the topic too, and a mark before their records
                 # would stop the next start once retention had deleted them.
                 end = self._topics.latest(self._quarantine.name)
             mark = staging.result()
         scan_from = self._settled.after(batch.end).scan_from({self._quarantine.name: end})
-        changes = batch.published(decision, scan_from, len(self._slots), digest)
+        changes = batch.published(decision, scan_from, len(self._slots), dropped, marks)
         published = Published(self._commit(parts, mark, batch, changes), evidence)
         if self._refusals is not None and decision.quarantined:
             self._refusals.follow(published.ledger, batch.watch.notify)
@@ -216,12 +228,15 @@ class StagedSink:
             batch.watch.notify(Step.SLOT)
         return evidence
 
-    def _write_dropped(self, dropped: Positions) -> str:
-        """Write the positions that a batch drops, before the ledger that references them. Return the digest for the ledger."""
-        records, digest = self._dropped.records(self._held, dropped)
-        if records:
+    def _write_positions(self, results: TaskResults, end: Vector) -> tuple[str, str]:
+        """Write what a batch drops, and the keys that it deletes, before the ledger that names them; return both digests."""
+        held, marks = self._held, results.marks()
+        self._note_marks(marks)
+        dropped, dropped_digest = self._dropped.records(held, results.dropped())
+        marked, marks_digest = self._marks.records(held, {**held.end, **end}, marks)
+        if records := [*dropped, *marked]:
             self._slots[0].write(records)
-        return digest
+        return dropped_digest, marks_digest
 
     def _stage(self, files: list[str], batch: MicroBatch) -> str:
         """Take step 9: stage the files of accepted rows; return the mark to publish them by."""
@@ -230,26 +245,54 @@ class StagedSink:
             at = held.model_copy(update={"n": held.n + 1, "end": {**held.end, **batch.end}})
             return self._table.stage(files, at)
 
-    def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:  # noqa: ARG002 - of all sinks
-        """Require that rows are appended: a deleted key leaves no position, and an old record would bring it back."""
-        if self._settings.write_mode == "upsert":
-            raise ConflictError(
-                f"{self._table.name} is upserted into, and a replay could bring a deleted row back: nothing was replayed. "
-                "Send the corrected records to the source topic"
-            )
+    def deletes_known_since(self) -> Vector:
+        """Read the marks of deleted keys once; batches add theirs. Return from where on none is missing."""
+        if not self._is_upsert:
+            return {}
+        with self._marks_lock:
+            if self._known_marks is None:
+                self._known_marks = read_marks(self._settings.kafka, self._held)
+                # Of the batch that is being published: the ledger may not name them yet.
+                self._known_marks.marks.append(self._newest_marks)
+            return self._known_marks.since
+
+    def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:
+        """Require nothing: a table keeps the newest row of a key, and deletes leave marks."""
 
     def keep_positions(self) -> None:
-        """Create the topic of replayed positions."""
+        """Create the topics of replayed positions and of marks."""
         self._replayed.ensure()
+        if self._is_upsert:
+            self._marks.ensure()
 
     def replay(self, judged: JudgedBatch[TableParts], replay: Replay) -> Ledger:
-        """Write the positions of replayed records, then commit their rows and the ledger together."""
+        """Write the positions of replayed records, then commit their rows and the ledger together.
+
+        Into a table with upserts, records whose key was deleted by a newer one are not written. A batch may have deleted it
+        after the chunk was judged, so this is decided here, and the chunk is judged again without them.
+        """
+        marks, written = judged.results.marks(), replay.chunk.written
+        if len(written.since(self.deletes_known_since())) < len(written):
+            raise Unavailable(f"{self._table.name}: marks of deleted keys were lost during a replay; again")
+        deleted = self._known_marks.deleted_since(marks) if self._known_marks else Positions()
+        if not deleted:
+            return self._publish_chunk(judged, replay, marks)
+        again = self.judge(replace(judged.batch, rows=without(judged.batch.rows, deleted)))
+        try:
+            chunk = replace(replay.chunk, deleted_since=deleted)
+            return self._publish_chunk(again, replace(replay, chunk=chunk), marks)
+        finally:
+            again.release()
+
+    def _publish_chunk(self, judged: JudgedBatch[TableParts], replay: Replay, marks: KeyMarks) -> Ledger:
         batch, parts, held = judged.batch, judged.accepted.take(), self._held
         with batch.watch(ReplayStep.POSITIONS):
-            records, digest = self._replayed.records(held, replay.chunk)
-            if records:
+            replayed, digest = self._replayed.records(held, replay.chunk)
+            marked, marks_digest = self._marks.records(held, held.end, marks)
+            self._note_marks(marks)
+            if records := [*replayed, *marked]:
                 self._slots[0].write(records)
-        new = replay.ledger(held, digest)
+        new = replay.ledger(held, digest, marks_digest)
         for _ in range(STAGE_ATTEMPTS):
             with batch.watch(ReplayStep.STAGE):
                 mark = self._table.stage(parts, new)
@@ -262,6 +305,13 @@ class StagedSink:
         raise Unavailable(
             f"{self._table.name}: other commits kept moving the table while a replay was staged"
         )
+
+    def _note_marks(self, marks: KeyMarks) -> None:
+        """Remember marks that are about to be published, for chunks of replays after them."""
+        with self._marks_lock:
+            self._newest_marks = marks
+            if self._known_marks is not None and not self._known_marks.add(marks):
+                self._known_marks = None  # the next chunk reads the newest again
 
     def _commit(self, files: list[str], mark: str, batch: MicroBatch, changes: PublishedBatch) -> Ledger:
         """Take step 10: commit rows and ledger together, with the mark of step 8."""

@@ -26,6 +26,7 @@ from pyspark import TaskContext
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.rules.clock import Moments
 from tidegate.contracts.stream.decide import FailedRecord
+from tidegate.contracts.stream.key_marks import KeyMarks
 from tidegate.contracts.verdict import Disposition
 from tidegate.spark_jobs.crashes import crashes_without_values
 from tidegate.spark_jobs.worker.comparing import ShadowComparison
@@ -39,6 +40,7 @@ from tidegate.spark_jobs.worker.result_kinds import (
     DroppedOffsets,
     ExpectationPartials,
     LibraryRows,
+    MarkedRows,
     Piece,
     RecordCount,
     RefusedFile,
@@ -162,6 +164,7 @@ class _Task:
         self._counts: Counter[tuple[int, int, bytes | None]] = Counter()
         self._bytes: Counter[int] = Counter()
         self._dropped: dict[int, BitMap64] = {}
+        self._marks: list[bytes] = []
         self._first_failed: dict[int, FailedRecord] = {}
         self._numbers = count(_task().partitionId() << 32)
 
@@ -196,6 +199,7 @@ class _Task:
         some_written = None if is_written.all() else pa.array(is_written)
         judged_by = None if route is None else route.contracts
         yield from self._pieces(AcceptedPiece, self._accepted.write(columns, batch, some_written, judged_by))
+        self._mark(columns, batch, is_written)
         # The expectations are those of the newest version, and concern the records of its compatibility group.
         expected = some_written if route is None else pc.and_(pa.array(is_written), route.is_newest)
         for seen in self._noting.add(columns, expected):
@@ -216,12 +220,28 @@ class _Task:
         yield from (
             DroppedOffsets(partition, found.serialize()) for partition, found in self._dropped.items()
         )
+        if self._marks:
+            yield MarkedRows(b"".join(self._marks))
         yield from map(AcceptedPart, self._accepted.written)
         yield from map(RefusedFile, self._refused.written)
         if (noted := self._noting.finish()) is not None:
             yield ExpectationPartials(noted)
         if self._comparison is not None:
             yield ShadowFound(self._comparison.result().model_dump_json().encode())
+
+    def _mark(
+        self, columns: pa.StructArray | None, batch: pa.RecordBatch, is_written: npt.NDArray[np.bool_]
+    ) -> None:
+        """Mark the keys of rows that delete; of a replay, those of all written rows."""
+        if columns is None or not self._asked.marked:
+            return
+        is_marked = is_written
+        if not self._asked.is_replay:
+            is_marked = is_written & np.asarray(batch.column("value").is_null())
+        if is_marked.any():
+            chosen = pa.array(is_marked)
+            of_key = [pc.struct_field(columns, name).filter(chosen) for name in self._asked.marked]
+            self._marks.append(KeyMarks.of(of_key, batch.filter(chosen)).packed())
 
     def _count(self, batch: pa.RecordBatch, dispositions: npt.NDArray[np.int8], failed: pa.Array) -> None:
         partitions = np.asarray(batch.column("partition"))

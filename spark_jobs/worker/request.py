@@ -35,6 +35,9 @@ class WorkerRequest:
     `is_replay`: rows have the column `judged_at`, and all records that may not be written are refused, those that the
     contract drops or fails for too. `fix` is applied to the values first; one that would become longer than `most_bytes`,
     which an output topic may not take, stays as it is.
+
+    `marked` are the columns of the primary key of a table with upserts: written tombstones are marked, and all rows that
+    a replay writes.
     """
 
     library_columns: tuple[str, ...] = ()
@@ -44,6 +47,7 @@ class WorkerRequest:
     is_replay: bool = False
     fix: RecordFix | None = None
     most_bytes: int = 0
+    marked: tuple[str, ...] = ()
 
     def fixed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows with the values that the fix makes of theirs."""

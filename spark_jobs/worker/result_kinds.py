@@ -42,6 +42,13 @@ class DroppedOffsets:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkedRows:
+    """Marks of the primary keys of written rows, as `KeyMarks` packs them."""
+
+    packed: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class AcceptedPart:
     """A complete part of accepted rows: a file, or another name of the target."""
 
@@ -98,6 +105,7 @@ Result = (
     | FailedRecord
     | BytesRead
     | DroppedOffsets
+    | MarkedRows
     | AcceptedPart
     | RefusedFile
     | ExpectationPartials
@@ -112,6 +120,7 @@ COLUMNS: Final[dict[type, str]] = {
     FailedRecord: "first_failed",
     BytesRead: "bytes_read",
     DroppedOffsets: "dropped",
+    MarkedRows: "marks",
     AcceptedPart: "accepted_part",
     RefusedFile: "refused_file",
     ExpectationPartials: "partials",

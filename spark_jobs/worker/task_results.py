@@ -12,6 +12,7 @@ from pyroaring import BitMap64
 from tidegate.contracts.expectations.compile import Partials
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.decide import FailedRecord, Tally
+from tidegate.contracts.stream.key_marks import KeyMarks
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.shadow import ShadowResult
 from tidegate.contracts.verdict import Disposition
@@ -23,6 +24,7 @@ from tidegate.spark_jobs.worker.result_kinds import (
     DroppedOffsets,
     ExpectationPartials,
     LibraryRows,
+    MarkedRows,
     RecordCount,
     ShadowFound,
     read_results,
@@ -77,6 +79,10 @@ class TaskResults:
         for each in self.of(DroppedOffsets):
             found.add_all(Positions.of({each.partition: BitMap64.deserialize(each.bitmap)}))
         return found
+
+    def marks(self) -> KeyMarks:
+        """Return the marks of the keys of written tombstones; of a replay, of all written rows."""
+        return KeyMarks.unpacked(b"".join(each.packed for each in self.of(MarkedRows)))
 
     def partials(self) -> Partials:
         """Combine what the tasks have aggregated of the accepted rows for the expectations."""

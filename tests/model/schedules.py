@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from tests.model import one_transaction
 from tests.model.one_transaction import OneTransactionProtocol
 from tests.model.parts import Part
+from tests.model.replay import ReplayPart, ReplayProtocol
 from tests.model.search import search
-from tests.model.staged import ACCEPT, DROP, REFUSE, Bounds, StagedProtocol, Verdicts
-from tidegate.spark_jobs.steps import Step
+from tests.model.staged import ACCEPT, DROP, REFUSE, Bounds, Pointer, StagedProtocol, Verdicts
+from tests.model.upserts import UpsertPart, UpsertProtocol
+from tidegate.spark_jobs.steps import ReplayStep, Step
 
 THREE: Verdicts = {(0, 0): (REFUSE, ACCEPT), (0, 1): (REFUSE, REFUSE), (1, 0): (ACCEPT, REFUSE)}
 ONE_EACH: Verdicts = {(0, 0): (REFUSE, ACCEPT), (1, 0): (ACCEPT, REFUSE)}
@@ -31,6 +34,8 @@ ONE_TRANSACTION = Bounds(ONE_SLOT, (1, 1))
 
 READ = "read"
 """Half of a claim: the ledger is read, and not yet replaced."""
+ASK = "ask"
+"""Not a step of an instance: the replay of all that is refused is asked for."""
 REPLACE = "replace"
 """Not a step of an instance: the contract is replaced."""
 
@@ -57,6 +62,43 @@ class Move(NamedTuple):
     end: tuple[int, int] | None = None
     """Where its next batch ends."""
     untold: str | None = None
+
+
+@dataclass(frozen=True)
+class ReplayWorld:
+    """Where a part of a replay is left out: the records, those that a fix mends, and the tombstones of a table with upserts."""
+
+    bounds: Bounds
+    requests: int
+    mended: frozenset[Pointer]
+    deletes: frozenset[Pointer] | None = None
+    """None for a table that is appended to."""
+
+
+ONE_REFUSED = ReplayWorld(Bounds({(0, 0): (REFUSE, ACCEPT)}, (1, 1)), 2, frozenset({(0, 0)}))
+REFUSED_AND_NEWER = ReplayWorld(
+    Bounds({(0, 0): (REFUSE, REFUSE), (0, 1): (ACCEPT, ACCEPT)}, (1, 1)), 1, frozenset({(0, 0)}), frozenset()
+)
+"""A record that is refused, and a newer one of its key."""
+REFUSED_AND_DELETED = replace(REFUSED_AND_NEWER, deletes=frozenset({(0, 1)}))
+"""A record that is refused, and a tombstone of its key."""
+
+
+def world_of(part: ReplayPart | UpsertPart) -> ReplayWorld:
+    """Return the world in which the harm of leaving a part of a replay out is looked for, without rewinds."""
+    if isinstance(part, ReplayPart):
+        return ONE_REFUSED
+    return REFUSED_AND_NEWER if part is UpsertPart.NEWER_ROW else REFUSED_AND_DELETED
+
+
+@lru_cache
+def replay_counterexample(part: ReplayPart | UpsertPart) -> tuple[str, ...]:
+    """Return the shortest schedule that does harm to replays without this part."""
+    world = world_of(part)
+    if isinstance(part, ReplayPart):
+        return search(ReplayProtocol(world.bounds, world.requests, 0, part, world.mended)).trace
+    deletes = world.deletes or frozenset()
+    return search(UpsertProtocol(world.bounds, world.requests, deletes, part, world.mended)).trace
 
 
 @lru_cache
@@ -97,12 +139,17 @@ _LINES: tuple[tuple[str, str, str | None], ...] = (
     (r"has nothing to quarantine", Step.QUARANTINE, None),
     (rf"publishes{_UP_TO}, twice", Step.PUBLISH, UNTOLD[5]),
     (rf"publishes{_UP_TO}", Step.PUBLISH, None),
+    (r"reads \(.*\) of request \d", ReplayStep.READ, None),
+    (r"writes the positions \(.*\)", ReplayStep.POSITIONS, None),
+    (r"replays \(.*\)", ReplayStep.PUBLISH, None),
 )
 
 
 def _move(line: str) -> Move:
     if line == UNTOLD[6]:
         return Move("", REPLACE, untold=line)
+    if re.fullmatch(r"a replay of \(.*\) is asked for", line):
+        return Move("", ASK, untold=line)
     who, _, what = line.partition(" ")
     for pattern, step, untold in _LINES:
         if (found := re.fullmatch(pattern, what)) is None:

@@ -52,6 +52,8 @@ class Ledger(NamedTuple):
     """The refused records that were written since; the ledger has the digest of the list, see `World.chains`."""
     progress: tuple[int, ...] = ()
     """How many refusals of each replay request were processed."""
+    marks: tuple[tuple[Pointer, int], ...] = ()
+    """The deletes of a table with upserts, each with the end of the ledger before it; see `World.mark_lists`."""
 
     def counts(self, entry: Entry, *, truly: bool = False) -> bool:
         """Return whether a refusal counts: no later rewind covers its offset."""
@@ -85,6 +87,8 @@ class Instance(NamedTuple):
     """What a rewind or a replay is about to write."""
     chunk: tuple[Pointer, ...] = ()
     """The records that a replay is about to write."""
+    seen: tuple[Pointer, ...] = ()
+    """The marks of deletes when the chunk was read."""
 
 
 class World(NamedTuple):
@@ -100,6 +104,12 @@ class World(NamedTuple):
     """The replay requests: each has places of the log, and never changes."""
     chains: tuple[tuple[Pointer, ...], ...] = ()
     """The lists of replayed records that were written, by what a digest of them would be."""
+    row: Pointer | None = None
+    """The row of the only key of a table with upserts."""
+    mark_lists: tuple[tuple[tuple[Pointer, int], ...], ...] = ()
+    """The same of marks of deletes."""
+    forgotten: tuple[Pointer, ...] = ()
+    """The deletes whose marks retention has deleted."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from tests.model.schedules import (
 from tests.model.search import search
 from tests.model.staged import ACCEPT, REFUSE, Bounds, StagedProtocol
 from tests.model.task_slots import TaskSlotsProtocol
+from tests.model.upserts import UpsertPart, UpsertProtocol
 
 REWOUND = Bounds(ONE_PARTITION, (1, 1))
 KEEPS_NO_REFUSAL = Bounds({(0, 0): (ACCEPT, ACCEPT), (0, 1): (REFUSE, ACCEPT)}, (1, 1))
@@ -35,6 +36,12 @@ RACES = (
 
 ONE_RECORD = Bounds({(0, 0): (REFUSE, ACCEPT)}, (1, 1))
 MENDED = frozenset({(0, 0)})
+
+TWO_OF_A_KEY = Bounds({(0, 0): (REFUSE, REFUSE), (0, 1): (ACCEPT, ACCEPT)}, (1, 1))
+"""A record that is refused, and a newer record or a tombstone of its key."""
+BOTH_REFUSED = Bounds({(0, 0): (REFUSE, ACCEPT), (0, 1): (REFUSE, REFUSE)}, (1, 1))
+"""A refused batch: its tombstone can be replayed before its older record, which another contract accepts."""
+TOMBSTONE = frozenset({(0, 1)})
 
 WIDEST = (Bounds(THREE, (2, 1, 2)), Bounds(ONE_PARTITION, (1, 1, 1, 1)))
 
@@ -179,6 +186,37 @@ def test_no_part_of_a_replay_can_be_left_out(part: ReplayPart) -> None:
     needs_rewind = part in {ReplayPart.SKIP_OVERRULED, ReplayPart.REWIND_FORGETS}
     requests, rewinds = (1, 1) if needs_rewind else (2, 0)
     found = search(ReplayProtocol(ONE_RECORD, requests, rewinds, part, MENDED))
+    print(f"without {part}\n{found}")  # noqa: T201 - the trace is what one wants to see
+    assert found.violation is not None
+
+
+@pytest.mark.parametrize(
+    ("bounds", "requests", "deletes", "mended"),
+    [
+        (TWO_OF_A_KEY, 1, frozenset(), MENDED),
+        (TWO_OF_A_KEY, 1, TOMBSTONE, MENDED),
+        pytest.param(TWO_OF_A_KEY, 2, TOMBSTONE, MENDED, marks=pytest.mark.full),
+        pytest.param(BOTH_REFUSED, 2, TOMBSTONE, TOMBSTONE, marks=pytest.mark.full),
+    ],
+)
+def test_a_replayed_record_neither_replaces_a_newer_row_nor_restores_a_deleted_key(
+    bounds: Bounds,
+    requests: int,
+    deletes: frozenset[staged.Pointer],
+    mended: frozenset[staged.Pointer],
+) -> None:
+    found = search(UpsertProtocol(bounds, requests, deletes, None, mended))
+    assert found.violation is None, str(found)
+    assert found.states > 2_000
+
+
+@pytest.mark.parametrize("part", UpsertPart)
+def test_no_part_of_a_replay_into_upserts_can_be_left_out(part: UpsertPart) -> None:
+    deletes = frozenset() if part is UpsertPart.NEWER_ROW else TOMBSTONE
+    protocol = UpsertProtocol(TWO_OF_A_KEY, 1, deletes, part, MENDED)
+    if part is UpsertPart.REPLAYED_DELETES:
+        protocol = UpsertProtocol(BOTH_REFUSED, 2, deletes, part, TOMBSTONE)
+    found = search(protocol)
     print(f"without {part}\n{found}")  # noqa: T201 - the trace is what one wants to see
     assert found.violation is not None
 

@@ -13,6 +13,7 @@ from tests.model.parts import Part
 from tests.model.replay import STEPS as REPLAY_STEPS
 from tests.model.replay import ReplayPart
 from tests.model.rewind import STEPS, RewindPart
+from tests.model.upserts import UpsertPart
 from tidegate.spark_jobs.adopt.rewind import RewindStep
 from tidegate.spark_jobs.sinks import staged as staged_sink
 from tidegate.spark_jobs.sinks.kafka import sink as kafka
@@ -104,9 +105,9 @@ def test_the_steps_of_a_replay_are_those_of_the_page() -> None:
     assert [step for step in ReplayStep if step in REPLAY_STEPS] == [*REPLAY_STEPS]
 
 
-@pytest.mark.parametrize("part", ReplayPart)
+@pytest.mark.parametrize("part", [*ReplayPart, *UpsertPart])
 def test_every_part_of_a_replay_belongs_to_a_step_of_the_page(part: str) -> None:
-    assert part.partition(":")[0] in {*documented(REPLAY), *documented(REWIND)}
+    assert part.partition(":")[0] in {*documented(REPLAY), *documented(REWIND), *documented(STAGED)}
 
 
 def test_the_page_names_every_part_that_cannot_be_left_out() -> None:

@@ -33,7 +33,7 @@ def _read_outputs(settings: SinkSettings, contract_id: str, find_plan: FindPlan,
     ledger, key, rows = table.read_with_rows()
     if ledger is None:
         raise unclaimed(location)
-    keys = keyed(find_plan, key, lambda fields, wanted: rows_of_spark(rows, fields, wanted))
+    keys = keyed(find_plan, key, ledger, lambda fields, wanted: rows_of_spark(rows, fields, wanted))
     return Outputs(ledger, sightings(rows.select("_source.partition", "_source.offset")), keys=keys)
 
 

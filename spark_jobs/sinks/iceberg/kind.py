@@ -55,7 +55,7 @@ def _read_outputs(settings: SinkSettings, contract_id: str, find_plan: FindPlan,
         source = batch.column("_source")
         written.add_arrays(pc.struct_field(source, "partition"), pc.struct_field(source, "offset"))
     key = json.loads(table.properties.get(PRIMARY_KEY_PROPERTY, "[]"))
-    keys = keyed(find_plan, key, lambda fields, _: _key_rows(table, fields, ledger.topic))
+    keys = keyed(find_plan, key, ledger, lambda fields, _: _key_rows(table, fields, ledger.topic))
     return Outputs(ledger, written, keys=keys)
 
 

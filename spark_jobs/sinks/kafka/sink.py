@@ -251,6 +251,10 @@ class KafkaSink:
         self._ledger, self._settled = new, ahead
         return Published(new, evidence)
 
+    def deletes_known_since(self) -> Vector:
+        """Return no offset: nothing is deleted."""
+        return {}
+
     def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:
         """Require that no record has a key, or that the request appends it behind newer ones of its key."""
         if has_keys and not append_late:

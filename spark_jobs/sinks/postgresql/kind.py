@@ -53,10 +53,10 @@ def _read_outputs(
             key = [name for (name,) in connection.execute(PRIMARY_KEY, (rows.as_string(connection),))]
             written, kept = Sightings(), open_files.enter_context(KeptRows())
             # The transaction must not stay open until the rows are read.
-            keys = keyed(find_plan, key, lambda *_: kept.batches())
+            ledger = Ledger.parse(found[0])
+            keys = keyed(find_plan, key, ledger, lambda *_: kept.batches())
             columns = ["_source_partition", "_source_offset", "_source_timestamp"]
             names = [*columns, *(keys.fields.names if keys else ())]
-            ledger = Ledger.parse(found[0])
             # A cursor on the server returns rows as they are read.
             doing("reading the rows of the table")
             with connection.cursor(name="positions") as cursor:

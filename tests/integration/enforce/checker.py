@@ -71,7 +71,7 @@ def account(
     }
     refused = [
         (position, read)
-        for position, read in _outputs(line, quarantine, deleted.get(quarantine, {}))
+        for position, read in outputs(line, quarantine, deleted.get(quarantine, {}))
         if position
     ]
     written, changed = _written(line, source)
@@ -134,7 +134,7 @@ def _expected(line: Line, source: dict[Position, Read], refused: Counter[Positio
 def _written(line: Line, source: dict[Position, Read]) -> tuple[list[Position], list[Position]]:
     """Return the positions of what is in the sink, and of what is not what it was."""
     if line.settings.sink == "kafka":
-        records = [(p, read) for p, read in _outputs(line, accepted_topic(line.topic), {}) if p]
+        records = [(p, read) for p, read in outputs(line, accepted_topic(line.topic), {}) if p]
         changed = [p for p, read in records if p in source and not _is_same(source[p], read)]
         return [position for position, _ in records], changed
     positions, changed = [], []
@@ -161,7 +161,7 @@ def _is_same(original: Read, read: Read) -> bool:
     return read._replace(headers=headers) == original
 
 
-def _outputs(line: Line, topic: str, deleted: Topic) -> Iterator[tuple[Position | None, Read]]:
+def outputs(line: Line, topic: str, deleted: Topic) -> Iterator[tuple[Position | None, Read]]:
     """Read an output topic, by the source position that its records name; None for a stranger's record."""
     for read in (deleted | dict(read_topic(line, topic))).values():
         named = [value for name, value in read.headers if name == SOURCE_HEADER]

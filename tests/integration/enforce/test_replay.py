@@ -10,39 +10,33 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
 
-import httpx
 import pytest
 
 from tests.integration.enforce.checker import CLEAN, account, require_exactly_once
 from tests.integration.enforce.faults import Publish, StartJob, kill_after, stop_after
-from tests.integration.enforce.line import KNOWN, Line, environment, row
+from tests.integration.enforce.line import KNOWN, Line, Sent, environment, row
 from tests.integration.enforce.losing import lose_ledger
 from tests.integration.enforce.registry import Registry
+from tests.integration.enforce.replaying import MENDED, new_request, post_request, refusals, request
 from tests.integration.enforce.test_faults import SINKS
 from tests.integration.enforce.test_source_changes import PowerCutError
 from tests.marks import full
 from tidegate.contracts.errors import Fenced
-from tidegate.contracts.fix.load import parse_fix
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.evidence import (
     REPLAY_HEADER,
     SENT_BACK_HEADER,
     headers_of,
-    read_provenance,
 )
 from tidegate.contracts.stream.ledger import Position
-from tidegate.contracts.stream.output_topics import quarantine_topic, replayed_topic
-from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.output_topics import replayed_topic
 from tidegate.contracts.stream.reconciliation import Answer
 from tidegate.contracts.stream.replay import (
     ReplayRequest,
     ReplayState,
     Untouched,
-    digest_of_refusals,
     positions_of,
-    runs_of,
 )
 from tidegate.gateway.embedded.jars import Jars
 from tidegate.gateway.exits import ExitCode
@@ -54,11 +48,16 @@ from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.steps import ReplayStep
 
 RECORDS = 30
-MENDED: dict[str, Any] = {
-    "fix": "amount-sentinel",
-    "steps": [{"action": "map", "field": "/amount", "values": [{"from": 999, "to": 1}]}],
+TABLES = [name for name in SINKS if "kafka" not in name]
+KEYED: dict[str, Any] = {"primary_key": ["id"], "tombstones": "delete"}
+
+
+FEW_ROWS: dict[str, Any] = {
+    "id": "enough-rows",
+    "type": "expect_table_row_count_to_be_between",
+    "kwargs": {"min_value": 3},
 }
-TABLES = [name for name in SINKS if "upsert" not in name and "kafka" not in name]
+"""An expectation that a batch of two accepted records does not meet."""
 
 
 def long(*places: tuple[str, ReplayStep]) -> list[Any]:
@@ -66,51 +65,26 @@ def long(*places: tuple[str, ReplayStep]) -> list[Any]:
     return [pytest.param(*each, marks=pytest.mark.full) for each in places]
 
 
-def refusals(line: Line) -> dict[Position, Position]:
-    """Return the place of each refused record in the quarantine topic, and its source position."""
-    kafka, topic = line.settings.kafka, quarantine_topic(line.topic)
-    found = {}
-    for message in read_committed(kafka, topic, {}, Topics(kafka).latest(topic)):
-        provenance = read_provenance(headers_of(message))
-        assert provenance is not None
-        place = (message.partition() or 0, message.offset() or 0)
-        found[place] = (provenance.source.partition, provenance.source.offset)
-    return found
+def tombstone(number: int) -> Sent:
+    """Return the tombstone of a record of `row`."""
+    return Sent(None, f"r{number}".encode(), number % 2)
 
 
-def request(line: Line, places: Any = None, **changes: Any) -> ReplayRequest:
-    """Request a replay of all refused records that there are now, or of those at some places."""
-    topic = quarantine_topic(line.topic)
-    identity = Topics(line.settings.kafka).identity(topic)
-    assert identity is not None
-    positions = Positions(sorted(refusals(line) if places is None else places))
-    given = changes.pop("fix", None)
-    fix = None if given is None else parse_fix(json.dumps(given), name="fix.json")
-    asked = ReplayRequest.model_validate(
-        {
-            **changes,
-            "id": uuid4(),
-            "stream": line.contract_id,
-            "topic": topic,
-            "topic_id": identity[0],
-            "positions": runs_of(positions),
-            "records": len(positions),
-            "digest": digest_of_refusals(topic, positions),
-            "fix": fix and fix.text,
-            "fingerprint": fix and fix.fingerprint,
-            "append_late": changes.get("append_late", line.settings.sink == "kafka"),
-        }
-    )
-    line.replays.open.append(asked)
-    return asked
+def changes(line: Line) -> dict[str, Any]:
+    """Return what the contract of a table with upserts has beside that of others."""
+    return KEYED if line.settings.write_mode == "upsert" else {}
 
 
 def fill(line: Line, records: int = RECORDS, every: int = 5) -> set[Position]:
-    """Produce records, some of them refused, and process them; return the source positions of the refused ones."""
-    if line.settings.write_mode == "upsert":
-        line.contracts.plan = line.plan(primary_key=["id"])
+    """Produce records, some of them refused, and process them; return the source positions of the refused ones.
+
+    Of a table with upserts, the first of those is deleted since, and the second replaced by a newer record.
+    """
     line.produce(*(row(n, 999 if n % every == 0 else 1) for n in range(records)))
     line.enforce()
+    if line.settings.write_mode == "upsert":
+        line.produce(tombstone(0), row(every))
+        line.enforce()
     return {*refusals(line).values()}
 
 
@@ -122,7 +96,9 @@ def line(make_line: Callable[..., Line], request: pytest.FixtureRequest) -> Line
         if hasattr(request.node, "callspec")
         else "iceberg"
     )
-    return make_line(**SINKS[name])
+    found = make_line(**SINKS[name])
+    found.contracts.plan = found.plan(**changes(found))
+    return found
 
 
 @pytest.mark.parametrize("sink", ["iceberg", "kafka", *full("delta", "postgresql", "kafka-tasks")])
@@ -232,8 +208,18 @@ def test_what_fails_again_stays_refused_and_is_not_written_again(line: Line) -> 
     require_exactly_once(line, {first, (1, 0)})
 
 
-def test_records_of_a_refused_batch_are_replayed_only_when_the_request_says_so(line: Line) -> None:
-    line.contracts.plan = line.plan(error_budget={"ratio": 0.5, "action": "quarantine"})
+@pytest.mark.parametrize(
+    "refusing",
+    [
+        {"error_budget": {"ratio": 0.5, "action": "quarantine"}},
+        pytest.param({"expectations": [FEW_ROWS]}, marks=pytest.mark.full),
+    ],
+    ids=["budget", "expectation"],
+)
+def test_records_of_a_refused_batch_are_replayed_only_when_the_request_says_so(
+    line: Line, refusing: dict[str, Any]
+) -> None:
+    line.contracts.plan = line.plan(**refusing)
     line.produce(*(row(number, 999) for number in range(3)), row(3), row(4))
     line.enforce()
     assert not line.rows()
@@ -291,17 +277,24 @@ def test_a_request_that_is_not_what_was_approved_is_stopped_and_the_stream_conti
     require_exactly_once(line)
 
 
-@pytest.mark.full
-def test_tables_with_upserts_and_records_with_keys_are_refused(make_line: Callable[..., Line]) -> None:
-    table, topic = make_line(write_mode="upsert"), make_line(sink="kafka")
-    table.contracts.plan = table.plan(primary_key=["id"])
-    for line, message in ((table, "is upserted into"), (topic, "--append-late")):
-        fill(line)
-        request(line, fix=MENDED, append_late=False)
-        line.enforce()
-        assert line.replays.told[-1].state is ReplayState.STOPPED
-        assert message in str(line.replays.told[-1].message)
-        require_exactly_once(line)
+@pytest.mark.parametrize("sink", full("kafka", "kafka-tasks"))
+def test_records_with_keys_are_not_appended_behind_newer_ones(
+    line: Line,
+    sink: str,  # noqa: ARG001 - `line` takes it
+) -> None:
+    """Unless the request says so: other tests of this file do, and find the header `tidegate.replay`."""
+    fill(line)
+    line.produce(row(0), Sent(row(1, 999).value, None, 1))
+    line.enforce()
+    request(line, fix=MENDED, append_late=False)
+    line.enforce()
+    assert line.replays.told[-1].state is ReplayState.STOPPED
+    assert "--append-late" in str(line.replays.told[-1].message)
+    require_exactly_once(line)
+    (keyless,) = [place for place, source in refusals(line).items() if source == (1, RECORDS // 2)]
+    request(line, [keyless], fix=MENDED, append_late=False)
+    line.enforce()
+    require_exactly_once(line, {(1, RECORDS // 2)})
 
 
 def discard(line: Line, places: Any = None) -> ReplayRequest:
@@ -534,12 +527,9 @@ STEPS = (ReplayStep.READ, ReplayStep.JUDGE, *CHANGING)
 
 def ask_of_registry(line: Line, registry: Registry) -> None:
     """Request the replay of all refused records of the registry."""
-    asked = request(line, fix=MENDED)
-    order = asked.model_dump(mode="json", exclude={"id", "stream"})
-    answer = httpx.post(f"{registry.url}/api/v1/streams/{line.contract_id}/replays", json=order)
-    assert answer.status_code == 201, answer.text
+    asked = new_request(line, fix=MENDED)
     # What the job of this process goes on with is the same request.
-    line.replays.open = [asked.model_copy(update={"id": UUID(answer.json()["id"])})]
+    line.replays.open = [asked.model_copy(update={"id": post_request(asked, registry.url)})]
 
 
 @pytest.mark.full
@@ -559,7 +549,7 @@ def test_killed_in_a_replay(
     registry: Registry,
 ) -> None:
     """With SIGKILL; the next instance finishes the request of the registry."""
-    publish(line.document())
+    publish(line.document(**changes(line)))
     refused = fill(line)
     ask_of_registry(line, registry)
     line.settings = line.settings.model_copy(update={"heartbeat_seconds": 1.0})
@@ -585,7 +575,7 @@ def test_a_zombie_of_a_replay_wakes_up_to_another_epoch(
     publish: Publish,
     registry: Registry,
 ) -> None:
-    publish(line.document())
+    publish(line.document(**changes(line)))
     refused = fill(line)
     ask_of_registry(line, registry)
     line.settings = line.settings.model_copy(update={"heartbeat_seconds": 1.0})

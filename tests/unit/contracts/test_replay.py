@@ -16,7 +16,7 @@ from tidegate.contracts.errors import ConflictError
 from tidegate.contracts.stream.closure import ClosedRefusals, Closure
 from tidegate.contracts.stream.evidence import EventPointer, Evidence
 from tidegate.contracts.stream.generations import Rewound
-from tidegate.contracts.stream.ledger import BatchRefusal, BatchTotals, Ledger
+from tidegate.contracts.stream.ledger import BatchRefusal, BatchTotals, Ledger, MarkedKeys
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
     MOST_RECORDS,
@@ -123,19 +123,35 @@ BATCH = BatchRefusal({0: 10}, ())
         (evidence(1, 2), Untouched.REPLAYED),
         (evidence(0, 2), Untouched.DISCARDED),
         (evidence(0, 4), Untouched.RESENT),
+        (evidence(1, 1), Untouched.UNORDERED),
         (evidence(0, 3, refusal=BATCH), Untouched.BATCH),
     ],
 )
 def test_some_refusals_are_left(found: Evidence | None, why: Untouched | None) -> None:
     held = HELD.model_copy(update={"generation": 1, "rewinds": {0: (Rewound(5, 1),)}})
     closed = Closed(Positions([(1, 2)]), Positions([(0, 2)]), Positions([(0, 4)]))
-    assert why_untouched(found, held, closed, is_omitted=False, accepts_batches=False) is why
+    why_found = why_untouched(
+        found, held, closed, is_omitted=False, accepts_batches=False, deletes_known_since={1: 2}
+    )
+    assert why_found is why
 
 
 def test_records_of_a_refused_batch_are_taken_when_the_request_says_so() -> None:
     found = evidence(0, 3, refusal=BATCH)
     assert why_untouched(found, HELD, Closed(), is_omitted=False, accepts_batches=True) is None
     assert why_untouched(found, HELD, Closed(), is_omitted=True, accepts_batches=True) is Untouched.OMITTED
+
+
+def test_records_whose_key_was_deleted_since_are_superseded() -> None:
+    asked = request()
+    chunk = ReplayedChunk(Positions([(0, 1), (0, 5)]), deleted_since=Positions([(0, 5)]))
+    after = chunk.ledger(HELD, asked.begun(HELD), "d1", "m1")
+    totals, before = after.totals, HELD.totals
+    assert (totals.written, totals.superseded) == (before.written + 1, before.superseded + 1)
+    assert totals.quarantined == before.quarantined - 2
+    assert totals.offsets == before.offsets
+    assert after.replayed == HELD.replayed + 2
+    assert after.marks == MarkedKeys(digest="m1", since={}, until=HELD.end)
 
 
 def test_a_chunk_moves_records_from_refused_to_written() -> None:

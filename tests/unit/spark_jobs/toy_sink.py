@@ -80,6 +80,9 @@ class ToySink:
         WRITTEN.setdefault(self._stream, []).extend(judged.accepted.found)
         return Published(new, decision.rules)
 
+    def deletes_known_since(self) -> Vector:
+        return {}
+
     def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:
         """Take every record."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.contracts.errors import ContractError, SettingsError
-from tidegate.contracts.stream.output_topics import output_settings
+from tidegate.contracts.stream.output_topics import marks_settings, output_settings
 from tidegate.gateway.topics.document import WantedTopic, load_topics
 
 FILE = """\
@@ -47,11 +47,25 @@ def by_name(file: Path, environment: str | None) -> dict[str, WantedTopic]:
     return {topic.name: topic for topic in load_topics(file, environment)}
 
 
-def test_positions_of_replayed_records_are_kept_for_ever(file: Path) -> None:
-    file.write_text(FILE.replace("    quarantine:", "    replayed: {}\n    quarantine:", 1))
+@pytest.mark.parametrize("kind", ["replayed", "marks"])
+def test_positions_of_replayed_records_and_marks_are_kept_for_ever(file: Path, kind: str) -> None:
+    file.write_text(FILE.replace("    quarantine:", f"    {kind}: {{}}\n    quarantine:", 1))
     wanted = {topic.name: topic for topic in load_topics(file, None)}
-    replayed = wanted["hospital.admissions.replayed"]
-    assert (replayed.partitions, replayed.config["retention.ms"]) == (1, "-1")
+    found = wanted[f"hospital.admissions.{kind}"]
+    assert (found.partitions, found.config["retention.ms"]) == (1, "-1")
+
+
+DAY = 24 * 60 * 60 * 1000
+
+
+@pytest.mark.parametrize(
+    ("days", "of_source", "kept"),
+    [(None, DAY, -1), (30, -1, -1), (30, DAY, 30 * DAY), (3, 7 * DAY, 7 * DAY), (1, 1000, DAY)],
+)
+def test_marks_are_kept_as_long_as_refused_records_and_the_source(
+    days: int | None, of_source: int, kept: int
+) -> None:
+    assert marks_settings(1000, days, of_source)["retention.ms"] == str(kept)
 
 
 def test_positions_of_dropped_records_are_kept_as_long_as_their_source(file: Path) -> None:

@@ -1,0 +1,216 @@
+"""Marks of primary keys: where keys of a table with upserts were deleted, and which keys replayed records have.
+
+A deleted row leaves no source position, so a replay of an older record would restore it. Each delete is therefore marked
+with the digest of its key, in a chain of records whose newest the ledger names, as it names dropped positions. Pure
+values and arithmetic; no I/O.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tidegate.contracts.stream.ledger import Ledger, Vector
+from tidegate.contracts.stream.positions import Positions, digest_of
+from tidegate.contracts.stream.reconcile import RECORDS, key_bytes
+
+MOST_MARKS: Final = 5_000_000
+"""Most marks that are held in memory, 37 bytes each. Records from before the oldest of them are not replayed."""
+
+_MOST_PARTS: Final = 256
+_ENTRY: Final = np.dtype(
+    [
+        ("key", "V16"),
+        ("partition", ">i4"),
+        ("offset", ">i8"),
+        ("timestamp_ms", ">i8"),
+        ("deletes", "?"),
+    ]
+)
+
+
+def key_digests(columns: list[pa.Array]) -> pa.Array:
+    """Return the digest of each primary key, 16 bytes of SHA-256; null where a column of the key is null.
+
+    Digests tell keys apart, so a mark needs no values. They do not hide a key from those who can guess it.
+    """
+    found = key_bytes([_text(each) for each in columns]).to_pylist()
+    return pa.array([None if each is None else sha256(each).digest()[:16] for each in found], pa.binary())
+
+
+def _text(column: pa.Array) -> pa.Array:
+    """Return a column that can be written as text: bytes need not be UTF-8."""
+    if not pa.types.is_binary(column.type):
+        return column
+    return pa.array([None if each is None else each.hex() for each in column.to_pylist()], pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class KeyMarks:
+    """Marks: an array of `_ENTRY`, with the digest of a key, source position and time, and whether it is a delete."""
+
+    entries: npt.NDArray[np.void] = field(default_factory=lambda: np.empty(0, _ENTRY))
+
+    @classmethod
+    def of(cls, columns: list[pa.Array], rows: pa.RecordBatch) -> Self:
+        """Return the marks of rows; `columns` are those of the primary key, without nulls.
+
+        `rows` has the columns partition, offset, timestamp and value of the source; a null value deletes.
+        """
+        entries = np.empty(rows.num_rows, _ENTRY)
+        entries["key"] = np.frombuffer(b"".join(key_digests(columns).to_pylist()), "V16")
+        entries["partition"], entries["offset"] = rows.column("partition"), rows.column("offset")
+        moments = rows.column("timestamp").cast(pa.timestamp("ms", "UTC"), safe=False)
+        entries["timestamp_ms"] = moments.cast(pa.int64())
+        entries["deletes"] = np.asarray(rows.column("value").is_null())
+        return cls(entries)
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> Self:
+        """Return the marks that `packed` has written; those of several may be joined."""
+        return cls(np.frombuffer(packed, _ENTRY))
+
+    def packed(self) -> bytes:
+        """Return the marks as bytes."""
+        return self.entries.tobytes()
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def of_keys(self, others: KeyMarks) -> KeyMarks:
+        """Return the marks whose key has a mark among others."""
+        # Half of a digest finds nearly all of them, in one look for all.
+        found = self.entries[np.isin(_half(self.entries), _half(others.entries))]
+        wanted = {*others.entries["key"].tolist()}
+        return KeyMarks(found[np.array([each in wanted for each in found["key"].tolist()], bool)])
+
+    def records(self, positions: Positions) -> pa.Table:
+        """Return the marks at some positions as RECORDS, with digests as keys."""
+        at = zip(self.entries["partition"].tolist(), self.entries["offset"].tolist(), strict=True)
+        chosen = self.entries[np.array([each in positions for each in at], bool)]
+        columns = [pa.array(chosen[each.name].tolist(), each.type) for each in RECORDS]
+        return pa.Table.from_arrays(columns, schema=RECORDS)
+
+
+def _half(entries: npt.NDArray[np.void]) -> npt.NDArray[np.uint64]:
+    return np.ascontiguousarray(entries["key"]).view(np.uint64)[::2]
+
+
+class MarksRecord(BaseModel):
+    """Marks as written to the topic. The first record of a batch has its start: deletes from there on are in it or later.
+
+    As with dropped positions, records form a chain: each names the digest of the one before it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: Literal[1] = 1
+    ledger: str = Field(description="Name of the ledger that counts them.")
+    after: str = Field(description="Digest of the record before it; empty for the first.")
+    begin: Vector = Field(description="All deletes from these offsets on are in this record or a later one.")
+    marks: str = Field(description="Entries of 37 bytes, in base64.")
+
+    @property
+    def text(self) -> bytes:
+        """The canonical JSON text whose digest names it."""
+        return self.model_dump_json().encode()
+
+    def unpacked(self) -> KeyMarks:
+        """Return the marks. Raises ValueError for a text that no job has written."""
+        return KeyMarks.unpacked(b64decode(self.marks))
+
+
+def chained_marks(held: Ledger, end: Vector, marks: KeyMarks, most_bytes: int) -> Iterator[MarksRecord]:
+    """Yield the records that add marks to the chain of a ledger that goes on to `end` with them."""
+    after, begin = "" if held.marks is None else held.marks.digest, held.end
+    limit = max(1, most_bytes * 3 // 4 // _ENTRY.itemsize)
+    for first in range(0, len(marks), limit):
+        part = KeyMarks(marks.entries[first : first + limit])
+        text = b64encode(part.packed()).decode()
+        record = MarksRecord(ledger=held.name, after=after, begin=begin, marks=text)
+        yield record
+        # Without the first record, which retention deletes first, a part of the batch's deletes is unknown.
+        after, begin = digest_of(record.text), end
+
+
+@dataclass(slots=True)
+class KnownMarks:
+    """The marks of a ledger that are still known: all deletes from `since` on; a partition that is not in it from 0 on."""
+
+    since: Vector
+    marks: list[KeyMarks] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, ledger: Ledger, texts: Iterable[bytes], most: int = MOST_MARKS) -> Self:
+        """Read the chain that a ledger names, as far back as its records are among `texts`, and `most` marks of it."""
+        if ledger.marks is None:
+            return cls({} if not ledger.totals.deleted else ledger.end)
+        found: dict[str, tuple[MarksRecord, KeyMarks]] = {}
+        count = 0
+        for text in texts:
+            try:
+                record = MarksRecord.model_validate_json(text)
+                marks = record.unpacked()
+            except (ValidationError, ValueError):
+                continue
+            if record.ledger != ledger.name:
+                continue
+            found[digest_of(text)] = record.model_copy(update={"marks": ""}), marks
+            count += len(marks)
+            while count > most and len(found) > 1:
+                count -= len(found.pop(next(iter(found)))[1])
+        known = cls(ledger.marks.until)
+        digest = ledger.marks.digest
+        while digest in found:
+            record, marks = found.pop(digest)
+            known.marks.append(marks)
+            known.since, digest = record.begin, record.after
+        if not digest:
+            known.since = ledger.marks.since
+        known._join()
+        return known
+
+    def add(self, marks: KeyMarks) -> bool:
+        """Add the marks of a batch; False when there are too many to hold."""
+        if len(marks):
+            self.marks.append(marks)
+        if len(self.marks) > _MOST_PARTS:
+            self._join()
+        return sum(map(len, self.marks)) <= 2 * MOST_MARKS
+
+    def _join(self) -> None:
+        """Make one array of many: each look goes through all of them."""
+        self.marks = [KeyMarks(np.concatenate([each.entries for each in self.marks]))] if self.marks else []
+
+    def records(self, positions: Positions) -> pa.Table:
+        """Return the marks at some positions as RECORDS, with digests as keys."""
+        return pa.concat_tables([RECORDS.empty_table(), *(each.records(positions) for each in self.marks)])
+
+    def deleted_since(self, records: KeyMarks) -> Positions:
+        """Return the positions of those records whose key was deleted by a newer one, by event order."""
+        newer: dict[bytes, list[tuple[int, int, int]]] = {}
+        for each in self.marks:
+            for key, *place, deletes in each.of_keys(records).entries.tolist():
+                if deletes:
+                    newer.setdefault(key, []).append((place[0], place[1], place[2]))
+        found = Positions()
+        for key, partition, offset, timestamp_ms, _ in records.entries.tolist():
+            place = partition, offset, timestamp_ms
+            if any(_is_newer(each, place) for each in newer.get(key, ())):
+                found.add(partition, offset)
+        return found
+
+
+def _is_newer(one: tuple[int, int, int], other: tuple[int, int, int]) -> bool:
+    """Compare partition, offset and time of two records by event order (docs/explanation/exactly-once.md, Upserts)."""
+    if one[0] == other[0]:
+        return one[1] > other[1]
+    return (one[2], one[0]) > (other[2], other[0])
