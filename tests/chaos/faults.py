@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import httpx
 from confluent_kafka import TopicPartition
@@ -22,12 +23,14 @@ from psycopg import sql
 from pyiceberg.table.snapshots import ancestors_of
 from pyspark.sql import SparkSession
 
-from tests.integration.enforce.checker import Topic, read_topic
+from tests.integration.enforce.checker import Topic, outputs, read_topic
 from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
-from tidegate.contracts.stream.ledger import Vector
+from tests.integration.enforce.replaying import new_request, post_request, refusals
+from tidegate.contracts.stream.ledger import Position, Vector
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.gateway.exits import ExitCode
+from tidegate.spark_jobs.kafka.replayed import read_replayed
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.sinks.delta.table import table_location
 from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table
@@ -48,6 +51,13 @@ EVENTS = ("table_compacted", "compaction_conflicted", "orphans_removed", "table_
 """What jobs log of their maintenance, and is counted."""
 OF_MAINTENANCE = {"OPTIMIZE", "RESTORE", "VACUUM START", "VACUUM END"}
 """Commits of a Delta table that leave the ledger where it is."""
+MENDS_ALL: dict[str, Any] = {
+    "fix": "amount",
+    "steps": [{"action": "set", "field": "/amount", "value": 901}],
+}
+"""A fix with which each version of the contract accepts a record: they refuse amounts below 900, and 999."""
+_MOST_REPLAYS = 3
+_MOST_ROUNDS = 8
 OPTIONS = ("--max-offsets", "500", "--trigger-seconds", "0.1")
 
 Fault = Callable[[], None]
@@ -97,6 +107,7 @@ class Chaos:
             self.add_partition,
             self.publish_version,
             self.change_slots,
+            self.replay,
         ]
         settings = self._line.settings
         if settings.sink == "kafka" or settings.write_mode == "upsert":
@@ -111,7 +122,8 @@ class Chaos:
         """Do one fault after the other until the time is over: half of them kill a job."""
         begun = time.monotonic()
         menu = self.menu()
-        names = only or [*menu, *["kill"] * (len(menu) - 2)]
+        # Replays are often requested: they take a while, and the faults after a request meet it.
+        names = only or [*menu, *["kill"] * (len(menu) - 2), *["replay"] * 3]
         while time.monotonic() < begun + seconds:
             name = self._random.choice(names)
             print(f"{time.monotonic() - begun:6.0f} s  {name}", flush=True)
@@ -138,11 +150,31 @@ class Chaos:
         return Sent(sent.value, sent.key, partition)
 
     def finish(self) -> None:
-        """Let one job catch up with all there is."""
-        job = self._start("--available-now")
-        code = job.process.wait()
-        self._end(job)
-        assert code == 0, "".join(job.lines[-20:])
+        """Let a job catch up with all there is, and end all replays; then replay all refused records."""
+        self._catch_up()
+        self._request_replay()
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        for _ in range(_MOST_ROUNDS):  # a job of a moment may end before it hears of a request
+            job = self._start("--available-now", "--max-offsets", "10000")
+            code = job.process.wait()
+            self._end(job)
+            assert code == 0, "".join(job.lines[-20:])
+            if not self._open_replays():
+                return
+        raise AssertionError(f"replays do not end: {self._open_replays()}")
+
+    def replayed(self) -> set[Position]:
+        """Return the source positions of refused records that must have been written: all that could be replayed at last.
+
+        Of refusals that retention has deleted, only those that the ledger names: they were replayed before.
+        """
+        quarantine = quarantine_topic(self._line.topic)
+        kept = {*refusals(self._line).values()}
+        gone = {source for source, _ in outputs(self._line, quarantine, self.deleted.get(quarantine, {}))}
+        named = read_replayed(self._line.settings.kafka, self._line.ledger())
+        return kept | {each for each in gone if each in named}
 
     def _start(self, *options: str) -> RunningJob:
         return RunningJob([self._line.contract_id, *OPTIONS, *options], self._environment)
@@ -182,6 +214,36 @@ class Chaos:
         self._wait()
         self._end(zombie)
         self._end(heir)
+
+    def replay(self) -> None:
+        """Request the replay of all records that are refused now, beside a job that is killed later."""
+        job = self._start()
+        job.await_event("batch_published")  # the registry knows the stream from then on
+        self._request_replay(self._random.choice((None, 200, 1000)))
+        self._wait()
+        self._end(job)
+
+    def _request_replay(self, rate: int | None = None) -> None:
+        """Request it with a fix that each version of the contract accepts, as long as few requests wait."""
+        line = self._line
+        topic = quarantine_topic(line.topic)
+        if Topics(line.settings.kafka).identity(topic) is None or len(self._open_replays()) >= _MOST_REPLAYS:
+            return
+        if not refusals(line):
+            return
+        asked = new_request(line, fix=MENDS_ALL, allowed=1.0, rate=rate)
+        post_request(asked, self._environment["TIDEGATE_REGISTRY_URL"])
+        self.events[f"replay of {asked.records} records requested"] += 1
+
+    def _open_replays(self) -> list[str]:
+        url = f"{self._environment['TIDEGATE_REGISTRY_URL']}/api/v1/streams/{self._line.contract_id}/replays"
+        answer = httpx.get(url, timeout=60)
+        if answer.status_code == 404:
+            return []
+        found = answer.raise_for_status().json()["replays"]
+        stopped = [each for each in found if each["state"] == "stopped"]
+        assert not stopped, stopped
+        return [each["id"] for each in found if each["state"] == "open"]
 
     def crowd(self) -> None:
         """Start two at once."""

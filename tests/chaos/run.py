@@ -1,9 +1,10 @@
 """Disturb a job at random for as long as asked, while records keep coming; then look at every one of them.
 
 Jobs are killed, stopped, overtaken and crowded; the broker goes away, and the disk is full; the source gets partitions, the
-contract versions, the job other slots; records are deleted by retention, or the table is rolled back (`faults.py`). Prints its seed, which gives the same faults again (at
-the same seconds, not at the same records), and each fault. Ends with status 0 only if nothing is lost, doubled, in both,
-from nowhere or changed.
+contract versions, the job other slots; refused records are replayed; records are deleted by retention, or the table is
+rolled back (`faults.py`). Prints its seed, which gives the same faults again (at the same seconds, not at the same
+records), and each fault. Ends with status 0 only if nothing is lost, doubled, in both, from nowhere or changed, and if all
+refused records have been written by replays.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ def main() -> int:
         changes = KEYED if line.settings.write_mode == "upsert" else {}
         document, line.contracts.plan = line.document(**changes), line.plan(**changes)
         httpx.post(f"{registry.url}/api/v1/contracts", json=document, timeout=60).raise_for_status()
-        settings = {**environment(line, jars, registry.url), **MAINTENANCE}
+        settings = {**environment(line, jars, registry.url), **MAINTENANCE, "TIDEGATE_HEARTBEAT_SECONDS": "1"}
 
         @cache
         def session() -> SparkSession:
@@ -168,13 +169,17 @@ def report(line: Line, chaos: Chaos) -> int:
     """Print what became of the records; returns the status to end with."""
     faults = chaos.faults
     try:
-        found, reconciled, ledger = account(line, chaos.deleted), line.reconcile(), line.ledger()
+        replayed = chaos.replayed()
+        found = account(line, chaos.deleted, replayed=replayed)
+        reconciled, ledger = line.reconcile(), line.ledger()
     except NotFoundError as error:
         print(f"nothing was ever published: {error}")
         return 1
     done = ", ".join(f"{count} {name}" for name, count in sorted(faults.items()))
     print(f"faults: {done}; epoch {ledger.epoch}, {ledger.n} batches")
-    print(f"records: {ledger.totals.offsets:,}, of them {ledger.totals.quarantined:,} quarantined")
+    print(
+        f"records: {ledger.totals.offsets:,}, of them {ledger.totals.quarantined:,} quarantined, {len(replayed):,} replayed"
+    )
     for name in ("lost", "doubled", "in_both", "from_nowhere", "changed"):
         positions = getattr(found, name)
         print(f"{name.replace('_', ' '):>14} {len(positions):,} {positions[:10] if positions else ''}")
