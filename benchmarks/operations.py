@@ -96,7 +96,7 @@ class Line:
     """Broker, registry, topic and contract, and the jobs on them."""
 
     def __init__(self, folder: Path, bootstrap: str, registry: str) -> None:
-        self._bootstrap = bootstrap
+        self.bootstrap = bootstrap
         self._environment = {
             **os.environ,
             "TIDEGATE_BOOTSTRAP_SERVERS": bootstrap,
@@ -109,14 +109,14 @@ class Line:
         client = AdminClient({"bootstrap.servers": bootstrap})
         client.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
         governing = contract().model_copy(update={"topic": TOPIC})
-        self._stream = governing.id
+        self.stream = governing.id
         document = governing.model_dump(mode="json", by_alias=True, exclude_none=True)
         httpx.post(f"{registry}/api/v1/contracts", json=document).raise_for_status()
 
     @contextmanager
     def feed(self) -> Iterator[Feed]:
         """Produce as long as it lasts."""
-        feed, stopping = Feed(self._bootstrap), threading.Event()
+        feed, stopping = Feed(self.bootstrap), threading.Event()
         thread = threading.Thread(target=feed.run, args=(stopping,))
         thread.start()
         try:
@@ -128,7 +128,7 @@ class Line:
     @contextmanager
     def job(self) -> Iterator[Job]:
         """Run a job; it is killed at the end, if it still runs."""
-        command = [sys.executable, "-m", "tidegate.gateway.cli.main", "enforce", self._stream]
+        command = [sys.executable, "-m", "tidegate.gateway.cli.main", "enforce", self.stream]
         process = subprocess.Popen(command, env=self._environment, stderr=subprocess.PIPE, text=True)
         job = Job(process)
         reader = threading.Thread(target=job.read)
@@ -175,9 +175,14 @@ def measure_latency(line: Line, feed: Feed, warm: float, measured: float) -> lis
         first = len(feed.sent)
         time.sleep(measured)
         last = len(feed.sent)
-        wait_until(lambda: job.records >= last)
-        told, counts = zip(*job.published, strict=True)
-        ends = list(accumulate(counts))
+        return latencies(job, feed, first, last)
+
+
+def latencies(job: Job, feed: Feed, first: int, last: int) -> list[float]:
+    """Wait for records of a feed, and return the seconds from produce to published of each; the job has published all of them."""
+    wait_until(lambda: job.records >= last)
+    told, counts = zip(*job.published, strict=True)
+    ends = list(accumulate(counts))
     found, batch = [], 0
     for index in range(first, last):
         while ends[batch] <= index:
@@ -210,9 +215,9 @@ def measure_takeover(line: Line) -> float:
         return heir.published[0][0] - begun
 
 
-def wait_until(is_so: Callable[[], bool]) -> None:
+def wait_until(is_so: Callable[[], bool], seconds: float = _DEADLINE) -> None:
     """Wait until something is so; raises TimeoutError."""
-    deadline = time.monotonic() + _DEADLINE
+    deadline = time.monotonic() + seconds
     while not is_so():
         if time.monotonic() > deadline:
             raise TimeoutError("the job did not get there")

@@ -33,6 +33,7 @@ from tidegate.gateway.embedded.jars import ensure_jars
 from tidegate.gateway.embedded.java import find_java
 from tidegate.gateway.embedded.processes import RunDirectory
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic
+from tidegate.spark_jobs.kafka.marks import MarksTopic
 from tidegate.spark_jobs.kafka.replayed import ReplayedTopic
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
 from tidegate.spark_jobs.sinks.iceberg.table import IcebergTable, table_name
@@ -68,6 +69,7 @@ class Stream:
             self._quarantine,
             DroppedTopic(self._topics, self._source),
             ReplayedTopic(self._topics, self._source),
+            MarksTopic(self._topics, self._source, None),
         )
         begin = dict.fromkeys(range(PARTITIONS), 0)
         watch = Stopwatch(self._plan.contract.id, ignore_steps)

@@ -23,6 +23,7 @@ QUESTIONS = (
     "kafka_throughput",
     "protocol",
     "operations",
+    "replay_beside_live",
     "table_growth",
     "table_history",
     "registry",
