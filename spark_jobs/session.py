@@ -155,9 +155,6 @@ def _engine(settings: SinkSettings) -> dict[str, str]:
         "spark.redaction.regex": f"(?i){_SECRET.pattern}|sql[.]catalog[.]{CATALOG}[.]",
         # Cached batches live for a second: packing them costs more than the memory is worth.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
-        # Compactions read and write through this catalog. Iceberg sets it in the session that is active, which may be
-        # another one than that of the compaction: then every compaction of a job fails.
-        "spark.sql.catalog.default_rewrite_catalog": "org.apache.iceberg.spark.SparkRewriteTableCatalog",
         # A checkpoint is not needed for correctness, so none of it is kept.
         "spark.sql.streaming.minBatchesToRetain": "2",
         "spark.sql.streaming.numRecentProgressUpdates": "4",

@@ -47,6 +47,7 @@ class Compaction:
         begun = time.perf_counter()
         try:
             with own_pool(self._spark):
+                self._activate_session()
                 files, size = self._compact_files(load)
                 manifests = self._rewrite_manifests(load())
         except JAVA_ERRORS as error:
@@ -64,6 +65,15 @@ class Compaction:
                 seconds=seconds,
             )
         return Compacted(files, size, manifests)
+
+    def _activate_session(self) -> None:
+        """Make the session active in the Java thread of this Python thread, and in the threads that Iceberg starts there.
+
+        They look up `default_rewrite_catalog` in the active session. Without one they do not find it, and every
+        compaction of a job fails.
+        """
+        jvm, session = self._spark._jvm, self._spark._jsparkSession  # noqa: SLF001 - no Python API
+        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)  # type: ignore[union-attr]
 
     def _compact_files(self, load: Callable[[], Any]) -> tuple[int, int]:
         summary = load().currentSnapshot().summary()

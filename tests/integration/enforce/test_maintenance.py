@@ -16,7 +16,9 @@ import pytest
 from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.faults import Publish, StartJob, kill_after
 from tests.integration.enforce.faults import fill as fill_source
+from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import Line, Sent, environment, row
+from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.running import eventually
 from tests.integration.enforce.test_rolled_back import (
     expire_all,
@@ -488,4 +490,29 @@ def test_the_command_in_a_process_of_its_own(line: Line, jars: Jars) -> None:
     assert again.returncode == 0
     assert "files compacted: 0" in again.stdout
     assert "data files left: 1" in again.stdout
+    assert line.reconcile().holds
+
+
+@pytest.mark.full
+def test_a_job_in_a_process_of_its_own_compacts_beside_its_batches(
+    line: Line, jars: Jars, registry: Registry, publish: Publish
+) -> None:
+    """Nothing else has used the session before, so that what a compaction needs is there or is not."""
+    publish(line.document())
+    often = {"TIDEGATE_MAINTENANCE_SECONDS": "0.2", "TIDEGATE_COMPACTION_MIN_FILES": "3"}
+    job = RunningJob([line.contract_id], {**environment(line, jars, registry.url), **often})
+    numbers = iter(range(10**6))
+
+    def ends() -> list[str]:
+        line.produce(row(next(numbers)))
+        told = {"table_compacted", "table_not_maintained"}
+        return [each["event"] for each in list(job.events) if each["event"] in told]
+
+    try:
+        eventually(lambda: bool(ends()))
+        assert set(ends()) == {"table_compacted"}, [
+            each for each in job.events if each["event"] == "table_not_maintained"
+        ]
+    finally:
+        job.end()
     assert line.reconcile().holds

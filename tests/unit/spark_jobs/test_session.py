@@ -29,12 +29,6 @@ def test_a_local_session_listens_on_loopback_only(jars: Path) -> None:
     assert "spark.driver.port" not in engine
 
 
-def test_every_session_knows_the_catalog_of_compactions(jars: Path) -> None:
-    """Iceberg would set it in the session that is active, which need not be that of the compaction."""
-    catalog = _engine(settings(jars))["spark.sql.catalog.default_rewrite_catalog"]
-    assert catalog == "org.apache.iceberg.spark.SparkRewriteTableCatalog"
-
-
 def test_executors_elsewhere_reach_the_driver_where_the_settings_say(jars: Path) -> None:
     engine = _engine(
         settings(
