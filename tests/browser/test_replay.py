@@ -15,8 +15,8 @@ from confluent_kafka import Producer
 from playwright.sync_api import Page, expect
 from pyiceberg.catalog.sql import SqlCatalog
 
+from tests.browser.conftest import Visit
 from tests.browser.test_problems import opened
-from tests.browser.test_streams import unique
 from tests.browser.traffic import ADMISSIONS, Traffic, admission, written
 from tests.jvm import SHORT_LIVED_JAVA
 from tidegate.gateway.embedded.broker import Broker
@@ -28,9 +28,9 @@ KNOWN, UNKNOWN, BROKEN = 40, 20, 3
 
 
 @pytest.fixture
-def stream(gateway: Traffic, broker: Broker) -> str:
+def stream(gateway: Traffic, broker: Broker, make_topic: Callable[..., str]) -> str:
     """A stream whose contract permits that an age is not known, and refuses 999."""
-    name = unique("adm")
+    name = make_topic("adm")
     schema = json.loads(json.dumps(ADMISSIONS["schema"]))
     schema["definition"]["properties"]["age"] = {"type": ["integer", "null"], "minimum": 0}
     contract: dict[str, Any] = {**ADMISSIONS, "id": name, "topic": name, "schema": schema}
@@ -98,8 +98,9 @@ def ages(stream: str, warehouse: Path) -> list[int | None]:
 
 @pytest.mark.full
 def test_unknown_ages_are_fixed_and_replayed_on_the_desk(
-    gateway: Traffic, stream: str, job: Callable[..., list[str]], page: Page, tmp_path: Path
+    gateway: Traffic, stream: str, job: Callable[..., list[str]], visit: Visit, tmp_path: Path
 ) -> None:
+    page = visit.page
     page.set_default_timeout(PATIENCE_MS)
     problems = f"{gateway.url}/desk/streams/{stream}/problems"
     opened(page, problems, "age-is-known", PATIENCE_MS)
@@ -113,10 +114,17 @@ def test_unknown_ages_are_fixed_and_replayed_on_the_desk(
     fix.fill("fix: x\nsteps:\n  - action: burn\n    field: /age\n")
     page.get_by_role("button", name="Preview").click()
     expect(page.get_by_role("alert")).to_contain_text("The fix cannot be used")
-    fix.fill(
+    assert len(visit.complaints) == 1
+    assert "422" in visit.complaints[0]
+    visit.complaints.clear()
+    text = (
         "fix: age-sentinel\nsteps:\n  - action: map\n    field: /age\n    values: [{from: 999, to: null}]\n"
     )
+    fix.fill(text)
     page.get_by_role("button", name="Preview").click()
+    expect(fix).to_have_value(text.strip())
+    page.set_viewport_size({"width": 390, "height": 900})
+    expect(fix).to_be_visible()
     preview = page.locator("#preview")
     expect(preview).to_contain_text(
         f"{UNKNOWN} of {UNKNOWN + BROKEN} records would pass; the fix changes 23."

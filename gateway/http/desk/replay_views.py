@@ -222,7 +222,7 @@ _LEFT: Final = {
 _OPEN_QUESTIONS: Final = (
     "Whether the table has a row with the same primary key: the producer may have sent a corrected record.",
     "Whether a rewind has judged a record again: the job then leaves it.",
-    "Whether the sink takes them: tables with upserts do not, and a Kafka sink takes keyed records only behind newer ones.",
+    "Whether the sink takes them: a newer row or deletion of the same key stays, and a Kafka sink takes keyed records only behind newer ones.",
 )
 
 
@@ -239,7 +239,7 @@ def _example(problem: Problem) -> str:
 
 
 def _fix_text(form: Form) -> str:
-    text = form.text("fix") or ""
+    text = (form.text("fix") or "").replace("\r\n", "\n")  # browsers post line ends like this
     if len(text) > LONGEST_FIX:
         raise _wrong(
             "fix", f"has at most {LONGEST_FIX} characters; longer ones are for tidegate replay --fix"
