@@ -38,6 +38,10 @@ _MOST_PARTITIONS: Final = 10_000
 Run = tuple[Count, Count]
 """The first and the last offset of neighbouring positions."""
 _Partition = Annotated[int, Field(ge=0, lt=2**31)]
+_Places = Annotated[
+    Mapping[_Partition, Annotated[tuple[Run, ...], Field(max_length=MOST_RUNS)]],
+    Field(max_length=_MOST_PARTITIONS),
+]
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -409,7 +413,7 @@ class ReplayReport(BaseModel):
         max_length=len(Untouched),
         description="Why records were left, as far as the job knows since its last start.",
     )
-    closures: Mapping[Closure, Mapping[_Partition, tuple[Run, ...]]] = Field(
+    closures: Mapping[Closure, _Places] = Field(
         default={},
         max_length=len(Closure),
         description="Places in the quarantine topic of records that are closed, since the report before.",

@@ -27,7 +27,7 @@ POSTED: dict[str, type[BaseModel] | None] = {
 }
 """What each operation of a job takes, by the last part of its path."""
 OF_ONE_SIZE = {"uuid", "date-time"}
-VECTORS = {"begin", "start", "end"}
+VECTORS = {"begin", "start", "end", "closures/*"}
 """Mappings by partition: their keys are numbers below 2^63, which no JSON Schema can say of a name."""
 
 
@@ -73,7 +73,7 @@ def unbounded(schema: dict[str, Any], place: str) -> Iterator[str]:
     values = schema.get("additionalProperties") or schema.get("items")
     if values:
         yield from unbounded(values, f"{place}/*")
-    if schema.get("additionalProperties") and place.rpartition("/")[2] not in VECTORS:
+    if schema.get("additionalProperties") and not place.endswith(tuple(f"/{name}" for name in VECTORS)):
         yield from unbounded({"type": "string"} | schema.get("propertyNames", {}), f"{place} names")
 
 

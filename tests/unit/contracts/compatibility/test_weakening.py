@@ -217,6 +217,10 @@ CASES: dict[type[BaseModel], dict[str, list[Case]]] = {
         ],
         "reference_sets": OF_RULES["one_of"]["set"],
         "expectations": [(expects(), {}, "expectation.removed")],
+        "replay_approval": [
+            ({}, {"replay_approval": "never"}, "contract.replay-approval-lowered"),
+            ({"replay_approval": "always"}, {}, "contract.replay-approval-lowered"),
+        ],
         "on_violation": [
             ({}, {"on_violation": "drop"}, "contract.on-violation-lowered"),
             ({"on_violation": "fail"}, {}, "contract.on-violation-lowered"),
