@@ -135,7 +135,7 @@ def _print_reasons(tally: Tally) -> None:
     reasons.add_column(style="dim")
     reasons.add_column(style="bold")
     reasons.add_column(justify="right")
-    for (stage, code), count in tally.codes.most_common():
+    for (stage, code), count in sorted(tally.codes.items(), key=lambda item: (-item[1], item[0])):
         reasons.add_row(f"  {stage}", code, f"{count:,}")
     out.print()
     out.print(reasons)
