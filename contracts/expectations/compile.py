@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from tidegate.contracts.document.diagnosis import suggest
@@ -52,6 +53,13 @@ class ExpectationPlan:
     def __bool__(self) -> bool:
         return bool(self.compiled)
 
+    def observe_written(self, columns: pa.StructArray, is_written: pa.Array | None) -> Partials:
+        """Return the metrics of typed columns as `EnforcementPlan.judge_typed` gives them; only of rows that are written.
+
+        `is_written` is an array of booleans of the same length, None if all rows are written.
+        """
+        return self.observe(typed_rows(columns, self.columns, self.needed, is_written))
+
     def observe(self, rows: pa.RecordBatch) -> Partials:
         """Return the metrics of these rows of typed columns."""
         return tuple(metric.observe(rows) for metric in self.metrics)
@@ -77,6 +85,18 @@ class ExpectationPlan:
         return tuple(
             metric.merge(one, other) for metric, one, other in zip(self.metrics, left, right, strict=True)
         )
+
+
+def typed_rows(
+    columns: pa.StructArray, schema: pa.Schema, names: Sequence[str], is_written: pa.Array | None
+) -> pa.RecordBatch:
+    """Return some of the typed columns as rows, and a column without a name that counts them; only of written rows."""
+    # Rows that are not written are null in the struct, and are omitted here.
+    arrays = [columns.field(schema.get_field_index(name)) for name in names]
+    counted = pa.array(np.empty(len(columns), np.int8))
+    fields = [*(schema.field(name) for name in names), pa.field("", pa.int8())]
+    rows = pa.RecordBatch.from_arrays([*arrays, counted], schema=pa.schema(fields))
+    return rows if is_written is None else rows.filter(is_written)
 
 
 def compile_expectations(

@@ -107,8 +107,16 @@ class SecondOpinion:
             out.print(f"  {place(number)}  the judge {ours} by the schema, python-jsonschema {theirs}")
 
 
-def print_summary(contract: DataContract, tally: Tally, place: Callable[[int], str]) -> None:
-    """Print the counts and the first refused and unreadable; `place` names a record by its position."""
+def print_summary(
+    contract: DataContract,
+    tally: Tally,
+    place: Callable[[int], str],
+    more: str = "--show N shows more of them, --format json every verdict",
+) -> None:
+    """Print the counts and the first refused and unreadable.
+
+    `place` names a record by its position; `more` says how to see the refused records that are left out.
+    """
     noun = "record" if tally.records == 1 else "records"
     out.print(f"[bold]{contract.id}[/] {contract.version} · {tally.records:,} {noun} judged\n")
     counts = Table.grid(padding=(0, 2, 0, 0))
@@ -125,7 +133,7 @@ def print_summary(contract: DataContract, tally: Tally, place: Callable[[int], s
     if tally.codes:
         _print_reasons(tally)
     if tally.first_refused:
-        _print_refused(tally, place)
+        _print_refused(tally, place, more)
     if tally.first_unreadable:
         _print_unreadable(tally, place)
 
@@ -141,7 +149,7 @@ def _print_reasons(tally: Tally) -> None:
     out.print(reasons)
 
 
-def _print_refused(tally: Tally, place_of: Callable[[int], str]) -> None:
+def _print_refused(tally: Tally, place_of: Callable[[int], str], more: str) -> None:
     shown = [
         (place_of(number), explanation)
         for number, violations in tally.first_refused
@@ -162,10 +170,8 @@ def _print_refused(tally: Tally, place_of: Callable[[int], str]) -> None:
         for words in (explanation.description, explanation.passes and f"passes with {explanation.passes}"):
             if words:
                 out.print(Text(f"{indent}{words}", style="dim"))
-    if (more := tally.refused - len(tally.first_refused)) > 0:
-        out.print(
-            f"  [dim]and {more:,} more refused; --show N shows more of them, --format json every verdict[/]"
-        )
+    if (left_out := tally.refused - len(tally.first_refused)) > 0:
+        out.print(f"  [dim]and {left_out:,} more refused; {more}[/]")
 
 
 def _print_unreadable(tally: Tally, place: Callable[[int], str]) -> None:

@@ -89,6 +89,12 @@ VERBS = (
         _CONTRACTS,
     ),
     Verb(
+        "audit-table",
+        "tidegate.gateway.cli.audit_table:audit_table",
+        "Judge the rows of a table by a contract: its schema, rules and expectations.",
+        _CONTRACTS,
+    ),
+    Verb(
         "mutate",
         "tidegate.gateway.cli.mutate:mutate",
         "Measure which corrupted records a contract would miss, and suggest rules.",

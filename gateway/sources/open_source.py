@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,8 +52,15 @@ def open_source(name: str, options: SourceOptions) -> Source:
 
     Raises SettingsError for one that cannot be read, NotFoundError for one that does not exist, Unavailable without an answer.
     """
-    try:
+    with naming_extras(name):
         return _opened(name, options)
+
+
+@contextmanager
+def naming_extras(name: str) -> Iterator[None]:
+    """Raise SettingsError with the extra to install where the source `name` needs a library that is missing."""
+    try:
+        yield
     except ModuleNotFoundError as error:
         module = (error.name or "").partition(".")[0]
         if module not in _EXTRAS:

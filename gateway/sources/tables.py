@@ -65,7 +65,7 @@ def delta_table(path: Path) -> TableSource:
     from deltalake import DeltaTable  # noqa: PLC0415 - of the extra `delta`
 
     def batches() -> Iterator[pa.RecordBatch]:
-        with _errors(f"the Delta table {path}"):
+        with errors_of(f"the Delta table {path}"):
             yield from DeltaTable(path).to_pyarrow_dataset().to_batches(batch_size=BATCH_RECORDS)
 
     return TableSource(f"Delta table {path.name}", path.name, lambda: table_chunks(batches()))
@@ -80,10 +80,15 @@ def iceberg_folder(path: Path) -> TableSource:
     """Return the newest state of an Iceberg table, by the metadata files in its folder."""
     from pyiceberg.table import StaticTable  # noqa: PLC0415 - of the extra `spark`
 
-    newest = max(
+    newest = newest_metadata(path)
+    return _iceberg(path.name, lambda: StaticTable.from_metadata(str(newest.absolute())))
+
+
+def newest_metadata(path: Path) -> Path:
+    """Return the newest metadata file in the folder of an Iceberg table."""
+    return max(
         (path / "metadata").glob("*.metadata.json"), key=lambda file: (file.stat().st_mtime_ns, file.name)
     )
-    return _iceberg(path.name, lambda: StaticTable.from_metadata(str(newest.absolute())))
 
 
 def iceberg_table(name: str) -> TableSource:
@@ -95,14 +100,14 @@ def iceberg_table(name: str) -> TableSource:
 
 def _iceberg(name: str, load: Callable[[], Any]) -> TableSource:
     def batches() -> Iterator[pa.RecordBatch]:
-        with _errors(f"the Iceberg table {name}"):
+        with errors_of(f"the Iceberg table {name}"):
             yield from load().scan().to_arrow_batch_reader()
 
     return TableSource(f"Iceberg table {name}", name, lambda: table_chunks(batches()))
 
 
 @contextmanager
-def _errors(what: str) -> Iterator[None]:
+def errors_of(what: str) -> Iterator[None]:
     """Convert what the libraries of tables raise, which has no common class."""
     try:
         yield
@@ -115,28 +120,89 @@ def _errors(what: str) -> Iterator[None]:
 
 def postgresql_table(name: str, url: str) -> TableSource:
     """Return a table or view of PostgreSQL, read in one read-only transaction. `name` may begin with a schema."""
+    return TableSource(f"PostgreSQL table {name}", name, PostgresqlRows(name, url, json_row).chunks)
 
-    def rows() -> Iterator[list[bytes]]:
-        import psycopg  # noqa: PLC0415 - of the extras `registry` and `spark`
-        from psycopg import sql  # noqa: PLC0415
+
+class PostgresqlRows:
+    """The rows of a table or view of PostgreSQL as records, each written by `to_json`; `name` may begin with a schema."""
+
+    def __init__(self, name: str, url: str, to_json: Callable[[dict[str, Any]], bytes]) -> None:
+        self._name = name
+        self._url = url
+        self._to_json = to_json
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield all rows, read in one read-only transaction. Raises NotFoundError, SettingsError, Unavailable."""
+        return self._chunks([])
+
+    def chunks_between(self, column: str, after: str | None, highest: str | None) -> Iterator[Chunk]:
+        """Yield the rows whose value is above `after` and at most `highest`, and those that have no value, as `chunks` does."""
+        bounds = [(">", after), ("<=", highest)]
+        return self._chunks([(column, sign, bound) for sign, bound in bounds if bound is not None])
+
+    def highest(self, column: str, after: str | None) -> tuple[str | None, bool]:
+        """Return the highest value of a column as text, None without a value, and whether it is below `after`."""
+        from psycopg import sql  # noqa: PLC0415 - of the extras `registry` and `spark`
+
+        query = sql.SQL("SELECT max({0})::text, coalesce(max({0}) < {1}, false) FROM {2}").format(
+            sql.Identifier(column), sql.Literal(after), self._table()
+        )
+        with _postgresql(self._name, self._url) as connection:
+            highest, is_below = connection.execute(query).fetchone()
+        return highest, is_below
+
+    def _chunks(self, bounds: Sequence[tuple[str, str, str]]) -> Iterator[Chunk]:
+        return value_chunks(self._rows(bounds))
+
+    def _rows(self, bounds: Sequence[tuple[str, str, str]]) -> Iterator[list[bytes]]:
+        from psycopg import sql  # noqa: PLC0415 - of the extras `registry` and `spark`
         from psycopg.rows import dict_row  # noqa: PLC0415
 
-        try:
-            with psycopg.connect(url, connect_timeout=_CONNECT_SECONDS) as connection:
-                connection.read_only = True
-                with connection.cursor("tidegate_infer", row_factory=dict_row) as cursor:
-                    cursor.itersize = _POSTGRESQL_ROWS
-                    cursor.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier(*name.split("."))))
-                    while found := cursor.fetchmany(_POSTGRESQL_ROWS):
-                        yield [json_row(row) for row in found]
-        except psycopg.errors.UndefinedTable:
-            raise NotFoundError(f"the database has no table {name}") from None
-        except psycopg.errors.InsufficientPrivilege:
-            raise SettingsError(f"the user of TIDEGATE_POSTGRESQL_URL may not read {name}") from None
-        except psycopg.Error as error:
-            # The message of an error of the connection has the address.
-            raise Unavailable(
-                f"the database of TIDEGATE_POSTGRESQL_URL does not answer: {type(error).__name__}"
-            ) from None
+        query = sql.SQL("SELECT * FROM {}").format(self._table())
+        if bounds:
+            conditions = [
+                sql.SQL("({0} {1} {2} OR {0} IS NULL)").format(
+                    sql.Identifier(column), sql.SQL(sign), sql.Literal(bound)
+                )
+                for column, sign, bound in bounds
+            ]
+            query += sql.SQL(" WHERE ") + sql.SQL(" AND ").join(conditions)
+        with (
+            _postgresql(self._name, self._url) as connection,
+            connection.cursor("tidegate_rows", row_factory=dict_row) as cursor,
+        ):
+            cursor.itersize = _POSTGRESQL_ROWS
+            cursor.execute(query)
+            while found := cursor.fetchmany(_POSTGRESQL_ROWS):
+                yield [self._to_json(row) for row in found]
 
-    return TableSource(f"PostgreSQL table {name}", name, lambda: value_chunks(rows()))
+    def _table(self) -> Any:
+        from psycopg import sql  # noqa: PLC0415 - of the extras `registry` and `spark`
+
+        return sql.Identifier(*self._name.split("."))
+
+
+@contextmanager
+def _postgresql(name: str, url: str) -> Iterator[Any]:
+    """Open a read-only connection; convert its errors."""
+    import psycopg  # noqa: PLC0415 - of the extras `registry` and `spark`
+
+    try:
+        with psycopg.connect(url, connect_timeout=_CONNECT_SECONDS) as connection:
+            connection.read_only = True
+            yield connection
+    except psycopg.errors.UndefinedTable:
+        raise NotFoundError(f"the database has no table {name}") from None
+    except psycopg.errors.UndefinedColumn:
+        raise SettingsError(f"{name} has no such column: name one with --column") from None
+    except (psycopg.errors.UndefinedFunction, psycopg.errors.DataError):
+        raise SettingsError(
+            f"the column of {name} has no values that rise: name a number or a time with --column"
+        ) from None
+    except psycopg.errors.InsufficientPrivilege:
+        raise SettingsError(f"the user of TIDEGATE_POSTGRESQL_URL may not read {name}") from None
+    except psycopg.Error as error:
+        # The message of an error of the connection has the address.
+        raise Unavailable(
+            f"the database of TIDEGATE_POSTGRESQL_URL does not answer: {type(error).__name__}"
+        ) from None

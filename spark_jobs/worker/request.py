@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.contracts.expectations.compile import Partials
+from tidegate.contracts.expectations.compile import Partials, typed_rows
 from tidegate.contracts.fix.apply import RecordFix
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.ledger import BatchRefusal, Position
@@ -116,15 +116,7 @@ class PartialsCollector:
         if not self._expectations or columns is None:
             return
         wanted = tuple(dict.fromkeys((*self._names, *self._library_columns)))
-        fields = [self._schema.field(name) for name in wanted]
-        # Rows that are not written are null in the struct, and are omitted here.
-        arrays = [columns.field(self._schema.get_field_index(name)) for name in wanted]
-        positions = pa.array(np.empty(len(columns), np.int8))
-        rows = pa.RecordBatch.from_arrays(
-            [*arrays, positions], schema=pa.schema([*fields, pa.field("", pa.int8())])
-        )
-        if is_written is not None:
-            rows = rows.filter(is_written)
+        rows = typed_rows(columns, self._schema, wanted, is_written)
         self._noted.append(self._expectations.observe(rows))
         if self._library_columns:
             yield as_stream(rows.select(list(self._library_columns)))

@@ -1,0 +1,277 @@
+"""`tidegate audit-table`: judge the rows of a table by a contract, those that were added since the last audit."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import orjson
+import pyarrow as pa
+import typer
+from pydantic import BaseModel, ConfigDict, ValidationError
+from rich.text import Text
+
+from tidegate.contracts.document.fields import refuses_null
+from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.expectations.compile import Partials
+from tidegate.contracts.explain.account import Explainer, Explanation
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan, schema_fields
+from tidegate.contracts.lint.lint import lint
+from tidegate.contracts.stream.decide import Judged, results_of
+from tidegate.contracts.stream.report import ExpectationOutcome, ExpectationResult
+from tidegate.contracts.words import seen
+from tidegate.gateway.cli.judge import ContractFile, Show
+from tidegate.gateway.cli.judge_summary import Tally, print_summary
+from tidegate.gateway.cli.reading import reading
+from tidegate.gateway.cli.terminal import out
+from tidegate.gateway.exits import ExitCode
+from tidegate.gateway.sources.added_rows import AddedRows, PostgresqlOptions, TableVersion, added_rows
+from tidegate.gateway.sources.open_source import naming_extras
+from tidegate.gateway.sources.record_files import RecordBlock
+from tidegate.gateway.sources.record_reader import RecordReader
+
+_WORDS: Final = {
+    ExpectationOutcome.MET: ("met", "green"),
+    ExpectationOutcome.SKIPPED: ("skipped", "dim"),
+    ExpectationOutcome.WARNED: ("warning", "yellow"),
+}
+"""What an outcome is called here, where nothing is written or quarantined; all others are `not met`."""
+
+TableName = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE",
+        help="iceberg:NAMESPACE.TABLE, postgresql:TABLE, or the folder of a Delta or Iceberg table.",
+    ),
+]
+State = Annotated[
+    Path | None,
+    typer.Option(
+        "--state",
+        metavar="FILE",
+        help="Remember here what was audited, and judge only rows that were added since.",
+    ),
+]
+Column = Annotated[
+    str | None,
+    typer.Option(
+        "--column", metavar="NAME", help="Column of a PostgreSQL table whose values rise with each row."
+    ),
+]
+AsFormat = Annotated[Literal["text", "json"], typer.Option("--format", help="Format of the output.")]
+
+
+class AuditState(BaseModel):
+    """What was audited last: the table, its version, and the fingerprint of the contract that judged it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    table: str
+    fingerprint: str
+    version: TableVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """The result of an audit."""
+
+    table: str
+    plan: EnforcementPlan
+    rows: AddedRows
+    tally: Tally
+    expectations: tuple[ExpectationResult, ...]
+
+    def place(self, position: int) -> str:
+        """Name a row by its position."""
+        return self.rows.source.places((position,))
+
+    @property
+    def has_findings(self) -> bool:
+        """Whether a row is refused or unreadable, or an expectation is not met."""
+        is_unmet = any(each.outcome not in _WORDS for each in self.expectations)
+        return bool(self.tally.refused or self.tally.unreadable) or is_unmet
+
+
+def audit_table(
+    table: TableName,
+    contract: ContractFile,
+    *,
+    state: State = None,
+    column: Column = None,
+    output_format: AsFormat = "text",
+    show: Show = 10,
+) -> None:
+    """Judge the rows of a table by a contract: its schema, rules and expectations.
+
+    Each row is judged as the JSON record that it stands for: a column is a field
+    of the same name. Columns that Tidegate adds to its tables are left out.
+    For an Avro contract, rows are encoded with its schema; those that cannot be
+    are reported as unreadable. Expectations are judged on the rows that pass, as
+    on a batch. Values of classified fields are never printed.
+
+    With --state, an audit judges the rows that were added since the last one:
+    after a snapshot of Iceberg, a version of Delta, or a value of --column. All
+    rows are judged again if the contract has changed, or if the table was also
+    changed otherwise since, such as by a compaction; the output says so. The
+    database of a PostgreSQL table is TIDEGATE_POSTGRESQL_URL.
+
+    Examples:
+      tidegate audit-table iceberg:hospital.admissions contract.yaml
+      tidegate audit-table /lake/orders contract.yaml --state orders.audit.json
+      tidegate audit-table postgresql:sales.orders contract.yaml --column id
+
+    Exit codes: 0 all rows pass; 1 rows are refused or unreadable, expectations
+    are not met, or the contract has problems; 2 usage; 3 the database does not
+    answer.
+    """
+    plan = compile_plan(lint(contract).contract)
+    since = None if state is None else _since(state, table, plan.fingerprint)
+    absent = partial(refuses_null, schema_fields(plan.contract))
+    options = PostgresqlOptions(os.environ.get("TIDEGATE_POSTGRESQL_URL"), column)
+    with naming_extras(table):
+        rows = added_rows(table, since, absent, options)
+    audit = _audited(table, rows, plan, show)
+    if output_format == "json":
+        typer.echo(orjson.dumps(_report(audit), option=orjson.OPT_INDENT_2))
+    else:
+        _print(audit)
+    if state is not None and rows.version is not None:
+        _write(state, AuditState(table=table, fingerprint=plan.fingerprint, version=rows.version))
+    if audit.has_findings:
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _audited(table: str, rows: AddedRows, plan: EnforcementPlan, show: int) -> Audit:
+    """Judge rows batch by batch. Raises what the source raises."""
+    tally, partials = Tally(limit=show), plan.expectations.merge(())
+    with rows.source as source:
+        records = RecordReader(source, plan.contract)
+        unframed = compile_plan(records.contract)
+        with reading(source) as progress:
+            for block in records.blocks():
+                noted = _judge(unframed.with_writers(records.writers), block, tally)
+                partials = plan.expectations.merge((partials, noted))
+                progress(tally.records)
+    return Audit(table, plan, rows, tally, _expectations(plan, partials))
+
+
+def _judge(plan: EnforcementPlan, block: RecordBlock, tally: Tally) -> Partials:
+    """Count the verdicts on some rows; return the metrics of those that pass."""
+    values = pa.array(block.values, pa.large_binary())
+    judged = plan.judge_typed(values)
+    verdicts = list(plan.explain_each(values, typed=True, failed=judged.field("failed")))
+    explainer = Explainer.of(plan)
+    tally.add(
+        verdicts,
+        block.positions,
+        lambda index: explainer.explain(block.values[index], verdicts[index].violations, None),
+    )
+    tally.add_unreadable(block.unreadable)
+    is_written = pa.array([each.disposition.is_written for each in verdicts], pa.bool_())
+    return plan.expectations.observe_written(judged.field("columns"), is_written)
+
+
+def _expectations(plan: EnforcementPlan, partials: Partials) -> tuple[ExpectationResult, ...]:
+    """Return the results; those that only Great Expectations judges, and those of too few rows, are skipped."""
+    if not plan.expectations:
+        return ()
+    rows = plan.expectations.rows(partials)
+    found = zip(plan.expectations.compiled, plan.expectations.find(partials), strict=True)
+    return results_of(
+        plan,
+        [Judged(each, finding if rows >= each.expectation.min_records else None) for each, finding in found],
+    )
+
+
+def _since(state: Path, table: str, fingerprint: str) -> TableVersion | None:
+    """Return the version that was audited last by this contract; None if there is none. Raises SettingsError."""
+    try:
+        found = AuditState.model_validate_json(state.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as error:
+        raise SettingsError(
+            f"{state} cannot be read as the state of an audit ({type(error).__name__}); delete it to audit all rows"
+        ) from None
+    if found.table != table:
+        raise SettingsError(f"{state} is about {found.table}, not {table}: give each table a file of its own")
+    return found.version if found.fingerprint == fingerprint else None
+
+
+def _write(state: Path, audited: AuditState) -> None:
+    scratch = state.with_name(f".{state.name}.new")
+    scratch.write_text(f"{audited.model_dump_json()}\n")
+    scratch.replace(state)
+
+
+def _print(audit: Audit) -> None:
+    rows = audit.rows
+    which = f"rows added after version {rows.since}" if rows.since is not None else "all rows"
+    version = f", up to version {rows.version.name}" if rows.version is not None else ""
+    out.print(Text(seen(f"{rows.source.title}: {which}{version}")))
+    if rows.reason is not None:
+        out.print(Text(seen(f"all rows, because {rows.reason}"), "yellow"))
+    print_summary(audit.plan.contract, audit.tally, audit.place, more="--show N shows more of them")
+    if audit.expectations:
+        out.print("\n  expectations")
+    for each in audit.expectations:
+        word = _WORDS.get(each.outcome, ("not met", "red"))
+        unexpected = "" if not each.unexpected else f", {each.unexpected:,} of {each.considered:,} unexpected"
+        out.print(Text.assemble("  ", (f"{word[0]:<8}", word[1]), f" {each.id}{unexpected}"))
+
+
+def _report(audit: Audit) -> dict[str, Any]:
+    tally, rows = audit.tally, audit.rows
+    return {
+        "format": "tidegate/audit-table/v1",
+        "table": audit.table,
+        "contract": audit.plan.name,
+        "since": rows.since,
+        "version": None if rows.version is None else rows.version.name,
+        "reason": rows.reason,
+        "rows": tally.records,
+        "refused": tally.refused,
+        "unreadable": tally.unreadable,
+        "dispositions": {each.name.lower(): count for each, count in sorted(tally.dispositions.items())},
+        "violations": [
+            {"stage": stage, "code": code, "rows": count}
+            for (stage, code), count in tally.codes.most_common()
+        ],
+        "expectations": [_expectation(each) for each in audit.expectations],
+        "examples": [
+            {"place": audit.place(number), "violations": [_violation(each) for each in explained]}
+            for number, explained in tally.first_refused
+        ],
+        "unreadable_examples": [
+            {"place": audit.place(each.position), "pointer": each.pointer, "reason": each.reason}
+            for each in tally.first_unreadable
+        ],
+    }
+
+
+def _expectation(result: ExpectationResult) -> dict[str, Any]:
+    is_skipped = result.outcome is ExpectationOutcome.SKIPPED
+    return {
+        "id": result.id,
+        "type": result.type,
+        "columns": result.columns,
+        "met": None if is_skipped else result.outcome is ExpectationOutcome.MET,
+        "is_warning": result.outcome is ExpectationOutcome.WARNED,
+        "considered": result.considered,
+        "unexpected": result.unexpected,
+        "observed": result.observed,
+    }
+
+
+def _violation(explanation: Explanation) -> dict[str, str | None]:
+    violation = explanation.violation
+    return {
+        "stage": violation.stage,
+        "code": violation.code,
+        "pointer": violation.pointer,
+        "sentence": explanation.sentence,
+        "passes": explanation.passes,
+    }
