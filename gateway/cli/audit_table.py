@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -40,6 +42,9 @@ _WORDS: Final = {
 }
 """What an outcome is called here, where nothing is written or quarantined; all others are `not met`."""
 
+DATA_DOCS: Final = "tidegate.data_docs"
+"""Entry points of what renders expectations: the job has it, because only the job may import Great Expectations."""
+
 TableName = Annotated[
     str,
     typer.Argument(
@@ -59,6 +64,14 @@ Column = Annotated[
     str | None,
     typer.Option(
         "--column", metavar="NAME", help="Column of a PostgreSQL table whose values rise with each row."
+    ),
+]
+DataDocs = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-docs",
+        metavar="FILE",
+        help="Write the expectations as a page of Great Expectations' Data Docs (HTML); needs the extra spark.",
     ),
 ]
 AsFormat = Annotated[Literal["text", "json"], typer.Option("--format", help="Format of the output.")]
@@ -84,6 +97,14 @@ class Audit:
     tally: Tally
     expectations: tuple[ExpectationResult, ...]
 
+    @property
+    def title(self) -> str:
+        """The table and which of its rows were judged."""
+        rows = self.rows
+        which = "all rows" if rows.since is None else f"rows added after version {rows.since}"
+        version = "" if rows.version is None else f", up to version {rows.version.name}"
+        return f"{rows.source.title}: {which}{version}"
+
     def place(self, position: int) -> str:
         """Name a row by its position."""
         return self.rows.source.places((position,))
@@ -95,12 +116,13 @@ class Audit:
         return bool(self.tally.refused or self.tally.unreadable) or is_unmet
 
 
-def audit_table(
+def audit_table(  # noqa: PLR0913 - one parameter for each option
     table: TableName,
     contract: ContractFile,
     *,
     state: State = None,
     column: Column = None,
+    data_docs: DataDocs = None,
     output_format: AsFormat = "text",
     show: Show = 10,
 ) -> None:
@@ -138,6 +160,8 @@ def audit_table(
         typer.echo(orjson.dumps(_report(audit), option=orjson.OPT_INDENT_2))
     else:
         _print(audit)
+    if data_docs is not None:
+        _write_data_docs(data_docs, audit)
     if state is not None and rows.version is not None:
         _write(state, AuditState(table=table, fingerprint=plan.fingerprint, version=rows.version))
     if audit.has_findings:
@@ -207,11 +231,19 @@ def _write(state: Path, audited: AuditState) -> None:
     scratch.replace(state)
 
 
+def _write_data_docs(path: Path, audit: Audit) -> None:
+    with naming_extras("--data-docs"):
+        (page,) = entry_points(group=DATA_DOCS)
+        text = page.load()(audit.plan.contract, audit.expectations, audit.title, datetime.now(UTC))
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"cannot write {path}: {error.strerror}") from None
+
+
 def _print(audit: Audit) -> None:
     rows = audit.rows
-    which = f"rows added after version {rows.since}" if rows.since is not None else "all rows"
-    version = f", up to version {rows.version.name}" if rows.version is not None else ""
-    out.print(Text(seen(f"{rows.source.title}: {which}{version}")))
+    out.print(Text(seen(audit.title)))
     if rows.reason is not None:
         out.print(Text(seen(f"all rows, because {rows.reason}"), "yellow"))
     print_summary(audit.plan.contract, audit.tally, audit.place, more="--show N shows more of them")

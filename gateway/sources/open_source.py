@@ -19,6 +19,7 @@ _EXTRAS = {
     "confluent_kafka": "kafka",
     "cryptography": "kafka",
     "deltalake": "delta",
+    "great_expectations": "spark",
     "pyiceberg": "spark",
     "psycopg": "registry",
 }
@@ -58,7 +59,7 @@ def open_source(name: str, options: SourceOptions) -> Source:
 
 @contextmanager
 def naming_extras(name: str) -> Iterator[None]:
-    """Raise SettingsError with the extra to install where the source `name` needs a library that is missing."""
+    """Raise SettingsError with the extra to install where the source or option `name` needs a library that is missing."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -233,6 +233,22 @@ def test_an_expectation_that_is_not_met_is_a_finding(tidegate: Run, contract: Pa
     ]
 
 
+@pytest.mark.full  # imports Great Expectations in a process of its own
+def test_expectations_are_written_as_data_docs(tidegate: Run, contract: Path, tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "stays", rows(1, 12, age=80))
+    page = tmp_path / "docs.html"
+    ran = tidegate("audit-table", tmp_path / "stays", contract, "--data-docs", page)
+    assert ran.returncode == 1, ran.stderr
+    text = page.read_text()
+    assert "hospital.stays@1.0.0" in text
+    assert "Delta table stays: all rows, up to version 0" in text
+    assert "A10" not in text
+    ran = tidegate(
+        "audit-table", tmp_path / "stays", contract, "--data-docs", tmp_path / "none" / "docs.html"
+    )
+    assert (ran.returncode, b"cannot write" in ran.stderr) == (2, True)
+
+
 def test_what_is_no_table_is_refused(tidegate: Run, contract: Path, tmp_path: Path) -> None:
     ran = tidegate("audit-table", tmp_path, contract)
     assert (ran.returncode, b"is no table" in ran.stderr) == (2, True)
