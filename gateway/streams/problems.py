@@ -295,6 +295,7 @@ class _Facts:
             (self._trends[each] for each in members if each in self._trends), self.slices.none()
         )
         ids = [problem_id(each) for each in members]
+        decision = self.decision(head)
         return Problem(
             id=problem_id(head),
             stream=self._index.stream,
@@ -302,7 +303,7 @@ class _Facts:
             message=described(self._index.facets[head])["message"],
             kept=sum(self._kept.get(each, 0) for each in members),
             closures=self._closed(members),
-            decision=self.decision(head),
+            decision=decision,
             known_since=min((each.known_since for each in self._stored(head)), default=None),
             comments=sum(self._comments.get(each, 0) for each in ids),
             records=records,
@@ -310,7 +311,7 @@ class _Facts:
             record_share=records / self._judged if self._judged else None,
             first_seen=from_minute(min(first for first, _ in spans)),
             last_seen=from_minute(max(last for _, last in spans)),
-            is_surging=head in self._surging,
+            is_surging=head in self._surging and decision.state is not ProblemState.RESOLVED,
             trend=tuple(trend.tolist()),
             members=tuple(ids) if len(ids) > 1 else (),
         )

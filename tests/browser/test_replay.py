@@ -146,6 +146,7 @@ def test_unknown_ages_are_fixed_and_replayed_on_the_desk(
     opened(page, page.url.partition("#")[0], "3 discarded of 3", PATIENCE_MS)
     # The registry looks at problems every few seconds.
     opened(page, page.url, "age-is-known at /age: 999\nresolved", PATIENCE_MS)
+    expect(page.locator(".head .tag")).to_have_text(["resolved"])
     expect(page.locator("#replays")).to_contain_text("nobody knows when they left")
     picture(page, tmp_path, "resolved")
 
