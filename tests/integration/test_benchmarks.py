@@ -45,6 +45,11 @@ PROMISED = {
     "quarantine_index": {"quarantine_index_size", "quarantine_index_records_read", "quarantine_index_by_key"},
     "infer": {"inferred_json_lines_a_second", "inferred_parquet_rows_a_second"},
     "tracing": {"traces_off_over_none", "traces_on_over_off"},
+    "replay_beside_live": {
+        "latency_median_beside_a_replay",
+        "latency_p99_beside_a_replay",
+        "replayed_beside_a_stream",
+    },
     "light_install": {"light_environment", "first_lint"},
 }
 

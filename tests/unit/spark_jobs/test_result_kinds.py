@@ -25,6 +25,7 @@ from tidegate.spark_jobs.worker.result_kinds import (
     DroppedOffsets,
     ExpectationPartials,
     LibraryRows,
+    MarkedRows,
     RecordCount,
     RefusedFile,
     RefusedPiece,
@@ -43,6 +44,7 @@ EACH: list[Result] = [
     DroppedOffsets(1, BitMap64([3, 1 << 40]).serialize()),
     AcceptedPart("3@tidegate-1-00000-1"),
     RefusedFile("/tmp/00000-1.refused"),  # noqa: S108 - a name, and no file
+    MarkedRows(b"\x00\xff"),
     ExpectationPartials(b"\x80"),
     LibraryRows(b"\xff"),
     ShadowFound(b"{}"),
