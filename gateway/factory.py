@@ -155,6 +155,7 @@ class Factory:
             self._reader(),
             lambda version: with_writers(self.plan(version), subjects),
             by,
+            now,
         )
 
     def adoptions(self) -> Adoptions:

@@ -248,6 +248,7 @@ class _Facts:
 
     def __init__(self, stores: Stores, index: StreamIndex, query: ProblemQuery, now: datetime) -> None:
         self._index = index
+        self._now = now
         stream = index.stream
         self.slices = Slices.of(query.since, query.until, query.buckets, now)
         self._trends = counted(stores, stream, None, self.slices)
@@ -296,6 +297,9 @@ class _Facts:
         )
         ids = [problem_id(each) for each in members]
         decision = self.decision(head)
+        known_since = min((each.known_since for each in self._stored(head)), default=None)
+        # A problem of the last hour is new, and has no usual number.
+        can_surge = known_since is not None and known_since < self._now - _HOUR
         return Problem(
             id=problem_id(head),
             stream=self._index.stream,
@@ -304,14 +308,14 @@ class _Facts:
             kept=sum(self._kept.get(each, 0) for each in members),
             closures=self._closed(members),
             decision=decision,
-            known_since=min((each.known_since for each in self._stored(head)), default=None),
+            known_since=known_since,
             comments=sum(self._comments.get(each, 0) for each in ids),
             records=records,
             share=records / self.refused if self.refused else 0.0,
             record_share=records / self._judged if self._judged else None,
             first_seen=from_minute(min(first for first, _ in spans)),
             last_seen=from_minute(max(last for _, last in spans)),
-            is_surging=head in self._surging and decision.state is not ProblemState.RESOLVED,
+            is_surging=can_surge and head in self._surging and decision.state is not ProblemState.RESOLVED,
             trend=tuple(trend.tolist()),
             members=tuple(ids) if len(ids) > 1 else (),
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 from tidegate.contracts.document.terms import subject_of
@@ -20,6 +21,7 @@ from tidegate.contracts.stream.replay import ReplayOrder, Untouched, digest_of_r
 from tidegate.contracts.stream.replay_preview import RefusedRecord, ReplayPreview, fix_for
 from tidegate.gateway.access.principal import Principal, Role, require
 from tidegate.gateway.registry.subject_scope import ENFORCED, topic_of_contract
+from tidegate.gateway.storage.audit_chain import Change
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import ContractVersion, Stores
 from tidegate.gateway.streams.quarantine import Origin, QuarantinedRecord, QuarantineReader
@@ -78,7 +80,7 @@ class ProblemPreview:
 
 
 class ReplayPreviews:
-    """Looks at refused records for one person, `by`. Methods raise NotFoundError, Forbidden and Unavailable."""
+    """Reads refused records for one person, `by`. Methods raise NotFoundError, Forbidden and Unavailable."""
 
     def __init__(
         self,
@@ -86,11 +88,13 @@ class ReplayPreviews:
         reader: QuarantineReader,
         plan: Callable[[ContractVersion], EnforcementPlan],
         by: Principal,
+        now: Callable[[], datetime],
     ) -> None:
         self._database = database
         self._reader = reader
         self._plan = plan
         self._by = by
+        self._now = now
 
     def select(self, stream: str, problem: str, before: dict[int, int] | None = None) -> ProblemSelection:
         """Return the records of a problem that are open: of each partition those before an offset, if `before` is given.
@@ -111,9 +115,10 @@ class ReplayPreviews:
         return ProblemSelection(origin.quarantine_topic, topic_id, found)
 
     def preview(self, stream: str, selection: ProblemSelection, fix: Fix | None) -> ProblemPreview:
-        """Fix and judge the first records of a selection by the enforced contract; nothing is changed.
+        """Fix and judge the first records of a selection by the enforced contract; no record is changed.
 
-        Raises ConflictError for a fix that the contract's records cannot get.
+        The audit log has who tried which fix: how many records pass may tell what hidden fields hold. Raises
+        ConflictError for a fix that the contract's records cannot get.
         """
         with self._database.reading() as stores:
             version = stores.contracts.highest(stream, ENFORCED)
@@ -122,6 +127,16 @@ class ReplayPreviews:
             raise ConflictError(f"no version of {stream} is enforced: nothing judges its records")
         plan = self._plan(version)
         compiled = None if fix is None else fix_for(fix, plan)
+        if fix is not None:
+            tried = Change(
+                self._now(),
+                self._by.name,
+                "stream.replay-previewed",
+                subject_of(origin.topic),
+                None,
+                fix.fingerprint,
+            )
+            self._database.write(lambda stores: stores.audit.append(tried))
         found = ProblemPreview(selection, version.version)
         deadline, size = time.monotonic() + _SECONDS, 0
         first = selection.positions.first(MOST_LOOKED)

@@ -11,15 +11,20 @@ import httpx
 import pytest
 
 from tests.unit.gateway.quarantine_records import Process, refused
+from tidegate.contracts.fix.load import parse_fix
 from tidegate.contracts.stream.closure import Closure
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import ReplayOrder, digest_of_refusals, runs_of
 from tidegate.gateway.access.principal import Principal, read_grants
+from tidegate.gateway.clock import now
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.desk import replay_views
 from tidegate.gateway.http.models.examples import CONTRACT
 from tidegate.gateway.streams.problems import ProblemQuery
+from tidegate.gateway.streams.quarantine import QuarantineReader
 from tidegate.gateway.streams.quarantine_index.closures import add_closures
+from tidegate.gateway.streams.replay_previews import ProblemSelection, ReplayPreviews
 
 STREAM = "hospital.admissions"
 TOPIC = f"{STREAM}.quarantine"
@@ -77,6 +82,19 @@ def test_a_problem_counts_what_is_open_and_lists_its_requests(
     assert "&lt;b&gt;tests&lt;/b&gt; of the vendor" in page.text
     assert "Discard key:ann" in words(page)
     assert "waits for the job" in words(page)
+
+
+def test_the_audit_log_has_who_previewed_which_fix(factory: Factory, problem: str) -> None:  # noqa: ARG001 - it publishes
+    """The counts of a preview can tell what a hidden field holds."""
+    kafka = KafkaConnection(bootstrap_servers="127.0.0.1:9")  # no record is chosen, so that none is read
+    previews = ReplayPreviews(factory.database, QuarantineReader(kafka), factory.plan, ANN, now)
+    fix = parse_fix("fix: x\nsteps:\n  - {action: drop, field: /age}\n", name="fix.yaml")
+    before = len(factory.audit().page(0, 1000).entries)
+    previews.preview(STREAM, ProblemSelection(TOPIC, "id", Positions()), fix)
+    previews.preview(STREAM, ProblemSelection(TOPIC, "id", Positions()), None)
+    (entry,) = factory.audit().page(before, 1000).entries
+    assert (entry.who, entry.action) == (ANN.name, "stream.replay-previewed")
+    assert entry.after == fix.fingerprint
 
 
 def test_a_mistake_of_a_fix_is_shown_where_it_is(client: Any, problem: str) -> None:

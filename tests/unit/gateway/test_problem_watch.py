@@ -174,6 +174,20 @@ def test_a_surge_above_the_usual_is_reported_once_a_day(world: World) -> None:
     assert world.look() == [NewsKind.SURGING]
 
 
+def test_a_new_problem_is_not_surging_and_surges_when_it_grows_later(world: World) -> None:
+    def is_surging() -> bool:
+        return world.service.get("adm", world.problem, ProblemQuery()).is_surging
+
+    world.refuse(100)
+    assert world.look() == [NewsKind.NEW]
+    assert not is_surging()
+    world.now += timedelta(days=2)
+    world.refuse(100)
+    assert is_surging()
+    world.service.change_state("adm", world.problem, ProblemState.RESOLVED)
+    assert not is_surging()
+
+
 def test_few_records_are_no_surge_whatever_their_share(world: World) -> None:
     world.refuse(1, at=NOW - timedelta(days=2))
     world.look()
