@@ -6,12 +6,15 @@ What can overlap does: the streams are made while the broker starts, and sent wh
 from __future__ import annotations
 
 import shlex
+import shutil
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from threading import Event
 from typing import Protocol
 
@@ -165,13 +168,27 @@ def _replay(runtime: Runtime) -> str:
     """Write a fix of the ages that are texts; return the command that shows what a replay with it would write."""
     fix = runtime.warehouse.parent / "fix.yaml"
     fix.write_text(admissions.FIX)
-    places = {
+    options = {
+        "--fix": shown_path(fix),
         "--registry": runtime.registry_url,
         "--bootstrap-servers": runtime.bootstrap,
-        "--warehouse": str(runtime.warehouse),
+        "--warehouse": shown_path(runtime.warehouse),
     }
-    options = " ".join(f"{name} {shlex.quote(value)}" for name, value in places.items())
-    return f"tidegate replay {admissions.NAME} --where rule=type --fix {shlex.quote(str(fix))} {options} --dry-run"
+    given = " ".join(f"{name} {value}" for name, value in options.items())
+    return f"{own_command()} replay {admissions.NAME} --where rule=type {given} --dry-run"
+
+
+def own_command() -> str:
+    """Return how a shell runs this installation: by name if that finds it, otherwise by path, as after `make demo`."""
+    own, found = Path(sys.executable).with_name("tidegate"), shutil.which("tidegate")
+    is_found = found is not None and (not own.exists() or own.samefile(found))
+    return "tidegate" if is_found else shown_path(own)
+
+
+def shown_path(path: Path) -> str:
+    """Return a path for a shell, relative to the current folder if it is below it."""
+    here = Path.cwd()
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
 
 
 def _report(results: Mapping[str, StreamResult], batches: Mapping[str, Sequence[BatchReport]]) -> DemoReport:
