@@ -28,6 +28,7 @@ from tidegate.spark_jobs.sinks.attempt_files import attempt_prefix
 from tidegate.spark_jobs.sinks.evolution import BEGIN_AGAIN, cannot_follow, is_wider
 from tidegate.spark_jobs.sinks.iceberg.compaction import Compaction
 from tidegate.spark_jobs.sinks.iceberg.expiry import DEFAULT_RETENTION, SnapshotExpiry, SnapshotRetention
+from tidegate.spark_jobs.sinks.iceberg.field_ids import field_ids, with_ids
 from tidegate.spark_jobs.sinks.iceberg.history import (
     FOREVER_MS,
     PUBLISHED_TAG,
@@ -225,9 +226,9 @@ class IcebergTable:
     def target(self, rows: TableRows, contract: str, name: str) -> FileTarget:
         """Return where and how the accepted rows of a batch are written; file names begin with `name`."""
         table = self._load()
-        ids = _field_ids(json.loads(self._iceberg.SchemaParser.toJson(table.schema())))
+        ids = field_ids(json.loads(self._iceberg.SchemaParser.toJson(table.schema())))
         fields = [*rows.columns, pa.field("_source", SOURCE), pa.field("_contract", pa.string())]
-        of_table = [_with_ids(field, ids[field.name], ids) for field in fields]
+        of_table = [with_ids(field, ids[field.name], ids) for field in fields]
         return FileTarget(
             location=str(table.locationProvider().newDataLocation(attempt_prefix(str(table.uuid()), name))),
             schema=pa.schema(of_table if self._merge_mode is None else [*of_table, (DELETED, pa.bool_())]),
@@ -472,33 +473,6 @@ def _with_outcome(new: Ledger, held: Ledger, summary: dict[str, str]) -> Ledger:
 def _arranges(table: Any) -> bool:
     """Return whether the table is partitioned or sorted."""
     return not (table.spec().isUnpartitioned() and table.sortOrder().isUnsorted())
-
-
-def _field_ids(node: dict[str, Any], prefix: str = "") -> dict[str, int]:
-    """Return the id of each field of a struct of the table's schema, by its dotted name."""
-    ids: dict[str, int] = {}
-    for field in node["fields"]:
-        name = prefix + field["name"]
-        ids[name] = field["id"]
-        kind = field["type"]
-        if isinstance(kind, dict) and kind["type"] == "list":
-            ids[name := f"{name}.element"] = kind["element-id"]
-            kind = kind["element"]
-        if isinstance(kind, dict) and kind["type"] == "struct":
-            ids |= _field_ids(kind, f"{name}.")
-    return ids
-
-
-def _with_ids(field: pa.Field, identity: int, ids: dict[str, int], prefix: str = "") -> pa.Field:
-    """Set the id in the table on a field of a data file: readers identify columns by id only."""
-    name = prefix + field.name
-    if pa.types.is_struct(field.type):
-        members = [_with_ids(member, ids[f"{name}.{member.name}"], ids, f"{name}.") for member in field.type]
-        field = pa.field(field.name, pa.struct(members))
-    elif pa.types.is_list(field.type):
-        element = field.type.value_field.with_name("element")
-        field = pa.field(field.name, pa.list_(_with_ids(element, ids[f"{name}.element"], ids, f"{name}.")))
-    return field.with_nullable(True).with_metadata({"PARQUET:field_id": str(identity)})
 
 
 def _definition(field: StructField) -> str:

@@ -22,7 +22,7 @@ from tidegate.contracts.stream.evidence import (
 )
 from tidegate.contracts.stream.generations import Rewound
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
-from tidegate.spark_jobs.sinks.iceberg.table import _field_ids, _with_ids
+from tidegate.spark_jobs.sinks.iceberg.field_ids import field_ids, with_ids
 from tidegate.spark_jobs.sinks.postgresql.rows import copy_text, sql_type
 from tidegate.spark_jobs.sinks.quarantine_rows import COLUMNS, Outdated, QuarantineRows, RefusedRows
 
@@ -148,8 +148,8 @@ def test_iceberg_knows_the_members_of_lists_by_their_ids() -> None:
         ],
     }
     listed = {"type": "list", "element-id": 3, "element": struct}
-    ids = _field_ids({"fields": [{"id": 2, "name": "headers", "type": listed}]})
-    field = _with_ids(COLUMNS.field("headers"), ids["headers"], ids)
+    ids = field_ids({"fields": [{"id": 2, "name": "headers", "type": listed}]})
+    field = with_ids(COLUMNS.field("headers"), ids["headers"], ids)
     element = field.type.value_field
     found = [field, element, *element.type]
     assert [int(each.metadata[b"PARQUET:field_id"]) for each in found] == [2, 3, 4, 5]
