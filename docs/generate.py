@@ -376,7 +376,7 @@ def _event(call: ast.AST) -> tuple[str, str, list[str]] | None:
             keywords=keywords,
         ):
             level = {"exception": "error"}.get(level, level)
-            return name, level, [each.arg for each in keywords if each.arg not in {None, "exc_info"}]  # type: ignore[misc]
+            return name, level, [each.arg for each in keywords if each.arg not in {None, "exc_info"}]  # type: ignore[misc] # None is left out
     return None
 
 

@@ -30,7 +30,7 @@ class ReferenceValidator:
         types = draft.TYPE_CHECKER.redefine("integer", is_integer)
         formats = draft.FORMAT_CHECKER if schema.formats == "assert" else None
         # The default registry would fetch what a `$ref` names from the network.
-        exact = jsonschema.validators.extend(draft, type_checker=types)  # type: ignore[no-untyped-call]
+        exact = jsonschema.validators.extend(draft, type_checker=types)  # type: ignore[no-untyped-call] # `extend` has no types
         self._validator = exact(definition, registry=SchemaRegistry(), format_checker=formats)
 
     def accepts(self, payload: bytes) -> bool | None:

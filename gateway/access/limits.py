@@ -130,5 +130,5 @@ def checked(handler: Callable[..., T]) -> Callable[..., Awaitable[T]]:
         return await turns.run(handler, **values)
 
     # FastAPI reads annotations from here: their names are those of the handler's module.
-    in_turn.__signature__ = inspect.signature(handler, eval_str=True)  # type: ignore[attr-defined]
+    in_turn.__signature__ = inspect.signature(handler, eval_str=True)  # type: ignore[attr-defined] # a type of functions has no such field
     return in_turn

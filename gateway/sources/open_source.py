@@ -108,9 +108,9 @@ def _folder(path: Path, options: SourceOptions) -> Source:
 
 def _topic(topic: str, options: SourceOptions) -> Source:
     # Both need the extra `kafka`.
-    from tidegate.contracts.stream.kafka_connection import KafkaSettings  # noqa: PLC0415
-    from tidegate.gateway.sources.avro_values import AvroValues  # noqa: PLC0415
-    from tidegate.gateway.sources.kafka import TopicSource  # noqa: PLC0415
+    from tidegate.contracts.stream.kafka_connection import KafkaSettings  # noqa: PLC0415 - see above
+    from tidegate.gateway.sources.avro_values import AvroValues  # noqa: PLC0415 - see above
+    from tidegate.gateway.sources.kafka import TopicSource  # noqa: PLC0415 - see above
 
     if options.bootstrap_servers is None:
         raise SettingsError("a topic needs the brokers: --bootstrap-servers, or TIDEGATE_BOOTSTRAP_SERVERS")

@@ -156,7 +156,7 @@ class PostgresqlRows:
 
     def _rows(self, bounds: Sequence[tuple[str, str, str]]) -> Iterator[list[bytes]]:
         from psycopg import sql  # noqa: PLC0415 - of the extras `registry` and `spark`
-        from psycopg.rows import dict_row  # noqa: PLC0415
+        from psycopg.rows import dict_row  # noqa: PLC0415 - the same
 
         query = sql.SQL("SELECT * FROM {}").format(self._table())
         if bounds:

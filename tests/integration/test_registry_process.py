@@ -419,7 +419,7 @@ def worst_document(number: int) -> bytes:
     if number % 2:
         bodies: list[object] = [{"anyOf": [{"$ref": f"#/$defs/d{index + 1}"}] * 2} for index in range(40)]
         definition = {"$ref": "#/$defs/d0", "$defs": {f"d{index}": each for index, each in enumerate(bodies)}}
-        definition["$defs"]["d40"] = {"type": "object"}  # type: ignore[index]
+        definition["$defs"]["d40"] = {"type": "object"}  # type: ignore[index] # it is a mapping
     else:
         members = {name: {"$ref": f"#/$defs/{name}"} for name in names}
         each = {"properties": members, "maxProperties": 1_000 + number}

@@ -73,7 +73,7 @@ class Compaction:
         compaction of a job fails.
         """
         jvm, session = self._spark._jvm, self._spark._jsparkSession  # noqa: SLF001 - no Python API
-        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)  # type: ignore[union-attr]
+        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)  # type: ignore[union-attr] # the JVM is there
 
     def _compact_files(self, load: Callable[[], Any]) -> tuple[int, int]:
         summary = load().currentSnapshot().summary()

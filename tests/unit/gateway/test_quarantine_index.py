@@ -194,7 +194,7 @@ def test_a_topic_that_was_made_again_begins_again(factory: Factory) -> None:
 def test_problems_beyond_the_bound_are_counted_together(
     factory: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(facets.MOST, facets.FacetKind.PROBLEM, 3)  # type: ignore[arg-type]
+    monkeypatch.setitem(facets.MOST, facets.FacetKind.PROBLEM, 3)  # type: ignore[arg-type] # the bounds are a read-only mapping by its type
     codes = [refused(n, (replace(AGE, code=f"rule-{n}"),)) for n in range(10)]
     Process(factory, "one").ingest(codes, at_once=2)
     assert Counter(code for code, _, _ in problems(factory)) == Counter(("rule-0", "rule-1", "rule-2", "*"))

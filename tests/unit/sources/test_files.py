@@ -129,7 +129,7 @@ def test_a_file_that_expands_beyond_bounds_is_refused(
 
 def test_a_damaged_compressed_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "cut.jsonl.gz"
-    path.write_bytes(gzip.compress(random.Random(1).randbytes(5_000))[:3_000])  # noqa: S311
+    path.write_bytes(gzip.compress(random.Random(1).randbytes(5_000))[:3_000])  # noqa: S311 - bytes that do not compress
     with pytest.raises(SettingsError, match="cut"):
         read(path)
 

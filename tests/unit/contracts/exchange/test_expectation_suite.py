@@ -94,8 +94,8 @@ def test_what_is_not_judged_has_its_place(expectation: dict[str, Any], reason: s
 def test_a_suite_that_the_library_writes() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from great_expectations.core.expectation_suite import ExpectationSuite  # noqa: PLC0415
-        from great_expectations.expectations import (  # noqa: PLC0415
+        from great_expectations.core.expectation_suite import ExpectationSuite  # noqa: PLC0415 - within the filter of warnings
+        from great_expectations.expectations import (  # noqa: PLC0415 - the same
             ExpectColumnMaxToBeBetween,
             ExpectColumnValuesToNotBeNull,
         )
