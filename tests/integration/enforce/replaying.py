@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID, uuid4
 
 import httpx
+import pytest
 
-from tests.integration.enforce.line import Line
+from tests.integration.enforce.line import Line, Sent, row
+from tests.integration.enforce.test_faults import SINKS
+from tests.integration.enforce.test_source_changes import PowerCutError
 from tidegate.contracts.fix.load import parse_fix
 from tidegate.contracts.stream.evidence import headers_of, read_provenance
 from tidegate.contracts.stream.ledger import Position
@@ -17,12 +21,62 @@ from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import ReplayRequest, digest_of_refusals, runs_of
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.steps import ReplayStep
 
 MENDED: dict[str, Any] = {
     "fix": "amount-sentinel",
     "steps": [{"action": "map", "field": "/amount", "values": [{"from": 999, "to": 1}]}],
 }
 """A fix of the records that `line.row` makes with the amount 999."""
+
+RECORDS = 30
+KEYED: dict[str, Any] = {"primary_key": ["id"], "tombstones": "delete"}
+
+
+def long(*places: tuple[str, ReplayStep]) -> list[Any]:
+    """Return sinks and steps that are left to the long run."""
+    return [pytest.param(*each, marks=pytest.mark.full) for each in places]
+
+
+def tombstone(number: int) -> Sent:
+    """Return the tombstone of a record of `row`."""
+    return Sent(None, f"r{number}".encode(), number % 2)
+
+
+def changes(line: Line) -> dict[str, Any]:
+    """Return what the contract of a table with upserts has beside that of others."""
+    return KEYED if line.settings.write_mode == "upsert" else {}
+
+
+def fill(line: Line, records: int = RECORDS, every: int = 5) -> set[Position]:
+    """Produce records, some of them refused, and process them; return the source positions of the refused ones.
+
+    Of a table with upserts, the first of those is deleted since, and the second replaced by a newer record.
+    """
+    line.produce(*(row(n, 999 if n % every == 0 else 1) for n in range(records)))
+    line.enforce()
+    if line.settings.write_mode == "upsert":
+        line.produce(tombstone(0), row(every))
+        line.enforce()
+    return {*refusals(line).values()}
+
+
+def line_of(make_line: Callable[..., Line], request: pytest.FixtureRequest) -> Line:
+    """Return a line into the sink of a test's parameter, or into an Iceberg table."""
+    parameters = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    found = make_line(**SINKS[parameters.get("sink", "iceberg")])
+    found.contracts.plan = found.plan(**changes(found))
+    return found
+
+
+def cut_after(step: ReplayStep) -> Callable[[str, object], None]:
+    """Return an observer that ends the attempt after a step of a replay."""
+
+    def cut(_stream: str, passed: object) -> None:
+        if passed is step:
+            raise PowerCutError
+
+    return cut
 
 
 def refusals(line: Line) -> dict[Position, Position]:

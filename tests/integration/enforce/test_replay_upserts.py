@@ -13,9 +13,8 @@ from tests.integration.enforce.faults import Publish
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.losing import lose_ledger
 from tests.integration.enforce.registry import Registry
-from tests.integration.enforce.replaying import MENDED, refusals, request
+from tests.integration.enforce.replaying import KEYED, MENDED, refusals, request, tombstone
 from tests.integration.enforce.test_faults import SINKS
-from tests.integration.enforce.test_replay import KEYED, tombstone
 from tests.marks import full
 from tidegate.contracts.stream.ledger import Position
 from tidegate.contracts.stream.output_topics import marks_topic
