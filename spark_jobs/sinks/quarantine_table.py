@@ -43,7 +43,7 @@ _MOST_UNNOTED: Final = 100_000
 Tell = Callable[[QuarantineTableStep], None]
 
 
-def _tell_nobody(_: QuarantineTableStep) -> None:
+def _ignore(_: QuarantineTableStep) -> None:
     """Do nothing."""
 
 
@@ -66,9 +66,9 @@ class QuarantineTable:
         self._read_to: dict[int, int] = {}
         self._known: Positions | None = None
         self._retired = Outdated({}, {})
-        self._tell: Tell = _tell_nobody
+        self._tell: Tell = _ignore
 
-    def start(self, ledger: Ledger, contract: DataContract, tell: Tell = _tell_nobody) -> None:
+    def start(self, ledger: Ledger, contract: DataContract, tell: Tell = _ignore) -> None:
         """Create the table, and bring it up to the ledger. Call it after the producers of earlier instances are fenced.
 
         Raises StreamStopped if a table of this name is not the stream's, Unavailable.
@@ -93,7 +93,7 @@ class QuarantineTable:
             self._retire()
             self._read_on()
 
-    def follow(self, ledger: Ledger, tell: Tell = _tell_nobody) -> None:
+    def follow(self, ledger: Ledger, tell: Tell = _ignore) -> None:
         """Add the refused records that were published up to this ledger. Raises StreamStopped, Unavailable."""
         with self._lock, self._explained(), self._telling(tell):
             self._ledger = ledger
@@ -245,7 +245,7 @@ class QuarantineTable:
     def _telling(self, tell: Tell) -> Iterator[None]:
         self._tell = tell
         yield
-        self._tell = _tell_nobody
+        self._tell = _ignore
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
