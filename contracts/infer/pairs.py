@@ -111,20 +111,25 @@ class Pairs:
         left, right, positions = left[positive], right[positive], positions[positive]
         if len(left) < _LEAST_BATCH:
             return
-        varies = left.std() > 0 and right.std() > 0
-        if not varies or np.corrcoef(left, right)[0, 1] < _CORRELATED:
+        with np.errstate(over="ignore", invalid="ignore"):  # of numbers near the largest one, or the smallest
+            # Squares of parts of the largest number are numbers, whatever it is.
+            parts = left / left.max(), right / right.max()
+            quotients = left / right, right / left
+        is_ratio = all(np.isfinite(each).all() for each in (*parts, *quotients))
+        varies = is_ratio and all(each.std() > 0 for each in parts)
+        if not varies or np.corrcoef(*parts)[0, 1] < _CORRELATED:
             self._uncorrelated.add(pair)
             for each in (pair, pair[::-1]):
                 self.ratios.pop(each, None)
             return
-        for each, quotients in ((pair, left / right), (pair[::-1], right / left)):
+        for each, found in zip((pair, pair[::-1]), quotients, strict=True):
             ratio = self.ratios.setdefault(each, Ratio(*each))
-            ratio.both += len(quotients)
-            top = np.argpartition(quotients, -min(_EXTREMES, len(quotients)))[-_EXTREMES:]
-            found = zip(quotients[top].tolist(), positions[top].tolist(), strict=True)
-            ratio.largest = sorted([*ratio.largest, *found], reverse=True)[:_EXTREMES]
+            ratio.both += len(found)
+            top = np.argpartition(found, -min(_EXTREMES, len(found)))[-_EXTREMES:]
+            largest = zip(found[top].tolist(), positions[top].tolist(), strict=True)
+            ratio.largest = sorted([*ratio.largest, *largest], reverse=True)[:_EXTREMES]
             if len(ratio.sample) < _MOST_SAMPLES:
-                ratio.sample.append(quotients[:4_000])
+                ratio.sample.append(found[:4_000])
 
 
 _LATITUDES: Final = frozenset({"lat", "latitude"})

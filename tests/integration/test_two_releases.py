@@ -11,12 +11,12 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from tests.archives import unpack
 from tests.integration.registry_process import Server
 from tests.ledgers import LEDGER
 from tidegate.gateway.http.models.examples import CONTRACT
@@ -125,8 +125,7 @@ class Release:
 def releases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Release]:
     """This release and the next one. Both are built from the sdist: a clone without history has no earlier commit."""
     folder = tmp_path_factory.mktemp("releases")
-    with tarfile.open(build(ROOT, "sdist", folder / "sdist")) as archive:
-        archive.extractall(folder / "tree", filter="data")
+    unpack(build(ROOT, "sdist", folder / "sdist"), folder / "tree")
     (tree,) = (folder / "tree").iterdir()
     this = Release(tree, folder / "this")
     for name, changes in NEXT.items():

@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from schema_registry.client import schema as other_schemas
 from schema_registry.client.errors import ClientError
 from schema_registry.serializers import AvroMessageSerializer, JsonMessageSerializer
 
+from tests.archives import unpack
 from tests.conformance.confluent_conditions.conditions import STRING_FUNCTIONS
 from tests.integration.confluent.registry import AVRO, JSON, WIDER, Registry
 
@@ -91,8 +91,7 @@ class TestPythonSchemaRegistryClient:
 @pytest.mark.full
 def test_the_serializer_tests_of_the_python_client_pass(tmp_path: Path) -> None:
     assert hashlib.sha256(SERDES.read_bytes()).hexdigest() == SERDES_SHA256
-    with tarfile.open(SERDES) as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(SERDES, tmp_path)
     shutil.copy(CLIENTS / "serdes_conftest.py", tmp_path / "conftest.py")
     command = [
         sys.executable,

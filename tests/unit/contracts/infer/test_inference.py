@@ -240,6 +240,15 @@ def test_bounds_are_round_numbers(value: float, expected: float) -> None:
     assert nice_above(value) == expected
 
 
+@pytest.mark.parametrize(("least", "most"), [(1e300, 1.7e308), (5e-324, 1.7e308), (1e-320, 1e-310)])
+def test_numbers_at_the_ends_of_doubles_are_read_without_a_warning(least: float, most: float) -> None:
+    """Two fields that grow together, whose squares and quotients are no doubles."""
+    steps = np.linspace(least, most, 500).tolist()
+    records = [{"a": each, "b": each, "c": least} for each in steps]
+    found = inferred(records)
+    assert all(accepts(found, record) for record in records[::50])
+
+
 def test_two_runs_agree() -> None:
     records = [{"a": CHANCE.randrange(50), "b": CHANCE.choice("xyz")} for _ in range(3_000)]
     assert inferred(records, 1_000).document == inferred(records, 777).document
