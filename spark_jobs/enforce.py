@@ -6,16 +6,14 @@ import logging
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
 import structlog
-from py4j.protocol import Py4JError
 
 from tidegate.contracts.address_secrets import mask_event
 from tidegate.contracts.crash import exception_without_values
-from tidegate.spark_jobs.session import build_session, warm_up
+from tidegate.spark_jobs.session import build_session, stop_session, warm_up
 from tidegate.spark_jobs.settings import JobSettings, Selection
 from tidegate.spark_jobs.steps import StepObserver, ignore_steps
 from tidegate.spark_jobs.tracing import open_tracer
@@ -62,10 +60,7 @@ def enforce_contracts(
                 reporter.close()
                 tracer.close()
     finally:
-        with suppress(
-            Py4JError, OSError
-        ):  # a Java process that has ended needs no stop, and raises an error of its own
-            spark.stop()
+        stop_session(spark, settings)
         # Python ends a thread that is inside Arrow by unwinding its C++ frames, and that aborts the process.
         warming.join(_WARM_UP_SECONDS)
 

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_plus
 from uuid import uuid4
 
+from py4j.protocol import Py4JError
+
 from tidegate.contracts.address_secrets import holds_secret
 from tidegate.contracts.errors import SettingsError
+from tidegate.spark_jobs.class_archive import java_options, keep_archive
 from tidegate.spark_jobs.progress import doing
 
 if TYPE_CHECKING:
@@ -81,6 +84,18 @@ def build_session(settings: SinkSettings) -> SparkSession:
     return spark
 
 
+def stop_session(spark: SparkSession, settings: SinkSettings) -> None:
+    """Stop the session; where a class archive is to be written, wait until its Java has ended, and keep it."""
+    from pyspark import SparkContext  # noqa: PLC0415 - as above
+
+    gateway = SparkContext._gateway  # noqa: SLF001 - the process of Java has no Python API
+    # A Java process that has ended needs no stop, and raises an error of its own.
+    with suppress(Py4JError, OSError):
+        spark.stop()
+    if settings.write_class_archive:
+        keep_archive(settings, getattr(gateway, "proc", None))
+
+
 def active_session(settings: SinkSettings) -> SparkSession:
     """Return the session of this process, or start one, which ends with the process."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
@@ -122,14 +137,19 @@ def refuse_launch_secrets(environment: Mapping[str, str]) -> None:
 
 
 def _engine(settings: SinkSettings) -> dict[str, str]:
-    # A local session talks to itself only; its ports must not be reachable.
-    local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    jars = [str(jar) for jar in _jars(settings.spark_jars)]
+    local = {
+        # A local session talks to itself only; its ports must not be reachable.
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        # Spark would copy `spark.jars` at each start, and load them in a way that no archive of classes has.
+        "spark.driver.extraClassPath": os.pathsep.join(jars),
+    }
     return {
-        **(local if is_local(settings) else _cluster(settings)),
-        "spark.jars": ",".join(str(jar) for jar in _jars(settings.spark_jars)),
+        **(local if is_local(settings) else {"spark.jars": ",".join(jars), **_cluster(settings)}),
         "spark.driver.memory": settings.spark_driver_memory,
         # Spark's own regular expression over a long Python traceback recurses deeper than the default stack.
-        "spark.driver.extraJavaOptions": "-Xss8m",
+        "spark.driver.extraJavaOptions": " ".join(("-Xss8m", *java_options(settings))),
         "spark.python.daemon.module": "tidegate.spark_jobs.worker.daemon",
         # Workers import installed packages only, never a file in the folder where the job was started.
         "spark.executorEnv.PYTHONSAFEPATH": "1",

@@ -84,6 +84,10 @@ class SinkSettings(KafkaSettings):
         default="local[*]", description="Spark master; executors need the same version installed."
     )
     spark_jars: Path | None = Field(default=None, description="Directory of the connector's jars.")
+    write_class_archive: bool = Field(
+        default=False,
+        description="Whether this run writes the archive of Java's classes with which later starts are faster.",
+    )
     spark_driver_memory: str = Field(default="2g", description="Memory of the driver's Java process.")
     spark_executor_memory: str = Field(default="1g", description="Memory of each executor on a cluster.")
     spark_driver_host: str | None = Field(

@@ -75,6 +75,32 @@ def test_a_signal_stops_gracefully(
     assert line.reconcile().holds
 
 
+@pytest.mark.full
+def test_a_run_writes_the_archive_that_java_reads_its_classes_from_later(
+    line: Line, registry: Registry, publish: Publish, jars: Jars, tmp_path: Path
+) -> None:
+    publish(line.document())
+    line.produce(row(0), row(1, 999))
+    (tmp_path / "jars").symlink_to(jars.spark_dir)  # an archive is beside the folder that the settings name
+    settings = {**environment(line, jars, registry.url), "TIDEGATE_SPARK_JARS": str(tmp_path / "jars")}
+    writing = RunningJob([line.contract_id], {**settings, "TIDEGATE_WRITE_CLASS_ARCHIVE": "true"})
+    writing.await_event("batch_published")
+    assert writing.stop(signal.SIGTERM) == 0
+    written = writing.await_event("class_archive_written")
+    writing.end()
+    assert [str(each) for each in tmp_path.glob("classes-*")] == [written["file"]]
+    log = f"-Xlog:class+load:file={tmp_path}/loaded-%p.log"
+    line.produce(row(2))
+    # With the collector of the job, and not with that of the run that wrote it.
+    using = RunningJob([line.contract_id], {**settings, "JDK_JAVA_OPTIONS": log})
+    using.await_event("batch_published")
+    using.end()
+    loaded = "".join(each.read_text() for each in tmp_path.glob("loaded-*.log"))
+    for name in ("org.apache.iceberg.BaseTable", "org.apache.spark.sql.kafka010.KafkaSourceProvider"):
+        assert re.search(rf"{re.escape(name)} source: shared objects file \(top\)", loaded)
+    assert line.reconcile().holds
+
+
 @pytest.mark.full  # test_faults.py has a second instance in the same process, for every sink
 def test_a_second_process_takes_over(
     line: Line, registry: Registry, publish: Publish, start: Callable[..., RunningJob]
