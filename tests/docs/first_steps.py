@@ -64,32 +64,32 @@ def walk_first_quarantine(folder: Path, brokers: str) -> float:
 @contextmanager
 def _left_running(terminal: Terminal, step: Command) -> Iterator[str]:
     """Run the command that the page leaves running in the first terminal; yield the address of its registry."""
-    process = subprocess.Popen(
+    with subprocess.Popen(
         ["bash", "-c", f"exec {terminal.translated(step.line)}"],
         cwd=terminal.folder,
         env=terminal.environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-    )
-    assert process.stdout is not None
-    try:
-        lines = []
-        for line in process.stdout:
-            lines.append(line.rstrip())
-            if line.startswith("ready"):
-                break
-        printed = "\n".join(lines).replace(f"{terminal.folder}/", "")
-        found = re.search(r"registry +(http://\S+) ready", printed)
-        assert found, printed
-        said = printed.replace(found[1], _PAGES_REGISTRY)
-        said = said.replace(terminal.translated(_PAGES_BROKERS), _PAGES_BROKERS)
-        assert step.pattern.fullmatch(said), said
-        yield found[1]
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.stdout.read()
-        assert process.wait(_DEADLINE_SECONDS) == 0
+    ) as process:
+        assert process.stdout is not None
+        try:
+            lines = []
+            for line in process.stdout:
+                lines.append(line.rstrip())
+                if line.startswith("ready"):
+                    break
+            printed = "\n".join(lines).replace(f"{terminal.folder}/", "")
+            found = re.search(r"registry +(http://\S+) ready", printed)
+            assert found, printed
+            said = printed.replace(found[1], _PAGES_REGISTRY)
+            said = said.replace(terminal.translated(_PAGES_BROKERS), _PAGES_BROKERS)
+            assert step.pattern.fullmatch(said), said
+            yield found[1]
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.stdout.read()
+            assert process.wait(_DEADLINE_SECONDS) == 0
 
 
 def fill_topic(folder: Path, brokers: str) -> None:
