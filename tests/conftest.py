@@ -41,11 +41,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 # Two processes share a run of `make test`: all that needs the one Spark session or the one broker in one of them, the rest,
-# and what starts processes of its own, in the other. The long run has so many faults that they get a session and a broker
-# in the other process too: an hour of them in one would leave the other idle.
+# and what starts processes of its own, in the other. In the long run, half of what needs a session and a broker gets them
+# in the other process too: with all of it in one, the other would be idle for an hour.
 LONGEST_ID = 60
 SHARED_FIXTURES = {"broker", "spark"}
-FAULTS = "test_faults.py"
+OTHER_HALF = {"test_erase.py", "test_faults.py", "test_rewind.py", "test_schedules.py"}
 # Tests of what the two databases could do differently. All others run on PostgreSQL in the long run only.
 DATABASE_TESTS = {
     "test_audit_store.py",
@@ -80,8 +80,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     ):
         item.add_marker(pytest.mark.full)
     if SHARED_FIXTURES.intersection(getattr(item, "fixturenames", ())):
-        is_apart = item.path.name == FAULTS and item.get_closest_marker("full") is not None
-        item.add_marker(pytest.mark.xdist_group("faults" if is_apart else "shared"))
+        is_apart = item.path.name in OTHER_HALF and item.get_closest_marker("full") is not None
+        item.add_marker(pytest.mark.xdist_group("other_half" if is_apart else "shared"))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
