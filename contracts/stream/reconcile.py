@@ -1,4 +1,4 @@
-"""The fate of every offset: a ledger compared with what topics and outputs hold. Pure values and arithmetic; no I/O."""
+"""The fate of every offset: a comparison of a ledger with topics and outputs. Pure values and arithmetic; no I/O."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ class Reconciliation:
 
     @property
     def answer(self) -> Answer:
-        """The answer: a fault that shows is `lost`, whatever else cannot be shown."""
+        """Answer `lost` for a found fault, even if other offsets cannot be checked."""
         if self.lost or self.surplus or self.twice or self.beyond or self.not_kept or self.kept_twice:
             return Answer.LOST
         return Answer.UNPROVEN if self.unverifiable else Answer.HOLDS
 
     @property
     def holds(self) -> bool:
-        """Whether it is proven that nothing is lost, nothing is there twice and nothing is beyond the ledger."""
+        """Whether it is proven that no record is lost, in an output twice, or beyond the ledger."""
         return self.answer is Answer.HOLDS
 
 
@@ -117,9 +117,9 @@ class Retained:
     is_written_ahead: bool = False
     is_written_whole: bool = True
     unknown_replays: int = 0
-    """Replayed records whose positions are not known any more: they are still in the quarantine topic, and written too."""
+    """Replayed records with lost positions: they are written, and still in the quarantine topic."""
     unknown_closed: int = 0
-    """Discarded and resent records whose positions are not known any more: which refusals are closed cannot be shown."""
+    """Discarded and resent records with lost positions: it is unknown which refusals are closed."""
 
 
 def reconcile(
@@ -150,23 +150,12 @@ def reconcile(
     absent = sum(max(0, ledger.end[p] - first) for p, first in begin.items()) - len(covered)
     # A record that was not absent when it was judged was there.
     compacted = max(0, absent - totals.absent) if held.is_source_compacted else 0
-    # As long as no record was superseded, each that was accepted has its row.
-    has_replaced = bool(totals.superseded or totals.deleted)
     unaccounted = covered - in_table - in_quarantine - dropped
-    if has_replaced and upserts is not None:
+    if upserts is not None and _has_replaced_rows(ledger):
         unaccounted -= upserts.replaced
     looked = _Looked(held, covered, in_table, in_quarantine, dropped, unaccounted)
     found = [looked.compared(each) for each in ledger.closed_ranges()]
-    in_no_output = totals.dropped + totals.superseded + totals.deleted
-    missing_rows = totals.written - len(in_table.within(ledger.begin, ledger.end))
-    if not has_replaced:
-        sums = _of_rows(found)
-    elif upserts is not None:
-        # A tombstone may be past retention in another partition, or compacted.
-        is_ordered = len(ledger.end) == 1 and not held.is_source_compacted
-        sums = _of_keys(found, missing_rows, upserts, sees_deletions=is_ordered)
-    else:
-        sums = _of_unknown_keys(found, missing_rows, in_no_output - len(dropped))
+    sums = _add_up(found, ledger, looked, upserts)
     return Reconciliation(
         ledger=ledger,
         unaccounted=unaccounted,
@@ -176,7 +165,7 @@ def reconcile(
         beyond=_unexplained(in_table - covered, ledger, begin, held, written.later),
         written=len(in_table & covered),
         quarantined=len(in_quarantine & covered),
-        in_no_output=in_no_output,
+        in_no_output=totals.dropped + totals.superseded + totals.deleted,
         absent=absent - compacted,
         lost=sums.lost,
         surplus=sums.surplus,
@@ -256,11 +245,30 @@ class _Looked:
         )
 
 
+def _has_replaced_rows(ledger: Ledger) -> bool:
+    """Return whether rows were superseded or deleted; as long as none was, each accepted record has its row."""
+    return bool(ledger.totals.superseded or ledger.totals.deleted)
+
+
+def _add_up(found: Sequence[_Compared], ledger: Ledger, looked: _Looked, upserts: Upserts | None) -> _Sums:
+    """Add up the ranges, by rows or by keys."""
+    if not _has_replaced_rows(ledger):
+        return _of_rows(found)
+    totals = ledger.totals
+    missing_rows = totals.written - len(looked.table.within(ledger.begin, ledger.end))
+    if upserts is None:
+        without_trace = totals.dropped - len(looked.dropped) + totals.superseded + totals.deleted
+        return _of_unknown_keys(found, missing_rows, without_trace)
+    # A tombstone may be past retention in another partition, or compacted.
+    sees_deletions = len(ledger.end) == 1 and not looked.held.is_source_compacted
+    return _of_keys(found, missing_rows, upserts, sees_deletions=sees_deletions)
+
+
 def _of_rows(found: Iterable[_Compared]) -> _Sums:
     """Add up a table or topic that is appended to: it has as many rows of a range as were accepted of it.
 
-    Missing rows are lost as far as the source shows it: of the records there that are in no output some were dropped, and
-    topics may have deleted others. The other missing rows may also have been deleted by someone.
+    Missing rows are lost as far as the source shows it: of the records there that are in no output, some were dropped,
+    and topics may have deleted others. A user may have deleted the other missing rows.
     """
     lost = surplus = unverifiable = 0
     for each in found:
@@ -278,10 +286,10 @@ def _of_rows(found: Iterable[_Compared]) -> _Sums:
 def _of_keys(
     found: Sequence[_Compared], missing_rows: int, upserts: Upserts, *, sees_deletions: bool
 ) -> _Sums:
-    """Add up a table that is upserted into, where the key of each record that is in no output was looked for.
+    """Add up a table with upserts, where the key of each record that is in no output was looked up.
 
-    `missing_rows` are those of all time: how many rows a range should have, the ledger does not know. A missing row is lost
-    for sure with `sees_deletions`, or when no offset is hidden; otherwise as many are as the ledger counts too many.
+    `missing_rows` is the number for all ranges together: the ledger does not count the rows of one range. A missing row
+    is surely lost with `sees_deletions`, or if no offset is hidden. Otherwise at most `missing_rows` of them are lost.
     """
     lost = rowless = unsettled = 0
     for each in found:
@@ -294,7 +302,7 @@ def _of_keys(
         shown_rowless = max(0, stale + without_row - slack) - shown
         unsure = stale + without_row - shown - shown_rowless
         if not each.hidden and not each.forgotten and not each.given_up and shown < missing_quarantined:
-            # They are among the records whose key says nothing, or replace a row that is not missing.
+            # They are among the records with unclear keys, or replace a row that is not missing.
             doubtful = max(0, doubtful - (missing_quarantined - shown))
             shown = missing_quarantined
         lost += shown
@@ -328,7 +336,10 @@ def _of_unknown_keys(found: Sequence[_Compared], missing_rows: int, without_trac
 def _unexplained(
     strays: Positions, ledger: Ledger, begin: Vector, held: Retained, later: Ledger | None
 ) -> Positions:
-    """Remove of the written records without a source those that may be there: `begin` is what the source still holds."""
+    """Remove the records that may be written from `strays`, the written records that the source does not hold.
+
+    `begin` has the first offsets of the source.
+    """
     past = {p: min(begin.get(p, 0), end) for p, end in ledger.end.items()}
     strays -= strays.within(ledger.begin, past)
     if held.is_source_compacted:
@@ -367,7 +378,7 @@ def key_bytes(columns: list[pa.Array]) -> pa.Array:
 
 
 def can_compare(fields: Iterable[pa.Field]) -> bool:
-    """Return whether keys of these columns have one text each. A float that became a double has another."""
+    """Return whether keys of these columns have exactly one text each. A float that became a double has another."""
     return not any(pa.types.is_floating(field.type) or pa.types.is_binary(field.type) for field in fields)
 
 
@@ -378,8 +389,8 @@ def find_replaced(records: pa.Table, rows: Iterable[pa.RecordBatch]) -> Upserts:
     the later timestamp, then the higher partition. That order has no end where clocks contradict offsets, so an older
     row proves no loss of a key whose records come from several partitions.
 
-    Of the records of one key and partition only the newest must have left its mark: the older ones are replaced by it.
-    It has when the row is not older, or when it is a tombstone and there is no row.
+    Of the records of one key and partition, only the newest is checked: it replaced the older ones. Its effect is in
+    the table if the row is not older, or if it is a tombstone and there is no row.
     """
     is_known = records.column("key").is_valid()
     known = records.filter(is_known)

@@ -15,16 +15,7 @@ from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.fix.load import load_fix
 from tidegate.spark_jobs.adopt.cli import Yes
 from tidegate.spark_jobs.adopt.confirmations import Confirmations
-from tidegate.spark_jobs.options import (
-    BootstrapServers,
-    KafkaConfig,
-    Registry,
-    SinkOption,
-    StreamId,
-    Warehouse,
-    WriteMode,
-    read_settings,
-)
+from tidegate.spark_jobs.options import Given, StreamId, output_options, read_settings
 from tidegate.spark_jobs.settings import JobSettings
 
 if TYPE_CHECKING:
@@ -66,6 +57,7 @@ Run = Annotated[
 ]
 
 
+@output_options()
 def replay(  # noqa: PLR0913 - one parameter for each option
     stream: StreamId,
     *,
@@ -78,12 +70,7 @@ def replay(  # noqa: PLR0913 - one parameter for each option
     append_late: AppendLate = False,
     accept_batches: AcceptBatches = False,
     to_source: ToSource = False,
-    bootstrap_servers: BootstrapServers = None,
-    kafka_config: KafkaConfig = None,
-    registry: Registry = None,
-    sink: SinkOption = None,
-    write_mode: WriteMode = None,
-    warehouse: Warehouse = None,
+    given: Given,
     dry_run: DryRun = False,
     run: Run = False,
     yes: Yes = False,
@@ -117,14 +104,6 @@ def replay(  # noqa: PLR0913 - one parameter for each option
     invalid setting; 3 the registry, a broker or a store does not answer; 4 or 5
     another instance is still writing; 7 no permission.
     """
-    given = {
-        "bootstrap_servers": bootstrap_servers,
-        "kafka_config": kafka_config,
-        "registry_url": registry,
-        "sink": sink,
-        "write_mode": write_mode,
-        "warehouse": warehouse,
-    }
     options = {
         "append_late": append_late,
         "accept_batches": accept_batches,
@@ -174,7 +153,7 @@ class _Mode:
 
 
 @contextmanager
-def _planner(stream: str, given: dict[str, Any]) -> Iterator[ReplayPlanner]:
+def _planner(stream: str, given: Given) -> Iterator[ReplayPlanner]:
     """Open the records of a stream. Its folder is its own: a job on this machine keeps in the other one what waits."""
     from tidegate.spark_jobs.adopt.replay import replays  # noqa: PLC0415 - loads Spark
     from tidegate.spark_jobs.enforce import log_to_stderr  # noqa: PLC0415 - the same
@@ -212,6 +191,7 @@ def _report(found: StreamReplay) -> None:
         raise typer.Exit(1)
 
 
+@output_options()
 def discard(  # noqa: PLR0913 - one parameter for each option
     stream: StreamId,
     *,
@@ -219,12 +199,7 @@ def discard(  # noqa: PLR0913 - one parameter for each option
     positions: PositionsFile = None,
     problem: ProblemId = None,
     where: Where = None,
-    bootstrap_servers: BootstrapServers = None,
-    kafka_config: KafkaConfig = None,
-    registry: Registry = None,
-    sink: SinkOption = None,
-    write_mode: WriteMode = None,
-    warehouse: Warehouse = None,
+    given: Given,
     dry_run: DryRun = False,
     run: Run = False,
     yes: Yes = False,
@@ -251,14 +226,6 @@ def discard(  # noqa: PLR0913 - one parameter for each option
     the registry, a broker or a store does not answer; 4 or 5 another instance
     is still writing; 7 no permission.
     """
-    given = {
-        "bootstrap_servers": bootstrap_servers,
-        "kafka_config": kafka_config,
-        "registry_url": registry,
-        "sink": sink,
-        "write_mode": write_mode,
-        "warehouse": warehouse,
-    }
     selection = _Selection(positions, problem, where)
     with _planner(stream, given) as planner:
         chosen = planner.freeze(selection.choice())
