@@ -1,4 +1,4 @@
-"""Secrets in addresses: found among arguments, and masked in what others can read."""
+"""Secrets in URLs: found in arguments of processes, and masked in logs and messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 MASK: Final = "***"
 
-# Every repetition has a bound: an error can quote a text of any length, and the search must stay linear.
+# Every repetition has a bound: an error can quote a text of any length, and the search must take linear time.
 _SCHEME: Final = r"[A-Za-z][\w+.:-]{0,40}://"
 _PORT: Final = r"[0-9]*(?:[\s/?#\"']|$)"
 """What follows a colon in `host:port/path@x`, which has no password."""
@@ -26,7 +26,7 @@ _PARAMETER: Final = re.compile(
 
 
 def holds_secret(address: str) -> bool:
-    """Return whether an address has a password, a token as its user, or a parameter whose name says that it is secret."""
+    """Return whether a URL has a password, a token as its user, or a parameter with the name of a secret."""
     scheme, separator, rest = address.partition("://")
     if not scheme or not separator:
         return False
@@ -34,7 +34,7 @@ def holds_secret(address: str) -> bool:
 
 
 def masked(text: str) -> str:
-    """Return a text in which the secrets of addresses are three asterisks. Foreign errors quote whole addresses."""
+    """Replace the secrets of URLs in a text by MASK. Errors of libraries quote whole URLs."""
     if "://" not in text:
         return text
     for pattern in (_WEB_USER, _PASSWORD_IN_TEXT, _PARAMETER):

@@ -1,4 +1,4 @@
-"""Reads the audit log."""
+"""Read and check the audit log."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tidegate.gateway.storage.audit import AuditNames
+from tidegate.gateway.storage.audit import AuditFilter
 from tidegate.gateway.storage.audit_chain import NO_ENTRY, AuditEntry, ChainReport, check, check_end
 from tidegate.gateway.storage.database import Database
 
 T = TypeVar("T")
 
 MOST_LOOKED_AT = 50_000
-"""Entries that one page looks at for names: who and action have no index, and a log grows for years."""
+"""Maximum entries that one page searches for names: `who` and `action` have no index, and a log grows for years."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditPage:
-    """A part of the log, oldest first, and the hash of its newest entry: note it to see later that nothing was cut off."""
+    """A part of the log, oldest first. `head` is the hash of the newest entry: keep it to prove later that none was removed."""
 
     entries: tuple[AuditEntry, ...]
     head: str
@@ -26,7 +26,7 @@ class AuditPage:
 
 @dataclass(frozen=True, slots=True)
 class NewestEntries:
-    """Entries, newest first. All entries from the number `looked_from` on were looked at."""
+    """Entries, newest first. All entries with numbers from `looked_from` were searched."""
 
     entries: tuple[AuditEntry, ...]
     looked_from: int
@@ -34,13 +34,13 @@ class NewestEntries:
 
 
 class AuditLog:
-    """The audit log as people and programs read it. It is written where changes are made, never here."""
+    """Reads the audit log. Entries are written in the transactions of the changes, with `AuditStore.append`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def page(self, after: int, limit: int, subject: str | None = None) -> AuditPage:
-        """List at most `limit` entries numbered above `after`; of one subject, if it is given."""
+        """List at most `limit` entries with a number above `after`; only those of `subject`, if given."""
         with self._database.reading() as stores:
             last = stores.audit.last()
             return AuditPage(stores.audit.page(after, limit, subject), last.hash if last else NO_ENTRY)
@@ -54,10 +54,10 @@ class AuditLog:
         action: str | None = None,
         subject: str | None = None,
     ) -> NewestEntries:
-        """List at most `limit` entries numbered below `before` (None: the newest), newest first.
+        """List at most `limit` entries with a number below `before` (None: the newest ones), newest first.
 
-        Only entries of these names are listed; an action that ends with a dot stands for all that begin so. At most
-        MOST_LOOKED_AT entries are looked at.
+        Only entries with the given names are listed; an action that ends with a dot is a prefix. At most MOST_LOOKED_AT
+        entries are searched.
         """
         with self._database.reading() as stores:
             last = stores.audit.last()
@@ -65,7 +65,7 @@ class AuditLog:
                 return NewestEntries((), 1, NO_ENTRY)
             end = min(before or last.number + 1, last.number + 1)
             start = max(1, end - MOST_LOOKED_AT)
-            wanted = AuditNames(who, action, subject)
+            wanted = AuditFilter(who, action, subject)
             entries = stores.audit.between(start, end, limit, wanted)
         looked_from = entries[-1].number if len(entries) == limit else start
         return NewestEntries(entries, looked_from, last.hash)
@@ -77,5 +77,8 @@ class AuditLog:
         )
 
     def read(self, consume: Callable[[Iterator[AuditEntry]], T]) -> T:
-        """Return every entry to `consume`, oldest first: one state of the log, a part of it in memory at a time."""
+        """Return the result of `consume` for an iterator of all entries, oldest first, of one state of the log.
+
+        Only a part of the log is in memory at a time.
+        """
         return self._database.read(lambda stores: consume(stores.audit.entries()))

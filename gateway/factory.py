@@ -21,7 +21,7 @@ from tidegate.gateway.health import BrokerProbe, HealthCheck
 from tidegate.gateway.registry.approvals import Approvals
 from tidegate.gateway.registry.associations import Associations
 from tidegate.gateway.registry.consumers import ConsumerService
-from tidegate.gateway.registry.judging import Judging, PlanCache, with_writers
+from tidegate.gateway.registry.judging import JudgeService, PlanCache, with_writers
 from tidegate.gateway.registry.lifecycle import ContractLifecycle
 from tidegate.gateway.registry.publication import Registry
 from tidegate.gateway.registry.registration import SchemaRegistration
@@ -92,9 +92,9 @@ class Factory:
         """Build the service that publishes and finds contracts."""
         return Registry(self.database, now)
 
-    def judging(self) -> Judging:
+    def judge_service(self) -> JudgeService:
         """Build the service that judges posted records."""
-        return Judging(self.registry(), self._plans, self.subjects())
+        return JudgeService(self.registry(), self._plans, self.subjects())
 
     def plan(self, version: ContractVersion) -> EnforcementPlan:
         """Return the compiled plan of a published version. Raises ContractError for one that compiles no more."""

@@ -59,7 +59,7 @@ def build_session(settings: SinkSettings) -> SparkSession:
     # Otherwise the workers start the machine's python3, where our packages are not installed.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     if is_local(settings):
-        # Otherwise Spark looks the machine's name up, and warns about what it finds.
+        # Otherwise Spark looks up the machine's name, and warns about the result.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     engine = {**_engine(settings), **_of_sink(settings)}
     # PySpark passes the configuration to Java as arguments, which every user of the machine can list. The catalog's
@@ -97,7 +97,7 @@ def stop_session(spark: SparkSession, settings: SinkSettings) -> None:
 
 
 def active_session(settings: SinkSettings) -> SparkSession:
-    """Return the session of this process, or start one, which ends with the process."""
+    """Return the session of this process, or start one; it ends with the process."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
     if (active := SparkSession.getActiveSession()) is not None:
@@ -107,11 +107,11 @@ def active_session(settings: SinkSettings) -> SparkSession:
 
 
 def worker_sockets(master: str, temporary_folder: str) -> dict[str, str]:
-    """Return how Java connects to Python workers: by Unix sockets, or by TCP if the paths would be too long.
+    """Return the setting of the connection between Java and Python workers: Unix sockets, or TCP if their paths are too long.
 
-    Unix sockets take a third less time for each task, because over TCP a small message waits for the answer to the
-    previous one; and only this user can open them. Spark creates them in Java's temporary folder. On YARN that is a
-    folder of the container, whose path alone is longer than the limit of a socket.
+    With Unix sockets a task takes a third less time, because over TCP a small message waits for the acknowledgement of
+    the previous one. Only this user can open them. Spark creates them in Java's temporary folder; on YARN that is a
+    folder of the container, with a path that is longer than the limit of a socket.
     """
     is_short = len(temporary_folder.encode()) + _SOCKET_NAME_BYTES <= _SOCKET_PATH_BYTES
     return {
@@ -155,8 +155,8 @@ def _engine(settings: SinkSettings) -> dict[str, str]:
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         # A worker that dies in native code prints its stack.
         "spark.python.worker.faulthandler.enabled": "true",
-        # Twice the default. At 10,000 records, what surrounds a batch in the worker and in the JVM is a tenth of the judge's
-        # time; 40,000 are no better. Spark's own limit of 64 MB to a batch stays, for large records.
+        # Twice the default. With 10,000 records, the overhead of a batch in worker and JVM is a tenth of the judge's
+        # time; 40,000 are not faster. Spark's limit of 64 MB for a batch stays, for large records.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
         # A batch is small; the default of 200 tasks costs more than the work.
         "spark.sql.shuffle.partitions": "2",
@@ -170,8 +170,8 @@ def _engine(settings: SinkSettings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         # The job logs what matters itself, as JSON.
         "spark.log.level": "ERROR",
-        # Spark's own, what says in other words how to reach Kafka and stores, and all of the catalog, whose properties
-        # have names of their own: plans, the page, event logs and SET show options.
+        # Plans, the UI, event logs and SET show options. This covers Spark's own pattern, more names of secrets for Kafka
+        # and stores, and all properties of the catalog, which choose their names themselves.
         "spark.redaction.regex": f"(?i){_SECRET.pattern}|sql[.]catalog[.]{CATALOG}[.]",
         # Cached batches live for a second: packing them costs more than the memory is worth.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
@@ -241,7 +241,7 @@ def catalog_options(settings: SinkSettings) -> dict[str, str]:
     prefix = f"spark.sql.catalog.{CATALOG}"
     return {
         prefix: "org.apache.iceberg.spark.SparkCatalog",
-        # The table is changed behind Spark's back when a batch is published; a cached one would be stale.
+        # Publishing a batch changes the table without Spark; a cached table would be stale.
         f"{prefix}.cache-enabled": "false",
         **{f"{prefix}.{key}": value for key, value in catalog_properties(settings).items()},
     }
@@ -264,7 +264,7 @@ def warm_up(spark: SparkSession) -> None:
     Runs beside the start of a stream: otherwise its first batch after a crash waits for both.
     """
     slots = spark.sparkContext.defaultParallelism
-    with suppress(Exception):  # the first batch says better what is wrong
+    with suppress(Exception):  # the first batch fails with a better message
         spark.range(0, slots, 1, slots).mapInArrow(_unchanged, "id long").toArrow()
 
 

@@ -44,6 +44,6 @@ def strict(plan: EnforcementPlan) -> EnforcementPlan:
 
 def fast_path(plan: EnforcementPlan) -> Any:
     """Return the fast path of a plan."""
-    path = plan._judging.path
+    path = plan._judge.path
     assert isinstance(path, FastPath)
     return path

@@ -1,4 +1,4 @@
-"""From pydantic's findings to sentences for the author of a contract."""
+"""Converts the validation errors of pydantic to sentences for the author of a contract."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One mistake in the form of a document; `about` tells what `path` points at."""
+    """One mistake in the form of a document; `about` is the kind of the part at `path`."""
 
     path: Path
     message: str
@@ -45,7 +45,7 @@ def diagnose(
     details: dict[Path, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
         if detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
-            continue  # pydantic counts the sound items only, and the others are reported by themselves
+            continue  # pydantic counts only the valid items; the invalid ones have errors of their own
         details.setdefault(_path(document, detail), []).append(detail)
     findings = [_finding(document, path, group, root) for path, group in details.items()]
     misspelt = {name for finding in findings for name in _misspelt(document, finding, root)}
@@ -61,7 +61,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that was probably meant, whatever its case; None when none is near."""
+    """Return the known word that was probably meant, ignoring case; None if no word is similar."""
     folded = {name.casefold(): name for name in known}
     matches = get_close_matches(word.casefold(), folded, n=1)
     return folded[matches[0]] if matches else None
@@ -112,7 +112,7 @@ def _finding(
 
 
 def _misspelt(document: Any, finding: Finding, root: type[BaseModel]) -> Iterator[Path]:
-    """Name the missing key that an unknown key was probably meant to be: one mistake, one message."""
+    """Yield the missing key that an unknown key was probably meant to be, so that one mistake has one message."""
     if finding.about == "unknown key":
         parent = finding.path[:-1]
         nearest = closest(str(finding.path[-1]), _known_keys(document, parent, root))
@@ -213,7 +213,7 @@ def _mismatch(path: Path, details: list[ErrorDetails], root: type[BaseModel]) ->
 
 
 def _broken_form(path: Path, found: Any, root: type[BaseModel]) -> str | None:
-    """Return the form that a key of the contract asks for when quotes around a number would not give it."""
+    """Return the form of a key of the contract if the number, in quotes, would not have that form."""
     if len(path) != 1 or isinstance(found, bool) or not isinstance(found, int | float):
         return None
     patterns = [getattr(each, "pattern", None) for each in _field(root, str(path[0])).metadata]
@@ -242,7 +242,7 @@ def _described(value: Any) -> str:
 
 
 def _sentence(detail: ErrorDetails) -> str:
-    """Return what is wrong with a value of the right type, as the rest of a sentence about it."""
+    """Return the mistake of a value of the right type, as the rest of a sentence that begins with its key."""
     match detail["type"]:
         case "literal_error" | "enum":
             return _choice(detail)

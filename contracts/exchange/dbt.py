@@ -14,7 +14,7 @@ _ONE_COLUMN: Final = "expect_column_"
 
 
 def convert_dbt(document: dict[str, Any]) -> tuple[dict[str, Any], Places, list[LeftOut]]:
-    """Return the document in the standard, the places of its parts, and what no part stands for."""
+    """Return the document in the standard, the places of its parts, and the parts that have no counterpart."""
     converter = _Converter()
     models = [each for each in document.get("models") or [] if isinstance(each, dict) and each.get("name")]
     names = [str(each["name"]) for each in models]
@@ -31,12 +31,14 @@ def convert_dbt(document: dict[str, Any]) -> tuple[dict[str, Any], Places, list[
 
 
 class _Converter:
+    """Converts models one by one; collects the places of their parts, and the parts that are left out."""
+
     def __init__(self) -> None:
         self.places = Places()
         self.left_out: list[LeftOut] = []
 
     def model(self, index: int, model: dict[str, Any]) -> dict[str, Any]:
-        """Return a model as an object."""
+        """Return the schema object of a model."""
         place, source = pointer("schema", index), pointer("models", index)
         self.places.note(place, source)
         columns = [each for each in model.get("columns") or [] if isinstance(each, dict) and each.get("name")]
@@ -81,12 +83,12 @@ class _Converter:
         self, found: dict[str, Any], name: str, arguments: dict[str, Any], source: str, place: str
     ) -> None:
         """Add one test or constraint to a property."""
-        words = {
+        labels = {
             "severity": str(
                 (arguments.get("config") or {}).get("severity", arguments.get("severity", "error"))
             )
         }
-        words |= {"name": arguments["name"]} if arguments.get("name") else {}
+        labels |= {"name": arguments["name"]} if arguments.get("name") else {}
         given = {**arguments, **(arguments.get("arguments") or {})}
         quality = found["quality"]
         plain = name.rpartition(".")[2]
@@ -103,13 +105,13 @@ class _Converter:
                 found["unique"] = True
                 self.places.note(f"{place}/unique", source)
             case "accepted_values":
-                arguments_of = {"validValues": given.get("values") or []}
-                quality.append({"metric": "invalidValues", "mustBe": 0, "arguments": arguments_of, **words})
+                valid = {"validValues": given.get("values") or []}
+                quality.append({"metric": "invalidValues", "mustBe": 0, "arguments": valid, **labels})
             case "relationships" | "foreign_key":
                 found["relationships"] = [{"to": str(given.get("to"))}]
                 self.places.note(f"{place}/relationships", source)
             case "accepted_range":
-                quality.append(_rule(_range(given), found["name"], words))
+                quality.append(_rule(_range(given), found["name"], labels))
             case _ if plain.startswith(_ONE_COLUMN):
                 kwargs = {
                     key: value
@@ -118,7 +120,7 @@ class _Converter:
                 }
                 written = {"type": plain, "kwargs": {"column": found["name"], **kwargs}}
                 quality.append(
-                    {"type": "custom", "engine": "greatExpectations", "implementation": written, **words}
+                    {"type": "custom", "engine": "greatExpectations", "implementation": written, **labels}
                 )
             case _:
                 self._leave(source, f"`{name}` is not judged; write it as a rule")
@@ -128,7 +130,7 @@ class _Converter:
 
 
 def _named(test: Any) -> tuple[str, dict[str, Any]]:
-    """Return the name of a test and its arguments: it is a name, or a mapping with its name as the key."""
+    """Return the name and the arguments of a test, which is a name, or a mapping from the name to the arguments."""
     if isinstance(test, dict) and test:
         if isinstance(test.get("test_name"), str):
             return test["test_name"], test
@@ -147,8 +149,8 @@ def _range(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _rule(rule: dict[str, Any], column: str, words: dict[str, Any]) -> dict[str, Any]:
-    is_warning = words["severity"].lower() == "warn"
-    written = {"id": words.get("name") or f"{column}-in-range", **rule, "field": pointer(column)}
+def _rule(rule: dict[str, Any], column: str, labels: dict[str, Any]) -> dict[str, Any]:
+    is_warning = labels["severity"].lower() == "warn"
+    written = {"id": labels.get("name") or f"{column}-in-range", **rule, "field": pointer(column)}
     written |= {"severity": "warning"} if is_warning else {}
     return {"type": "custom", "engine": "tidegate", "implementation": written}

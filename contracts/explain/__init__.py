@@ -1,1 +1,1 @@
-"""Sentences for people about a refused record: its rules, its schema, its payload."""
+"""Sentences that explain a refused record: its rules, its schema, its payload."""

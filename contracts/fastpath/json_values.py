@@ -1,7 +1,7 @@
 """Decode JSON records with orjson where it is exact.
 
-orjson changes or refuses some valid JSON: integers from 2^64 on, fractions beyond a double, 1e400. Such texts are found
-by their bytes, and decoded exactly.
+orjson changes or refuses some valid JSON: integers from 2^64, fractions that a double does not represent, 1e400. A
+search of the bytes finds such texts, and they are decoded exactly.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidegate.contracts.formats.json_records import (
 from tidegate.contracts.formats.payload import NO_PAYLOAD
 
 FLAT_BYTES: Final = 2 * MAX_DEPTH
-"""Each level takes an opening and a closing bracket, so that values this short need no look."""
+"""Each level has an opening and a closing bracket, so values up to this length are not too deep."""
 
 _LONG_FRACTION: Final = "|".join(rf"[0-9]{{{whole},}}\.[0-9]{{{16 - whole}}}" for whole in range(1, 17))
 _INEXACT: Final = rf"(?:^|[\s:,\[])-?(?:[0-9]+(?:\.[0-9]+)?[eE]|[0-9]{{19}}|{_LONG_FRACTION})"
@@ -34,7 +34,7 @@ _INEXACT: Final = rf"(?:^|[\s:,\[])-?(?:[0-9]+(?:\.[0-9]+)?[eE]|[0-9]{{19}}|{_LO
 It also finds some that orjson keeps, and some inside strings.
 """
 _FEW: Final = 50
-"""Below this many values the sieve for numbers costs more than it saves."""
+"""For fewer values, the search for numbers costs more than it saves."""
 
 _NUMBER = re.compile(rb"(?:^|(?<=[\s:,\[]))-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _EXPONENT = re.compile(rb"[eE]")
@@ -44,8 +44,7 @@ _TWO_64: Final = 2**64
 
 
 def decode_values(values: pa.Array) -> Iterator[Any]:
-    """Decode each value of a binary array as `decode_json` does: the record, or the Violation that it is."""
-    # The sieve pays for many; a few are looked at one by one.
+    """Yield the record of each value of a binary array, or its Violation."""
     is_suspect = may_change_numbers(values) if len(values) >= _FEW else [True] * len(values)
     for value, may_change in zip(values.to_pylist(), is_suspect, strict=True):
         yield decode_value(value, may_change=may_change)
@@ -54,9 +53,9 @@ def decode_values(values: pa.Array) -> Iterator[Any]:
 def suspects(
     values: pa.Array, fits: Callable[[Any], bool], holds: Callable[[Any], bool]
 ) -> Iterator[tuple[int, Any]]:
-    """Decode each value and give, with their index, all but the records for which `fits` and `holds` say yes.
+    """Yield the index and the record (or Violation) of each value, except of records for which `fits` and `holds` return True.
 
-    The loop that nearly all records pass: nothing is called here that need not be.
+    Nearly all records pass this loop, so its calls are inlined.
     """
     loads = orjson.loads
     may_change = may_change_numbers(values)
@@ -77,7 +76,7 @@ def suspects(
 
 
 def decode_value(value: bytes | None, *, may_change: bool) -> Any:
-    """Decode one value: the record, or the Violation that it is. `may_change` says that its numbers need a look."""
+    """Return the record of a value, or its Violation. With `may_change`, orjson may change its numbers."""
     if value is None:
         return NO_PAYLOAD
     if may_change and not _keeps_numbers(value):
@@ -90,7 +89,7 @@ def decode_value(value: bytes | None, *, may_change: bool) -> Any:
 
 
 def may_change_numbers(values: pa.Array) -> list[bool]:
-    """Return which values hold what looks like a number that orjson may change."""
+    """Return for each value whether it has a text like a number that orjson may change."""
     found = [False] * len(values)
     rows = suspect_rows(values)
     if rows:
@@ -101,7 +100,7 @@ def may_change_numbers(values: pa.Array) -> list[bool]:
 
 
 def _keeps_numbers(value: bytes) -> bool:
-    """Return whether orjson keeps all that looks like a number in a value."""
+    """Return whether orjson keeps every text of a value that looks like a number."""
     for token in _NUMBER.findall(value):
         if len(token) <= _SURE_DIGITS and not _EXPONENT.search(token):
             continue
@@ -119,7 +118,7 @@ def _is_too_deep(value: bytes, record: Any) -> bool:
     if value.count(b"[") + value.count(b"{") <= MAX_DEPTH:
         return False
     try:
-        orjson.dumps(record)  # a tenth of the time that a walk takes
+        orjson.dumps(record)  # fails for too deep records, and takes a tenth of the time of a walk
     except orjson.JSONEncodeError:
         return True
     return False

@@ -1,10 +1,10 @@
 """Patterns and formats as regular expressions that one pass over many strings can match.
 
-The strings of many records are written one after the other, each ended by a separator, and matched against the
-repetition of all their patterns. That is right only if no pattern can match a separator. So the separators are control
-characters, which a JSON string contains only escaped, and only patterns of printable characters are used.
+The strings of many records are joined, each ended by a separator, and matched against the repetition of all their
+patterns. This is correct only if no pattern can match a separator. So the separators are control characters, which a
+JSON string contains only escaped, and only patterns of printable characters are used.
 
-Source: ECMA-262, section 22.2.1, for the patterns; RE2 syntax for what comes out; RFC 3339, section 5.6, for dates.
+Source: ECMA-262, section 22.2.1, for the patterns; RE2 for the expressions; RFC 3339, section 5.6, for dates.
 """
 
 from __future__ import annotations
@@ -39,36 +39,39 @@ FORMATS: Final = {
     "date-time": f"{_DATE}T{_TIME_OF_DAY}:[0-5][0-9](?:\\.[0-9]+)?(?:Z|[+-]{_TIME_OF_DAY})",
     "uuid": "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
 }
-"""Strings of a format, though not all of them (no leap seconds, for one)."""
+"""Strings of a format, but not all of them: leap seconds are missing, for example."""
 
 
-def searched(pattern: str) -> str | None:
-    """Return an expression of the whole strings in which a pattern of ECMA-262 is found; None for one of another kind."""
+def searched_strings(pattern: str) -> str | None:
+    """Return an expression that matches the whole strings in which a pattern of ECMA-262 is found.
+
+    None for a pattern that `_Reader` does not support.
+    """
     begins, ends = pattern.startswith("^"), pattern.endswith("$") and not pattern.endswith("\\$")
     reader = _Reader(pattern[begins : len(pattern) - ends])
     try:
         body, branches = reader.alternatives()
         reader.require_end()
-    except _ForeignError:
+    except _UnsupportedError:
         return None
     if branches > 1 and (begins or ends):
         return None  # an anchor belongs to one branch only
     return f"{'' if begins else ANYTHING}(?:{body}){'' if ends else ANYTHING}"
 
 
-class _ForeignError(Exception):
-    """A piece of a pattern that is not taken."""
+class _UnsupportedError(Exception):
+    """A part of a pattern that has no expression."""
 
 
 class _Reader:
-    """Reads a pattern and writes it again, character by character, so that nothing is taken for what it is not."""
+    """Parses a pattern and writes it again, character by character. Raises _UnsupportedError for every other syntax."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._at = 0
 
     def alternatives(self) -> tuple[str, int]:
-        """Read branches up to a closing parenthesis or the end; returns their number too."""
+        """Read branches up to a closing parenthesis or the end; return their expression and number."""
         branches = [self._sequence()]
         while self._take("|"):
             branches.append(self._sequence())
@@ -77,7 +80,7 @@ class _Reader:
     def require_end(self) -> None:
         """Refuse a pattern with text after its end."""
         if self._at < len(self._pattern):
-            raise _ForeignError
+            raise _UnsupportedError
 
     def _sequence(self) -> str:
         parts = []
@@ -89,10 +92,10 @@ class _Reader:
         character = self._next()
         if character == "(":
             if self._take("?") and not self._take(":"):
-                raise _ForeignError
+                raise _UnsupportedError
             body, _ = self.alternatives()
             if not self._take(")"):
-                raise _ForeignError
+                raise _UnsupportedError
             return f"(?:{body})"
         if character == "[":
             return f"[{self._class()}]"
@@ -100,33 +103,33 @@ class _Reader:
             escaped = self._next()
             return f"[{_CLASSES[escaped]}]" if escaped in _CLASSES else _literal(_escaped(escaped))
         if character in _SPECIAL:
-            raise _ForeignError
+            raise _UnsupportedError
         return _literal(character)
 
     def _class(self) -> str:
         parts = []
         if self._peek() in {"^", "]"}:
-            raise _ForeignError
+            raise _UnsupportedError
         while not self._take("]"):
             first = self._member()
             if len(first) == 1 and self._peek() == "-" and self._peek(1) != "]":
                 self._next()
                 last = self._member()
                 if len(last) != 1 or last < first:
-                    raise _ForeignError
+                    raise _UnsupportedError
                 parts.append(f"{_literal(first)}-{_literal(last)}")
             else:
                 parts.append(_literal(first) if len(first) == 1 else first)
         return "".join(parts)
 
     def _member(self) -> str:
-        """Read a character of a class, or the name of some (then several characters)."""
+        """Read a member of a class: one character, or the characters of a class escape."""
         character = self._next()
         if character == "\\":
             escaped = self._next()
             return _CLASSES.get(escaped) or _escaped(escaped)
         if character == "[" or character not in _PRINTABLE:
-            raise _ForeignError
+            raise _UnsupportedError
         return character
 
     def _quantifier(self) -> str:
@@ -138,9 +141,9 @@ class _Reader:
             self._next()
         else:
             return ""
-        self._take("?")  # lazy or not, the same strings match
+        self._take("?")  # a lazy quantifier matches the same strings
         if self._peek() in set("?*+{"):
-            raise _ForeignError
+            raise _UnsupportedError
         return symbol
 
     def _bounds(self) -> str:
@@ -149,7 +152,7 @@ class _Reader:
         if self._take(","):
             most = "" if self._peek() == "}" else self._number()
         if not self._take("}") or int(most or least) > _MAX_REPEAT or int(least) > int(most or least):
-            raise _ForeignError
+            raise _UnsupportedError
         return f"{{{least}}}" if least == most else f"{{{least},{most}}}"
 
     def _number(self) -> str:
@@ -157,7 +160,7 @@ class _Reader:
         while self._peek() in set(string.digits):
             digits += self._next()
         if not digits or len(digits) > 4:
-            raise _ForeignError
+            raise _UnsupportedError
         return digits
 
     def _peek(self, ahead: int = 0) -> str:
@@ -172,7 +175,7 @@ class _Reader:
     def _next(self) -> str:
         character = self._peek()
         if not character:
-            raise _ForeignError
+            raise _UnsupportedError
         self._at += 1
         return character
 
@@ -180,11 +183,11 @@ class _Reader:
 def _escaped(character: str) -> str:
     """Return the character that an escape of punctuation stands for."""
     if character not in _PUNCTUATION:
-        raise _ForeignError
+        raise _UnsupportedError
     return character
 
 
 def _literal(character: str) -> str:
     if character not in _PRINTABLE:
-        raise _ForeignError
+        raise _UnsupportedError
     return f"\\{character}" if character in _PUNCTUATION else character

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from tidegate.contracts.fastpath.code_writer import DATE
-from tidegate.contracts.fastpath.patterns import FORMATS, searched
+from tidegate.contracts.fastpath.patterns import FORMATS, searched_strings
 from tidegate.contracts.rules.compiled import Path
 
 ValidatorFor = Callable[[Any], Callable[[Any], bool]]
@@ -211,7 +211,7 @@ class RowBuilder:
         texts = [
             expression
             for keyword, expression in (
-                ("pattern", searched(schema.get("pattern", ""))),
+                ("pattern", searched_strings(schema.get("pattern", ""))),
                 ("format", FORMATS.get(schema.get("format", "")) if self._formats_hold else ""),
             )
             if keyword in schema and expression != ""

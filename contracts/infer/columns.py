@@ -21,7 +21,7 @@ Positions = npt.NDArray[np.int64]
 
 
 class Kind(StrEnum):
-    """Kinds of values that a profile tells apart."""
+    """Kinds of values that a profile distinguishes."""
 
     BOOLEAN = "boolean"
     INTEGER = "integer"
@@ -48,7 +48,7 @@ class Rows(Protocol):
 
 @dataclass(slots=True)
 class Elements:
-    """The elements of all arrays of a column, and for each of them the row that it is in."""
+    """The elements of all arrays of a column; `parents` has the row of each element."""
 
     values: Column
     parents: npt.NDArray[np.int64]
@@ -93,7 +93,7 @@ _ARROW_TYPES: Final[Mapping[type, tuple[Kind, pa.DataType]]] = {
 
 
 class PythonRows:
-    """Objects that were decoded to dictionaries; None for a record without one."""
+    """Rows of decoded objects: dictionaries, and None for a record without one."""
 
     def __init__(self, rows: Sequence[dict[str, Any] | None]) -> None:
         self._rows = rows
@@ -116,7 +116,7 @@ class PythonRows:
 
 
 class ArrowRows:
-    """Objects in the columns of a table; `present` is None if every record has one."""
+    """Rows of the columns of a table, one array for each name."""
 
     def __init__(self, names: Sequence[str], arrays: Sequence[pa.Array], *, untyped: bool = False) -> None:
         self._names = names
@@ -132,7 +132,7 @@ class ArrowRows:
 
 
 def column_of(values: list[Any]) -> Column:
-    """Return the column of decoded values: those of JSON and Avro, or ABSENT."""
+    """Return the column of values that were decoded from JSON or Avro, or are ABSENT."""
     column = Column(len(values))
     types = set(map(type, values))
     if type(None) in types:
@@ -149,7 +149,7 @@ def column_of(values: list[Any]) -> Column:
 
 
 def _add(column: Column, kind: type, values: list[Any]) -> None:
-    """Add the values of one Python type; the others are None."""
+    """Add the values of one Python type to a column; in `values`, those of other types are None."""
     if kind is dict:
         column.is_object = np.fromiter((value is not None for value in values), bool, len(values))
         column.objects = PythonRows(values)
@@ -191,7 +191,7 @@ def _as_float(value: float) -> float:
 
 
 def arrow_column(array: pa.Array) -> Column:
-    """Return the column of an Arrow array. A null of a table is a null of the record."""
+    """Return the column of an Arrow array; its nulls are nulls of the records."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if pa.types.is_dictionary(array.type):
@@ -248,11 +248,11 @@ _READ_AS: Final[tuple[tuple[Callable[[pa.DataType], bool], Kind, pa.DataType], .
 _INTEGER: Final = r"^-?(0|[1-9][0-9]{0,17})$"
 _NUMBER: Final = r"^-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?$"
 NUMBER_TEXT: Final = _NUMBER
-"""What JSON writes as a number. `007` and `+1` are texts."""
+"""A number in the syntax of JSON. `007` and `+1` are texts."""
 
 
 def untyped_column(array: pa.Array) -> Column:
-    """Return the column of the cells of a file without types. A null is an empty cell."""
+    """Return the column of the cells of a file without types; a null is an empty cell."""
     column = Column(len(array), untyped=True)
     if array.null_count:
         column.null = _mask(pc.is_null(array))

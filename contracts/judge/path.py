@@ -1,4 +1,4 @@
-"""The path of records to their verdicts: the interface, and the strict path, which uses no generated code."""
+"""How records are decoded and checked: the interface of a path, and the strict path, which uses no generated code."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from tidegate.contracts.rules.compiled import RuleSet
 
 
 class RecordPath(Protocol):
-    """Decodes records and asks schema and rules. The strict path and a fast one say the same of every record.
+    """Decodes records and checks them by schema and rules. Strict path and fast path give the same results.
 
-    `at` sets the clock of the rules to the moment of a record, by its index; None when no rule asks.
+    `at` is a function that sets the clock of the rules to the time of the record with an index; None if no rule reads the
+    time.
     """
 
     @property
@@ -30,11 +31,11 @@ class RecordPath(Protocol):
         ...
 
     def decode(self, framed: Framed) -> Iterator[Any]:
-        """Decode each payload: the record, or the Violation that it is."""
+        """Yield the record of each payload, or its Violation."""
         ...
 
     def suspects(self, framed: Framed, at: SetClock | None) -> Iterator[Suspect]:
-        """Yield all records but those that are known to be good, the clock set to each."""
+        """Yield (index, record, failed rules or None) of each record that may be invalid, with the clock set to it."""
         ...
 
     def rows(self, framed: Framed, at: SetClock | None) -> Rows:
@@ -43,7 +44,7 @@ class RecordPath(Protocol):
 
 
 class StrictPath:
-    """Decodes strictly, asks one rule after the other, and converts each value by itself: no record is known to be good."""
+    """Decodes each record exactly, checks one rule after another, and converts each value separately."""
 
     def __init__(
         self, payload_format: PayloadFormat, rules: RuleSet, columns: tuple[TypedColumn, ...]
@@ -54,7 +55,7 @@ class StrictPath:
         self._columns = columns
 
     def suspects(self, framed: Framed, at: SetClock | None) -> Iterator[Suspect]:
-        """Yield all records, the clock set to each."""
+        """Yield every record, with the clock set to it; which rules fail is not known yet."""
         for index, record in enumerate(self.decode(framed)):
             if at is not None:
                 at(index)

@@ -24,7 +24,7 @@ from tidegate.contracts.formats.framing import Frames
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.contracts.formats.payload import PayloadFormat
 from tidegate.contracts.formats.writers import WriterSchemas
-from tidegate.contracts.judge.loop import STAGES, Judging
+from tidegate.contracts.judge.loop import STAGES, BatchJudge
 from tidegate.contracts.judge.path import RecordPath, StrictPath
 from tidegate.contracts.privacy.masks import Masks, masks_of, privacy_problems
 from tidegate.contracts.privacy.tokens import MaskKey
@@ -58,35 +58,35 @@ class Route:
 class EnforcementPlan:
     """Judges records of one contract version. Made by `compile_plan`; picklable (it recompiles where it arrives)."""
 
-    def __init__(self, contract: DataContract, judging: Judging, masks: Masks, *, fastpath: bool) -> None:
+    def __init__(self, contract: DataContract, judge: BatchJudge, masks: Masks, *, fastpath: bool) -> None:
         self.contract = contract
         self.fingerprint = fingerprint(contract)
         self.slots = (
             *(Slot(stage, stage.value, Severity.ERROR) for stage in STAGES),
-            *(Slot(Stage.RULE, rule.id, rule.severity) for rule in judging.rules.rules),
+            *(Slot(Stage.RULE, rule.id, rule.severity) for rule in judge.rules.rules),
         )
-        self.columns = judging.column_types
+        self.columns = judge.column_types
         """Arrow schema of the typed columns that `judge_typed` returns, in contract order."""
         self.expectations: ExpectationPlan = compile_expectations(contract.expectations, self.columns)[0]
         """What the accepted records of a batch must look like together; empty when the contract says nothing of it."""
         self.masks = masks
-        self._judging = judging
+        self._judge = judge
         self._fastpath = fastpath
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         document = self.contract.model_dump_json(by_alias=True, exclude_defaults=True)
-        judging = self._judging
-        return _rebuilt, (document, self.masks.key, self._fastpath, judging.limits, self.writers, judging.now)
+        judge = self._judge
+        return _rebuilt, (document, self.masks.key, self._fastpath, judge.limits, self.writers, judge.now)
 
     @property
     def payload_format(self) -> PayloadFormat:
         """What reads payloads by the contract's schema."""
-        return self._judging.payload_format
+        return self._judge.payload_format
 
     @property
     def typed_columns(self) -> tuple[TypedColumn, ...]:
         """The typed columns, in contract order."""
-        return self._judging.columns
+        return self._judge.columns
 
     @property
     def name(self) -> str:
@@ -123,29 +123,29 @@ class EnforcementPlan:
 
     def with_writers(self, writers: WriterSchemas | None) -> EnforcementPlan:
         """Return this plan with the schemas that records may name. Without them no name is looked up."""
-        return self._with(replace(self._judging, frames=replace(self._judging.frames, writers=writers)))
+        return self._with(replace(self._judge, frames=replace(self._judge.frames, writers=writers)))
 
     @property
     def asks_now(self) -> bool:
         """Whether a rule compares with now, so that `judge` wants to know the moments of records."""
-        return self._judging.rules.clock is not None
+        return self._judge.rules.clock is not None
 
     @property
     def now(self) -> int | None:
         """The moment of the batch that was given to `with_now`; None without one."""
-        return self._judging.now
+        return self._judge.now
 
     def with_now(self, now: int) -> EnforcementPlan:
         """Return this plan with the moment of one batch, in nanoseconds since 1970, for the rules that ask for it."""
-        return self._with(replace(self._judging, now=now))
+        return self._with(replace(self._judge, now=now))
 
     def for_table(self, limits: TableLimits) -> EnforcementPlan:
         """Return this plan for a table that holds less than its columns' types do: `judge_typed` refuses the others."""
-        return self._with(replace(self._judging, limits=limits))
+        return self._with(replace(self._judge, limits=limits))
 
-    def _with(self, judging: Judging) -> EnforcementPlan:
+    def _with(self, judge: BatchJudge) -> EnforcementPlan:
         plan = object.__new__(EnforcementPlan)
-        plan.__dict__.update(self.__dict__, _judging=judging)
+        plan.__dict__.update(self.__dict__, _judge=judge)
         return plan
 
     def judge(
@@ -159,7 +159,7 @@ class EnforcementPlan:
         VERDICT_TYPE, same length, never null. Never raises on any value, except Unavailable if a record names an
         unknown schema and the registry does not answer.
         """
-        return self._judging.judge(values, moments, headers)
+        return self._judge.judge(values, moments, headers)
 
     def judge_typed(
         self,
@@ -176,7 +176,7 @@ class EnforcementPlan:
         held likewise, but a record without a primary key is never written. `keys` are the Kafka keys, an array of
         binary, for tables from which tombstones delete.
         """
-        return self._judging.judge_typed(values, moments, headers, keys)
+        return self._judge.judge_typed(values, moments, headers, keys)
 
     def explain(
         self,
@@ -211,11 +211,11 @@ class EnforcementPlan:
         `failed` are the failed slots of the same records from `judge`, or with `typed` from `judge_typed`: then no
         record is judged again. A record that violated only rules with a fixed message is not even decoded.
         """
-        return self._judging.explain(values, headers, moments, typed=typed, keys=keys, failed=failed)
+        return self._judge.explain(values, headers, moments, typed=typed, keys=keys, failed=failed)
 
     def record_of(self, value: bytes | None, header: bytes | None = None) -> Any:
         """Decode one value: return the record or a Violation. Raises as `judge` does."""
-        return self._judging.record_of(pa.array([value], pa.large_binary()), self._header(header))
+        return self._judge.record_of(pa.array([value], pa.large_binary()), self._header(header))
 
     def _header(self, header: bytes | None) -> pa.Array | None:
         # Where no schemas are looked up, the headers may not have been kept.
@@ -225,7 +225,7 @@ class EnforcementPlan:
     @property
     def writers(self) -> WriterSchemas | None:
         """The schemas that records may name; None when they were not looked up."""
-        return self._judging.frames.writers
+        return self._judge.frames.writers
 
     def failed_slots(self, failed: bytes | None) -> tuple[Slot, ...]:
         """Decode a bit set that `judge` returned."""
@@ -249,14 +249,14 @@ def compile_plan(
         fastpath = switch.is_on()
     compiled = parts.payload_format, parts.rules, parts.columns
     path: RecordPath = compile_fastpath(*compiled) if fastpath else StrictPath(*compiled)
-    judging = Judging(
+    judge = BatchJudge(
         *compiled,
         path,
         Frames(contract.framing, contract.schema_.type),
         refusal=DISPOSITIONS[contract.on_violation],
         refuses_null=contract.tombstones == "refuse",
     )
-    return EnforcementPlan(contract, judging, parts.masks, fastpath=fastpath)
+    return EnforcementPlan(contract, judge, parts.masks, fastpath=fastpath)
 
 
 def check_compiles(contract: DataContract) -> None:

@@ -1,4 +1,6 @@
-"""Tokens that stand for values: keyed, so that no one without the key finds the value by trying; equal for equal values.
+"""Tokens that replace values: keyed hashes, equal for equal values.
+
+Without the key, a value cannot be found by computing the tokens of guesses.
 
 Source: HMAC (RFC 2104) with SHA-256.
 """
@@ -23,7 +25,7 @@ _MADE_FOR_ID: Final = b"tidegate mask key id"
 
 @dataclass(frozen=True, slots=True)
 class MaskKey:
-    """The secret that tokens are made with. Its id tells keys apart and nothing else of them; it begins every token."""
+    """The secret of tokens. Every token begins with `id`, which distinguishes secrets and reveals nothing else."""
 
     secret: bytes = field(repr=False)
     id: str = field(init=False)
@@ -34,7 +36,7 @@ class MaskKey:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Build the key of a text. Raises SettingsError for one that is too short to be secret."""
+        """Build the key from a text. Raises SettingsError for a text with fewer than LEAST_CHARACTERS."""
         if len(text) < LEAST_CHARACTERS:
             raise SettingsError(
                 f"TIDEGATE_MASK_KEY has {len(text)} characters and needs at least {LEAST_CHARACTERS}; make one with "
@@ -45,13 +47,13 @@ class MaskKey:
     def token(self, value: Any) -> str:
         """Return the token of a value that is not null: `<key id>:<64 hexadecimal digits>`.
 
-        Numbers that are equal have equal tokens, however they are written; a text, a number, a boolean and bytes that
-        look alike have different ones.
+        Equal numbers have equal tokens in every notation. A text, a number, a boolean and bytes with the same
+        characters have different tokens.
         """
         return f"{self.id}:{hmac.digest(self.secret, _encoded(value), 'sha256').hex()}"
 
     def token_of_key(self, key: bytes) -> bytes:
-        """Return the token of a record's key: that of the text that it holds, or of its bytes."""
+        """Return the token of a record's key: as text if it is UTF-8, else as bytes."""
         try:
             return self.token(key.decode()).encode()
         except UnicodeDecodeError:
@@ -73,7 +75,7 @@ def _encoded(value: Any) -> bytes:
 
 
 def _number(value: float | Decimal) -> bytes:
-    """Write a number so that equal numbers are written alike: digits without zeros at their ends, and an exponent."""
+    """Write a number in a canonical form: digits without leading and trailing zeros, and an exponent."""
     number = exact(value)
     if isinstance(number, float):  # an infinity or NaN
         return str(number).encode()

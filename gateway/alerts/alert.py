@@ -38,8 +38,9 @@ class AlertKind(StrEnum):
 class Alert:
     """One message. `first_offsets` maps a partition to the first offset of the batch that it is about.
 
-    `answer` is that of a reconciliation, whose `lost` and `twice` count records; None of everything else. `held_back` counts the alerts of the same
-    kind about the same stream that were not sent since the last one. `channel` names the team's own channel, which gets it too.
+    `answer`, `lost` and `twice` are the result and record counts of a reconciliation; None for other alerts.
+    `held_back` counts the alerts of the same kind and stream that were suppressed since the last one. `channel` names
+    the team's own channel, which gets the alert in addition.
     """
 
     kind: AlertKind
@@ -104,7 +105,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class ProblemSummary:
-    """Problems of one stream, never none: what each is, with its refused records. `first` is the id of the first."""
+    """Problems of one stream, at least one: the title and the refused records of each. `first` is the id of the first."""
 
     kind: AlertKind
     stream: str
@@ -116,7 +117,7 @@ class ProblemSummary:
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """What each problem is, in a line."""
+        """The title of each problem."""
         return tuple(title for title, _ in self.counts)
 
 
@@ -159,7 +160,7 @@ class AlertWriter:
                 return None
 
     def of_report(self, report: BatchReport) -> Alert | None:
-        """Build the alert about records that were written although they violate a rule that alerts; None without any."""
+        """Build the alert about written records that violate a rule with `on_violation: alert`; None without any."""
         if report.alerted == 0:
             return None
         return Alert(
@@ -175,7 +176,7 @@ class AlertWriter:
         )
 
     def of_reconciliation(self, result: ReconciliationResult) -> Alert | None:
-        """Build the alert about an answer other than *holds*; None of that one, and when there are no findings."""
+        """Build the alert about the answers *lost* and *cannot be proven*; None for *holds*, and without findings."""
         match result.findings:
             case Findings(holds=False) as found:
                 return Alert(
@@ -222,12 +223,12 @@ def _most(rules: Sequence[RuleCount]) -> tuple[tuple[str, int], ...]:
 
 
 def _line(text: str) -> str:
-    """Return a text that others wrote as one line, so that it cannot pass for further lines of the message."""
+    """Return the text of a job or user as one line, so that it cannot look like further lines of the message."""
     return " ".join("".join(each if is_visible(each) else " " for each in text).split())
 
 
 def _first(start: dict[int, int], end: dict[int, int]) -> tuple[tuple[int, int], ...]:
-    """Return the first offset of each partition that the batch covers."""
+    """Return (partition, first offset) of the partitions that the batch covers, at most _MOST_PARTITIONS."""
     found = ((partition, start.get(partition, 0)) for partition in sorted(end))
     return tuple((partition, first) for partition, first in found if end[partition] > first)[
         :_MOST_PARTITIONS

@@ -1,4 +1,4 @@
-"""The check itself: every candidate against the version that it follows."""
+"""Compare every candidate with the version that precedes it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check(
 ) -> tuple[ContractCheck, ...]:
     """Check all candidates, in their order; then the deleted contracts.
 
-    `level` replaces the compatibility level that the contracts ask for.
+    `level` replaces the compatibility level of the contracts.
     """
     candidates = tuple(candidates)
     checks = [_check_one(candidate, baseline, level) for candidate in candidates]
@@ -107,7 +107,7 @@ def _check_one(candidate: Candidate, baseline: Baseline, level: Compatibility | 
 def _comparison(
     candidate: LoadedContract, history: History, predecessor: BaseVersion, level: Compatibility | None
 ) -> Comparison:
-    """Compare with the predecessor; with a transitive level, add what breaks only versions before it."""
+    """Compare with the predecessor; with a transitive level, add the breaking findings against versions before it."""
     base = _compiled(predecessor)
     level = level or base.compatibility
     earlier = history.before(predecessor) if is_transitive(level) else ()
@@ -134,13 +134,14 @@ def _comparison(
 
 
 def _compiled(version: BaseVersion) -> DataContract:
-    """Load an earlier version that compiles; only such are compared. Raises ContractError."""
+    """Load an earlier version. Raises ContractError if it does not compile."""
     contract = version.load()
     check_compiles(contract)
     return contract
 
 
 def _about(finding: Finding) -> tuple[object, ...]:
+    """Return the parts by which findings against several versions are the same finding."""
     return (finding.severity, finding.code, finding.pointer, finding.field, finding.direction)
 
 
@@ -184,7 +185,7 @@ def _invalid(problem: Problem, candidate: Candidate) -> CheckFinding:
 
 
 def _doubles(candidates: Iterable[Candidate]) -> dict[str, CheckFinding]:
-    """Find documents that claim a version that another one, with another content, claims too; by file."""
+    """Return a finding for each document with the id and version of an earlier document but another content, by file."""
     first: dict[tuple[str, str], tuple[str, str]] = {}
     found = {}
     for candidate in candidates:
@@ -205,7 +206,7 @@ def _doubles(candidates: Iterable[Candidate]) -> dict[str, CheckFinding]:
 
 
 def _first(loaded: LoadedContract, history: History) -> CheckFinding:
-    """Return why there is nothing to compare a contract with."""
+    """Return the finding that explains why a contract is compared with no other version."""
     contract = loaded.contract
     if history.unreadable is not None:
         return _unreadable(loaded, history.unreadable)
@@ -244,7 +245,7 @@ def _version_findings(
 
 
 def _gone(missing: Missing) -> ContractCheck:
-    """Report a contract that is no longer there."""
+    """Report a contract whose document was deleted or moved."""
     contract, document = missing.contract, missing.document
     consumers = tuple(sorted(consumer.id for consumer in contract.consumers))
     if missing.moved_to is not None:

@@ -82,7 +82,7 @@ def whoami(*, registry: RegistryUrl = DEFAULT_REGISTRY, output_format: OutputFor
         return
     say(_described(found))
     if not found["access_control"]:
-        say("the registry asks for no credentials: everybody may do everything")
+        say("the registry asks for no credentials: every user may do everything")
 
 
 def _described(found: dict[str, Any]) -> str:
@@ -90,7 +90,7 @@ def _described(found: dict[str, Any]) -> str:
 
 
 def _read_token() -> str:
-    # Of the terminal, not typer.prompt: that one asks before it turns the echo off, and shows what is pasted early.
+    # Not typer.prompt: it turns off the echo after its prompt, so it shows a key that is pasted early.
     is_typed = sys.stdin.isatty()
     text = getpass("API key or token: ") if is_typed else sys.stdin.readline(_LONGEST_TOKEN + 1)
     token = text.strip()

@@ -1,6 +1,6 @@
 """A change that weakens the enforced contract takes effect after a person other than its author has approved it.
 
-Every write that can change the enforced contract version runs inside `held_to_approval`, which compares the enforced
+Every write that can change the enforced contract version runs inside `guard_weakening`, which compares the enforced
 versions before and after. So the rule covers every kind of change: a document, a registered schema, a status, a
 deletion, an import, another compatibility group or a new major version. Each group is compared by itself too.
 """
@@ -94,8 +94,8 @@ class Approvals(Service):
 
 
 @contextmanager
-def held_write(database: Database) -> Iterator[Stores]:
-    """Open a write; one that lacks an approval is undone, and its proposal kept. Raises NotApproved."""
+def write_or_propose(database: Database) -> Iterator[Stores]:
+    """Open a write transaction. On NotApproved, roll it back, store the proposal, and raise the error again."""
     try:
         with database.writing() as stores:
             yield stores
@@ -106,12 +106,12 @@ def held_write(database: Database) -> Iterator[Stores]:
 
 
 @contextmanager
-def held_to_approval(stores: Stores, contract_id: str | None, by: Principal, at: datetime) -> Iterator[None]:
-    """Allow a change of contract versions if it weakens nothing, or if two persons support it.
+def guard_weakening(stores: Stores, contract_id: str | None, by: Principal, at: datetime) -> Iterator[None]:
+    """Permit the changes of the block only if they weaken no enforced version, or if two persons support them.
 
-    These are its author and an approver of its subject: one who approved the candidate, or who makes the change that
-    another person proposed. Without access control there is no one else to ask; the audit log says so. Raises
-    NotApproved, which undoes the transaction.
+    These are the author and an approver of the subject: one who approved the candidate, or who makes the change that
+    another person proposed. Without access control one person is enough, and the audit log records that. Raises
+    NotApproved; the caller's transaction must then be rolled back.
     """
     before = None if contract_id is None else baseline(stores, contract_id)
     groups = {} if contract_id is None else _newest_of_groups(stores, contract_id)
@@ -121,7 +121,7 @@ def held_to_approval(stores: Stores, contract_id: str | None, by: Principal, at:
     after = baseline(stores, contract_id)
     given_up, changed = _given_up(before, after), after
     for name, version in _newest_of_groups(stores, contract_id).items():
-        # A version of an older group stands below the enforced one, and judges the records of its group all the same.
+        # A version of an older group is below the enforced one, but still judges the records of its group.
         if not given_up and version.registry_id != (after and after.registry_id):
             given_up, changed = _given_up(groups.get(name, before), version), version
     if given_up:
@@ -146,8 +146,8 @@ def propose_draft(stores: Stores, draft: ContractVersion, by: Principal, at: dat
         _propose(stores, _proposal(before, draft, given_up, by, at))
 
 
-def foresee(stores: Stores, contract: DataContract) -> None:
-    """Build the proofs that a publication needs, so that they are known in the writers' turn."""
+def prepare_proofs(stores: Stores, contract: DataContract) -> None:
+    """Compute the weakenings of a publication before its write transaction, which then finds them in the cache."""
     before = baseline(stores, contract.id)
     if before is not None:
         _proven(_bare(DataContract.model_validate_json(before.document)), _bare(contract))
@@ -178,7 +178,7 @@ def _given_up(before: ContractVersion, after: ContractVersion | None) -> tuple[W
 
 
 def _bare(contract: DataContract) -> bytes:
-    """Write a contract without what weakens nothing and may differ between a proof and its use."""
+    """Write a contract without version and status, which weaken nothing: the key of the cache."""
     return dump_contract(contract.model_copy(update={"version": "0.0.0", "status": Status.ACTIVE}))
 
 

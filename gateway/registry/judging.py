@@ -54,7 +54,7 @@ class Judgement:
 
 
 class PlanCache:
-    """The plans used last, by document; safe for threads. A plan compiled twice in a race is the same plan."""
+    """The last used plans, by document; safe for threads. Two threads may compile the same plan, with the same result."""
 
     def __init__(self, size: int) -> None:
         self._compiled = lru_cache(maxsize=size)(_compile)
@@ -68,8 +68,8 @@ def _compile(document: bytes) -> EnforcementPlan:
     return compile_plan(DataContract.model_validate_json(document))
 
 
-class Judging:
-    """Judges records against a published version; nothing is kept of them."""
+class JudgeService:
+    """Judges posted records by a published version, and stores nothing."""
 
     def __init__(self, registry: Registry, plans: PlanCache, subjects: SubjectReader) -> None:
         self._registry = registry
@@ -80,7 +80,7 @@ class Judging:
         """Judge record values byte for byte (None: a tombstone). Raises NotFoundError."""
         found = self._registry.version(contract_id, version)
         plan = self._plans.plan(found)
-        if plan.contract.framing != "confluent-header":  # what is posted has no headers
+        if plan.contract.framing != "confluent-header":  # posted records have no headers
             plan = with_writers(plan, self._subjects)
         given = pa.array(values, type=pa.large_binary())
         judged = plan.judge(given)

@@ -10,7 +10,7 @@ from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
-from tidegate.gateway.registry.approvals import held_to_approval, held_write
+from tidegate.gateway.registry.approvals import guard_weakening, write_or_propose
 from tidegate.gateway.registry.changes import check_publication
 from tidegate.gateway.registry.compatibility_groups import require_group, require_one_table
 from tidegate.gateway.registry.subject_contracts import add_subject_version
@@ -48,7 +48,7 @@ class ContractLifecycle(Service):
         promotion of a version that does not compile.
         """
         at = self._now()
-        with held_write(self._database) as stores:
+        with write_or_propose(self._database) as stores:
             found = find_alive(stores, contract_id, version)
             if found.status == status:
                 return found
@@ -65,7 +65,7 @@ class ContractLifecycle(Service):
                 check_publication(stores, contract)
                 if registered is None:
                     add_subject_version(stores, found, at)
-            with held_to_approval(stores, contract_id, by, at):
+            with guard_weakening(stores, contract_id, by, at):
                 stores.lifecycle.change_status(found.registry_id, status.value, at)
             _end_shadow(stores, found, status)
             action = f"contract.{found.status}-to-{status.value}"
@@ -79,7 +79,7 @@ class ContractLifecycle(Service):
         version would be enforced.
         """
         at = self._now()
-        with held_write(self._database) as stores:
+        with write_or_propose(self._database) as stores:
             found = find_alive(stores, contract_id, version)
             check_mode(stores, found.topic)
             subject_version = stores.subjects.of_contract(found.registry_id)
@@ -92,7 +92,7 @@ class ContractLifecycle(Service):
                         f"the schemas {ids} refer to version {number} of {subject}; delete them first"
                     )
                 stores.subjects.set_deleted(subject, (number,), at)
-            with held_to_approval(stores, contract_id, by, at):
+            with guard_weakening(stores, contract_id, by, at):
                 stores.lifecycle.delete(found.registry_id, found.status, at)
             stores.audit.append(_change(found, by, "contract.deleted", at, is_gone=True))
             return found
@@ -100,7 +100,7 @@ class ContractLifecycle(Service):
     def undelete(self, contract_id: str, version: str, by: Principal = ANONYMOUS) -> ContractVersion:
         """Restore a deleted version with the status that it had. Raises NotFoundError, ConflictError if it is purged."""
         at = self._now()
-        with held_write(self._database) as stores:
+        with write_or_propose(self._database) as stores:
             found = stores.contracts.version(contract_id, version)
             if found is None or found.deleted_at is None:
                 return find_alive(stores, contract_id, version)
@@ -112,7 +112,7 @@ class ContractLifecycle(Service):
             subject_version = stores.subjects.of_contract(found.registry_id)
             if subject_version is not None:
                 stores.subjects.set_deleted(subject_version.subject, (subject_version.number,), None)
-            with held_to_approval(stores, contract_id, by, at):
+            with guard_weakening(stores, contract_id, by, at):
                 stores.lifecycle.undelete(found.registry_id, found.status, at)
             stores.audit.append(_change(found, by, "contract.undeleted", at, is_new=True))
             return find_alive(stores, contract_id, version)

@@ -1,4 +1,4 @@
-"""The registry: contract versions, published once and never changed."""
+"""Publish and find contract versions. A published version never changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ from tidegate.contracts.exchange.read import read_foreign
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.lint.lint import Spelling, check_spelling
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
-from tidegate.gateway.registry.approvals import foresee, held_to_approval, held_write, propose_draft
+from tidegate.gateway.registry.approvals import (
+    guard_weakening,
+    prepare_proofs,
+    propose_draft,
+    write_or_propose,
+)
 from tidegate.gateway.registry.changes import check_publication
 from tidegate.gateway.registry.compatibility_groups import (
     CompatibilityGroups,
@@ -38,7 +43,7 @@ LATEST = "latest"
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The answer to a publication: the version as it is kept, whether it is new, and names that may be misspelt."""
+    """The result of a publication: the stored version, whether it is new, and warnings about names that may be misspelt."""
 
     version: ContractVersion
     is_new: bool
@@ -59,14 +64,14 @@ class Registry(Service):
     def publish(self, document: bytes, name: str, by: Principal = ANONYMOUS) -> Publication:
         """Publish a self-contained contract document, YAML or JSON; `name` is in error messages.
 
-        A document of the Open Data Contract Standard is converted; the warnings list what no record is judged by.
-        The same content again is not a change.
+        A document of the Open Data Contract Standard is converted; the warnings list the parts that are not judged.
+        Publishing the same content again changes nothing.
 
         Raises:
         * ContractError for a document that does not compile;
         * ConflictError for a changed document under a used version, and for a topic that another contract owns;
         * BreakingChange for a change that consumers have not acknowledged;
-        * NotApproved for a change that weakens what is enforced;
+        * NotApproved for a change that weakens the enforced contract;
         * Forbidden for a topic that `by` may not publish for, and for a new id outside of their prefixes.
         """
         loaded = _parsed(document, name)
@@ -75,11 +80,12 @@ class Registry(Service):
         warnings = (*loaded.warnings, *compiled(loaded).warnings)
         candidate = new_version(contract, self._now())
         if candidate.status in ENFORCED:
-            with suppress(ConflictError):  # raised in the writers' turn, where the proofs are known by then
+            # Proofs take long, so they are made before the write transaction, which repeats the check from the cache.
+            with suppress(ConflictError):
                 self._database.read(lambda stores: check_publication(stores, contract))
-        self._database.read(lambda stores: foresee(stores, contract))
-        with held_write(self._database) as stores:
-            kept = _keep(stores, candidate, contract, by)
+        self._database.read(lambda stores: prepare_proofs(stores, contract))
+        with write_or_propose(self._database) as stores:
+            kept = _store(stores, candidate, contract, by)
         return replace(kept, warnings=warnings)
 
     def version(self, contract_id: str, version: str) -> ContractVersion:
@@ -98,7 +104,7 @@ class Registry(Service):
         return self._database.read(lambda stores: groups_of(stores, topic_of_contract(stores, contract_id)))
 
     def group_setting(self, topic: str) -> str | None:
-        """Return the property that tells the compatibility groups of a topic apart; None without the setting."""
+        """Return the property that names the compatibility group of a schema; None for a topic without groups."""
         return self._database.read(lambda stores: group_setting(stores, topic))
 
     def versions(self, contract_id: str) -> tuple[ContractVersion, ...]:
@@ -164,7 +170,8 @@ def may_take_id(stores: Stores, contract_id: str, by: Principal) -> None:
         raise ConflictError(f"the id {contract_id} is taken; publish under another one")
 
 
-def _keep(stores: Stores, candidate: ContractVersion, contract: DataContract, by: Principal) -> Publication:
+def _store(stores: Stores, candidate: ContractVersion, contract: DataContract, by: Principal) -> Publication:
+    """Check a candidate against the stored versions, and store it. Raises as `Registry.publish`."""
     may_take_id(stores, candidate.contract_id, by)
     found = stores.contracts.version(candidate.contract_id, candidate.version)
     if found is not None:
@@ -192,7 +199,7 @@ def _keep(stores: Stores, candidate: ContractVersion, contract: DataContract, by
             candidate.fingerprint,
         )
     )
-    with held_to_approval(stores, candidate.contract_id, by, candidate.published_at):
+    with guard_weakening(stores, candidate.contract_id, by, candidate.published_at):
         kept = _add(stores, candidate)
     if kept.status == Status.DRAFT:
         propose_draft(stores, kept, by, candidate.published_at)
@@ -200,7 +207,7 @@ def _keep(stores: Stores, candidate: ContractVersion, contract: DataContract, by
 
 
 def _add(stores: Stores, candidate: ContractVersion) -> ContractVersion:
-    """Store a new version; unless it is a draft, it is a version of its subject too, with the same number."""
+    """Insert a new version. Unless it is a draft, its subject gets a version with the same number."""
     number = next_number(stores, subject_of(candidate.topic))
     kept = stores.contracts.add_version(replace(candidate, number=number))
     stores.lifecycle.record(kept.registry_id, kept.status, kept.published_at)
@@ -210,6 +217,7 @@ def _add(stores: Stores, candidate: ContractVersion) -> ContractVersion:
 
 
 def _claim_topic(stores: Stores, candidate: ContractVersion) -> None:
+    """Register the topic of a new contract. Raises ConflictError if contract or topic belongs to another one."""
     topic = stores.contracts.topic_of(candidate.contract_id)
     if topic == candidate.topic:
         return

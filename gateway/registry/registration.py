@@ -7,7 +7,12 @@ from datetime import datetime
 
 from tidegate.contracts.document.model import DataContract, Status
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, forbidden
-from tidegate.gateway.registry.approvals import foresee, held_to_approval, held_write, propose_draft
+from tidegate.gateway.registry.approvals import (
+    guard_weakening,
+    prepare_proofs,
+    propose_draft,
+    write_or_propose,
+)
 from tidegate.gateway.registry.compatibility_groups import table_conflicts
 from tidegate.gateway.registry.registration_review import (
     Judgement,
@@ -115,7 +120,7 @@ class SchemaRegistration(Service):
         if found is not None:
             return found
         at = self._now()
-        with held_write(self._database) as stores:
+        with write_or_propose(self._database) as stores:
             return _register(stores, wanted, compared, at)
 
     def look_up(self, name: str, request: SchemaRequest, *, normalize: bool, deleted: bool) -> SubjectVersion:
@@ -202,7 +207,9 @@ def _prepare(stores: Stores, wanted: _Wanted) -> tuple[Registration | None, _Com
     line = lineage_of(stores, subject, whole.metadata, config)
     if line is not None and compared.judgement.answer.is_compatible:
         foresee_version(stores, line, whole.parsed, config)
-        foresee(stores, plan_version(stores, line, whole, config, breaks=compared.judgement.breaks).contract)
+        prepare_proofs(
+            stores, plan_version(stores, line, whole, config, breaks=compared.judgement.breaks).contract
+        )
     return None, compared
 
 
@@ -238,7 +245,7 @@ def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: d
         _require_one_table(stores, subject, planned.contract, config)
     kept = None
     # The version of the subject too, because it says which compatibility group changes.
-    with held_to_approval(stores, None if line is None else line.contract_id, wanted.options.by, at):
+    with guard_weakening(stores, None if line is None else line.contract_id, wanted.options.by, at):
         if line is not None and planned is not None:
             kept = add_contract_version(stores, line, planned, number, at)
         registry_id = None if kept is None else kept.registry_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from tidegate.gateway.access.principal import Principal
-from tidegate.gateway.registry.approvals import held_to_approval, held_write
+from tidegate.gateway.registry.approvals import guard_weakening, write_or_propose
 from tidegate.gateway.registry.schemas.errors import (
     context_not_empty,
     referenced,
@@ -32,7 +32,7 @@ class SubjectDeletion(Service):
         """Delete every version of a subject; returns their numbers. Raises Refused (40401, 40404, 40405, 42205, 42206)."""
         subject = canonical(name)
         at = self._now()
-        with held_write(self._database) as stores:
+        with write_or_propose(self._database) as stores:
             everything = stores.subjects.numbers(subject, Deleted.SHOWN)
             alive = stores.subjects.numbers(subject, Deleted.LEFT_OUT)
             if not everything:
@@ -54,7 +54,7 @@ class SubjectDeletion(Service):
         """Delete one version, -1 the latest; returns its number. Raises Refused (40401, 40402, 40406, 40407, 42206)."""
         subject = canonical(name)
         at = self._now()
-        with held_write(self._database) as stores:
+        with write_or_propose(self._database) as stores:
             everything = stores.subjects.numbers(subject, Deleted.SHOWN)
             if not everything:
                 raise subject_not_found(subject)
@@ -80,7 +80,7 @@ class SubjectDeletion(Service):
             by = stores.subjects.referenced_by(subject, number)
             if by:
                 raise referenced(subject, number, by)
-        with held_to_approval(stores, _contract_of(stores, subject), deletion.by, deletion.at):
+        with guard_weakening(stores, _contract_of(stores, subject), deletion.by, deletion.at):
             self._delete_each(stores, subject, numbers, deletion)
         if not deletion.permanent:
             stores.subjects.set_deleted(subject, numbers, deletion.at)

@@ -41,7 +41,7 @@ class FileFormat(StrEnum):
 
     @property
     def noun(self) -> str:
-        """What one record of the format is called."""
+        """The noun for one record of the format, in messages."""
         return {FileFormat.LINES: "line", FileFormat.CSV: "row", FileFormat.PARQUET: "row"}.get(
             self, "record"
         )
@@ -50,8 +50,8 @@ class FileFormat(StrEnum):
 class FileSource:
     """One file of records.
 
-    `nulls` are texts that stand for null in CSV, besides an empty cell. `default` is the format of a text that looks like
-    none. `at_once` gives lines as they arrive, rather than in chunks of a good size.
+    `nulls` are the texts that mean null in CSV, in addition to an empty cell. `default` is the format of a text that is
+    not recognised. With `at_once`, lines are returned as they arrive instead of in large chunks.
     """
 
     def __init__(
@@ -66,13 +66,14 @@ class FileSource:
         self._reader, self._file = open_bytes(path)
         self._at_once = at_once
         try:
-            self._look(path, kind, default)
+            self._detect(path, kind, default)
         except BaseException:
             self._reader.close()
             raise
         self._nulls = nulls
 
-    def _look(self, path: Path, kind: FileFormat | None, default: FileFormat | None) -> None:
+    def _detect(self, path: Path, kind: FileFormat | None, default: FileFormat | None) -> None:
+        """Set the format and the properties of a `Source`."""
         self.format = kind or _format_of(path, beginning(self._reader), default)
         self.title = "standard input" if str(path) == "-" else path.name
         self.stem = "records" if str(path) == "-" else path.name.split(".", 1)[0]
@@ -115,7 +116,7 @@ class FileSource:
             return 0
 
     def places(self, positions: Sequence[int]) -> str:
-        """Name positions."""
+        """Return positions as text, such as `lines 3, 17`."""
         return named(self.format.noun, positions)
 
     def _parquet_batches(self) -> Iterator[pa.RecordBatch]:
@@ -124,7 +125,7 @@ class FileSource:
                 f"{self.title} is Parquet, which is read from a file: it cannot be piped or compressed again"
             )
         try:
-            # Buffered, so that a row group is not in memory as a whole.
+            # With a buffer, a row group is not read into memory as a whole.
             file = pq.ParquetFile(self._reader, pre_buffer=False, buffer_size=1 << 20)
             yield from file.iter_batches(batch_size=BATCH_RECORDS)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
@@ -161,7 +162,7 @@ def _opened_container(stream: BinaryIO, name: str) -> Any:
 
 
 def _container_records(container: Any, name: str) -> Iterator[list[bytes]]:
-    """Yield the records of an Avro container as they would be in a topic: the binary encoding of each."""
+    """Yield the records of an Avro container, each in the binary encoding that it would have in a topic."""
     schema = container.writer_schema
     try:
         for block in container:

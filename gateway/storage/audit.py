@@ -1,4 +1,4 @@
-"""Where the audit log is kept. Entries are added and read; nothing here changes or removes one."""
+"""The tables of the audit log. Entries are appended and read, never changed or removed."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class AuditHeadRow(Table):
 
 
 @dataclass(frozen=True, slots=True)
-class AuditNames:
-    """Which entries are meant: None lets every name through; an action that ends with a dot is a prefix."""
+class AuditFilter:
+    """Selects entries by names; None accepts every name, and an action that ends with a dot is a prefix."""
 
     who: str | None = None
     action: str | None = None
@@ -68,9 +68,9 @@ class AuditStore(Store):
     """The audit log, as `stores.audit`: append to it in the transaction that makes the change."""
 
     def append(self, change: Change) -> AuditEntry:
-        """Add an entry, for good. Only in a write transaction: writers take turns, so that the chain does not fork."""
+        """Append an entry. Call it only in a write transaction: these run one after another, so the chain does not fork."""
         head, last = self.head() or NO_HEAD, self.last()
-        # The head counts also if its entry is gone: a cut-off end then stays a gap, and the next entry does not hide it.
+        # The recorded head counts even if its entry was removed: the gap at the end of the chain then stays visible.
         if last is not None and last.number > head.number:
             head = Head(last.number, last.hash)
         entry = chained(change, head.number + 1, head.hash)
@@ -79,24 +79,24 @@ class AuditStore(Store):
         return entry
 
     def head(self) -> Head | None:
-        """Return the recorded number and hash of the newest entry; None if somebody removed the record."""
+        """Return the recorded number and hash of the newest entry; None if the record was removed."""
         row = self._session.scalar(select(AuditHeadRow))
         return None if row is None else Head(row.number, row.hash)
 
     def last(self) -> AuditEntry | None:
-        """Return the newest entry; None of an empty log."""
+        """Return the newest entry; None if the log is empty."""
         row = self._session.scalar(select(AuditRow).order_by(AuditRow.number.desc()).limit(1))
         return None if row is None else _entry(row)
 
     def page(self, after: int, limit: int, subject: str | None = None) -> tuple[AuditEntry, ...]:
-        """List at most `limit` entries whose number is above `after`, oldest first; of one subject, if it is given."""
+        """List at most `limit` entries with a number above `after`, oldest first; only those of `subject`, if given."""
         query = select(AuditRow).where(AuditRow.number > after)
         if subject is not None:
             query = query.where(AuditRow.subject == subject)
         rows = self._session.scalars(query.order_by(AuditRow.number).limit(limit)).all()
         return tuple(_entry(row) for row in rows)
 
-    def between(self, start: int, end: int, limit: int, names: AuditNames) -> tuple[AuditEntry, ...]:
+    def between(self, start: int, end: int, limit: int, names: AuditFilter) -> tuple[AuditEntry, ...]:
         """List at most `limit` entries with numbers in [start, end), newest first."""
         query = select(AuditRow).where(AuditRow.number >= start, AuditRow.number < end, *names.conditions())
         rows = self._session.scalars(query.order_by(AuditRow.number.desc()).limit(limit)).all()
@@ -113,7 +113,7 @@ class AuditStore(Store):
         return tuple(_entry(row) for row in rows)
 
     def entries(self) -> Iterator[AuditEntry]:
-        """Yield every entry, oldest first, some at a time; consume it inside the transaction."""
+        """Yield every entry, oldest first, from chunks of the table; consume it inside the transaction."""
         after: int | None = None
         while True:
             query = select(AuditRow).order_by(AuditRow.number).limit(_CHUNK)

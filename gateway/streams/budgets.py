@@ -1,4 +1,4 @@
-"""How much of its error budget a stream has used, by its stored reports."""
+"""The used part of a stream's error budget, computed from its stored reports."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _known: dict[str, ErrorBudget | None] = {}
 class BudgetUse:
     """The error budget of the contract version that judged the last batch, and what its batches have used of it.
 
-    `records` and `refused` count the last batch, or the batches back to `window_records`. `used` is the refused share
-    in relation to `ratio`: 1 and more is spent. It is None without records, and with a ratio of 0 until a refusal.
+    `records` and `refused` count the last batch, or the newest batches that have `window_records` together. `used` is
+    the refused share divided by `ratio`, so 1 and more is spent. It is None without records, and for a ratio of 0.
     """
 
     ratio: float
@@ -38,7 +38,7 @@ class BudgetUse:
 
     @property
     def used(self) -> float | None:
-        """The used part of the budget, from 0."""
+        """The used part of the budget: 0 is nothing, 1 is all of it."""
         allowed = self.ratio * self.records
         return self.refused / allowed if allowed else None
 
@@ -79,7 +79,7 @@ def _budget(stores: Stores, last: BatchReport) -> ErrorBudget | None:
     contract_id, _, version = last.contract.rpartition("@")
     found = stores.contracts.version(contract_id, version)
     if found is None or found.fingerprint != last.fingerprint or not found.document:
-        return None  # a report of a job may name anything
+        return None  # a report may name a version that does not exist
     document = orjson.loads(found.document).get("error_budget")
     budget = None if document is None else ErrorBudget.model_validate(document)
     if len(_known) >= _MOST_KNOWN:

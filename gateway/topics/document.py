@@ -1,4 +1,4 @@
-"""The file that declares topics: read, checked, and resolved for one environment."""
+"""The file that declares topics: parse it, check it, and resolve it for one environment."""
 
 from __future__ import annotations
 
@@ -41,23 +41,19 @@ class _Part(BaseModel):
 
 
 class Defaults(_Part):
-    """Defaults of all topics."""
+    """Settings of topics; as `defaults`, those of topics that do not have them."""
 
     partitions: Partitions | None = None
     replication: Replication | None = None
     config: Config = {}
 
 
-class Output(_Part):
-    """An output topic of the job. It has the source's partitions and replication, and the settings that the job needs."""
-
-    partitions: Partitions | None = None
-    replication: Replication | None = None
-    config: Config = {}
+class Output(Defaults):
+    """An output topic of the job. By default it has the source's partitions and replication, and the settings that the job needs."""
 
 
 class Topic(Defaults):
-    """A topic; with `quarantine`, `accepted`, `dropped` and `replayed`, those that the job writes beside it."""
+    """A topic. The fields of type Output are the topics that the job writes for it."""
 
     quarantine: Output | None = None
     accepted: Output | None = None
@@ -67,7 +63,7 @@ class Topic(Defaults):
 
 
 class Environment(_Part):
-    """Overrides of one environment: its defaults override those of the file, its topics those there."""
+    """Overrides of one environment: its defaults and topics override those of the file."""
 
     defaults: Defaults = Defaults()
     topics: dict[TopicName, Topic] = {}
@@ -86,7 +82,10 @@ class TopicFile(_Part):
 
 @dataclass(frozen=True, slots=True)
 class WantedTopic:
-    """One topic as it is to be. `replication` None leaves it to the cluster. Values of `config` are as Kafka writes them."""
+    """The wanted state of one topic. With `replication` None, the cluster's default applies.
+
+    Values of `config` have the form in which Kafka prints them.
+    """
 
     name: str
     partitions: int
@@ -95,7 +94,7 @@ class WantedTopic:
 
 
 def load_topics(path: Path, environment: str | None) -> tuple[WantedTopic, ...]:
-    """Read a file and work out its topics for an environment, in the file's order.
+    """Read a file, and return its topics for an environment, in the file's order.
 
     Raises ContractError with every mistake and its place, SettingsError for an environment that the file does not have.
     """
@@ -163,24 +162,24 @@ def _wanted(document: TopicFile, environment: Environment) -> Iterator[WantedTop
                 yield _output(output_name, given, replace(topic, partitions=partitions), settings)
     if document.ledger is not None:
         ledger = Defaults(partitions=LEDGER_PARTITIONS, config={"cleanup.policy": "compact"})
-        own = Defaults.model_validate(document.ledger.model_dump())
-        yield _topic(LEDGER_TOPIC, (own, *(_without_policy(each) for each in defaults), ledger))
+        yield _topic(LEDGER_TOPIC, (document.ledger, *(_without_policy(each) for each in defaults), ledger))
 
 
 def _retention(source: WantedTopic) -> int:
-    """Return how long a source keeps its records in milliseconds; -1 forever, or where the file does not say it."""
+    """Return the retention of a source in milliseconds; -1 if it is unlimited, or not in the file."""
     retention = source.config.get("retention.ms", "-1")
     is_compacted = "compact" in source.config.get("cleanup.policy", "")
     return int(retention) if retention.isdecimal() and not is_compacted else -1
 
 
 def _without_policy(defaults: Defaults) -> Defaults:
-    """Remove what the ledger's topic decides itself."""
+    """Return defaults for the ledger's topic, which has its own clean-up policy and number of partitions."""
     kept = {key: value for key, value in defaults.config.items() if key != "cleanup.policy"}
     return Defaults(replication=defaults.replication, config=kept)
 
 
 def _topic(name: str, layers: tuple[Defaults, ...]) -> WantedTopic:
+    """Merge layers of settings; the first layer has precedence."""
     config: dict[str, str] = {}
     for layer in reversed(layers):
         config |= {key: _written(value) for key, value in layer.config.items()}
@@ -190,25 +189,21 @@ def _topic(name: str, layers: tuple[Defaults, ...]) -> WantedTopic:
 
 
 def _output(name: str, given: list[Output], source: WantedTopic, needed: dict[str, str]) -> WantedTopic:
+    """Merge the given settings of an output topic with those of its source and those that the job needs."""
     shared = {key: value for key, value in source.config.items() if key == "min.insync.replicas"}
-    config = {**shared, **needed}
-    for layer in reversed(given):
-        config |= {key: _written(value) for key, value in layer.config.items()}
-    partitions = next((each.partitions for each in given if each.partitions is not None), source.partitions)
-    replication = next(
-        (each.replication for each in given if each.replication is not None), source.replication
-    )
-    return WantedTopic(name, partitions, replication, config)
+    base = Defaults(partitions=source.partitions, replication=source.replication, config={**shared, **needed})
+    return _topic(name, (*given, base))
 
 
 def _written(value: Setting) -> str:
-    """Write a setting as Kafka does."""
+    """Return a setting in the form in which Kafka prints it."""
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(value) if isinstance(value, list) else str(value)
 
 
 def _mistakes(topic: WantedTopic, document: TopicFile) -> Iterator[tuple[str, str]]:
+    """Yield the JSON Pointer and the message of each setting with which records would be lost or refused."""
     insync = topic.config.get("min.insync.replicas", "1")
     owner, _, suffix = topic.name.rpartition(".")
     is_output = topic.name not in document.topics and suffix in {
@@ -224,7 +219,7 @@ def _mistakes(topic: WantedTopic, document: TopicFile) -> Iterator[tuple[str, st
         if topic.config["cleanup.policy"] != "compact" or topic.partitions < LEDGER_PARTITIONS:
             yield place, f"{LEDGER_TOPIC} must be compacted and have at least {LEDGER_PARTITIONS} partitions"
     if not insync.isdecimal():
-        yield place, f"min.insync.replicas of {topic.name} is no number: {insync}"
+        yield place, f"min.insync.replicas of {topic.name} is not a number: {insync}"
     elif topic.replication is not None and int(insync) > topic.replication:
         yield (
             place,

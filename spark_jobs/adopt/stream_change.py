@@ -1,4 +1,4 @@
-"""What each change of a stream's outputs by a person needs: the contract, the source, the sink and the registry."""
+"""The base class of changes that a person makes to a stream's outputs: adoption, archive, rewind and erasure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class StreamChange:
-    """A change of one stream. `log` is the registry, which records the actions."""
+    """A change of one stream: its contract, source topic, sink and ledger. `log` records the actions in the registry."""
 
     def __init__(self, settings: JobSettings, plan: EnforcementPlan, log: AdoptionLog) -> None:
         self._settings = settings
@@ -33,9 +33,10 @@ class StreamChange:
         self._sink = kind_of(settings).adoptable(settings, plan)
 
     def _with_ledger(self, held: Ledger | None, consequence: str) -> Ledger:
-        """Return the stream's ledger, which counts the topic.
+        """Return `held`, the stream's ledger.
 
-        Raises NotFoundError with a `consequence` if there is none, StreamStopped if it counts another topic.
+        Raises NotFoundError, with `consequence` in its message, if it is None. Raises StreamStopped if the ledger is about
+        another stream, or about a topic that was deleted since.
         """
         if held is None:
             raise NotFoundError(f"{self._sink.name} has no ledger of {self._stream}{consequence}")

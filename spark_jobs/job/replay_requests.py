@@ -24,7 +24,7 @@ class Replays(Protocol):
         ...
 
     def report(self, report: ReplayReport) -> bool:
-        """Report how far a request is; return whether it was delivered."""
+        """Report the progress of a request; return whether the registry has taken it."""
         ...
 
 
@@ -34,8 +34,8 @@ class NoReplays:
     def current(self) -> None:
         """Return no request."""
 
-    def report(self, report: ReplayReport) -> bool:  # noqa: ARG002 - of all
-        """Deliver nothing."""
+    def report(self, report: ReplayReport) -> bool:  # noqa: ARG002 - as the protocol says
+        """Send nothing; return True."""
         return True
 
 
@@ -49,7 +49,7 @@ class RegistryReplays:
         self._known: ReplayRequest | None = None
 
     def name(self, request: UUID | None) -> None:
-        """Note which request the registry has open. Called from the thread of the heartbeats."""
+        """Set the open request of the registry, or None. Called from the thread of the heartbeats."""
         self._named = request
 
     def current(self) -> ReplayRequest | None:
@@ -67,13 +67,11 @@ class RegistryReplays:
                     raise Unavailable(f"the registry answered {answer.status} when asked for a replay")
                 self._known = answer.read(ReplayRequest)
             except (httpx.HTTPError, ValidationError) as error:
-                raise Unavailable(
-                    f"the registry does not tell of a replay: {type(error).__name__}"
-                ) from error
+                raise Unavailable(f"the registry did not return a replay: {type(error).__name__}") from error
         return self._known
 
     def report(self, report: ReplayReport) -> bool:
-        """Send a report, up to three times; one that ends the request forgets it."""
+        """Send a report, in up to _TRIES attempts. After a report that ends the request, no request is open."""
         for _ in range(_TRIES):
             try:
                 answer = send(self._client, requests.replayed(report))
@@ -82,6 +80,6 @@ class RegistryReplays:
             if answer.is_passing:
                 continue
             if answer.document.get("state") != ReplayState.OPEN:
-                self._named = None  # ended, or cancelled meanwhile: the next heartbeat names another
+                self._named = None  # ended, or cancelled meanwhile; the next heartbeat may name another one
             return answer.is_success
         return False

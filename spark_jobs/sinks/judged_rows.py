@@ -1,4 +1,4 @@
-"""The one job that reads and judges a batch, for every sink; the target writes the accepted rows."""
+"""The Spark query that reads and judges a batch, for every sink; its `target` writes the accepted rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from tidegate.contracts.stream.ledger import Position, span
 from tidegate.spark_jobs.sinks.sink import MicroBatch
@@ -29,7 +29,10 @@ def judged_rows(
     refused: RecordParts,
     tasks: int | None = None,
 ) -> DataFrame:
-    """Judge the rows of a batch that are not settled, in `tasks` tasks, or in as many as useful; return rows of RESULT."""
+    """Judge the rows of a batch that are not settled, and return rows of RESULT_TYPE.
+
+    `tasks` is the number of Spark tasks; by default it follows from the number of records.
+    """
     tasks = tasks or 1 + span(batch.start, batch.end) // _RECORDS_PER_TASK
     rows = without(batch.rows, settled) if settled else batch.rows
     work = judge_and_write(batch.plan, target, refused, batch.asked)
@@ -38,7 +41,7 @@ def judged_rows(
 
 
 def without(rows: DataFrame, left_out: Collection[Position]) -> DataFrame:
-    """Return rows of the source without those at some positions."""
+    """Return the rows of the source that are not at the positions of `left_out`."""
     partitions, offsets = zip(*left_out, strict=True)
     positions = pa.table(
         {"partition": pa.array(partitions, pa.int32()), "offset": pa.array(offsets, pa.int64())}

@@ -1,4 +1,4 @@
-"""Convert judged rows to Kafka records: what is kept byte for byte, and which headers are added."""
+"""Convert judged rows to Kafka records: original key, value and headers, followed by Tidegate's headers."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class AcceptedRecords:
             sources, contracts, found, strict=True
         ):
             ours: Headers = [(SOURCE_HEADER, source), *same[contract], *self._more]
-            if not timestamp_ms:  # Kafka's client takes 0 for none, and would set the time of now
+            if not timestamp_ms:  # Kafka's client replaces the timestamp 0 by the current time
                 ours = [*ours, timestamp_header(0)]
             if headers is not None:
                 ours = _with_originals(headers, ours)
@@ -88,12 +88,12 @@ class AcceptedRecords:
 def accepted_records(
     batches: Iterable[pa.RecordBatch], to: Destination, replay: str = ""
 ) -> Iterator[OutputRecord]:
-    """Yield the accepted records of a batch, as `AcceptedRecords` does for a part of it."""
+    """Yield the records of all accepted rows of a batch, as `AcceptedRecords.of` does for a part of it."""
     return chain.from_iterable(map(AcceptedRecords(to, replay).of, batches))
 
 
 def _sources(topic: str, rows: pa.RecordBatch) -> list[bytes]:
-    """Write the event pointer of each row, as `EventPointer` does."""
+    """Return the event pointer of each row, in the form of `EventPointer`."""
     partitions, offsets = (rows.column(name).cast(pa.string()) for name in ("partition", "offset"))
     texts = pc.binary_join_element_wise(topic, partitions, offsets, "/")
     pointers: list[bytes] = texts.cast(pa.binary()).to_pylist()
@@ -102,7 +102,7 @@ def _sources(topic: str, rows: pa.RecordBatch) -> list[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Decisions about records besides their verdicts: refusals of whole batches, and records that are set aside."""
+    """Decisions about records that do not depend on their verdicts: refused batches, and records that are set aside."""
 
     refusals: tuple[BatchRefusal, ...] = ()
     set_aside: frozenset[Position] = frozenset()
@@ -114,10 +114,10 @@ def refused_records(
     evidence: Counter[RuleKey],
     decided: Decided = Decided(),
 ) -> Iterator[OutputRecord]:
-    """Yield records in their original form, with their provenance and the reasons; add the reasons to `evidence`.
+    """Yield records in their original form, with their provenance and the reasons; count the reasons in `evidence`.
 
-    Reads rows of RECORDS, with `failed` as `judge` returned it; without it they are judged again. A record that
-    fulfils its contract is here because its batch was refused, or because it was set aside.
+    Reads rows of RECORDS. Their column `failed` is a result of `judge`; without it, the records are judged again. A
+    record that fulfils its contract is among them if its batch was refused, or if it was set aside.
     """
     topic, partitions, ledger = to.topic.name, to.topic.partitions, to.ledger
     judged_at = judged_at_header(to.plan.now)
@@ -133,8 +133,8 @@ def refused_records(
                 refusal = next((each for each in decided.refusals if each.covers(partition, offset)), None)
                 if refusal is not None:
                     batch_end = refusal.end
-                    # First, so that they are not dropped if a header is full.
-                    verdict = Verdict(Disposition.QUARANTINED, (*refusal.violations, *verdict.violations))  # noqa: PLW2901 - the one that counts
+                    # The refusal of the batch is first, so that it is not omitted if a header is full.
+                    verdict = Verdict(Disposition.QUARANTINED, (*refusal.violations, *verdict.violations))  # noqa: PLW2901 - this one is written
             for rule in rule_keys(verdict.violations):
                 evidence[rule] += 1
             source = EventPointer(ledger.topic, partition, offset)
@@ -145,7 +145,7 @@ def refused_records(
 
 
 def _set_aside(rows: pa.RecordBatch, to: Destination, evidence: Counter[RuleKey]) -> Iterator[OutputRecord]:
-    """Yield records that are set aside and were not judged; without their bytes if the topic may not hold them."""
+    """Yield records that are set aside and were not judged; without their bytes if they may exceed the topic's limit."""
     verdict = Verdict(Disposition.QUARANTINED, (SET_ASIDE,))
     for partition, offset, key, value, headers, timestamp_ms in _rows(rows):
         source = EventPointer(to.ledger.topic, partition, offset)
@@ -169,7 +169,7 @@ def _set_aside(rows: pa.RecordBatch, to: Destination, evidence: Counter[RuleKey]
 
 _RECORD_BYTES = 128
 _HEADER_BYTES = 10
-"""Maximum bytes that a record, each of its headers, and a batch with one record add."""
+"""Maximum overhead in bytes of a record in its own batch, and of one header."""
 
 
 def _size(value: bytes | None, key: bytes | None, headers: Headers) -> int:
@@ -179,7 +179,7 @@ def _size(value: bytes | None, key: bytes | None, headers: Headers) -> int:
 
 
 def count_reasons(batches: Iterable[pa.RecordBatch], plan: EnforcementPlan) -> Counter[RuleKey]:
-    """Count what refused records violate, as rows of REFUSED; nothing is written."""
+    """Count the violations of refused records, given as rows of REFUSED."""
     return count_evidence(verdict for rows in batches for verdict in _verdicts(rows, plan))
 
 
@@ -232,7 +232,7 @@ def _rows(rows: pa.RecordBatch) -> Iterator[_Row]:
 def _with_originals(
     headers: list[dict[str, Any]] | None, ours: Iterable[tuple[str, str | bytes | None]]
 ) -> Headers:
-    """Put a record's own headers first and ours after them, because readers use the last header of a name."""
+    """Return a record's own headers, then ours: readers use the last header of a name."""
     together: Headers = [(header["key"], header["value"]) for header in headers or ()]
     together.extend(ours)
     return together

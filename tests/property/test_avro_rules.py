@@ -234,7 +234,7 @@ def test_of_good_records_the_rules_are_not_asked_one_by_one() -> None:
         "c": b"\x00",
     }
     values = pa.array([encoded("own", whole)] * 30, pa.binary())
-    path, frames = documents.fast_path(plan), plan._judging.frames
+    path, frames = documents.fast_path(plan), plan._judge.frames
     assert list(path.suspects(frames.open(values, None), None)) == []
     bad = pa.array([encoded("own", {**whole, "d": 2})] * 30, pa.binary())
     assert len(list(path.suspects(frames.open(bad, None), None))) == 30

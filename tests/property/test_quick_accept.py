@@ -110,7 +110,7 @@ def rule_sets(bodies: list[tuple[dict[str, Any], str]]) -> tuple[FastRules, Rule
         for index, (body, nulls) in enumerate(bodies)
     ]
     plan = documents.plan_with({"type": "object", "properties": FIELDS}, rules=rules)
-    strict = plan._judging.rules
+    strict = plan._judge.rules
     return FastRules(strict, plan.payload_format.fields), strict
 
 

@@ -39,7 +39,7 @@ FORMAT_LANGUAGES: Final = {
     "email": "@",
     "ipv6": "^[0-9a-fA-F:.]{2,45}$",
     "uri": "^[A-Za-z][A-Za-z0-9+.-]*:",
-    # jsonschema-rs reads the digits of a date by arithmetic, and takes 2.24-02-20 for one.
+    # jsonschema-rs reads the digits of a date by arithmetic, and accepts 2.24-02-20.
     "date": "^[ -~]{4}-[ -~]{2}-[ -~]{2}$",
     "ipv4": r"^[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}$",
     "uuid": "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$",
@@ -52,7 +52,7 @@ WIDER_FORMATS: Final = {
     "iri": frozenset({"iri-reference"}),
     "email": frozenset({"idn-email"}),
 }
-"""Formats that every string of a format has too."""
+"""For a format, the formats that all its strings have too."""
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class NumberRange:
         return [end for end, _ in (self.low, self.high) if isinstance(end, Fraction)]
 
     def multiples(self, step: Fraction) -> tuple[int | None, int | None]:
-        """Return n such that n * `step` is the first multiple in the range, and that of the first one above; None: no limit."""
+        """Return the factors of the first multiple of `step` in the range, and of the first one above; None: no limit."""
         first, behind = (first_integer((end / step, side)) for end, side in (self.low, self.high))
         return first, behind
 
@@ -116,7 +116,7 @@ class NumberFacts:
                 self._take(leaf, is_kept=False)
 
     def _take(self, bound: Bound, *, is_kept: bool) -> None:
-        # A double tells small integers apart.
+        # Doubles represent small integers exactly.
         if bound.precision is Precision.EXACT or (self.is_integer and abs(bound.limit) < MAX_EXACT // 4):
             self.exact.take(bound, is_kept=is_kept)
             return
@@ -151,7 +151,7 @@ class NumberFacts:
             return True
         broken = [leaf for leaf in self.broken if isinstance(leaf, MultipleOf)]
         return any(
-            # The double of a number tells nothing about a step that is compared exactly.
+            # The double of a number proves nothing about a step that is compared exactly.
             step is not None and (step / leaf.step).denominator == 1
             for leaf in broken
             for step in (self.step, self.rounded_step if leaf.precision is Precision.DOUBLE else None)
@@ -216,7 +216,7 @@ class StringFacts:
 
     @property
     def question(self) -> Question:
-        """The question whether there is such a string, without formats and without patterns that no automaton reads."""
+        """The question whether there is such a string, without formats and without patterns that have no automaton."""
         return Question(
             tuple(sorted({each for each in self.inside if automaton_of(each)})),
             tuple(sorted({each for each in self.outside if automaton_of(each)})),
@@ -252,7 +252,7 @@ class StringFacts:
 
 
 def _readable(pattern: str) -> str:
-    """Return a pattern that an automaton reads and that matches the same strings or more; else the pattern itself."""
+    """Return a pattern that has an automaton and matches at least the same strings; else the pattern itself."""
     if automaton_of(pattern) is not None:
         return pattern
     return without_assertions(pattern) or pattern

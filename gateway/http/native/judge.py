@@ -234,4 +234,4 @@ def judge_records(
     factory: FactoryDep,
 ) -> JudgementInfo:
     """Judge records and say what is wrong with each. Nothing of them is kept, logged or repeated."""
-    return judgement_info(factory.judging().judge(contract_id, version, values))
+    return judgement_info(factory.judge_service().judge(contract_id, version, values))

@@ -1,4 +1,4 @@
-"""From a posted schema to one that is known to be sound: its canonical text, its normal text, its definition."""
+"""Parse and validate posted schemas: their canonical text, normal text and self-contained definition."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from tidegate.gateway.registry.schemas.json_schema import (
 
 SCHEMA_TYPES = (JSON, AVRO)
 MAX_DEPTH: Final = 256
-"""Maximum levels of a schema, values included: the libraries that read and write it end there."""
+"""Maximum levels of a schema, values included; the libraries that read and write it have this limit."""
 MAX_DIGITS: Final = 4_300
-"""Maximum digits of a whole number; Python converts no more at once."""
+"""Maximum digits of an integer; Python's default limit for conversions."""
 _READ_KEPT = 128
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedSchema:
-    """A sound schema.
+    """A valid schema.
 
     `text` is its canonical text with references as they are. `normal` is the same with sorted members: it is equal for
     schemas that differ only in the order of members. `definition` is the schema itself, self-contained.
@@ -103,7 +103,7 @@ def _avro(schema: Any, others: Mapping[str, ParsedSchema]) -> ParsedSchema:
     try:
         text = avro_text(schema)
     except (KeyError, TypeError, AttributeError):
-        AvroFormat(AvroSchema(type="avro", definition=schema))  # says what is wrong
+        AvroFormat(AvroSchema(type="avro", definition=schema))  # raises ContractError with the reason
         raise
     definition = json.loads(text)
     if others:
@@ -113,7 +113,7 @@ def _avro(schema: Any, others: Mapping[str, ParsedSchema]) -> ParsedSchema:
         definition = with_types(definition, types)
     _check_depth(definition)
     AvroFormat(AvroSchema(type="avro", definition=definition))
-    return _sound(ParsedSchema(AVRO, text, avro_text(schema, sort_properties=True), definition))
+    return _encodable(ParsedSchema(AVRO, text, avro_text(schema, sort_properties=True), definition))
 
 
 def _json(schema: Any, others: Mapping[str, ParsedSchema], dialect: str) -> ParsedSchema:
@@ -135,11 +135,11 @@ def _json(schema: Any, others: Mapping[str, ParsedSchema], dialect: str) -> Pars
         raise
     text, normal = json_text(schema), json_text(schema, sort_keys=True)
     if is_named:
-        return _sound(ParsedSchema(JSON, text, normal, definition))
+        return _encodable(ParsedSchema(JSON, text, normal, definition))
     found = differences(definition)
     if is_draft_7:
         found += tuple(foreign_reference(name) for name, other in others.items() if _is_foreign(other))
-    return _sound(ParsedSchema(JSON, text, normal, definition, dialect, found))
+    return _encodable(ParsedSchema(JSON, text, normal, definition, dialect, found))
 
 
 def normal_text(text: str) -> str | None:
@@ -166,7 +166,7 @@ def _compile(definition: Any) -> None:
 
 
 def _is_foreign(other: ParsedSchema) -> bool:
-    """Return whether a schema that is referred to names another draft than the one that it is read by here."""
+    """Return whether a referenced schema names a draft other than 7, by which it is read here."""
     definition = other.definition
     if other.dialect is not None or not isinstance(definition, dict):
         return False
@@ -177,13 +177,14 @@ def _joined(error: ContractError) -> str:
     return "; ".join(problem.message for problem in error.problems)
 
 
-def _sound(schema: ParsedSchema) -> ParsedSchema:
-    schema.text.encode()  # a lone surrogate is not a text
+def _encodable(schema: ParsedSchema) -> ParsedSchema:
+    """Return the schema. Raises UnicodeEncodeError if its text has a lone surrogate."""
+    schema.text.encode()
     return schema
 
 
 def _read(text: str, *, lenient: bool) -> Any:
-    """Read JSON; of Avro also a bare type name, as the peer does."""
+    """Read JSON. With `lenient`, also read a bare type name such as `string`, as Confluent's registry does."""
     stripped = text.strip()
     if lenient and stripped.replace("_", "").replace(".", "").isalnum() and stripped.isascii():
         return stripped

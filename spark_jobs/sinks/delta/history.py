@@ -23,8 +23,8 @@ _RESTORE: Final = "RESTORE"
 def require_unrestored(location: str, newest: int, held: Ledger) -> None:
     """Require that version `newest` of a table contains the commit that updated the ledger to `held`.
 
-    Reads the log back to that commit: as many files as other writers have made commits since. Raises StreamStopped if
-    an older version was restored, or if the log does not reach back that far.
+    Reads the log back to that commit, one file for each later commit of another writer. Raises StreamStopped if an older
+    version was restored, or if the log no longer has that commit.
     """
     io = load_file_io({}, location)
     restored: dict[int, int | None] = {}
@@ -50,7 +50,7 @@ def require_unrestored(location: str, newest: int, held: Ledger) -> None:
 def _require_contained(
     location: str, newest: int, published: int, restored: dict[int, int | None], held: Ledger
 ) -> None:
-    """Follow the table's state back: after a RESTORE it is the state of the restored version."""
+    """Follow the table's state back to version `published`. The state before a RESTORE is that of the restored version."""
     version = newest
     while version > published:
         target = restored.get(version, version - 1)

@@ -172,4 +172,4 @@ class TestWithoutAccessControl:
         assert ran.returncode == 0
         assert b"nothing was stored" in ran.stdout
         assert not configuration.exists()
-        assert b"everybody may do everything" in tidegate("whoami", "--registry", registry).stdout
+        assert b"every user may do everything" in tidegate("whoami", "--registry", registry).stdout

@@ -32,7 +32,7 @@ def publish(factory: Factory, document: bytes) -> ContractVersion:
 
 def test_the_verdicts_are_those_of_the_one_judge(factory: Factory, make_contract: MakeContract) -> None:
     publish(factory, make_contract())
-    judgement = factory.judging().judge("hospital.admissions", "latest", VALUES)
+    judgement = factory.judge_service().judge("hospital.admissions", "latest", VALUES)
     plan = compile_plan(DataContract.model_validate_json(make_contract()))
     assert judgement.verdicts == tuple(plan.explain(value) for value in VALUES)
     assert judgement.version.version == "1.2.0"
@@ -43,7 +43,7 @@ def test_a_record_beyond_the_budget_of_steps_is_a_named_violation(factory: Facto
     publish(
         factory, contract_with(chained("allOf")).model_dump_json(by_alias=True, exclude_unset=True).encode()
     )
-    verdicts = factory.judging().judge("a.b", "latest", (b"{}", nested(40, "1"), b"{}")).verdicts
+    verdicts = factory.judge_service().judge("a.b", "latest", (b"{}", nested(40, "1"), b"{}")).verdicts
     assert [tuple(each.code for each in verdict.violations) for verdict in verdicts] == [
         (),
         ("json.too-much-work",),
@@ -53,7 +53,7 @@ def test_a_record_beyond_the_budget_of_steps_is_a_named_violation(factory: Facto
 
 def test_no_records_have_no_verdicts(factory: Factory, make_contract: MakeContract) -> None:
     publish(factory, make_contract())
-    assert factory.judging().judge("hospital.admissions", "1.2.0", ()).verdicts == ()
+    assert factory.judge_service().judge("hospital.admissions", "1.2.0", ()).verdicts == ()
 
 
 def test_plans_are_kept_by_fingerprint_and_the_oldest_goes(
@@ -82,7 +82,7 @@ def test_posted_records_are_read_with_the_schemas_that_they_name(
     first = publish(factory, make_contract(framing="confluent-prefix"))
     value = b"\0" + first.registry_id.to_bytes(4, "big") + b'{"admission_id": "A", "age": 1}'
     unknown = b"\0\0\1\0\0" + value[5:]
-    judgement = factory.judging().judge("hospital.admissions", "latest", (value, unknown))
+    judgement = factory.judge_service().judge("hospital.admissions", "latest", (value, unknown))
     codes = [[violation.code for violation in verdict.violations] for verdict in judgement.verdicts]
     assert codes == [[], ["frame.unknown-schema"]]
 
@@ -92,6 +92,6 @@ def test_what_is_posted_has_no_headers_and_is_read_with_the_contracts_schema(
 ) -> None:
     publish(factory, make_contract(framing="confluent-header"))
     values = (b'{"admission_id": "A", "age": 1}', b'{"admission_id": "A", "age": 999}')
-    judgement = factory.judging().judge("hospital.admissions", "latest", values)
+    judgement = factory.judge_service().judge("hospital.admissions", "latest", values)
     codes = [[violation.code for violation in verdict.violations] for verdict in judgement.verdicts]
     assert codes == [[], ["age-is-known"]]

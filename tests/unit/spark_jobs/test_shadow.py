@@ -177,7 +177,7 @@ def test_a_shadow_is_fetched_once_and_gets_the_moment_of_its_batch(
     first, second = (shadows.of("2.0.0", plan_of(), now) for now in (1, 2))
     assert first is not None
     assert second is not None
-    assert (first.version, first.plan()._judging.now, second.plan()._judging.now, registry.asked) == (
+    assert (first.version, first.plan()._judge.now, second.plan()._judge.now, registry.asked) == (
         "2.0.0",
         1,
         2,

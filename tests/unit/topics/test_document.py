@@ -134,7 +134,7 @@ def test_an_environment_that_is_not_there_is_named(file: Path) -> None:
             "replication: 1\n",
             r"wants 2 replicas in sync and has 1: nothing could be written",
         ),
-        ("min.insync.replicas: 2", "min.insync.replicas: two", r"is no number: two"),
+        ("min.insync.replicas: 2", "min.insync.replicas: two", r"is not a number: two"),
         (
             "retention.ms: 2592000000",
             "cleanup.policy: compact",
