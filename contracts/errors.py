@@ -78,7 +78,7 @@ class CredentialsError(SettingsError):
     """Credentials that a registry rejects (401), or that do not permit the request (403)."""
 
 
-class Unavailable(TidegateError):  # noqa: N818 - an outage is a state, not somebody's error
+class Unavailable(TidegateError):  # noqa: N818 - an outage is a state, not an error
     """A registry, broker or store that does not answer; the caller retries and no record is judged by it."""
 
 

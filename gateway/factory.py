@@ -114,7 +114,7 @@ class Factory:
         )
 
     def streams(self, by: Principal = ANONYMOUS) -> StreamReader:
-        """Build the service that reads what the streams reported, as far as someone may see it."""
+        """Build the service that reads the reports of the streams that a principal may see."""
         return StreamReader(self.database, now, by)
 
     def stream_history(self) -> StreamHistory:
@@ -126,7 +126,7 @@ class Factory:
         return ExpectationReader(self.database)
 
     def stream_controls(self) -> StreamControls:
-        """Build the service that pauses streams and lets them go on."""
+        """Build the service that pauses and resumes streams."""
         return StreamControls(
             self.database, now, lambda event: self._alerts.send(self._alert_writer.of_event(event))
         )

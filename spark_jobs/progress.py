@@ -35,7 +35,7 @@ class _Line:
         self._thread.start()
 
     def show(self, text: str) -> None:
-        """Replace the text; an empty one leaves the terminal to somebody else."""
+        """Replace the text; with an empty text, other output can use the terminal."""
         with self._lock:
             self._text = text
             if not text:

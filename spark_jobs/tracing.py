@@ -88,7 +88,7 @@ class NoTracer:
     """The tracer of a job without traces."""
 
     def begin(self, name: str, attributes: Attributes) -> Trace:  # noqa: ARG002 - as the protocol has it
-        """Return a span that is none."""
+        """Return a span that does nothing."""
         return NO_TRACE
 
     def traceparent(self) -> str | None:

@@ -113,7 +113,7 @@ def newest_binaries(folder: Path = _BINARIES) -> Path:
 
 
 def _unprivileged(folder: Path) -> dict[str, object]:
-    """Return the folder to somebody who is not root, for PostgreSQL refuses to run as root; and how to become them."""
+    """Give the folder to a user other than root, because PostgreSQL refuses to run as root; return how to run as that user."""
     if os.getuid() != 0:
         return {}
     users = {entry.pw_name: entry for entry in pwd.getpwall()}

@@ -157,7 +157,7 @@ def _span_text(nanoseconds: int) -> str:
 MAX_CHOICES: Final = 4_000
 """Maximum choices of answers that a proof goes through; a fifth of a second."""
 MAX_OTHERS: Final = 8
-"""Maximum rules, each alone and then together, that are tried to refuse as much as one."""
+"""Maximum number of rules that are tried as a replacement of one rule, alone and together."""
 MAX_STEPS: Final = 200_000
 """Maximum questions that the proofs of one direction of a comparison ask, so that long expressions end undetermined."""
 _EXPRESSIONS_KEPT: Final = 256

@@ -192,7 +192,7 @@ class Retention(Part):
 
 
 class Consumer(Part):
-    """Somebody who reads the stream, and what of it."""
+    """A reader of the stream, and the fields that it reads."""
 
     id: Identifier
     team: str | None = Field(default=None, description="Who answers for the consumer.")

@@ -172,7 +172,7 @@ def _primary_key(properties: list[dict[str, Any]]) -> list[str]:
 
 
 def _custom(document: dict[str, Any], schema: dict[str, Any]) -> tuple[dict[str, Any], tuple[LeftOut, ...]]:
-    """Return our own custom property. Where somebody has changed the properties since, they win over the schema in it."""
+    """Return our own custom property. If the properties were changed since, they override the schema in it."""
     for index, each in enumerate(document.get("customProperties") or []):
         if isinstance(each, dict) and each.get("property") == _OURS and isinstance(each.get("value"), dict):
             ours = copy.deepcopy(each["value"])

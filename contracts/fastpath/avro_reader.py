@@ -139,7 +139,7 @@ class _Writer:
         self._lines += [indent + line for line in lines]
 
     def _look(self, indent: str) -> None:
-        """Write the look at the strings between `s` and `i` that no one wants; more than strings may follow.
+        """Write the check of the unread strings between `s` and `i`; more than strings may follow.
 
         What lies between them there, lengths and numbers of one byte, is ASCII: no character can reach across it, so
         that all of it is UTF-8 if, and only if, each string is.

@@ -121,7 +121,7 @@ class AvroFormat:
     def _written_with(self, text: str) -> ResolvedReader:
         """Return what reads data of another schema, by its text, as records of this one.
 
-        A text that is not a schema gives a reader that refuses everything: someone else let it into the registry.
+        A text that is not a schema gives a reader that refuses everything: it was registered without this check.
         """
         try:
             definition = orjson.loads(text)

@@ -171,7 +171,7 @@ class _Writer:
         raise mismatch(value, str(union))
 
     def _may_be(self, branch: AvroType, value: Any) -> bool:  # noqa: PLR0911 - one for each type
-        """Return whether a value is taken for one of a branch. What is in it is not looked at."""
+        """Return whether a value is encoded with a branch. The content of the value is not checked."""
         match branch:
             case Record():
                 names = {field.name for field in branch.fields}

@@ -19,7 +19,7 @@ from tidegate.contracts.formats.json_work import base_of
 from tidegate.contracts.rules.places import is_deep
 
 if TYPE_CHECKING:
-    from referencing._core import Resolver  # the library gives it to everybody and exports it nowhere
+    from referencing._core import Resolver  # part of the library's API, but not in __all__
 
 _TIMES = frozenset({"date", "date-time", "date-time-local", "duration"})
 MAX_VISITS: Final = 1_000_000

@@ -22,7 +22,7 @@ from tidegate.contracts.errors import ContractError
 from tidegate.contracts.formats.json_keywords import REFERENCES
 
 if TYPE_CHECKING:
-    from referencing._core import Resolver  # the library gives it to everybody and exports it nowhere
+    from referencing._core import Resolver  # part of the library's API, but not in __all__
 
 MAX_LOOKS: Final = 10_000
 """How often one value may be looked at, beyond four times for each subschema: 10,000 take some 50 ms."""

@@ -27,7 +27,7 @@ _NATURAL: Final[tuple[tuple[frozenset[str], float, float], ...]] = (
     (frozenset({"percent", "percentage", "pct", "humid", "humidity"}), 0, 100),
     (frozenset({"age"}), 0, 130),
 )
-"""Last words of names whose range everybody knows; it is proposed if the data agree."""
+"""Last words of names with a well-known range; it is proposed if the data agree."""
 _MOST_COMMON: Final = 0.2
 """Largest share of a value that stands for "unknown"; a more frequent one has a meaning of its own."""
 _STEPS: Final = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)

@@ -260,7 +260,7 @@ def _schemas(definition: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _is_extension(word: str) -> bool:
-    """Return whether a keyword is marked as someone's own: `x-unit`, `connect.name`, `confluent:tags`."""
+    """Return whether a keyword has the prefix of an extension: `x-unit`, `connect.name`, `confluent:tags`."""
     return word.startswith(("x-", "x_")) or "." in word or ":" in word
 
 

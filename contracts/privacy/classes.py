@@ -112,8 +112,9 @@ def _counts(step: Step[str], left_out: frozenset[str]) -> bool:
 def classes_of(contract: DataContract) -> Classes:
     """Return the classified fields of a contract.
 
-    These are its `classification`, the tags of its schema (`confluent:tags`, `classification`), and the fields of its `mask`. Every class
-    and tag but `public` counts, whatever its case: of a word that no one here knows it is not known to be harmless.
+    These are its `classification`, the tags of its schema (`confluent:tags`, `classification`), and the fields of its
+    `mask`. Every class and tag except `public` counts, in upper or lower case, because an unknown word may be
+    sensitive.
     """
     found = {
         pointer: name for pointer, name in _tagged(contract).items() if pointer not in contract.classification

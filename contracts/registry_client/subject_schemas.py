@@ -1,8 +1,8 @@
 """The schemas that the records of a topic may have been written with: the versions of its subject in the registry.
 
-They are asked for once the records are there. Versions are immutable, so that only new ones are fetched. A subject that
-was deleted for good and registered again counts its versions from 1 again, but never gives an id twice: that of the
-highest version is looked at each time.
+They are requested after the records were read. Versions are immutable, so that only new ones are fetched. A subject
+that was permanently deleted and registered again counts its versions from 1 again, but never gives an id twice: that
+of the highest version is looked at each time.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class Proposal:
 
     @property
     def holes(self) -> int:
-        """Number of offsets that cannot be proven: someone has to accept them as lost."""
+        """Number of offsets that cannot be proven: a person must accept them as lost."""
         return self.totals.unproven
 
 

@@ -94,7 +94,7 @@ class _Codec:
 def _codec(text: str) -> _Codec | None:
     try:
         return _Codec(text)
-    except (ContractError, ValueError):  # someone else let it into the registry
+    except (ContractError, ValueError):  # it was registered without this check
         return None
 
 

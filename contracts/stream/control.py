@@ -127,7 +127,7 @@ class Trip(BaseModel):
 
 
 class StreamControl(BaseModel):
-    """What holds for one stream. `revision` counts its changes: 0 means that no one ever changed anything.
+    """What holds for one stream. `revision` counts its changes; 0 means no change so far.
 
     `reason`, `by` and `at` are those of the last change. `trip` is the last budget that was spent. A batch that overlaps
     `accepted` is not stopped by the error budget: its records go where the contract sends them.
@@ -173,7 +173,7 @@ class StreamControl(BaseModel):
         return self.state is StreamState.PAUSED
 
     def paused(self, reason: str, by: str, at: datetime) -> StreamControl:
-        """Return what holds after someone has paused the stream."""
+        """Return the state after a pause."""
         return self._changed(state=StreamState.PAUSED, reason=reason[:1000], by=by, at=at)
 
     def resumed(self, by: str, at: datetime, *, accept: bool, decisions: int = 0) -> StreamControl:
@@ -203,7 +203,7 @@ class StreamControl(BaseModel):
         )
 
     def with_set_aside(self, record: RecordPosition) -> StreamControl:
-        """Return what holds after someone has set a record aside; why the stream is paused stays."""
+        """Return the state after a record was set aside; the reason of a pause is kept."""
         others = [each for each in self.set_aside if each != record]
         return self._changed(set_aside=(*others, record)[-MOST_SET_ASIDE:])
 
@@ -256,7 +256,7 @@ class Heartbeat(BaseModel):
 
 
 class Condition(StrEnum):
-    """`ended`: its job was stopped by someone, or had read everything; `stopped`: it stopped or failed by itself."""
+    """`ended`: its job was stopped by a signal, or had read everything; `stopped`: it stopped or failed by itself."""
 
     RUNNING = "running"
     PAUSED = "paused"

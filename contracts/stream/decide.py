@@ -203,7 +203,7 @@ def decide(
 ) -> Decision:
     """Add up a judged batch and judge it as a whole.
 
-    `settled` are records of the batch that an earlier attempt has written for good: they are not in `tallies`.
+    `settled` are records of the batch that an earlier attempt has permanently written; they are not in `tallies`.
     `first_failed` looks for the first record that must not pass, and is asked only when there is one.
     Raises StreamStopped when a rule with on_violation `fail` is violated, and BudgetSpent when the error budget is
     spent, unless a person has accepted the batch.

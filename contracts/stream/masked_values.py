@@ -1,4 +1,4 @@
-"""Accepted values as an accepted topic gets them: with the contract's masks, everything else as it came or as it means."""
+"""Accepted values as they are written to an accepted topic: with the contract's masks, everything else unchanged or equal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidegate.contracts.privacy.masks import require_key
 from tidegate.contracts.verdict import Violation
 
 _UNREADABLE: Final = {"avro": b"", "json-schema": b"null"}
-"""What stands for a value that cannot be read, and that its contract has written all the same."""
+"""The replacement of a value that cannot be read, but that its contract writes."""
 
 
 class MaskedValues:

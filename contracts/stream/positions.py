@@ -189,7 +189,7 @@ class Sightings:
             yield partition, bitmap.serialize(), again.get(partition, _NONE).serialize()
 
     def add_packed(self, partition: int, seen: bytes, again: bytes) -> None:
-        """Add what someone else has seen in a partition."""
+        """Add the positions that another reader has found in a partition."""
         self.again.add_all(Positions.of({partition: BitMap64.deserialize(again)}))
         self.again.add_all(self.seen.add_all(Positions.of({partition: BitMap64.deserialize(seen)})))
 

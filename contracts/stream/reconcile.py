@@ -449,7 +449,7 @@ class _Rows:
 
     def _add(self, keys: pa.Array, rows: pa.Table) -> None:
         indices = pc.index_in(rows.column("key"), value_set=keys, skip_nulls=True)
-        # A row that someone else has written has no source.
+        # A row of another writer has no source position.
         is_wanted = pc.and_(indices.is_valid(), rows.column("offset").is_valid())
         matched, at = rows.filter(is_wanted), _int64(indices.filter(is_wanted))
         for name in ("partition", "offset", "timestamp_ms"):

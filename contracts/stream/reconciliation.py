@@ -1,4 +1,4 @@
-"""A reconciliation that someone asked for: the request, and what the job has found. Counts and positions, never a value."""
+"""A requested reconciliation: the request, and the findings of the job. Counts and positions, never a value."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class ReconciliationResult(BaseModel):
 
 
 class ReconciliationRequest(BaseModel):
-    """Someone's wish that a stream be reconciled."""
+    """A request to reconcile a stream."""
 
     model_config = MESSAGE
 

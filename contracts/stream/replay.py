@@ -116,7 +116,7 @@ Reason = Annotated[str, Field(min_length=1, max_length=500)]
 
 
 class ReplayOrder(BaseModel):
-    """A replay of a fixed set of refused records, as someone asks for it. What arrives later is not in it.
+    """A request to replay a fixed set of refused records. Records that arrive later are not in it.
 
     `positions` are places in the quarantine topic, as `runs_of` returns them. The enforced contract judges the
     records, each with the time at which it was judged first. A discard judges nothing, and has a `reason`.

@@ -34,7 +34,7 @@ _log = structlog.get_logger()
 class _Window:
     """Counts of one window, for each who asked and what was refused; at most `most` have names of their own.
 
-    Addresses take at most half of the names: whoever has no credentials cannot hide what a principal tries.
+    Addresses take at most half of the names, so requests without credentials cannot hide those of a principal.
     """
 
     def __init__(self, most: int) -> None:

@@ -71,7 +71,7 @@ class Door(Protocol):
 
     @property
     def rate_limit(self) -> RateLimit | None:
-        """How often someone may ask; None for as often as they like."""
+        """Maximum rate of requests; None for no limit."""
         ...
 
 

@@ -15,7 +15,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 def is_allowed(host: str, allowed: tuple[str, ...]) -> bool:
     """Return whether a Host header names this server: a loopback name, an IP address, or one of `allowed`.
 
-    An address needs no setting: no one can make it lead to another machine, and probes of a process use it.
+    An IP address needs no setting: it cannot be made to lead to another machine, and health probes use it.
     """
     return len(host) <= _LONGEST_HOST and _is_allowed(host, allowed)
 

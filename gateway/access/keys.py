@@ -1,4 +1,4 @@
-"""API keys: made once, kept as hashes, recognised in constant time, revoked for good."""
+"""API keys: stored as hashes, compared in constant time, revoked permanently."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Compare = Callable[[str, str], bool]
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The two halves of a key as someone presents them: the id is public, the secret is not."""
+    """The two halves of a presented key: the id is public, the secret is not."""
 
     key_id: str
     secret: str

@@ -22,11 +22,11 @@ class AccessError(TidegateError):
 
 
 class Unauthenticated(AccessError):  # noqa: N818 - named for the state of who asks
-    """No one known asks: credentials are missing, wrong, expired or revoked. The message does not say which."""
+    """Credentials are missing, wrong, expired or revoked. The message does not say which."""
 
 
 class Forbidden(AccessError):  # noqa: N818 - named for what the request is
-    """Someone known asks for what their roles do not cover."""
+    """The roles of a principal do not permit the request."""
 
 
 class Misdirected(AccessError):  # noqa: N818 - named for what the request is
@@ -34,7 +34,7 @@ class Misdirected(AccessError):  # noqa: N818 - named for what the request is
 
 
 class TooManyRequests(AccessError):  # noqa: N818 - named for what was sent
-    """Someone asks more often than the limit allows."""
+    """A principal or address exceeds the limit of requests."""
 
 
 class Role(IntEnum):
@@ -85,7 +85,10 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Someone who asks. `name` is in the audit log: `key:<id>`, `oidc:<sub>`, `anonymous`, `cli:<user>`."""
+    """A user or program that sends requests.
+
+    `name` is in the audit log: `key:<id>`, `oidc:<sub>`, `anonymous`, `cli:<user>`.
+    """
 
     name: str
     grants: tuple[Grant, ...]
@@ -119,7 +122,7 @@ def read_grants(texts: Iterable[str]) -> tuple[Grant, ...]:
 
 
 ANONYMOUS = Principal("anonymous", (Grant(Role.ADMIN, ""),))
-"""Everybody, when access control is off."""
+"""Every user, if access control is off."""
 
 
 def require(principal: Principal, role: Role, subject: str) -> None:
@@ -129,6 +132,6 @@ def require(principal: Principal, role: Role, subject: str) -> None:
 
 
 def forbidden(principal: Principal, role: Role, of_what: str) -> Forbidden:
-    """Build the refusal of someone whose roles are too low; it tells them nothing but their own grants."""
+    """Build the refusal of a principal with too low roles; it names only the principal's own grants."""
     held = ", ".join(str(grant) for grant in principal.grants) or "no role"
     return Forbidden(f"this needs the role {role.word} {of_what}; {principal.name} has {held}")

@@ -108,7 +108,7 @@ def reader(address: str) -> Read:
 
 
 def _fetch(url: httpx.URL) -> bytes:
-    """Fetch a document of bounded size; a redirection is not followed, for no one configured where it leads."""
+    """Fetch a document of bounded size; a redirection is not followed, because its target is not configured."""
     content = b""
     with httpx.stream("GET", url, timeout=_TIMEOUT_SECONDS, follow_redirects=False) as answer:
         if answer.status_code != httpx.codes.OK:

@@ -62,7 +62,7 @@ def resolve(resolution: Resolution, java: Java, progress: Progress) -> None:
                         counts[phase] += 1
                         progress(phase, counts[phase], resolution.expected)
         except BaseException:
-            ivy.kill()  # an interrupted download must not go on by itself
+            ivy.kill()  # an interrupted download must not continue by itself
             raise
     if ivy.returncode != 0:
         raise Unavailable(_failure(lines))

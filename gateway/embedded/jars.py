@@ -85,7 +85,7 @@ class JarCache:
                 prefix=".resolving-", dir=root, ignore_cleanup_errors=True
             ) as scratch:
                 target = Path(scratch) / "jars"
-                # Kept when a download breaks off, so that the next try goes on from there.
+                # Kept after an interrupted download, so that the next attempt continues it.
                 cache = root / ".ivy"
                 resolve(Resolution(self._ivy_file, cache, target, len(self.lock)), java, progress)
                 shutil.rmtree(cache, ignore_errors=True)

@@ -112,7 +112,7 @@ class RunDirectory:
         try:
             process = starting.result()
         except KeyboardInterrupt:
-            # The other thread goes on to start it, and its process would be unknown.
+            # The other thread would still start it, and its process would be unknown.
             starting.result().kill()
             raise
         record = record.model_copy(update={"pid": process.pid, "create_time": _create_time(process.pid)})

@@ -220,12 +220,12 @@ class Runtime:
             ),
             *("--sink", self._options.sink, "--warehouse", str(self._state.warehouse)),
             *("--checkpoints", str(self._state.checkpoints), "--ready-file", str(self._state.ready_file)),
-            *("--trigger-seconds", "0.5"),  # someone is watching
+            *("--trigger-seconds", "0.5"),  # on a terminal
             *options,
         ]
         # Spark would look up the host's own name, which fails on many a laptop, and listen where others can reach it.
         environment = {"TIDEGATE_SPARK_JARS": str(self._jars.spark_dir), "SPARK_LOCAL_IP": ports.HOST}
-        environment["TIDEGATE_WATCH_SECONDS"] = "2"  # somebody is watching
+        environment["TIDEGATE_WATCH_SECONDS"] = "2"  # on a terminal
         # Another Spark of this machine has other connectors.
         environment["SPARK_HOME"] = str(pyspark_home())
         if self._options.java_options:

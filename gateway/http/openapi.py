@@ -48,7 +48,7 @@ _HEALTH = "/health/"
 
 
 def _secured(document: dict[str, Any], settings: GatewaySettings) -> dict[str, Any]:
-    """Return how someone proves who they are, and what access control answers. While it is off, no one needs to."""
+    """Return the security schemes and the answers of access control. While it is off, none is required."""
     schemes = _schemes(settings)
     document["components"]["securitySchemes"] = schemes
     anybody: list[dict[str, list[str]]] = [] if settings.access == "on" else [{}]

@@ -282,7 +282,7 @@ _ADVICE = {
 
 
 class _CrashReports:
-    """Logs what no one expected, with its trace, and tells the client nothing of it."""
+    """Logs an unexpected error with its trace; the answer does not contain it."""
 
     def __init__(self, app: ASGIApp, error_page: ErrorPage) -> None:
         self._app = app
@@ -303,7 +303,7 @@ class _CrashReports:
                 raise
             ending = Unavailable("the registry is shutting down; send the request again")
             await problem_of(Request(scope), ending)(scope, receive, send)
-        except ClientDisconnect:  # the client went away while it sent its body: there is no one to answer
+        except ClientDisconnect:  # the client closed the connection while it sent its body
             return
         except Exception as error:  # whatever it is, the client gets a problem document and no detail
             if scope["type"] != "http" or started:

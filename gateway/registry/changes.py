@@ -63,7 +63,7 @@ class Review:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The consumers that have still to agree, sorted; no one has to under a new major version."""
+        """The consumers that still have to agree, sorted; empty for a new major version."""
         if self.is_new_major:
             return ()
         agreed = self.acknowledged
@@ -72,7 +72,7 @@ class Review:
 
     @property
     def needs_break_acknowledged(self) -> bool:
-        """Whether someone has to say that it may break although no registered consumer is touched."""
+        """Whether a person must confirm a break that affects no registered consumer."""
         is_break = bool(self.breaking) and not self.is_new_major and not self.affected
         return is_break and not self.is_break_acknowledged
 

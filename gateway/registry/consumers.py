@@ -41,7 +41,7 @@ class KnownConsumer:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What someone agrees to: a candidate by its fingerprint, or a draft by its version; exactly one is given.
+    """The subject of an agreement: a candidate by its fingerprint, or a draft by its version; exactly one is given.
 
     `consumer` is None for a break that touches no registered consumer. `by` names the person.
     """
@@ -60,8 +60,8 @@ class ConsumerService(Service):
     ) -> tuple[StoredConsumer, bool]:
         """Register a consumer, or change what one reads; returns it as it is kept, and whether it is new.
 
-        A consumer that reads something else has agreed to nothing. Raises NotFoundError, WrongConsumer, and Forbidden
-        for a change by someone who may not approve: it would do away with an objection.
+        If the fields change, earlier agreements of the consumer no longer count. Raises NotFoundError, WrongConsumer,
+        and Forbidden for a change by a principal that may not approve, because it could remove an objection.
         """
         stored = StoredConsumer(contract_id, consumer, by.name, self._now())
         with self._database.writing() as stores:

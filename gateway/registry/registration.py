@@ -176,7 +176,7 @@ class SchemaRegistration(Service):
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A registration that someone asks for."""
+    """A requested registration."""
 
     subject: str
     request: SchemaRequest

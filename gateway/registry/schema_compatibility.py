@@ -169,7 +169,7 @@ def _included(schema_type: str, old: str, new: str, direction: Direction) -> Inc
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Two schemas as someone reads them."""
+    """Two schemas as a reader with one default draft reads them."""
 
     old: ParsedSchema
     new: ParsedSchema

@@ -46,7 +46,7 @@ class SchemaContent:
 
     @property
     def guid(self) -> str:
-        """The GUID, equal wherever the same content is registered."""
+        """The GUID, which is equal for equal content."""
         return schema_guid(self.parsed.text, self.references, self.metadata, self.rule_set)
 
     @property

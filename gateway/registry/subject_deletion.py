@@ -1,4 +1,7 @@
-"""Deleting subjects and versions: first softly, then for good. A contract version goes and comes with its own."""
+"""Deletion of subjects and versions: soft, then permanent.
+
+The contract version is deleted and restored with its schema version.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from tidegate.gateway.storage.subjects import Deleted, SubjectVersion
 
 
 class SubjectDeletion(Service):
-    """Deletes what is registered. What was deleted stays deleted until someone brings it back on purpose."""
+    """Deletes what is registered. A deleted version stays deleted until it is restored explicitly."""
 
     def delete_subject(self, name: str, *, permanent: bool, by: Principal) -> tuple[int, ...]:
         """Delete every version of a subject; returns their numbers. Raises Refused (40401, 40404, 40405, 42205, 42206)."""

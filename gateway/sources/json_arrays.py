@@ -28,7 +28,7 @@ def array_elements(stream: BinaryIO, name: str) -> Iterator[list[bytes]]:
     while not splitter.is_over:
         if len(splitter.buffer) > LONGEST_RECORD:
             raise SettingsError(f"{name} has an element of more than {LONGEST_RECORD:,} bytes")
-        # A string that is not complete is read again, so with as much as there was already.
+        # An incomplete string is read again, so at least as many bytes are added as there are.
         block = stream.read(max(_BLOCK, len(splitter.buffer)))
         if not block:
             raise SettingsError(f"{name} ends within its JSON array")

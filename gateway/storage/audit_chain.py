@@ -19,7 +19,7 @@ _INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What someone did, at an aware instant.
+    """An action of a principal, at an aware instant.
 
     `who` is the name of the principal. `action` is a word such as `contract.published`. `subject` is what it was done
     to: a subject of the registry, or the kind and id of another thing. `before` and `after` are hashes of its content:

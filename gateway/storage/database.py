@@ -219,7 +219,7 @@ def _engine(url: str) -> Engine:
 def _keep_private(file: Path) -> None:
     """Let only the owner read a new database, or one that every user could read; its log files get the same mode.
 
-    A narrower mode that someone chose, such as 0640 for a backup, stays.
+    A narrower mode, such as 0640 for a backup, is kept.
     """
     file.parent.parent.mkdir(parents=True, exist_ok=True)
     file.parent.mkdir(mode=0o700, exist_ok=True)

@@ -52,7 +52,7 @@ class StoredProblem:
 
 @dataclass(frozen=True, slots=True)
 class ProblemComment:
-    """What someone wrote about a problem."""
+    """A comment on a problem."""
 
     problem: str
     at: datetime

@@ -63,7 +63,7 @@ class ControlStore(EntryStore[EventRow]):
     _kept = _KEPT
 
     def find(self, stream: str) -> StreamControl:
-        """Return what holds for a stream; of one that no one ever touched, that it runs."""
+        """Return the control state of a stream; a stream without changes runs."""
         row = self._session.get(ControlRow, stream)
         return StreamControl(stream=stream) if row is None else StreamControl.model_validate_json(row.control)
 
@@ -126,7 +126,7 @@ RECONCILIATIONS_KEPT = 20
 
 
 class ReconciliationRow(StreamEntry):
-    """A request, and its result as JSON; null as long as no one has looked."""
+    """A request, and its result as JSON; null before the result."""
 
     __tablename__ = "stream_reconciliations"
 
@@ -151,7 +151,7 @@ class ReconciliationStore(EntryStore[ReconciliationRow]):
         return None if row is None else _reconciliation(row)
 
     def open(self, stream: str) -> ReconciliationRequest | None:
-        """Return the request that no one has answered yet; there is one at most."""
+        """Return the open request; there is at most one."""
         row = self._session.scalar(
             select(ReconciliationRow).where(
                 ReconciliationRow.stream == stream, ReconciliationRow.result.is_(None)

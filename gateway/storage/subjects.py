@@ -87,7 +87,7 @@ class SchemaStore(Store):
         return tuple(stored_schema(row) for row in self._session.scalars(query))
 
     def spent_guid(self, context: str, schema_id: int) -> str | None:
-        """Return the GUID of the schema that had this id and was deleted for good, or None."""
+        """Return the GUID of the permanently deleted schema that had this id, or None."""
         query = select(SpentIdRow.guid).where(SpentIdRow.context == context, SpentIdRow.id == schema_id)
         return self._session.scalar(query)
 
@@ -204,7 +204,7 @@ class SubjectStore:
         return version
 
     def remove_version(self, subject: str, number: int) -> None:
-        """Delete a version for good, and its schema if no other version uses that. Ignore an unknown version."""
+        """Delete a version permanently, and its schema if no other version uses it. Ignore an unknown version."""
         found = self.version(subject, number)
         if found is None:
             return

@@ -252,7 +252,7 @@ class SchemaRow(Table):
 
 
 class SpentIdRow(Table):
-    """An id whose schema was deleted for good: it stays that schema's, by its GUID."""
+    """The id of a permanently deleted schema, with the schema's GUID: no other schema gets this id."""
 
     __tablename__ = "spent_ids"
 

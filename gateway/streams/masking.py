@@ -24,7 +24,7 @@ _UNREADABLE = "the record cannot be read, and the contract classifies fields"
 _MASKED_UNKNOWN = "the contract of this record is not known, so nothing tells which fields are personal"
 _UNDECLARED = "not declared in the contract"
 _ALIKE = 0.8
-"""How alike an undeclared name must be to a declared one to be taken for a mistake in writing it."""
+"""Least similarity of an undeclared name to a declared one that counts as a misspelling."""
 _MOST_BYTES = 1_000_000
 """Larger payloads of Avro are not decoded."""
 

@@ -32,7 +32,7 @@ from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
 _EVERY: Final = timedelta(seconds=15)
 _MUTED_EVERY: Final = timedelta(minutes=1)
 _RECENT: Final = timedelta(hours=1)
-"""A problem is told of as new if its first record is not older: a first index of an old topic alarms nobody."""
+"""Maximum age of the first record of a problem that is reported as new: indexing an old topic sends no alerts."""
 _QUIET_AFTER_SURGE: Final = timedelta(hours=24)
 _VERSION: Final = re.compile(VERSION_PATTERN)
 _OPEN: Final = frozenset(ProblemState) - {ProblemState.RESOLVED}

@@ -169,7 +169,7 @@ class ProblemService:
             return _one(stores, stream, problem, ProblemQuery(), at)
 
     def assign(self, stream: str, problem: str, assignee: str | None) -> Problem:
-        """Say who looks after a problem; None for no one. Raises NotFoundError and Forbidden."""
+        """Set the assignee of a problem; None removes it. Raises NotFoundError and Forbidden."""
         at = self._now()
         with self._database.writing() as stores:
             subject = self._permit(stores, stream, Role.PRODUCER)
@@ -333,7 +333,7 @@ class _Facts:
 
 
 def surging(stores: Stores, index: StreamIndex, now: datetime) -> Collection[bytes]:
-    """Return the problems of which the last 60 minutes had far more records than is usual.
+    """Return the problems that had far more records than usual in the last 60 minutes.
 
     Usual is the mean of an hour of the seven days before. Far more is four times that, at least 20, and more than chance
     explains (three standard deviations of a Poisson distribution).

@@ -30,7 +30,7 @@ class SeenReconciliations:
 
     @property
     def open(self) -> ReconciliationRequest | None:
-        """The request that no one has answered yet."""
+        """The open request."""
         return next((each.asked for each in self.found if each.is_open), None)
 
     @property
@@ -105,7 +105,7 @@ class Reconciliations:
             return stores.reconciliations.all(stream)
 
     def seen(self, stream: str) -> SeenReconciliations | None:
-        """Return what a page shows of a stream; None for one without a contract, which no one can ask about."""
+        """Return the reconciliations of a stream for its page; None for a stream without a contract."""
         with self._database.reading() as stores:
             if stores.contracts.topic_of(stream) is None:
                 return None

@@ -46,7 +46,7 @@ class StreamReplays(Service):
     def ask(self, stream: str, order: ReplayOrder, by: Principal = ANONYMOUS) -> StreamReplay:
         """Store a request; it is open, or waits for the approval of another person as the enforced contract says.
 
-        Without access control there is no one else to ask. Raises NotFoundError for a stream without a contract,
+        Without access control no approval is needed. Raises NotFoundError for a stream without a contract,
         ConflictError for another topic, positions without their digest or too many requests, ContractError for mistakes of
         the fix.
         """

@@ -44,7 +44,7 @@ _PAUSE_SECONDS = 0.02
 
 
 class SearchState(StrEnum):
-    """How far a search is. `full` has found as much as it may; `bounded` has looked as long as it may."""
+    """How far a search is. `full` has reached the maximum number of results, `bounded` the maximum work."""
 
     RUNNING = "running"
     DONE = "done"

@@ -67,7 +67,7 @@ def forgotten_text(forgotten: Forgotten) -> str:
 
 
 def archive_text(archive: Archive) -> str:
-    """Return what is put away, and where the stream begins again."""
+    """Return the renamed output, and the offsets at which the stream begins again."""
     lines = [f"{archive.sink} is put away as {archive.name}; nothing is deleted"]
     if archive.held is not None:
         totals = archive.held.totals

@@ -66,7 +66,7 @@ def report_of(
 
 
 def log_batch(report: BatchReport, decision: Decision) -> None:
-    """Log a published batch, and what of it somebody has to know."""
+    """Log a published batch, and its warnings."""
     log.info(
         "batch_published",
         stream=report.stream,

@@ -37,7 +37,7 @@ class GreatExpectationsRunner:
         self._expectation = get_expectation_impl
         context: Any = gx.get_context(mode="ephemeral")
         context.variables.progress_bars = {"globally": False, "metric_calculations": False}
-        # Persisted, which is the default, every batch would stay in memory for good.
+        # By default, batches are persisted, and would never leave the memory.
         asset = context.data_sources.add_spark("accepted", persist=False).add_dataframe_asset("rows")
         self._definition = asset.add_batch_definition_whole_dataframe("batch")
 

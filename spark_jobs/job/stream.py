@@ -225,7 +225,7 @@ class StreamAttempt:
             return self._read(earliest, latest, watch)
         except BaseException:
             self._batch_handler.close()
-            self._sink.close()  # its thread would go on, and each attempt would add one
+            self._sink.close()  # its thread would continue, and each attempt would add one
             raise
 
     def _claim(self, watch: Stopwatch) -> tuple[Vector, Vector]:

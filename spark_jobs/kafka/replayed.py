@@ -101,7 +101,7 @@ def read_closed(kafka: KafkaConnection, ledger: Ledger) -> dict[Closure, Positio
 def resent_ahead(kafka: KafkaConnection, ledger: Ledger) -> Positions:
     """Return the source positions of records that were sent to the source, and that the ledger does not name yet.
 
-    Their chain goes on where that of the ledger ends. Call it when no other instance can send any more. Raises Unavailable.
+    Their chain goes on where that of the ledger ends. Call it when no other instance can send records. Raises Unavailable.
     """
     before = ledger.closed.get(Closure.RESENT)
     name = chain_of(ledger.name, Closure.RESENT)

@@ -1,4 +1,4 @@
-"""Maintenance of a table that somebody asks for (`tidegate maintain`), by the rules of the background."""
+"""Maintenance of a table on request (`tidegate maintain`), by the rules of the background task."""
 
 from __future__ import annotations
 

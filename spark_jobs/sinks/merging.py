@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import load_file_io
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from tidegate.contracts.columns.table_limits import TableLimits
 from tidegate.contracts.errors import StreamStopped

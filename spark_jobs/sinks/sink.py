@@ -51,9 +51,9 @@ class StreamStart:
     """The highest epoch of the stream's reports in the registry."""
 
     def numbered(self, ledger: Ledger) -> Ledger:
-        """Return the ledger with an epoch that its next claim takes above every reported one.
+        """Return the ledger with an epoch such that its next claim is above every reported one.
 
-        A ledger that was restored or made anew repeats epochs. Its batches would have the numbers of others, and the
+        A restored or rebuilt ledger would repeat epochs. Its batches would have the numbers of earlier ones, and the
         registry would refuse their reports.
         """
         ahead = self.reported_epoch - ledger.epoch

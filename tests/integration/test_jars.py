@@ -120,7 +120,7 @@ def test_processes_at_once_resolve_once(mirror: Mirror) -> None:
 
 
 def test_a_failed_download_says_what_to_try(mirror: Mirror) -> None:
-    mirror.serve_from("http://127.0.0.1:9")  # the discard port: nobody listens
+    mirror.serve_from("http://127.0.0.1:9")  # the discard port: no process listens
     with pytest.raises(Unavailable) as caught:
         mirror.cache().ensure()
     message = str(caught.value)

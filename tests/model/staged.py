@@ -183,7 +183,7 @@ class StagedProtocol:
         return world.ledger.end == self._bounds.latest
 
     def alone(self, world: World) -> World:
-        """Let the last instance run with no one else moving, as far as it comes."""
+        """Run the last instance alone, as far as it gets."""
         who = len(self._bounds.slots) - 1
         while True:
             following = next(self._step(world, who, world.instances[who]), None)

@@ -1,4 +1,4 @@
-"""The offsets of a batch come from Spark's own log, which somebody may have deleted."""
+"""The offsets of a batch come from Spark's own log, which may have been deleted."""
 
 from __future__ import annotations
 

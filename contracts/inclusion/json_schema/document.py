@@ -16,7 +16,7 @@ from tidegate.contracts.inclusion.json_schema.dialect import Dialect, dialect_of
 from tidegate.contracts.inclusion.json_schema.values import shape_of
 
 if TYPE_CHECKING:
-    from referencing._core import Resolver  # the library gives it to everybody and exports it nowhere
+    from referencing._core import Resolver  # part of the library's API, but not in __all__
 
 _IDS: Final = frozenset({"$id", "id"})
 _NOTED: Final = frozenset({"$id", "id", "$schema", "$anchor", "$dynamicAnchor", "$recursiveAnchor"})
@@ -158,7 +158,7 @@ def shape(document: Any) -> Hashable:
 
 
 def _without_annotations(schema: Any) -> Any:
-    """Remove what says nothing about a record, wherever a schema stands; nothing where a reference may lead there."""
+    """Remove annotations from every subschema, except where a reference may lead."""
     return schema if _refers_to_annotations(schema) else subschemas_changed(schema, _stripped)
 
 

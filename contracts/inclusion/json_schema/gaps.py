@@ -85,7 +85,7 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A node of the new schema that is not shown to hold wherever the old schema does."""
+    """A node of the new schema that is not proven to hold for every value of the old schema."""
 
     situation: Situation
     target: Node

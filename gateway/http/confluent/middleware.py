@@ -56,7 +56,7 @@ _BYTES_OF_A_TEXT = 57
 """What a text takes in CPython beside its characters, with its place in a tuple."""
 _PYTHON = b"python/"
 KEPT_SECONDS = 5.0
-"""How long a process gives an answer by id without asking the database: another may have deleted the schema for good."""
+"""How long a process answers by id without reading the database: another process may have permanently deleted the schema."""
 KEY_REGISTRY = "dek-registry"
 _ROOTS = ROOTS | {KEY_REGISTRY}
 _NO_KEYS = (
@@ -87,7 +87,7 @@ Key = tuple[bytes, ...]
 
 
 class AnswerCache:
-    """The answers about schemas and versions that were given last. They are forgotten when something is deleted for good."""
+    """The last answers about schemas and versions. They are removed after a permanent deletion."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -96,7 +96,7 @@ class AnswerCache:
         self._lock = threading.RLock()
 
     def find(self, key: Key, mark: int | None = None) -> _KeptAnswer | None:
-        """Return a kept answer; another process may have deleted its schema for good, so it is kept for seconds only."""
+        """Return a cached answer; it is kept for seconds only, because another process may have permanently deleted the schema."""
         found = self._answers.get(key)
         if found is None or (found.kept_until >= self._clock() and found.mark == mark):
             return found

@@ -108,7 +108,7 @@ def create_key(form: FormDep, factory: FactoryDep, principal: PrincipalDep, show
 
 @router.post("/desk/keys/{key_id}/revoke")
 def revoke_key(key_id: str, factory: FactoryDep, principal: PrincipalDep) -> Response:
-    """Revoke a key for good."""
+    """Revoke a key permanently."""
     factory.keys().revoke(key_id, principal.name)
     _log.info("key_revoked", key=key_id)
     return RedirectResponse("/desk/keys", HTTPStatus.SEE_OTHER)

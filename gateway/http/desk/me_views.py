@@ -31,7 +31,7 @@ class GrantRow:
 
 @dataclass(frozen=True, slots=True)
 class MeView:
-    """Who someone is to the registry. `expires_at` is the end of the session; None without one."""
+    """The principal of a session. `expires_at` is the end of the session; None without one."""
 
     name: str
     key_name: str | None

@@ -1,4 +1,4 @@
-"""The lists of problems: of one stream, and of all streams that somebody may see."""
+"""The lists of problems: of one stream, and of all streams that the visitor may see."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_OF_ALL: Final = 200
 """Problems of all streams that one page lists: those with most records of the last 24 hours."""
 _UNSETTLED: Final = frozenset({ProblemState.OPEN, ProblemState.REGRESSED, ProblemState.ACKNOWLEDGED})
 UNSETTLED: Final = "unsettled"
-"""The choice of all states that wait for somebody, as the address names it."""
+"""The value of the parameter `state` for all states that need a person."""
 EVERY: Final = "all"
 
 
@@ -39,7 +39,7 @@ class ProblemsFilter(BaseModel):
     start: Annotated[int, BeforeValidator(lambda value: value or 0), Field(ge=0, le=10_000)] = 0
 
     def query(self) -> ProblemQuery:
-        """Return what to ask the domain for. An unknown state lists what waits for somebody."""
+        """Return what to ask the domain for. An unknown state lists the problems that need a person."""
         states = _UNSETTLED
         if self.state == EVERY:
             states = frozenset()
@@ -158,7 +158,7 @@ def problem_address(stream: str, problem: str) -> str:
 
 
 def waiting_problems(factory: Factory, principal: Principal, stream: str) -> tuple[ProblemRow, ...]:
-    """Return the problems of a stream that wait for somebody, the first few; none of a stream without a contract."""
+    """Return the first problems of a stream that need a person; empty for a stream without a contract."""
     query = ProblemQuery(_UNSETTLED, limit=_FEW)
     try:
         found = factory.problems(principal).list(stream, query)

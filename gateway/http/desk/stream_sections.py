@@ -57,7 +57,7 @@ class ExpectationRow:
 
 
 def expectation_rows(history: Iterable[ExpectationHistory]) -> tuple[ExpectationRow, ...]:
-    """Return every expectation, those that someone must look at first."""
+    """Return every expectation; those that need attention are first."""
     rows = [_expectation_row(each) for each in history]
     return tuple(sorted(rows, key=lambda row: (not row.disagreements, not row.unmet, row.expectation)))
 
@@ -175,7 +175,7 @@ class ReconciliationView:
 
     @classmethod
     def of(cls, seen: SeenReconciliations | None, *, may_ask: bool) -> Self | None:
-        """Build the view; None for a stream that no one can ask about."""
+        """Build the view; None for a stream without a contract."""
         if seen is None:
             return None
         over = [found for each in seen.found if (found := _outcome(each)) is not None]

@@ -71,4 +71,4 @@ _TROUBLES: Final = {
     StreamState.SILENT: ("silent", "Silent"),
     StreamState.STUCK: ("silent", "Stuck"),
 }
-"""The states in which a stream does not go on: CSS class and word. They count more than what it refuses."""
+"""The states in which a stream does not run: CSS class and word. They have precedence over refused records."""

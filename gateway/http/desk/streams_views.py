@@ -41,7 +41,7 @@ class OwnedStream:
 
 @dataclass(frozen=True, slots=True)
 class StateCount:
-    """How many streams have a state; `label` is its word, or that of the choice of all that need someone."""
+    """How many streams have a state; `label` is its word, or that of the filter for all streams that need attention."""
 
     name: str
     label: str
@@ -50,7 +50,7 @@ class StateCount:
 
 @dataclass(frozen=True, slots=True)
 class StreamsView:
-    """The list. `total` counts all streams that may be seen, `troubled` those that need someone."""
+    """The list. `total` counts all visible streams, `troubled` those that need attention."""
 
     wanted: StreamsFilter
     rows: tuple[OwnedStream, ...]

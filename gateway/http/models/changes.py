@@ -288,7 +288,7 @@ class ProposalList(BaseModel):
 
 
 class ApprovalRequest(BaseModel):
-    """Which change someone approves."""
+    """The change to approve."""
 
     model_config = request_example({"candidate": _CANDIDATE})
 

@@ -137,7 +137,7 @@ class GroupInfo(BaseModel):
 
 
 class CommentInfo(BaseModel):
-    """What someone wrote about a problem."""
+    """A comment on a problem."""
 
     model_config = example(_COMMENT)
 
@@ -191,7 +191,7 @@ class StateRequest(BaseModel):
 
 
 class AssigneeRequest(BaseModel):
-    """Who looks after a problem; null for no one."""
+    """Assignee of a problem; null without one."""
 
     model_config = request_example({"assignee": "ann"})
 

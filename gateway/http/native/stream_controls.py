@@ -264,6 +264,7 @@ def report_heartbeat(
 ) -> HeartbeatAnswer:
     """Record a heartbeat of a stream's job, with or without records to judge. The job sends one every ten seconds.
 
-    The body may be left out. The answer asks it to reconcile the stream, from when somebody wants that until it has reported the result.
+    The body may be left out. While a reconciliation is requested and its result is not reported, the answer asks the
+    job to reconcile the stream.
     """
     return factory.stream_controls().beat(stream, beat, principal)

@@ -40,7 +40,7 @@ class AvroValues:
         self._missed: set[bytes] = set()
 
     def __call__(self, value: bytes, headers: Headers) -> Any:
-        """Return the decoded record; None for one that is not of its schema, or whose schema nobody knows."""
+        """Return the decoded record; None if it does not match its schema, or if the schema is unknown."""
         header = schema_header(headers)
         found = self._plan.record_of(value, header)
         if isinstance(found, Violation) and self._is_newly_named(header or value[:PREFIX_BYTES]):

@@ -19,7 +19,7 @@ from tidegate.gateway.storage.quarantine_index import Facet
 OTHER: Final = "other"
 _DIGEST_BYTES = 16
 _LONGEST = 500
-"""Longest code, pointer, message or version that is kept: all of them are ours, unless somebody forges headers."""
+"""Longest code, pointer, message or version that is kept: longer ones exist only in forged headers."""
 _REQUIRED = re.compile(r"required property `(.*)` is missing", re.DOTALL)
 _NUMBERS = re.compile(r"\d[\d,.]*")
 

@@ -24,7 +24,7 @@ class Registry:
             if event["event"] == "registry_listening"
         )
         self.url = f"http://127.0.0.1:{self.port}"
-        # Nobody reads its log: it must not fill the pipe.
+        # Its log is not read: it must not fill the pipe.
         self._drain = threading.Thread(target=self._process.stderr.read, daemon=True)
         self._drain.start()
 

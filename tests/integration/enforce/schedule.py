@@ -140,7 +140,7 @@ class Instance(Thread, BatchLimits):
         """Wait until the batch may be judged; it ends where the schedule says, and with all there is after that."""
         with self._changed:
             before = (self._judged + 1, -1, 0, 0)
-            # Whoever stops a query waits for the batch that it is in: one that has failed is told to go on.
+            # Stopping a query waits for its current batch, so an attempt that has failed is released first.
             deadline = time.monotonic() + PATIENCE_SECONDS
             while not (self._may > before or self._attempt._closing):
                 assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""Offsets at which no one finds a record: what a transactional producer of the source leaves between its records."""
+"""Offsets without a record: the markers that a transactional producer of the source writes between its records."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ def test_a_table_that_was_rolled_back_gets_the_ledger_of_its_rows(
 def test_a_rolled_back_table_of_many_batches_is_replaced_without_loss(
     published_line: Callable[..., Line], adopting: Adopting, sink: str, kept: int
 ) -> None:
-    """The quarantine topic is ahead by more than one batch: no one rolls it back together with the table."""
+    """The quarantine topic is ahead by more than one batch, because it is not rolled back with the table."""
     line = published_line(sink, max_offsets=4)
     line.produce(*(row(n, 999 if n % 4 == 1 else n) for n in range(kept)))
     line.enforce()
@@ -395,7 +395,7 @@ def cut_after_slot(_stream: str, step: Step) -> None:
 def test_a_stream_continues_past_deleted_records_of_its_output(
     published_line: Callable[..., Line], adopting: Adopting, sink: str, output: Callable[[str], str]
 ) -> None:
-    """An attempt was killed when it had written there for good, and retention was quicker than the next start."""
+    """An attempt was killed after its transaction was committed, and retention deleted its records before the next start."""
     line = published_line(sink, accepted_slots=2)
     line.produce(*(row(2 * n, 999 if n % 2 else 1) for n in range(4)))
     with pytest.raises(PowerCutError):

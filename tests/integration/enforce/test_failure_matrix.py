@@ -181,7 +181,7 @@ def _of_now(sent: Sent) -> Sent:
 def test_the_quarantine_topic_takes_no_record_for_a_while(
     line: Line, registry: Registry, publish: Publish, start: StartRunning
 ) -> None:
-    """The stream stops without a row of the batch, and goes on when somebody has mended the topic."""
+    """The stream stops without a row of the batch, and continues after the topic was repaired."""
     fill(line, publish)
     job = start(registry.url, [line])
     job.await_event("batch_published", lag=0)
@@ -307,7 +307,7 @@ def test_the_broker_is_killed_and_comes_back(
 def test_the_registry_does_not_answer_at_a_restart_after_a_crash(
     line: Line, make_registry: Callable[..., Registry], start: StartRunning, job: StartJob
 ) -> None:
-    """No one judges meanwhile; what was quarantined before the crash is still known when it is back."""
+    """No batch is judged meanwhile; after the restart, the records quarantined before the crash are still known."""
     first = make_registry()
     httpx.post(f"{first.url}/api/v1/contracts", json=line.document()).raise_for_status()
     line.produce(*(row(n, 999 if n % 5 == 0 else 1) for n in range(40)))

@@ -142,7 +142,7 @@ def test_snapshots_of_a_compaction_are_expired_as_those_of_batches(line: Line) -
 
 @pytest.mark.full
 def test_compaction_and_expiry_round_after_round_keep_the_proof(line: Line) -> None:
-    """Nothing is published meanwhile; somebody else appends, so that each round has something to do."""
+    """Nothing is published meanwhile; another writer appends, so that each round has files to compact."""
     fill(line, 3)
     retention = SnapshotRetention(most=1, protected_seconds=0)
     table = IcebergTable(

@@ -73,7 +73,7 @@ def test_an_empty_table_that_was_made_again_is_a_fresh_start(line: Line) -> None
 
 
 def test_rows_of_others_are_no_reason_to_stop(line: Line) -> None:
-    """A table that somebody has made and filled: rows without a source, or of another topic."""
+    """A table that another program has created and filled: rows without a source, or of another topic."""
     name = table_name(line.contract_id)
     line.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name.rpartition('.')[0]}")
     line.spark.sql(

@@ -108,7 +108,7 @@ def test_a_spent_budget_pauses_until_its_batch_is_accepted_also_after_a_restart(
         eventually(lambda: len(line.reports) == 1)
         assert (len(line.rows()), len(line.quarantined())) == (1, 6)
         accepted = ask(line, "control")["trip"]["id"]
-        line.produce(*(row(number, 999) for number in range(7, 10)))  # nobody has accepted these
+        line.produce(*(row(number, 999) for number in range(7, 10)))  # these were not accepted
         eventually(lambda: has_tripped(accepted))
         assert stream.failure is None
     assert line.reconcile().holds

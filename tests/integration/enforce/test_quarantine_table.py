@@ -308,7 +308,7 @@ def test_a_table_of_another_stream_is_left_alone(make_line: Callable[..., Line])
 
 @pytest.mark.full
 def test_a_batch_that_was_never_published_is_not_in_the_table(make_line: Callable[..., Line]) -> None:
-    """Its refused records are in the topic for good, and are rows once an attempt publishes them."""
+    """Its refused records stay in the topic, and become rows after an attempt has published them."""
     line = make_line(sink="postgresql", **ON)
     line.produce(row(1, 999), row(2))
     line.enforce()

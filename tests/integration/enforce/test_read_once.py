@@ -159,7 +159,7 @@ def test_each_record_is_read_and_judged_once(
 def test_batches_are_bounded_in_bytes_and_each_record_is_judged_once(
     make_line: Callable[..., Line], tmp_path: Path, sink: str
 ) -> None:
-    """Spark offers all of them at once. The first batches are small, for no one knows yet what an offset holds."""
+    """Spark offers all of them at once. The first batches are small, because the size of records is not known yet."""
     line = make_line(sink=sink, max_batch_bytes=100_000)
     count_judged(line, tmp_path / "notes")
     sent = [row(n, 999 if n % 3 == 0 else 1, id=f"r{n}-" + "x" * 5_000) for n in range(RECORDS)]

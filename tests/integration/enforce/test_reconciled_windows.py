@@ -124,7 +124,7 @@ def test_a_row_that_is_older_than_the_newest_record_of_its_key_is_lost(
 def test_a_row_of_another_topic_is_no_row_of_the_stream(
     make_line: Callable[..., Line], sink: str, key: list[str]
 ) -> None:
-    """Somebody has copied rows of another stream into the table: they stand at the same partitions and offsets."""
+    """Rows of another stream were copied into the table, with the same partitions and offsets."""
     line = make_line(sink=sink, write_mode="upsert" if key else "append")
     line.contracts.plan = line.plan(primary_key=key)
     line.produce(*(row(number) for number in range(6)), row(0, 2))

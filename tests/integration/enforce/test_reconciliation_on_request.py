@@ -1,4 +1,4 @@
-"""Reconciliations that somebody asks the gateway for: the job that enforces the stream looks, and its page says what it found."""
+"""Reconciliations that are requested from the gateway: the job that enforces the stream runs them, and the stream's page shows the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table that somebody rolls back loses records that its ledger counts: the stream stops and says what to do."""
+"""A rolled-back table loses records that its ledger counts: the stream stops with a message that says what to do."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def forget_log(line: Line) -> None:
 
 
 def append_by_hand(line: Line, name: str) -> None:
-    """Add a row of somebody else to a Delta table."""
+    """Add a row of another writer to a Delta table."""
     rows = line.spark.createDataFrame([(name,)], "id string")
     rows.write.format("delta").mode("append").save(line.delta().name)
 

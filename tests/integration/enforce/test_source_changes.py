@@ -36,7 +36,7 @@ def either(request: pytest.FixtureRequest, make_line: Callable[..., Line]) -> Li
 
 
 def client_of(line: Line) -> AdminClient:
-    """Return an admin client; it gives up what it was asked when no one holds it any more."""
+    """Return an admin client; its requests are cancelled when it is no longer referenced."""
     return AdminClient({"bootstrap.servers": line.settings.bootstrap_servers})
 
 
@@ -208,7 +208,7 @@ def test_headers_that_are_not_utf8_can_be_asked_for_again(line: Line) -> None:
 
 @pytest.mark.full
 def test_a_recreated_quarantine_is_read_from_its_beginning(line: Line) -> None:
-    """The ledger's place in it lies beyond its end: what was refused since must be found all the same."""
+    """The ledger's offset is beyond the end of the topic; records refused since must still be found."""
     line.produce(*(row(2 * n, 999) for n in range(5)))
     line.enforce()
     make_anew(line, quarantine_topic(line.topic))
@@ -237,7 +237,7 @@ def test_a_recreated_topic_stops_the_stream(either: Line) -> None:
 
 
 def test_a_recreated_topic_between_two_batches_stops_the_stream(line: Line) -> None:
-    """What was read of the old one meanwhile is not written: no one can say any more which of them it was."""
+    """Records read from the old topic meanwhile are not written, because their offsets no longer identify them."""
     line.produce(*(row(2 * n) for n in range(4)))
     judged = Semaphore(0)
 

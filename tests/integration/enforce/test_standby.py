@@ -86,7 +86,7 @@ def test_a_registry_that_does_not_answer_is_no_reason_to_take_over(
     publish_to(registry, line.document())
     first, second = start_two(start, registry.url, line)
     registry.stop()
-    for n in range(6):  # each batch asks the registry in vain
+    for n in range(6):  # each batch asks the registry, which does not answer
         line.produce(row(n))
         first.await_event("batch_published", count=n + 1)
     assert second.stop(signal.SIGTERM) == 0

@@ -1,4 +1,4 @@
-"""What ends a stream for good, and what it says then."""
+"""What ends a stream permanently, and its message."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def test_a_task_of_a_zombie_writes_nothing(tasks_line: Line) -> None:
 
 @pytest.mark.full
 def test_a_zombie_that_takes_a_slot_over_does_not_end_who_holds_the_ledger(tasks_line: Line) -> None:
-    """Its task fences the slot before it looks at the ledger; no one would be left if the other ended by that."""
+    """Its task fences the slot before it reads the ledger; if that ended the other instance, none would remain."""
     line = tasks_line
     line.produce(
         *(row(number) for number in range(MANY))

@@ -20,7 +20,7 @@ AVRO = json.dumps({"type": "record", "name": "U", "fields": [{"name": "age", "ty
 
 
 class Person:
-    """Somebody with a key, who speaks to the application in this process."""
+    """A client with a key, which calls the application in this process."""
 
     def __init__(self, client: Any, credentials: Credentials) -> None:
         self.client = client
@@ -52,7 +52,7 @@ def settings(settings: GatewaySettings) -> GatewaySettings:
 
 @pytest.fixture
 def hire(client: Any, factory: Factory) -> Hire:
-    """Return somebody a key: `hire("producer:hospital.")`."""
+    """Return a function that creates a client with a key of some roles: `hire("producer:hospital.")`."""
 
     def make(*grants: str) -> Person:
         return Person(client, factory.keys().create("test", read_grants(grants), MAKER))

@@ -13,7 +13,7 @@ from sqlalchemy import event
 from tidegate.gateway.access.keys import Credentials
 from tidegate.gateway.factory import Factory
 
-# Recognising somebody is the same on every database; keys and lists are tried on both in the other modules.
+# Authentication does not depend on the database; the other modules test keys and lists on both.
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 CONTRACTS = "/api/v1/contracts"

@@ -18,7 +18,7 @@ from .conftest import AVRO, Hire, Person, same_but_for
 MINE, HIDDEN, UNKNOWN = "a.x-value", "b.hidden-value", "b.nothing-value"
 ASSOCIATION = "/associations/resources/topic-1"
 OF_A_SUBJECT = [operation for operation in OPERATIONS if "{subject}" in operation.path]
-# These answer whoever may see the name in a way that does not say "not found".
+# These do not answer "not found" to a principal that may see the name.
 SAYS_NO_NOT_FOUND = ("/compatibility/", "/associations/")
 
 

@@ -65,7 +65,7 @@ def test_a_missing_key_is_looked_for_but_not_more_often_than_every_thirty_second
     issuer.seconds = 30
     newer = issuer.keys.newer(held)
     assert {key.kid for key in newer} == {FIRST.kid, SECOND.kid}
-    assert issuer.keys.newer(held) is newer  # somebody else looked meanwhile
+    assert issuer.keys.newer(held) is newer  # another thread has read the keys meanwhile
     assert issuer.looks == 2
 
 

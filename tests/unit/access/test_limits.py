@@ -1,4 +1,4 @@
-"""How often somebody may ask, and how much they may send."""
+"""Limits of the rate and the size of requests."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def _unread() -> Any:
 
 @pytest.fixture
 def trap() -> Iterator[socket.socket]:
-    """A socket that no one should connect to."""
+    """A socket that must not get a connection."""
     with socket.create_server(("127.0.0.1", 0), backlog=5) as listening:
         listening.setblocking(False)
         yield listening
@@ -129,7 +129,7 @@ def test_the_trap_would_notice(trap: socket.socket) -> None:
 
 @only_sqlite
 class TestNoFetching:
-    """A reference in somebody's document makes no connection, from Python or from a library beneath it."""
+    """A reference in a posted document makes no connection, neither from Python nor from a native library."""
 
     def url(self, trap: socket.socket) -> str:
         return f"http://127.0.0.1:{trap.getsockname()[1]}/schema.json"

@@ -19,7 +19,7 @@ only_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 
 def operations(routes: Iterable[BaseRoute]) -> Iterator[tuple[str, str]]:
-    """Yield method and path of every route; a kind of route that no one thought of fails."""
+    """Yield method and path of every route; fail for an unknown kind of route."""
     for route in routes:
         router = getattr(route, "original_router", None)
         if isinstance(router, APIRouter):

@@ -78,7 +78,7 @@ def mail_server(certificate: Path | None = None, *, implicit: bool = False) -> I
 
 
 def make_certificate(folder: Path) -> Path:
-    """Make a certificate for this machine's loopback that no one trusts unless told to; returns it with its key, as PEM."""
+    """Make a self-signed certificate for loopback; return it with its key, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOST)])
     now = datetime.now(UTC)

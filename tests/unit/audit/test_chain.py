@@ -35,7 +35,7 @@ def log(count: int = 5) -> list[AuditEntry]:
 
 
 def forged(entry: AuditEntry, **changes: object) -> AuditEntry:
-    """Change an entry and hash it again, as somebody with the database in hand would."""
+    """Change an entry and hash it again, as an attacker with access to the database would."""
     changed = replace(entry, **changes)  # whatever is tried
     values = {name: getattr(changed, name) for name in Change.__slots__}
     return chained(Change(**values), changed.number, changed.previous)

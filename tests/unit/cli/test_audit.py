@@ -1,4 +1,4 @@
-"""`tidegate audit`: exported, checked, and what a check says of a log that somebody touched."""
+"""`tidegate audit`: exports, checks, and the result of a check of a changed log."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def heads(database_url: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def tamper(database_url: str, *statements: str) -> None:
-    """Do what somebody can who owns the database: take the triggers away first."""
+    """Change the log as the owner of the database: without the triggers."""
     engine = create_engine(database_url)
     off = {
         "sqlite": ("DROP TRIGGER audit_refuses_update", "DROP TRIGGER audit_refuses_delete"),

@@ -174,7 +174,7 @@ def test_no_verdict_is_given_while_the_registry_does_not_answer(
     ran = tidegate("judge", contract, "--records", "sized", *away, stdin=data)
     assert ran.stderr.startswith(b"error: no registry answers at http://127.0.0.1:9 (")
     assert (ran.returncode, ran.stdout) == (3, b"")
-    # Records without frames ask nobody, and without a registry nothing is looked up.
+    # Records without frames need no registry, and without a registry no schema is looked up.
     lines = contract_of(tmp_path, schema={"type": "json-schema", "definition": True}, rules=[])
     assert tidegate("judge", lines, *away, stdin=b"{}\n").returncode == 0
     assert tidegate("judge", contract_of(tmp_path), "--records", "sized", stdin=data).returncode == 0

@@ -58,7 +58,7 @@ def test_a_draft_is_tried_on_live_records_and_then_enforced(
         ["refuse", "1/1204:", "age-is-known", "/age"],
     ]
     shown = tidegate("promote", STREAM, "1.3.0")
-    assert shown.returncode == 1  # it refuses what was accepted, and nobody has agreed
+    assert shown.returncode == 1  # it refuses accepted records, and no consumer has agreed
     text = "\n".join(lines(shown))
     assert f"{STREAM} 1.3.0 (draft); enforced is 1.2.0" in text
     assert "breaking" in text

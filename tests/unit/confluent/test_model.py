@@ -45,7 +45,7 @@ class Model:
         self.versions: dict[str, dict[int, tuple[str, bool]]] = {}
         self.majors: dict[int, int] = {}  # of the contract behind t-value, by the version's number
         self.ids: dict[str, int] = {}
-        self.given: dict[int, str] = {}  # every id that was ever given, also of what was deleted for good
+        self.given: dict[int, str] = {}  # every id that was ever given, also of permanently deleted schemas
         self.levels: dict[str, str] = {}
         self.modes: dict[str, str] = {}
 

@@ -1,4 +1,4 @@
-"""Requests that no one would write, made from the OpenAPI document: whatever is asked, the registry never fails."""
+"""Unusual requests, generated from the OpenAPI document: the registry never fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a contract promises beside its schema holds for whoever registers schemas: rules, and those who read."""
+"""Promises of a contract beyond its schema (rules and consumers) also hold for schemas that are registered."""
 
 from __future__ import annotations
 

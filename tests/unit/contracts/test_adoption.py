@@ -67,7 +67,7 @@ def test_quarantined_records_are_ahead_by_one_batch_at_most() -> None:
 
 
 def test_quarantined_records_are_ahead_of_a_rolled_back_table_by_any_number() -> None:
-    """No one rolls the quarantine topic back: a bound would give up what was accepted among these records."""
+    """The quarantine topic is not rolled back: a bound would give up accepted records among these."""
     proposal = proposed(found(at(0, 1), at(2, 3, 9), window=None), records=at(*range(20)))
     assert (proposal.end, proposal.holes) == ({0: 2}, 0)
 
@@ -86,7 +86,7 @@ def test_a_topic_that_tasks_write_ends_at_the_first_offset_that_is_missing() -> 
 
 
 def test_a_topic_that_tasks_write_is_ahead_by_one_batch_at_most() -> None:
-    """The hole at 2 is older than any batch in flight: a dropped record, which no one can tell from a lost one."""
+    """The hole at 2 is older than any batch in flight: a dropped record, which cannot be distinguished from a lost one."""
     records = at(0, 1, *range(3, 12))
     proposal = proposed(found(records, ahead="written", window=4), records=at(2))
     assert proposal.end == {0: 12}

@@ -124,7 +124,7 @@ def test_rows_of_what_the_source_has_deleted_are_counted_and_the_rest_is_looked_
     assert reconcile(LEDGER, SOURCE[4:], SOURCE[:9], [], retained).lost == 1
     assert reconcile(LEDGER, SOURCE[4:], [*SOURCE, (0, 1)], [], retained).twice == 1
     assert reconcile(LEDGER, SOURCE[4:], [*SOURCE, (0, 10)], [], retained).beyond == {(0, 10)}
-    # Somebody may have deleted them, as old as they are.
+    # They are old enough to have been deleted.
     missing = reconcile(LEDGER, SOURCE[4:], SOURCE[2:], [], retained)
     assert (missing.answer, missing.lost, missing.unverifiable) == (Answer.UNPROVEN, 0, 2)
 

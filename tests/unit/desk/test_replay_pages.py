@@ -37,7 +37,7 @@ pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 @pytest.fixture
 def problem(factory: Factory) -> str:
-    """A problem of three records, one of which is closed."""
+    """A problem of three records; one of them is closed."""
     factory.registry().publish(json.dumps(CONTRACT).encode(), "contract.json")
     Process(factory, "one", stream=STREAM).ingest(
         [refused(offset, contract=STREAM, topic=STREAM) for offset in range(3)]

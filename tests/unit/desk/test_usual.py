@@ -23,7 +23,7 @@ def slices(*counts: tuple[int, int]) -> list[SparkBucket]:
         ((40_000, 400), (1_000, 19), False),  # less than three times the usual
         ((2_000, 40), (160, 10), False),  # three times the usual, and within chance
         ((40_000, 400), (1_000, 31), True),
-        ((40_000, 0), (1_000, 9), False),  # too few records to call for somebody
+        ((40_000, 0), (1_000, 9), False),  # too few records for an alert
         ((40_000, 0), (1_000, 10), True),  # nothing was refused before
         ((99, 0), (1_000, 500), False),  # too little history to know what is usual
         ((40_000, 30_000), (1_000, 1_000), False),  # cannot be three times as much

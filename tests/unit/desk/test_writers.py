@@ -51,7 +51,7 @@ def test_each_record_is_shown_as_its_writer_wrote_it(factory: Factory) -> None:
     for value, shown in (
         (old + b"\x7e", {"ward": "?", "age": 63}),
         (new + b"\x02i\x7e", {"ward": "i", "age": 63}),
-        (b"\0\0\0\1\0\x7e", None),  # of a schema that nobody has registered
+        (b"\0\0\0\1\0\x7e", None),  # of a schema that is not registered
     ):
         record = record_of(value)
         looking = viewer_of(factory, ANONYMOUS, record.evidence, "stays-value")

@@ -1,4 +1,4 @@
-"""Children end with us, whatever ends us; no one else's process is touched."""
+"""Child processes end with their parent, however it ends; processes of others are not touched."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ def test_the_values_of_avro_records_have_shapes(factory: Factory, client: Any) -
     assert keys(first + b"\xce\x0f\x02\x00", "/note") == ["empty bytes"]
     assert keys(first + b"\xce\x0f\x02\x02A", "/note") == ["bytes"]
     fields = [*definition["fields"], {"name": "ward", "type": "string", "default": ""}]
-    assert keys(b"\0\0\0\x0f\xff\xce\x0f\x00", "/age") == ["unknown"]  # nobody has registered it
+    assert keys(b"\0\0\0\x0f\xff\xce\x0f\x00", "/age") == ["unknown"]  # it is not registered
     second = registered(fields=fields)
     assert keys(second + b"\xce\x0f\x00\x02W", "/age") == ["999"]
     assert keys(second + b"\xce", "/age") == ["unknown"]

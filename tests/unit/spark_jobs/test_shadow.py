@@ -231,7 +231,7 @@ def test_after_a_batch_that_failed_the_next_goes_without_and_after_three_all_do(
         assert shadow is not None
         return shadow.pickled is not None
 
-    shadows.batch_failed()  # before any was declared: nobody's fault
+    shadows.batch_failed()  # before any was declared
     seen = []
     for _ in range(3):
         seen.append(is_judged())

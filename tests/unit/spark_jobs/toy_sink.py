@@ -1,4 +1,4 @@
-"""A sink in memory, as somebody would add one: all of it is here, and nothing of the job names it."""
+"""A sink in memory, added as a contributor would add one: all of it is here, and no other module of the job names it."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ MENDED = [
         of({"n": {"type": "integer"}, "x": {"type": "string"}}),
         {"id": "r", "kind": "range", "field": "/n", "minimum": 5},
     ),
-    # A value of any type, and a rule of which nothing is left in the smallest record.
+    # A value of any type, and a rule that the smallest record does not need.
     (
         of({"n": {}, "at": of({"ward": WARD}, "ward")}, "n"),
         of({"n": {}, "at": of({"ward": WARD}, "ward")}, "n", "x"),
