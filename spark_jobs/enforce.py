@@ -66,7 +66,7 @@ def enforce_contracts(
 
 
 def log_to_stderr() -> None:
-    """Log one JSON object a line to stderr, so that stdout holds the answer of a command alone."""
+    """Log JSON to stderr, one object for each line, so that stdout holds only the output of a command."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

@@ -29,6 +29,15 @@ class Direction(StrEnum):
     FORWARD = "forward"
 
 
+def example_label(outcome: Outcome | None, direction: Direction | None) -> str:
+    """Return how a counterexample shows a change, such as `accepted before, refused now`."""
+    if outcome is Outcome.ASSUMED:
+        return "assumed not to occur"
+    if direction is Direction.FORWARD:
+        return "accepted now, refused before"
+    return "accepted before, refused now"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One change between two versions of a contract.

@@ -187,8 +187,8 @@ def bounds(
         if offsets.max() >= source.latest.get(partition, 0):
             raise StreamStopped(
                 f"partition {partition} of the source ends at {source.latest.get(partition, 0)}, and an output holds its "
-                f"offset {offsets.max()}: the topic was deleted and created again, or has lost records. Its offsets say "
-                "nothing about what was written. To put that away and begin again: tidegate archive STREAM"
+                f"offset {offsets.max()}: the topic was deleted and created again, or has lost records. Its offsets are "
+                "not those of the written records. To archive the output and begin again: tidegate archive STREAM"
             )
     for partition, first in source.earliest.items():
         seen = everything.bitmaps().get(partition)

@@ -1,4 +1,4 @@
-"""Labelled ways in which a value of a record becomes wrong."""
+"""Labelled corruptions of a value of a record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.contracts.infer.values import NUMBER_SENTINELS
 from tidegate.contracts.strength.good_values import ABSENT, GoodField, is_number
 
 UNCHANGED: Final = object()
-"""What a mutation returns for a value that it cannot corrupt."""
+"""The result of a mutation for a value that it cannot corrupt."""
 DAYS_OF_SENTINELS: Final = ("1900-01-01", "9999-12-31")
 WORDS_OF_SENTINELS: Final = ("N/A", "unknown", "")
 _NINES: Final = tuple(
@@ -22,7 +22,7 @@ _NINES: Final = tuple(
 _UNITS: Final = (10, 100, 1000)
 _CENTURY: Final = 100
 _LARGEST: Final = 2**63
-"""Larger numbers are not written as they are."""
+"""Larger numbers are left unchanged."""
 _BROKEN_CHARACTER: Final = "\ufffd"
 _LAST_OF: Final = {"9": "0", "z": "a", "Z": "A"}
 
@@ -38,9 +38,9 @@ class Mutation:
 
 
 def number_sentinels(field: GoodField) -> tuple[int, ...]:
-    """Return the numbers for "unknown" that lie outside the field's own: -1, and the first nines above them.
+    """Return placeholders for "unknown" outside the range of the field: -1, and the first number of nines above it.
 
-    Those of a classified field do not depend on its values.
+    For a classified field they do not depend on its values.
     """
     if not field.numbers:
         return ()
@@ -51,7 +51,7 @@ def number_sentinels(field: GoodField) -> tuple[int, ...]:
 
 
 def mutations_of(field: GoodField) -> Iterator[Mutation]:
-    """Yield the mutations that concern a field. A value that good records have is never a corruption."""
+    """Yield the mutations that apply to a field. A value that occurs in good records is never a corruption."""
     if field.always_has_value:
         yield Mutation("null", lambda _: None)
         yield Mutation("missing", lambda _: ABSENT)
@@ -120,7 +120,7 @@ def _other_case(field: GoodField) -> Callable[[str], str]:
 
 
 def _mojibake(text: str) -> str:
-    """Return what a wrong decoder makes of a text: UTF-8 read as Latin-1, or a lost character if it is ASCII."""
+    """Return a text as a wrong decoder reads it: UTF-8 as Latin-1; for ASCII, with one unreadable character."""
     if not text.isascii():
         return text.encode(errors="replace").decode("latin-1")
     middle = len(text) // 2
@@ -131,12 +131,12 @@ def _century_earlier(text: str) -> str:
     year = int(text[:4])
     earlier = year - _CENTURY if year > _CENTURY else year + _CENTURY
     if text[5:10] == "02-29" and not calendar.isleap(earlier):
-        return text  # the day would not exist, which is another mistake
+        return text  # the day would not exist, and that is another kind of corruption
     return f"{earlier:04d}{text[4:]}"
 
 
 def _stranger(field: GoodField) -> Callable[[str], str]:
-    """Return a change to a value of the same form that no good record has."""
+    """Return a function that changes a text to one of the same form that occurs in no good record."""
 
     def change(text: str) -> str:
         other = text

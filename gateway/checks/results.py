@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
-from tidegate.contracts.compatibility.finding import Direction, Finding, FindingSeverity
+from tidegate.contracts.compatibility.finding import Direction, Finding, FindingSeverity, example_label
 from tidegate.contracts.document.load import LoadedContract
 from tidegate.contracts.document.semver import precedence
 from tidegate.contracts.errors import Problem
@@ -40,7 +40,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """One finding and the place in a file that people must look at.
+    """One finding, and its position in a file.
 
     The fields are those of `tidegate.contracts.compatibility.finding.Finding`; `outcome` is None if nothing was compared,
     such as for a contract that does not compile.
@@ -60,7 +60,7 @@ class CheckFinding:
 
     @classmethod
     def of(cls, finding: Finding, candidate: LoadedContract) -> CheckFinding:
-        """Locate a finding in the files of the candidate; one about something removed at its former parent."""
+        """Locate a finding in the files of the candidate; a finding about a removed part is at the part's former parent."""
         pointer = finding.pointer or finding.base_pointer.rpartition("/")[0]
         spot = spot_of(candidate.locate(Problem(pointer, finding.sentence)), candidate.document.name)
         return cls(spot=spot, **{each.name: getattr(finding, each.name) for each in fields(finding)})
@@ -123,7 +123,9 @@ class CheckReport:
 
     def fails(self, contract: ContractCheck, finding: CheckFinding) -> bool:
         """Return whether this finding fails the run."""
-        is_change = finding.outcome is not None  # a contract that does not compile fails in any version
+        is_change = (
+            finding.outcome is not None
+        )  # None for a contract that does not compile, which always fails
         if self.allow_major and contract.opens_major and is_change:
             return False
         return finding.severity in _FAILING[self.fail_on]
@@ -142,7 +144,7 @@ class CheckReport:
 
 
 def major_key(version: str) -> bytes:
-    """Return a sort key of a version's major number: equal for equal major numbers, ordered as they are."""
+    """Return a sort key of a version's major number, equal for equal major numbers."""
     return precedence(f"{version.partition('.')[0]}.0.0")
 
 
@@ -158,11 +160,7 @@ def shown_example(finding: CheckFinding) -> tuple[str, str] | None:
     text = finding.counterexample.text
     if len(text) > _LONGEST_EXAMPLE:
         text = f"{text[:_LONGEST_EXAMPLE]}... ({len(text):,} characters; --format json has them all)"
-    if finding.outcome is Outcome.ASSUMED:
-        return "assumed not to occur", text
-    if finding.direction is Direction.FORWARD:
-        return "accepted now, refused before", text
-    return "accepted before, refused now", text
+    return example_label(finding.outcome, finding.direction), text
 
 
 def message(finding: CheckFinding) -> str:

@@ -31,10 +31,11 @@ from tidegate.gateway.http.header_limits import protocol_with_header_limits
 from tidegate.gateway.settings import GatewaySettings
 
 _SHUTDOWN_SECONDS = 4
-"""How long requests under way are answered after SIGTERM."""
+"""Time for current requests after SIGTERM."""
 _EXIT_SECONDS = 6.0
-"""When the process ends whatever it does: a thread that computes cannot be stopped, and Python would wait for it."""
+"""Time until the process ends in any case: a thread that computes cannot be stopped, and Python would wait for it."""
 _LAST_SECONDS = 8.0
+"""Time until the process ends even if native code holds the interpreter's lock."""
 _INTERRUPTED = 130
 _WARNING_SECONDS = 60.0
 _log = structlog.get_logger()
@@ -96,9 +97,9 @@ def serve(
 
 
 def run(settings: GatewaySettings) -> None:
-    """Serve until a signal. Requests under way are answered first, for at most four seconds.
+    """Serve until a signal, then answer the current requests, for at most _SHUTDOWN_SECONDS.
 
-    Raises SettingsError for an address that cannot be taken, Unavailable when the database does not serve.
+    Raises SettingsError if the address is not available, Unavailable if the database does not answer.
     """
     listening = listen(settings.host, settings.port)
     require_access_control(settings, listening)
@@ -112,13 +113,13 @@ def run(settings: GatewaySettings) -> None:
         server_header=False,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
-    # The server stops in order at SIGTERM and then raises the signal again; it has done its work by then.
+    # uvicorn shuts down at SIGTERM and then raises the signal again, which must not end the process with an error.
     signal.signal(signal.SIGTERM, lambda *_: None)
     _Server(config).run(sockets=[listening])
 
 
 def require_access_control(settings: GatewaySettings, listening: socket.socket) -> None:
-    """Print a warning when access control is off. Raises SettingsError when other machines could then do anything."""
+    """Log a warning if access control is off. Raises SettingsError if other machines can then reach the registry."""
     if settings.access == "on":
         return
     address = ip_address(listening.getsockname()[0].partition("%")[0])
@@ -134,11 +135,11 @@ class _Server(uvicorn.Server):
     """A server that prints its address, also if the system chose the port, and ends within ten seconds of SIGTERM."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop in order, and end the process if that takes too long."""
+        """Shut down, and end the process if that takes too long."""
         last = threading.Timer(_EXIT_SECONDS, _end, (_INTERRUPTED if sig == signal.SIGINT else 0,))
         last.daemon = True
         last.start()
-        # Should a call into native code keep the interpreter's lock, this thread needs none; its exit code is 1.
+        # If native code holds the interpreter's lock, this thread still runs, because it is not a Python thread; exit code 1.
         faulthandler.dump_traceback_later(_LAST_SECONDS, exit=True, file=2)
         super().handle_exit(sig, frame)
 
@@ -150,15 +151,15 @@ class _Server(uvicorn.Server):
 
 
 def _end(code: int) -> None:
-    """End the process at once, without a word that could block. The database rolls back what is not committed."""
+    """End the process at once, without output, which could block. The database rolls back uncommitted transactions."""
     os._exit(code)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Take the address, before anything else is done. Raises SettingsError.
+    """Bind and listen, before anything else is done. Raises SettingsError if the address is not available.
 
-    The socket says that it is TCP: asyncio sends small answers at once (TCP_NODELAY) only on such a one, and without it
-    each answer waits 40 ms for the client's delayed acknowledgement.
+    The socket names the protocol TCP, because asyncio sets TCP_NODELAY only on such sockets. Without it, each small
+    answer waits 40 ms for the client's delayed acknowledgement.
     """
     with ExitStack() as on_failure:
         try:
@@ -178,7 +179,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class WebServerWarnings(logging.Filter):
-    """Lets each kind of warning of the web server through once a minute: clients without credentials cause them."""
+    """Logs each kind of warning of the web server at most once a minute: clients without credentials can cause them."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

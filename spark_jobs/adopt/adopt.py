@@ -91,7 +91,7 @@ class Forgotten:
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """An output that would be renamed to `name`, and `begin`: the offsets at which the stream then begins again.
+    """An output that would be archived as `name`, and `begin`: the offsets at which the stream then begins again.
 
     `held` is the ledger of the output, or None. `is_recreated`: it counts a topic of this name that was deleted
     since, so its offsets are not offsets of the present topic. `repeated` counts offsets that readers of the output
@@ -218,12 +218,12 @@ class Adopter(StreamChange):
         return new
 
     def archive(self, name: str, confirm: Callable[[Archive], None], *, repeats: bool = False) -> Ledger:
-        """Rename the output to `name`, and write the ledger of a stream that begins again with an empty one.
+        """Archive the output as `name`, and write the ledger of a stream that begins again with an empty one.
 
         Nothing is deleted: a table keeps its rows, and a topic its records, which name the ledger that wrote them.
         The new ledger continues the epochs, so that the registry takes the reports of its batches for newer ones.
 
-        Cut off at any point, it can be run again: what is put away stays, and what is not there is made.
+        If it is interrupted at any point, it can be run again: finished parts stay, and missing ones are created.
         Raises ConflictError when the name is taken, or without `repeats` if readers of a topic would get records again;
         Unavailable.
         """
@@ -268,7 +268,7 @@ class Adopter(StreamChange):
         return new
 
     def _archive_of(self, name: str, held: Ledger | None) -> Archive:
-        """Return what would be renamed, without changing anything."""
+        """Return what would be archived, without changing anything."""
         source, begin = self._source, self._begin()
         is_recreated = held is not None and held.topic_id != source.topic_id
         latest = self._topics.latest(source.name)

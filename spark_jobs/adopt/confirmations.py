@@ -58,7 +58,7 @@ class Confirmations:
         self._confirm("Go on without knowing them?")
 
     def confirm_archive(self, archive: Archive) -> None:
-        """Show what would be renamed; raise if the user does not confirm."""
+        """Show what would be archived; raise if the user does not confirm."""
         from tidegate.spark_jobs.adopt.report import archive_text  # noqa: PLC0415 - loads Spark
 
         _show(archive_text(archive))

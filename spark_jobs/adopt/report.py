@@ -67,8 +67,8 @@ def forgotten_text(forgotten: Forgotten) -> str:
 
 
 def archive_text(archive: Archive) -> str:
-    """Return the renamed output, and the offsets at which the stream begins again."""
-    lines = [f"{archive.sink} is put away as {archive.name}; nothing is deleted"]
+    """Return the archived output, and the offsets at which the stream begins again."""
+    lines = [f"{archive.sink} is archived as {archive.name}; nothing is deleted"]
     if archive.held is not None:
         totals = archive.held.totals
         lines.append(
@@ -79,7 +79,7 @@ def archive_text(archive: Archive) -> str:
     begin = ", ".join(
         f"{partition}: {first}" for partition, first in sorted(archive.begin.items())[:_SHOWN_PARTITIONS]
     )
-    lines.append(f"the stream begins again at {begin}; records before are only in what is put away")
+    lines.append(f"the stream begins again at {begin}; earlier records are only in the archived output")
     if archive.repeated:
         lines.append(f"readers of {archive.sink} get up to {archive.repeated:,} records again")
     if archive.skipped:

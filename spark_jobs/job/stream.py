@@ -465,7 +465,7 @@ class StreamAttempt:
         if plan.contract.topic != self._source.name:
             raise StreamStopped(
                 f"contract {plan.contract.id}@{plan.contract.version} is about topic {plan.contract.topic}, this stream "
-                f"reads {self._source.name}. To put away what was written of it, and begin again with the other: "
+                f"reads {self._source.name}. To archive its output, and begin again with the other topic: "
                 f"tidegate archive {plan.contract.id}"
             )
         require_same(self._job.topics, self._source, self._ledger)

@@ -44,11 +44,11 @@ def resume(ledger: Ledger, source: Topic, earliest: Vector, latest: Vector) -> V
         if latest.get(partition, 0) < end:
             raise StreamStopped(
                 f"{source.name}: partition {partition} ends at {latest.get(partition, 0)}, before the ledger's {end}: "
-                "the broker has lost records that were judged. Restore them; or, if they are gone for good, put away what was "
-                f"written and begin again with what the topic has: tidegate archive {ledger.stream}"
+                "the broker has lost records that were judged. Restore them. If they are lost, archive the output and begin "
+                f"again with the records that the topic has: tidegate archive {ledger.stream}"
             )
     for partition, first in sorted(earliest.items()):
-        # A new ledger knows every partition that its topic has: this one was added since, and began at 0.
+        # A new ledger has every partition of its topic: this one was added since, and began at offset 0.
         if partition not in ledger.end and first > 0:
             raise StreamStopped(
                 f"{source.name}: partition {partition} was added since the ledger was written, and begins at {first}: its "
@@ -65,8 +65,8 @@ def _without_them(ledger: Ledger, partition: int, first: int) -> str:
 
 
 def recreated(topic: str, stream: str) -> str:
-    """Return the message about a topic that is another one than the ledger counts."""
+    """Return the message about a topic that was recreated since the ledger was created."""
     return (
-        f"topic {topic} was deleted and created again: its offsets say nothing about those of the ledger. To put away what "
-        f"was written, and begin again with an empty output: tidegate archive {stream}"
+        f"topic {topic} was deleted and created again: its offsets are not those of the ledger. To archive the output, and "
+        f"begin again with an empty one: tidegate archive {stream}"
     )

@@ -1,4 +1,4 @@
-"""JSON values as the judge sees them: seven disjoint types, exact numbers, equality, text."""
+"""JSON values as the judge reads them: seven disjoint types, exact numbers, equality, text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 NULL: Final = 1
 BOOLEAN: Final = 2
 INTEGER: Final = 4
-"""Numbers without a fractional part, however they are written."""
+"""Numbers without a fractional part, in any notation, such as 1.0."""
 FRACTION: Final = 8
 """Numbers with a fractional part."""
 STRING: Final = 16
@@ -30,19 +30,19 @@ TYPES: Final = {
 }
 
 MAX_EXACT: Final = 2**53
-"""Up to here a double holds every integer."""
+"""Doubles represent every integer up to this one."""
 _SMALLEST_NORMAL: Final = Fraction(1, 2**1000)
 MAX_EXPONENT: Final = 400
-"""Numbers written with larger exponents are not calculated with: 1e999999999 would fill the memory."""
+"""Numbers with larger exponents are not computed with: 1e999999999 would fill the memory."""
 
 Key = tuple[Any, ...]
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def exact(number: float | Decimal) -> Fraction | None:
-    """Return the number that was written; a float stands for the shortest decimal that reads back as it.
+    """Return the exact number. A float has the value of the shortest decimal that is parsed to it.
 
-    None for what is not calculated with: not finite, or an exponent beyond MAX_EXPONENT.
+    None for numbers that are not computed with: not finite, or with an exponent beyond MAX_EXPONENT.
     """
     if isinstance(number, int):
         return Fraction(number)
@@ -71,7 +71,7 @@ def type_of(value: Any) -> int:  # noqa: PLR0911 - one return a type
 
 
 def key_of(value: Any) -> Key:
-    """Return what two values share exactly when they are equal as JSON: 1 and 1.0 are, true and 1 are not."""
+    """Return a key that is equal for values that are equal as JSON: 1 and 1.0 are, true and 1 are not."""
     if isinstance(value, dict):
         return ("object", frozenset((name, key_of(member)) for name, member in value.items()))
     if isinstance(value, list):
@@ -83,7 +83,7 @@ def key_of(value: Any) -> Key:
 
 
 def shape_of(value: Any) -> Key:
-    """Return what two documents share exactly when nothing tells them apart, not even `1` from `1.0`."""
+    """Return a key that is equal only for identical documents: it differs for 1 and 1.0."""
     if isinstance(value, dict):
         return ("object", frozenset((name, shape_of(member)) for name, member in value.items()))
     if isinstance(value, list):
@@ -92,7 +92,7 @@ def shape_of(value: Any) -> Key:
 
 
 def exceeds(value: Any, depth: int, size: int) -> bool:
-    """Return whether a value is nested deeper than `depth`, or has more than `size` parts; takes no recursion."""
+    """Return whether a value is nested deeper than `depth`, or has more than `size` parts; works without recursion."""
     level = [value]
     for _ in range(depth + 1):
         below: list[Any] = []
@@ -111,7 +111,7 @@ def exceeds(value: Any, depth: int, size: int) -> bool:
 
 
 def written(number: Fraction) -> int | float | Decimal:
-    """Return a number whose denominator divides a power of ten as the type that its text is decoded to."""
+    """Return a number in the type to which its JSON text is decoded. Its denominator must divide a power of ten."""
     if number.denominator == 1:
         return int(number)
     digits, whole = 0, number
@@ -142,7 +142,7 @@ def text_of(value: Any) -> str:
     """Write a value as JSON text, decimals digit by digit."""
     try:
         return _ENCODER.encode(value)
-    except TypeError:  # there are decimals in it
+    except TypeError:  # it contains decimals
         return _exact_text(value)
 
 

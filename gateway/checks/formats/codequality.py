@@ -1,4 +1,4 @@
-"""The report as GitLab shows it in merge requests: a Code Quality report, one entry for each finding.
+"""The report as a Code Quality report of GitLab, which merge requests show; one entry for each finding.
 
 Source: GitLab, `app/validators/json_schemas/codeclimate.json` and "Code Quality report format". Severities are its own.
 """
@@ -29,7 +29,7 @@ def check_codequality(report: CheckReport, root: Path | None) -> str:
     for contract in report.contracts:
         for finding in contract.findings:
             fingerprint = fingerprint_of(contract, finding)
-            # GitLab takes entries of one fingerprint for the same finding.
+            # GitLab shows only one of several entries with the same fingerprint.
             number = seen[fingerprint]
             seen[fingerprint] += 1
             entries.append(

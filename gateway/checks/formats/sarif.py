@@ -1,4 +1,4 @@
-"""The report as SARIF, which code hosts and editors show at the lines.
+"""The report as SARIF, which code hosts and editors show beside the lines.
 
 Source: Static Analysis Results Interchange Format 2.1.0 (OASIS), sections 3.14 (run), 3.27 (result), 3.49 (rule).
 """
@@ -39,7 +39,7 @@ def check_sarif(report: CheckReport, root: Path | None) -> str:
                 "rules": [{"id": rule, "shortDescription": {"text": _description(rule)}} for rule in rules],
             }
         },
-        # Places count characters, not the halves of surrogate pairs, which are SARIF's default.
+        # Columns count characters; SARIF's default is UTF-16 code units.
         "columnKind": "unicodeCodePoints",
         "invocations": [{"executionSuccessful": True, "exitCode": int(report.failed)}],
         "results": [
@@ -87,16 +87,17 @@ def _properties(contract: ContractCheck, finding: CheckFinding) -> dict[str, Any
 
 
 def fingerprint_of(contract: ContractCheck, finding: CheckFinding) -> str:
-    """Identify a finding by what it is about, not by its line: it stays the same when lines move."""
+    """Return a hash of a finding's subject, without its line, so that it stays the same when lines move."""
     about = (contract.contract_id or contract.file, finding.code, finding.pointer, finding.field)
     return hashlib.sha256("\n".join(about).encode(errors="backslashreplace")).hexdigest()
 
 
 def _rule(finding: CheckFinding) -> str:
-    """Return the rule of a finding: its code, and apart what readers with the earlier version meet.
+    """Return the rule of a finding: its code, with the suffix `/forward` for readers with the earlier version.
 
-    Of schemas a code tells what the schema that reads has against the one that wrote: a maximum that was raised is a
-    lower one to who reads with the earlier version. Source: SARIF 2.1.0, section 3.27.5 (hierarchical names).
+    The code of a schema's change describes the reading schema compared with the writing one. So for readers with the
+    earlier version, a raised maximum has the code of a lowered one. Source: SARIF 2.1.0, section 3.27.5 (hierarchical
+    names).
     """
     is_of_readers = finding.direction is Direction.FORWARD and finding.code.startswith(_OF_READERS)
     return f"{finding.code}{_FORWARD}" if is_of_readers else finding.code

@@ -1,4 +1,4 @@
-"""The figures of a finished demo, and whether they hold."""
+"""The figures of a finished demo, and the checks of its counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegate.gateway.embedded.demo.stream import PARTITIONS, DemoStream
 
 
 class CorruptionFigures(BaseModel):
-    """How many records were corrupted in one way, and how many were refused for just that."""
+    """Number of records that were corrupted in one way, and how many of them were refused for that reason."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -41,7 +41,7 @@ class StreamFigures(BaseModel):
 
 
 class DemoReport(BaseModel):
-    """What `tidegate demo --report` writes. Seconds count from the start of the command."""
+    """The report of `tidegate demo --report`. Seconds count from the start of the command."""
 
     model_config = ConfigDict(frozen=True, serialize_by_alias=True)
 
@@ -52,9 +52,9 @@ class DemoReport(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class StreamResult:
-    """A stream's figures, what was only warned of (records by rule), and every sum that does not hold.
+    """The figures of a stream, and a sentence for each count that is wrong.
 
-    `reasons` has a sentence for each code of `refused_by_rule`.
+    `reasons` has a sentence for each code of `refused_by_rule`; `warned_by_rule` counts records with warnings.
     """
 
     figures: StreamFigures
@@ -64,8 +64,8 @@ class StreamResult:
 
 
 def settle(stream: DemoStream, outcome: Outcome, batches: Sequence[BatchReport]) -> StreamResult:
-    """Compare what was sent with what became of it and with what the job reported."""
-    # By index: a record that is there twice is caught once, and a problem.
+    """Compare the sent records with the outputs, and with the reports of the job."""
+    # By index: a duplicate is caught once, and `_unsettled` reports it.
     found = {stream.index(record.evidence.source): record for record in outcome.refused}
     caught = Counter(
         stream.marks[index].kind for index, record in found.items() if _is_caught(stream, record)
@@ -92,7 +92,7 @@ def settle(stream: DemoStream, outcome: Outcome, batches: Sequence[BatchReport])
 
 
 def _is_caught(stream: DemoStream, record: RefusedRecord) -> bool:
-    """Return whether the record is one that had to be refused, and the reason is the right one."""
+    """Return whether a record was corrupted, and was refused for that reason."""
     mark = stream.marks.get(stream.index(record.evidence.source))
     return mark is not None and any(
         (violation.stage, violation.code) == (mark.stage, mark.code)
@@ -111,12 +111,12 @@ def _reasons(refused: Sequence[RefusedRecord]) -> dict[str, str]:
     sentences = Counter(
         (violation.code, violation.message) for record in refused for violation in record.evidence.violations
     )
-    # From rarest to most frequent, so that the latter stays.
+    # From the rarest to the most frequent sentence, because the last one of a code is kept.
     return {code: message for (code, message), _ in reversed(sentences.most_common())}
 
 
 def _unsettled(stream: DemoStream, outcome: Outcome, figures: StreamFigures) -> Iterator[str]:
-    """Yield why not every record that was sent is in exactly one place, as it was sent."""
+    """Yield a sentence for each count by which sent records are lost, duplicated or changed."""
     sent = stream.records.num_rows
     if figures.received != sent:
         yield f"{sent:,} records were sent, the topic holds {figures.received:,}"
@@ -134,7 +134,7 @@ def _unsettled(stream: DemoStream, outcome: Outcome, figures: StreamFigures) -> 
 
 
 def _misjudged(marks: Mapping[str, CorruptionFigures], figures: StreamFigures) -> Iterator[str]:
-    """Yield what should have been refused and was not, or the other way round."""
+    """Yield a sentence for corrupted records that were not refused, and for refused records that were not corrupted."""
     for kind, count in marks.items():
         if count.caught != count.planted:
             yield f"{kind}: {count.planted:,} records must be refused for it, {count.caught:,} were"
@@ -143,7 +143,7 @@ def _misjudged(marks: Mapping[str, CorruptionFigures], figures: StreamFigures) -
 
 
 def _contradictions(figures: StreamFigures, batches: Sequence[BatchReport]) -> Iterator[str]:
-    """Yield what the job reported otherwise, because the pages show its reports."""
+    """Yield a sentence for each count that differs from the job's reports, which the desk shows."""
     reported = {
         "records": (sum(batch.records for batch in batches), figures.received),
         "accepted": (sum(batch.written for batch in batches), figures.accepted),
@@ -153,7 +153,7 @@ def _contradictions(figures: StreamFigures, batches: Sequence[BatchReport]) -> I
     for what, (said, found) in reported.items():
         if said != found:
             yield f"the job reported {said:,} {what}, and there are {found:,}"
-    # Dropped records count under their rules too, and lie nowhere to be counted again.
+    # The reports count dropped records by rule too, and these are in no topic to count them again.
     if not figures.dropped and _by_rule(batches, Severity.ERROR) != figures.refused_by_rule:
         yield "the job's counts by rule are not those of the quarantine topic"
 

@@ -1,14 +1,13 @@
-"""The difference between two versions of a contract, as `tidegate diff` tells it."""
+"""The differences between two versions of a contract, as `tidegate diff` prints them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from tidegate.contracts.compatibility.compare import compare
-from tidegate.contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
+from tidegate.contracts.compatibility.finding import Comparison, Finding, FindingSeverity, example_label
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import NotFoundError
-from tidegate.contracts.inclusion.answer import Outcome
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.storage.sql import ContractVersion
 
@@ -17,7 +16,7 @@ _LONGEST_EXAMPLE = 400
 
 @dataclass(frozen=True, slots=True)
 class DiffRow:
-    """One change. `style` is a CSS class; `example` a record that shows the change, with what becomes of it."""
+    """One change. `style` is a CSS class; `example` a record that shows the change, `introduction` how it does."""
 
     finding: Finding
     style: str
@@ -42,7 +41,7 @@ _STYLES = {FindingSeverity.BREAKING: "refused", FindingSeverity.WARNING: "warned
 
 
 def diff_view(factory: Factory, contract_id: str, base: str | None, candidate: str | None) -> DiffView:
-    """Compare two versions; by default the highest with the one before it. Raises NotFoundError, ContractError."""
+    """Compare two versions; by default the highest one and the version before it. Raises NotFoundError, ContractError."""
     registry = factory.registry()
     versions = registry.versions(contract_id)
     names = tuple(each.version for each in versions)
@@ -66,18 +65,11 @@ def _contract(version: ContractVersion) -> DataContract:
 
 
 def diff_row(finding: Finding) -> DiffRow:
-    """Return one change as a page shows it."""
+    """Return the row of one change."""
     example = finding.counterexample
     if example is None:
         return DiffRow(finding, _STYLES[finding.severity], None, "")
     more = "…" if len(example.text) > _LONGEST_EXAMPLE else ""
     text = f"{example.text[:_LONGEST_EXAMPLE]}{more}"
-    return DiffRow(finding, _STYLES[finding.severity], text, _introduction(finding))
-
-
-def _introduction(finding: Finding) -> str:
-    if finding.outcome is Outcome.ASSUMED:
-        return "Assumed not to occur"
-    if finding.direction is Direction.FORWARD:
-        return "Accepted now, refused before"
-    return "Accepted before, refused now"
+    introduction = example_label(finding.outcome, finding.direction).capitalize()
+    return DiffRow(finding, _STYLES[finding.severity], text, introduction)

@@ -1,4 +1,7 @@
-"""Facets: what refused records have in common. Problems, contract versions, producers, and all records of a stream."""
+"""Facets: properties that refused records have in common, by which they are counted.
+
+They are problems, contract versions, producers, and all records of a stream.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _NUMBERS = re.compile(r"\d[\d,.]*")
 
 
 class FacetKind(StrEnum):
-    """What a facet is about."""
+    """The kinds of facets."""
 
     ALL = "all"
     PROBLEM = "problem"
@@ -35,9 +38,9 @@ class FacetKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProblemKey:
-    """What makes refusals one problem.
+    """The properties that refused records of one problem have in common.
 
-    `field` is a JSON Pointer in which every index is `*`. `shape` is that of the offending value, "" where there is none.
+    `field` is a JSON Pointer in which every index is `*`. `shape` is that of the offending value, or "".
     `sentence` is the normalised message of a frame or decode error, "" for the other stages.
     """
 

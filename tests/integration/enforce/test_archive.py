@@ -1,4 +1,4 @@
-"""`tidegate archive`: what was written is put away, and the stream begins again with an empty output."""
+"""`tidegate archive`: the output is archived, and the stream begins again with an empty one."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def archiving(registry: Registry) -> Archiving:
 
 
 def rows_of_archive(line: Line, name: str) -> list[str]:
-    """Ids of the rows of a table that was put away, read with other tools than the job's."""
+    """Ids of the rows of an archived table, read with other tools than those of the job."""
     if line.settings.sink == "postgresql":
         schema, _ = qualified_name(line.contract_id)
         with line.database() as connection:

@@ -230,8 +230,8 @@ def test_a_recreated_topic_stops_the_stream(either: Line) -> None:
     with pytest.raises(StreamStopped) as stopped:
         line.enforce()
     assert str(stopped.value) == (
-        f"topic {line.topic} was deleted and created again: its offsets say nothing about those of the ledger. To put away what "
-        f"was written, and begin again with an empty output: tidegate archive {line.contract_id}"
+        f"topic {line.topic} was deleted and created again: its offsets are not those of the ledger. To archive the output, and "
+        f"begin again with an empty one: tidegate archive {line.contract_id}"
     )
     assert outputs(line) == (4, 0)
 
