@@ -1,4 +1,4 @@
-"""What a profile suggests, with the evidence for it."""
+"""Proposed rules and schema assertions, with their evidence."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ RULE: Final = "rule"
 class Proposal:
     """One rule, or one assertion of the schema.
 
-    `support` counts the values that it is about, `exceptions` those that violate it; `first` are positions of the first
-    exceptions. `doubt` says why the rule is only a comment in the contract; None for a rule that is enforced.
-    `held_back` counts the held-back records that violate it, `unexpected` those beyond the share of the exceptions.
+    `support` counts the values to which it applies, `exceptions` those that violate it; `first` has the positions of the
+    first exceptions. `doubt` is the reason why the rule is only a comment in the contract; None for an enforced rule.
+    `held_back` counts the held-back records that violate it, `unexpected` how many more these are than `share` predicts.
     """
 
     code: str
@@ -43,7 +43,7 @@ class Proposal:
 
     @property
     def is_enforced(self) -> bool:
-        """Whether the contract refuses records by it."""
+        """Whether the contract has it as a rule, not as a comment."""
         return self.doubt is None
 
     @property
@@ -77,7 +77,7 @@ class RuleList:
 
 
 def words_of(path: Path) -> list[str]:
-    """Return the words of a field's name in lower case: `dischargeDate` and `discharge_date` have the same ones."""
+    """Return the words of a field's name in lower case; `dischargeDate` and `discharge_date` have the same words."""
     name = next((step for step in reversed(path) if step != EACH), "record")
     split = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name)
     return [word for word in re.split(r"[^a-z0-9]+", split.lower()) if word] or ["field"]

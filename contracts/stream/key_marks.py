@@ -1,7 +1,7 @@
-"""Marks of primary keys: where keys of a table with upserts were deleted, and which keys replayed records have.
+"""Marks of primary keys: the positions of deletes in a table with upserts, and the keys of replayed records.
 
-A deleted row leaves no source position, so a replay of an older record would restore it. Each delete is therefore marked
-with the digest of its key, in a chain of records whose newest the ledger names, as it names dropped positions. Pure
+A deleted row leaves no source position, so a replay of an older record would restore it. Therefore each delete has a
+mark with the digest of its key, in a chain of records; the ledger names the newest one, as for dropped positions. Pure
 values and arithmetic; no I/O.
 """
 
@@ -23,7 +23,7 @@ from tidegate.contracts.stream.positions import Positions, digest_of
 from tidegate.contracts.stream.reconcile import RECORDS, key_bytes
 
 MOST_MARKS: Final = 5_000_000
-"""Most marks that are held in memory, 37 bytes each. Records from before the oldest of them are not replayed."""
+"""Maximum number of marks in memory, 37 bytes each. Records that are older than the oldest mark are not replayed."""
 
 _MOST_PARTS: Final = 256
 _ENTRY: Final = np.dtype(
@@ -40,7 +40,7 @@ _ENTRY: Final = np.dtype(
 def key_digests(columns: list[pa.Array]) -> pa.Array:
     """Return the digest of each primary key, 16 bytes of SHA-256; null where a column of the key is null.
 
-    Digests tell keys apart, so a mark needs no values. They do not hide a key from those who can guess it.
+    A digest identifies a key, so a mark needs no values. It does not hide a key that can be guessed.
     """
     found = key_bytes([_text(each) for each in columns]).to_pylist()
     return pa.array([None if each is None else sha256(each).digest()[:16] for each in found], pa.binary())
@@ -129,7 +129,7 @@ class MarksRecord(BaseModel):
 
 
 def chained_marks(held: Ledger, end: Vector, marks: KeyMarks, most_bytes: int) -> Iterator[MarksRecord]:
-    """Yield the records that add marks to the chain of a ledger that goes on to `end` with them."""
+    """Yield the records that add marks to the chain of a ledger; with these marks, the ledger ends at `end`."""
     after, begin = "" if held.marks is None else held.marks.digest, held.end
     limit = max(1, most_bytes * 3 // 4 // _ENTRY.itemsize)
     for first in range(0, len(marks), limit):
@@ -143,14 +143,14 @@ def chained_marks(held: Ledger, end: Vector, marks: KeyMarks, most_bytes: int) -
 
 @dataclass(slots=True)
 class KnownMarks:
-    """The marks of a ledger that are still known: all deletes from `since` on; a partition that is not in it from 0 on."""
+    """The marks of a ledger that are still known: all deletes from the offsets `since`; from 0 in other partitions."""
 
     since: Vector
     marks: list[KeyMarks] = field(default_factory=list)
 
     @classmethod
     def read(cls, ledger: Ledger, texts: Iterable[bytes], most: int = MOST_MARKS) -> Self:
-        """Read the chain that a ledger names, as far back as its records are among `texts`, and `most` marks of it."""
+        """Read the chain that a ledger names, as far back as its records are among `texts`, and at most `most` marks."""
         if ledger.marks is None:
             return cls({} if not ledger.totals.deleted else ledger.end)
         found: dict[str, tuple[MarksRecord, KeyMarks]] = {}
@@ -179,7 +179,7 @@ class KnownMarks:
         return known
 
     def add(self, marks: KeyMarks) -> bool:
-        """Add the marks of a batch; False when there are too many to hold."""
+        """Add the marks of a batch; return False if there are too many to hold."""
         if len(marks):
             self.marks.append(marks)
         if len(self.marks) > _MOST_PARTS:
@@ -187,7 +187,7 @@ class KnownMarks:
         return sum(map(len, self.marks)) <= 2 * MOST_MARKS
 
     def _join(self) -> None:
-        """Make one array of many: each look goes through all of them."""
+        """Join the arrays into one, because each search reads all of them."""
         self.marks = [KeyMarks(np.concatenate([each.entries for each in self.marks]))] if self.marks else []
 
     def records(self, positions: Positions) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Signals that ask a process to end, as one exception."""
+"""Convert the signals that request the end of a process to one exception."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def ending_signals() -> Iterator[None]:
-    """Within it, SIGINT, SIGTERM and SIGHUP (the terminal was closed) raise KeyboardInterrupt in the main thread."""
+    """Raise KeyboardInterrupt in the main thread for SIGINT, SIGTERM and SIGHUP (closed terminal) during the block."""
     previous = {number: signal.signal(number, _interrupt) for number in _ENDING}
     try:
         yield

@@ -1,4 +1,4 @@
-"""The connection to the registry's database: transactions that are durable, and migrations at start."""
+"""The connection to the registry's database: durable transactions, and migrations at start."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ from tidegate.gateway.storage.sql import Stores
 _LOCK_WAIT_SECONDS = 10.0
 _WRITERS_TURN = 0x71DE_6A7E  # any constant will do: PostgreSQL names advisory locks by number
 _WRITES = "tidegate_writes"
-# What PostgreSQL calls a mistake of the program, and SQLite a state of the database: the tables are another version's.
+# PostgreSQL reports tables of another version as an error of the program, SQLite as an operational error.
 _NO_SUCH_TABLES = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn)
 
 T = TypeVar("T")
 
 
 class UnstorableText(TidegateError):  # noqa: N818 - named for what was given
-    """A text that no database of the registry keeps or finds: it holds the character U+0000."""
+    """A text with the character U+0000, which PostgreSQL cannot store or compare."""
 
 
 class Database:
-    """Runs pieces of work in transactions of their own.
+    """Runs functions in separate transactions.
 
-    A write that returned is on the disk, also after a power cut. Writers take turns, those of other processes
-    included, so that what a write has read stays true until it commits.
+    A committed write survives a power cut. Write transactions run one after another, also those of other processes, so
+    data that a write has read does not change until it commits.
     """
 
     def __init__(self, url: str) -> None:
         self._engine = _engine(url)
-        # Options of an address could mean another file than its path does.
+        # With options in the URL, the file may differ from the path.
         is_file = self._engine.dialect.name == "sqlite" and not self._engine.url.query
         self._watched = str(self._engine.url.database) if is_file else None
         self._watching: sqlite3.Cursor | None = None
@@ -73,7 +73,7 @@ class Database:
         return self._transaction(writes=False)
 
     def writing(self) -> AbstractContextManager[Stores]:
-        """Open a transaction that is alone among writers; commit at the end of the block. Raises Unavailable."""
+        """Open the only write transaction at a time; commit at the end of the block. Raises Unavailable."""
         return self._transaction(writes=True)
 
     def read(self, work: Callable[[Stores], T]) -> T:
@@ -82,7 +82,7 @@ class Database:
             return work(stores)
 
     def write(self, work: Callable[[Stores], T]) -> T:
-        """Run `work` alone among writers, and commit. Raises Unavailable."""
+        """Run `work` in the only write transaction at a time, and commit. Raises Unavailable."""
         with self.writing() as stores:
             return work(stores)
 
@@ -111,9 +111,9 @@ class Database:
             return found == ScriptDirectory.from_config(_alembic_config(connection)).get_current_head()
 
     def change_mark(self) -> int | None:
-        """Return a number that is another one after every commit, of other processes too; None if there is no such number.
+        """Return a number that changes with every commit, also of other processes; None for PostgreSQL.
 
-        It takes some microseconds on SQLite, and is not there on PostgreSQL, which would have to be asked.
+        On SQLite it takes some microseconds; PostgreSQL would need a query over the network.
         """
         if self._watched is None:
             return None
@@ -234,7 +234,7 @@ def _keep_private(file: Path) -> None:
                 if each.exists():
                     each.chmod(0o600)
     except OSError:
-        return  # SQLite says what is wrong with the file, and the request gets to hear it
+        return  # SQLite then raises an error that describes the problem
 
 
 def _refuse_nul(
@@ -249,7 +249,7 @@ def _refuse_nul(
     for row in parameters if is_many else (parameters,):
         for value in row.values() if isinstance(row, dict) else row:
             if isinstance(value, str) and "\0" in value:
-                raise UnstorableText("a text holds the character U+0000, which cannot be kept or looked for")
+                raise UnstorableText("a text holds the character U+0000, which cannot be stored or searched")
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
@@ -262,7 +262,7 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
         except sqlite3.OperationalError:
-            # The busy time-out does not cover this one: two processes make the same new file.
+            # SQLite's busy time-out does not apply when two processes create the same file.
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
@@ -271,7 +271,7 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    """Take the write lock at the start of a write: a reader that starts to write cannot wait for it."""
+    """Take the write lock at the start of a write, because SQLite cannot wait for it in a transaction that has read."""
     writes = connection.get_execution_options().get(_WRITES, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 

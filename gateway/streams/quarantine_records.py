@@ -1,4 +1,4 @@
-"""Refused records as a reader may see them: as values of an API and of downloads, masked by the contract that refused them."""
+"""Refused records, masked for a reader by the contract that refused them, for the API and for downloads."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tidegate.gateway.streams.masking import HIDDEN, declared_names, decoded_jso
 from tidegate.gateway.streams.quarantine import QuarantinedRecord
 
 MOST_VALUE_BYTES: Final = 64 << 10
-"""What is given out of one value in a list; more of it is given out where one record is asked for."""
+"""Maximum bytes of a value in a list of records."""
 MOST_SINGLE_BYTES: Final = 1 << 20
 _MOST_HEADER_BYTES = 400
 _OURS = frozenset(
@@ -52,16 +52,16 @@ _OURS = frozenset(
 
 
 FindVersion = Callable[[str, str], ContractVersion]
-"""Returns a version of a contract by the contract's id and its own name. Raises NotFoundError."""
+"""Returns a contract version by contract id and version. Raises NotFoundError."""
 
 
 @dataclass(frozen=True, slots=True)
 class MaskedRecord:
-    """A refused record without what its reader may not see.
+    """A refused record without the parts that its reader may not see.
 
-    `value_text` is the value as JSON (an Avro value as the contract decodes it) with HIDDEN in place of hidden parts; None
-    for a null, for bytes that are no text, and for what is larger than the limit (`is_cut`). `value` is it decoded, None
-    where it is not JSON. `hidden` names the parts that are hidden. `headers` are those of the producer.
+    `value_text` is the value as JSON, with HIDDEN in place of hidden parts; an Avro value is decoded by the contract. It
+    is None for a null, for bytes that are not text, and for a value above the limit (`is_cut`). `value` is the decoded
+    `value_text`; None if it is not JSON. `hidden` names the hidden parts. `headers` are those of the producer.
     """
 
     position: str
@@ -90,19 +90,19 @@ class ContractSight:
 
     @cached_property
     def visibility(self) -> Visibility:
-        """What is shown of a record."""
+        """The parts of a record that are shown."""
         if self.contract is None:
             return Visibility(None, revealed=self.revealed)
         return visibility_of(self.contract, declared_names(self.contract) or frozenset(), self.revealed)
 
     @cached_property
     def explainer(self) -> Explainer | None:
-        """What writes the sentences about violations."""
+        """The writer of the sentences about violations; None if the contract does not compile."""
         return None if self.plan is None else Explainer(self.plan, self.visibility)
 
     @property
     def knows_writers(self) -> bool:
-        """Whether it is known with which schemas records may have been written."""
+        """Whether the schemas are known with which records may have been written."""
         is_framed = self.contract is not None and self.contract.framing != "none"
         return not is_framed or (self.plan is not None and self.plan.writers is not None)
 
@@ -120,7 +120,7 @@ class RecordMasking:
         self._sights: dict[str, ContractSight] = {}
 
     def sight(self, contract: str) -> ContractSight:
-        """Return what is seen of the records of a contract version, `id@version`."""
+        """Return the sight of the records of a contract version, given as `id@version`."""
         if contract not in self._sights:
             self._sights[contract] = self._found(contract)
         return self._sights[contract]
@@ -173,10 +173,7 @@ class RecordMasking:
 
 
 def classified_as_now(contract: DataContract, version: FindVersion) -> DataContract:
-    """Return a contract that also classifies what the enforced version classifies.
-
-    A class that is added later hides the records that earlier versions refused, too.
-    """
+    """Return a contract with the classes of the enforced version added, so that new classes also hide earlier records."""
     try:
         enforced = version(contract.id, LATEST)
     except NotFoundError:
@@ -185,7 +182,7 @@ def classified_as_now(contract: DataContract, version: FindVersion) -> DataContr
 
 
 def own_headers(record: QuarantinedRecord) -> frozenset[int]:
-    """Return the positions of the headers that Tidegate has written, the last of each name: they hold no value."""
+    """Return the indices of Tidegate's own headers, the last of each name; they hold no value of the record."""
     last = {name: index for index, (name, _) in enumerate(record.headers) if name in _OURS}
     return frozenset(last.values())
 
@@ -198,7 +195,7 @@ def _explanations(record: QuarantinedRecord, sight: ContractSight) -> tuple[Expl
 
 
 def _value(record: QuarantinedRecord, sight: ContractSight) -> tuple[bytes | None, frozenset[str]]:
-    """Return the value as text with masks, and the parts that are hidden; no text where nothing may be read of it."""
+    """Return the masked value as text, and the hidden parts. The text is None if the reader may see nothing of it."""
     value, contract, visibility = record.value, sight.contract, sight.visibility
     if value is None:
         return None, frozenset()

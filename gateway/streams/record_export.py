@@ -1,4 +1,4 @@
-"""Downloads of refused records as CSV, JSON Lines or Parquet: masked for their reader, audited, bounded, and streamed."""
+"""Downloads of refused records as CSV, JSON Lines or Parquet: masked, audited, bounded in number, and streamed."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ MOST_AT_ONCE: Final = 2
 STALLED_AFTER: Final = timedelta(minutes=1)
 _AT_ONCE = 200
 _PATIENCE = timedelta(seconds=60)
-"""How long a part may take: its records may be far apart."""
+"""Maximum time to read a part, whose records may be far apart in the topic."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for a formula. Source: OWASP, "CSV Injection"."""
+"""First characters of texts that spreadsheets run as formulas. Source: OWASP, "CSV Injection"."""
 
 
 class ExportFormat(StrEnum):
@@ -83,16 +83,16 @@ class RecordExports:
     def begin(
         self, stream: str, wanted: QuarantineFilter, form: ExportFormat, limit: int, masking: RecordMasking, by: Principal
     ) -> Iterator[bytes]:  # fmt: skip
-        """Return the parts of a download of at most `limit` records, by partition and offset; who asks for it is audited first.
+        """Return the parts of a download of at most `limit` records, by partition and offset.
 
-        Raises NotFoundError, TooManyRequests when one of this reader or as many as may run already, and Unavailable, also
-        between two parts.
+        The audit log records the download before the first part. Raises NotFoundError; TooManyRequests if a download of
+        this principal, or MOST_AT_ONCE downloads, are running; Unavailable, also between two parts.
         """
         positions = QuarantineIndex(self._database, self._now).positions(stream, wanted)
         for each in tuple(self._running):
             each.end_if_stalled()
         self._places.take(by)
-        reader = QuarantineReader(self._kafka)  # of its own: pages do not wait for a download
+        reader = QuarantineReader(self._kafka)  # a separate reader, so that pages do not wait for a download
 
         def end() -> None:
             reader.close()
@@ -145,7 +145,7 @@ class _Download(Iterator[bytes]):
         self._ended: Callable[[], None] | None = ended
         self._now = now
         self._given_at: datetime | None = now()
-        """When the last part was given; None while one is made."""
+        """Time of the last returned part; None while the next one is built."""
         self._is_stalled = False
         self._lock = threading.Lock()
 
@@ -164,7 +164,7 @@ class _Download(Iterator[bytes]):
         return part
 
     def end_if_stalled(self) -> None:
-        """End a download whose reader has taken no part for STALLED_AFTER: it must not keep others from theirs."""
+        """End a download if its client has read no part for STALLED_AFTER, so that others can start."""
         given_at = self._given_at
         if given_at is not None and self._now() - given_at > STALLED_AFTER:
             self._is_stalled = True
@@ -209,14 +209,14 @@ def _parquet(records: Iterator[list[MaskedRecord]]) -> Iterator[bytes]:
 
 
 class _Sink(io.RawIOBase):
-    """A file that is only appended to; what was written is taken from it, so that it never holds more than a part."""
+    """A file for ParquetWriter. `taken` removes the written bytes, so it never holds more than one part."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._written = 0
 
     def writable(self) -> bool:
-        """Return that it can be written to."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
@@ -231,7 +231,7 @@ class _Sink(io.RawIOBase):
         return len(part)
 
     def taken(self) -> bytes:
-        """Return what was written since the last time."""
+        """Return and remove the bytes that were written since the last call."""
         parts, self._parts = self._parts, []
         return b"".join(parts)
 
@@ -258,7 +258,7 @@ def _row(record: MaskedRecord) -> dict[str, Any]:
 
 
 def _cell(value: Any) -> str:
-    """Return the text of a cell; one that a spreadsheet would run begins with an apostrophe."""
+    """Return the text of a cell. A text that a spreadsheet would run as a formula gets an apostrophe before it."""
     if value is None:
         return ""
     if isinstance(value, datetime):

@@ -1,4 +1,4 @@
-"""API keys over HTTP: made, listed and revoked by an admin of everything."""
+"""API keys over HTTP: create, list and revoke; only for an admin of all subjects."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ KeyId = Annotated[str, Path(description="Id of the key.", examples=["3f9c2a71b0d
 
 
 class KeyRequest(BaseModel):
-    """A key to make."""
+    """A key to create."""
 
     model_config = request_example(_WANTED)
 
@@ -50,12 +50,12 @@ class KeyRequest(BaseModel):
         description="Each `role` or `role:prefix`; roles are viewer, reporter, producer, approver and admin.",
     )
     expires_at: AwareDatetime | None = Field(
-        default=None, description="Instant from which it opens nothing; null: never."
+        default=None, description="Instant at which the key expires; null: never."
     )
 
 
 class KeyInfo(BaseModel):
-    """A key, without its secret, which is not kept."""
+    """A key without its secret, which is not stored."""
 
     model_config = example(_KEY)
 
@@ -66,17 +66,17 @@ class KeyInfo(BaseModel):
     created_at: AwareDatetime
     expires_at: AwareDatetime | None
     revoked_at: AwareDatetime | None = Field(
-        description="Since when it opens nothing; null while it is in use."
+        description="Instant at which the key was revoked; null if it was not."
     )
 
 
 class NewKeyInfo(KeyInfo):
-    """A key that was just made, with its secret: it is in this answer and nowhere else."""
+    """A new key with its secret, which only this answer has."""
 
     model_config = example(_NEW_KEY)
 
-    secret: str = Field(description="Password, to the key's id as user.")
-    token: str = Field(description="Both halves in one, to be sent as a bearer token.")
+    secret: str = Field(description="Password of basic authentication; the user is the key's id.")
+    token: str = Field(description="Id and secret together, for use as a bearer token.")
 
 
 class KeyList(BaseModel):

@@ -1,4 +1,4 @@
-"""The Kafka sink as the job, `tidegate adopt` and a reconciliation open it."""
+"""The Kafka sink as a `SinkKind`: how the job, `tidegate adopt` and a reconciliation open it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _open(context: SinkContext) -> KafkaSink:
 
 
 class AdoptableTopic:
-    """The accepted topic, and the ledger in the compacted topic beside it."""
+    """The accepted topic, and the ledger in the topic of ledgers, as `tidegate adopt` and similar commands use them."""
 
     kind = "kafka"
     is_appended = False
@@ -67,16 +67,16 @@ class AdoptableTopic:
         )
 
     def ledger_if_there(self) -> Ledger | None:
-        """Read the ledger; None when there is none, or no topic of ledgers."""
+        """Read the ledger; None if it or the topic of ledgers does not exist."""
         return self.read() if Topics(self._kafka).identity(LEDGER_TOPIC) is not None else None
 
     def archive(self, name: str) -> str | None:  # noqa: ARG002 - as the protocol has it
-        """Return the topic, or None when it is not there: what it holds stays, and names the ledger that wrote it."""
+        """Return the topic, or None if it does not exist. Its records stay; their headers name the old ledger."""
         topics = Topics(self._kafka)
         return self._accepted if topics.identity(self._accepted) is not None else None
 
     def new_ledger(self, mark: str) -> str:
-        """Return a name that no record of the topic has."""
+        """Return a ledger name that no record of the topic has."""
         return f"{ledger_name(self._stream)}:{mark}"
 
     def prepare(self) -> None:
@@ -88,7 +88,7 @@ class AdoptableTopic:
         return read_ledger(self._kafka, self.own_ledger)
 
     def written(self) -> Sightings:
-        """Return the source positions of the accepted records of the ledger, or of the only one that they name."""
+        """Return the source positions of accepted records of the ledger; without a ledger, of the only one in their headers."""
         held = self.read()
         name = held.name if held else self._only_ledger()
         return Sightings(output_positions(self._kafka, self._accepted, name, self._topic))
@@ -108,8 +108,8 @@ class AdoptableTopic:
         return 0
 
     def fence(self, ledger: str, slots: int) -> None:
-        """Fence all slots; that of the ledger stays open for writing it."""
-        # Every ledger of a stream has the same slot 0: it stands for the right to write under their one key.
+        """Fence all slots; the producer of slot 0 stays open, to write the ledger."""
+        # All ledgers of a stream have the same slot 0, because they have the same key in the topic of ledgers.
         self._producer = TransactionalProducer(self._kafka, transactional_id(ledger_name(self._stream), 0))
         self._producer.fence()
         for slot in range(1, slots):
@@ -122,9 +122,9 @@ class AdoptableTopic:
         *,
         is_rebuilt: bool = False,
     ) -> None:
-        """Write the ledger as slot 0: the broker refuses it if another instance has started since.
+        """Write the ledger with the producer of slot 0: the broker refuses it if another instance has started since.
 
-        `is_rebuilt`: a ledger that cannot be read counts as none.
+        With `is_rebuilt`, an unreadable ledger counts as missing.
         """
         assert self._producer is not None, "fence comes first"  # noqa: S101 - a programming error
         if (readable(self.read) if is_rebuilt else self.read()) != held:
@@ -132,7 +132,7 @@ class AdoptableTopic:
         self._producer.write([ledger_record(new)])
 
     def require_rewindable(self) -> NoReturn:
-        """Refuse: consumers have read what is in a topic."""
+        """Raise ConflictError: records of a topic cannot be removed, and consumers may have read them."""
         raise ConflictError(
             f"{self.name}: records of a topic cannot be taken back, and consumers have read them; nothing was changed. "
             f"Publish the mended contract: it judges what comes from now on. For what is there, judge the topic again into "
@@ -141,7 +141,7 @@ class AdoptableTopic:
         )
 
     def position_at(self, snapshot: int, held: Ledger) -> Vector:  # noqa: ARG002 - as the protocol has it
-        """Refuse: a topic has no snapshots."""
+        """Raise ConflictError: a topic has no snapshots."""
         raise ConflictError(f"{self.name}: a topic has no snapshots; nothing was changed")
 
     def written_with(self, column: str, values: Sequence[str]) -> Positions:  # noqa: ARG002 - as the protocol has it
