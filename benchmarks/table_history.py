@@ -11,7 +11,6 @@ import argparse
 import json
 import shutil
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -27,7 +26,7 @@ from pydantic import SecretStr
 from benchmarks.admissions_data import contract
 from benchmarks.figures import Figure, benchmark_parser, report_figures
 from benchmarks.spark_session import benchmark_session, benchmark_settings
-from benchmarks.table_growth import GrowingTable
+from benchmarks.table_growth import GrowingTable, publish_batch
 from tests.postgresql import Postgresql, for_psycopg
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger
@@ -150,10 +149,7 @@ def _published(table: LedgerStore, files: list[str], held: Ledger) -> tuple[floa
     """Publish a batch; return the seconds that it took, and its ledger."""
     totals = BatchTotals(written=held.totals.written + 1)
     new = held.model_copy(update={"n": held.n + 1, "end": {0: held.end[0] + 1}, "totals": totals})
-    begun = time.perf_counter()
-    while (published := table.publish(table.stage(files, new), held, new)) is None:
-        pass  # a compaction has moved the table: the sink stages again too
-    return time.perf_counter() - begun, published
+    return publish_batch(table, files, held, new)
 
 
 def measure(history: History, batches: int, commits: int) -> tuple[float, float, int]:

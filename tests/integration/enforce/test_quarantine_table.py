@@ -257,10 +257,11 @@ def test_rows_leave_with_their_records_and_the_table_begins_again_with_the_strea
     assert require_kept(line) == 6
     text = maintained_text(maintain_table(line.settings, line.contract_id))
     assert text.count(": maintained in ") == 2
-    Archiving(registry).archive(line, "put_away")
+    archive = f"{line.contract_id.rpartition('.')[2]}_put_away"
+    Archiving(registry).archive(line, archive)
     line.enforce(**ON)
     assert require_kept(line) == 9  # the source is judged again, for the new ledger
-    old = replace(line, contract_id=f"test.put_away{SUFFIX}")
+    old = replace(line, contract_id=f"test.{archive}{SUFFIX}")
     assert len(old.rows()) == 6
 
 
