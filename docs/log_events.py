@@ -110,6 +110,7 @@ MEANINGS: Final = {
     "stream_standing_by": "Another instance runs the stream; this one waits until the lease expires.",
     "stream_started": "A stream claimed its ledger and starts reading.",
     "streams_left_out": "More contracts are selected than `TIDEGATE_MAX_STREAMS` allows; those named have no stream in this job.",
+    "table_audited": "The result of `tidegate audit-table` was stored; the audit log has who sent it.",
     "table_changed_meanwhile": "Another writer committed to the table; the commit is tried again.",
     "table_compacted": "Small files of the table were merged.",
     "table_has_many_files": "The table has more than 100,000 data files: compact it.",

@@ -49,6 +49,7 @@ from tidegate.gateway.streams.replay_previews import ReplayPreviews
 from tidegate.gateway.streams.replays import StreamReplays
 from tidegate.gateway.streams.reports import ExpectationReader, ReportService, StreamReader
 from tidegate.gateway.streams.shadows import Shadows
+from tidegate.gateway.streams.table_audits import TableAudits
 from tidegate.gateway.streams.value_search import ValueSearches
 
 
@@ -161,6 +162,10 @@ class Factory:
     def adoptions(self) -> Adoptions:
         """Build the service that writes down who rebuilds the ledger of a stream."""
         return Adoptions(self.database, now)
+
+    def table_audits(self) -> TableAudits:
+        """Build the service that keeps audits of tables."""
+        return TableAudits(self.database, self.report_retention, now)
 
     def stream_metrics(self, by: Principal = ANONYMOUS) -> StreamMetrics:
         """Build the collector of the metrics of streams that the principal may see."""

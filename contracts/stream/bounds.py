@@ -34,6 +34,8 @@ VersionText = Annotated[str, Field(max_length=1_000)]
 """Version of a contract, or `id@version`."""
 PointerText = Annotated[str, Field(max_length=LONGEST_POINTER)]
 LineText = Annotated[str, Field(max_length=1_000)]
+TableText = Annotated[str, Field(min_length=1, max_length=5_000)]
+"""Name of a table, or the path of its folder: 4,096 bytes at most in Linux."""
 StepText = Annotated[str, Field(max_length=40)]
 StepMilliseconds = Annotated[int, Field(ge=0, le=10**10)]
 

@@ -37,6 +37,7 @@ PUBLIC = Rule(Role.VIEWER, Reach.NOBODY_ASKED)
 _VIEW = Rule(Role.VIEWER, Reach.SOMEWHERE)
 _VIEW_CONTRACT, _VIEW_STREAM = Rule(Role.VIEWER, Reach.CONTRACT), Rule(Role.VIEWER, Reach.STREAM)
 _REPORT = Rule(Role.REPORTER, Reach.SOMEWHERE)
+_REPORT_CONTRACT = Rule(Role.REPORTER, Reach.CONTRACT)
 _PRODUCE = Rule(Role.PRODUCER, Reach.SOMEWHERE)
 _PRODUCE_CONTRACT = Rule(Role.PRODUCER, Reach.CONTRACT)
 _APPROVE = Rule(Role.APPROVER, Reach.SOMEWHERE)
@@ -68,6 +69,9 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("GET", f"{_CONTRACT}/approvals"): _VIEW_CONTRACT,
     ("POST", f"{_CONTRACT}/approvals"): _APPROVE_CONTRACT,
     ("DELETE", f"{_CONTRACT}/approvals/{{candidate}}"): _APPROVE_CONTRACT,
+    ("GET", f"{_CONTRACT}/table-audits"): _VIEW_CONTRACT,
+    ("POST", f"{_CONTRACT}/table-audits"): _REPORT_CONTRACT,
+    ("GET", f"{_CONTRACT}/table-audits/{{audit}}"): _VIEW_CONTRACT,
     ("GET", "/api/v1/streams"): _VIEW,
     ("GET", _STREAM): _VIEW_STREAM,
     ("GET", f"{_STREAM}/batches"): _VIEW_STREAM,
@@ -147,6 +151,7 @@ DESK: Mapping[tuple[str, str], Rule] = {
     ("GET", "/desk/contracts/{contract_id}"): _VIEW_CONTRACT,
     ("GET", "/desk/contracts/{contract_id}/diff"): _VIEW_CONTRACT,
     ("GET", "/desk/contracts/{contract_id}/versions/{version}/contract.yaml"): _VIEW_CONTRACT,
+    ("GET", "/desk/contracts/{contract_id}/table-audits/{audit}"): _VIEW_CONTRACT,
     ("GET", "/desk/problems"): _VIEW,
     ("GET", "/desk/streams/{stream}/problems"): _VIEW_STREAM,
     ("GET", "/desk/streams/{stream}/problems/{problem}"): _VIEW_STREAM,

@@ -43,6 +43,7 @@ from tidegate.gateway.http.native import (
     shadows,
     stream_controls,
     streams,
+    table_audits,
     whoami,
 )
 from tidegate.gateway.http.native import (
@@ -157,6 +158,7 @@ _MODULES = (
     consumers,
     contracts,
     judge,
+    table_audits,
     streams,
     shadows,
     stream_controls,

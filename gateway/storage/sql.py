@@ -29,6 +29,7 @@ from tidegate.gateway.storage.stream_control import (
 )
 from tidegate.gateway.storage.subject_settings import AssociationStore, SettingStore
 from tidegate.gateway.storage.subjects import SchemaStore, SubjectStore
+from tidegate.gateway.storage.table_audits import TableAuditStore
 from tidegate.gateway.storage.tables import (
     ByCodePoint,
     ContractRow,
@@ -183,6 +184,7 @@ class Stores:
         self.shadows = ShadowStore(session)
         self.reconciliations = ReconciliationStore(session)
         self.adoptions = AdoptionStore(session)
+        self.table_audits = TableAuditStore(session)
         self.quarantine = QuarantineIndexStore(session)
         self.problems = ProblemStore(session)
         self.value_searches = ValueSearchStore(session)

@@ -15,6 +15,19 @@ from tests.browser.traffic import ADMISSIONS, Refused, Traffic, admission, writt
 
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+EXPECTATIONS = [
+    {
+        "id": f"plausible-{outcome}",
+        "type": "expect_column_mean_to_be_between",
+        "columns": ["age"],
+        "outcome": outcome,
+        "judged_by": "tidegate",
+        "considered": 98_000,
+        "observed": 41.5,
+    }
+    for outcome in ("met", "warned", "quarantined", "skipped")
+]
+"""Results of a table that show every outcome."""
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +40,8 @@ def paths(gateway: Traffic, browser: Browser) -> list[str]:
     gateway.day_of_admissions(name, hours=2)
     records = [Refused(written(admission(at, age=999)), source_offset=at) for at in range(4)]
     gateway.quarantine(f"{name}.quarantine", records, contract)
+    gateway.audit(name, rows=40_000, refused=20)
+    audit = gateway.audit(name, rows=98_000, refused=640, unreadable=3, expectations=EXPECTATIONS)
     page = browser.new_page()
     opened(page, f"{gateway.url}/desk/streams/{name}/problems", "age-is-known at /age")
     problem = page.locator("#problems .open").first.get_attribute("href") or ""
@@ -40,6 +55,7 @@ def paths(gateway: Traffic, browser: Browser) -> list[str]:
         "/desk",
         problem,
         f"/desk/contracts/{name}",
+        f"/desk/contracts/{name}/table-audits/{audit.id}",
         f"/desk/records/{name}.quarantine/0/0",
         f"{stream}?rule=age-is-known&show=share&from={since}&to={datetime.now(UTC):%Y-%m-%dT%H:%M}",
         f"{stream}/latest",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import httpx
 from confluent_kafka import IsolationLevel, Producer, TopicPartition
@@ -21,6 +22,7 @@ from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.stream.counts import RuleCount
 from tidegate.contracts.stream.evidence import EventPointer, quarantine_headers
 from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.stream.table_audit import TableAudit
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 
 ADMISSIONS: dict[str, Any] = {
@@ -185,6 +187,39 @@ class Traffic:
         )
         assert answer.is_success, answer.text
         return report
+
+    def audit(self, contract_id: str, *, rows: int, refused: int, **changes: Any) -> TableAudit:
+        """Send an audit of a table by the highest version, with the counts of two rules and a keyword."""
+        found = httpx.get(f"{self.url}/api/v1/contracts/{contract_id}").json()["versions"][0]
+        rules = [("age-is-known", 0.6), ("stay-not-negative", 0.3), ("icu-has-consultant", 0.1)]
+        counts = [
+            {"stage": "rule", "code": code, "severity": "error", "records": int(refused * share)}
+            for code, share in rules
+            if int(refused * share)
+        ]
+        audit = TableAudit.model_validate(
+            {
+                "id": uuid4(),
+                "contract": f"{contract_id}@{found['version']}",
+                "fingerprint": found["fingerprint"],
+                "table": f"iceberg:lake.{contract_id}",
+                "is_whole": True,
+                "version": "5920174638201947365",
+                "rows": rows,
+                "refused": refused,
+                "unreadable": 0,
+                "dispositions": {"accepted": rows - refused, "quarantined": refused},
+                "violations": counts,
+                **changes,
+            }
+        )
+        answer = httpx.post(
+            f"{self.url}/api/v1/contracts/{contract_id}/table-audits",
+            content=audit.model_dump_json(),
+            headers={"Content-Type": "application/json"},
+        )
+        assert answer.is_success, answer.text
+        return audit
 
     def quarantine(self, topic: str, records: Sequence[Refused], contract: dict[str, Any]) -> None:
         """Judge records and produce them to `topic` in one transaction, in turn to its two partitions."""

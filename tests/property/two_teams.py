@@ -22,6 +22,8 @@ from pydantic import SecretStr
 from sqlalchemy import select
 
 from tests.unit.gateway.quarantine_records import Process, RefusedRecord, refused
+from tidegate.contracts.document.fingerprint import fingerprint
+from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.fix.load import parse_fix
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import digest_of_refusals
@@ -32,6 +34,7 @@ from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.app import create_app
 from tidegate.gateway.http.confluent.operations import OPERATIONS
 from tidegate.gateway.http.models.examples import CONTRACT, REPORT
+from tidegate.gateway.http.native.table_audits import TABLE_AUDIT
 from tidegate.gateway.settings import GatewaySettings
 from tidegate.gateway.storage.tables import Table
 
@@ -40,6 +43,8 @@ MARK = "zq7marker"
 """A text in everything of the other team that an answer could show; no request but a query names it."""
 READER = "their-report"
 """A consumer of the other team, which our team may have heard of."""
+AUDITS = {OURS: "00000000-0000-4000-8000-000000000001", THEIRS: "00000000-0000-4000-8000-000000000002"}
+"""Ids of the audits of tables: whoever sends an audit chooses its id."""
 ROLES = ("viewer", "reporter", "producer", "approver", "admin")
 CONFLUENT = "application/vnd.schemaregistry.v1+json"
 TEAMLESS = {"next_ids", "audit", "audit_head", "keys", "alembic_version"}
@@ -90,6 +95,16 @@ def report(prefix: str, note: str, n: int = 1) -> dict[str, Any]:
     return {**REPORT, **own, "n": n, "rules": rules, "expectations": [], "sink": f"iceberg:lake.{note}"}
 
 
+def audit(prefix: str, note: str) -> dict[str, Any]:
+    """Return an audit of a table by the contract of a team, with the note in it."""
+    document = contract(prefix, note)
+    rules = [{"stage": "rule", "code": f"known-{note}", "severity": "error", "records": 30}]
+    return {
+        **TABLE_AUDIT, "id": AUDITS[prefix], "contract": f"{document['id']}@{document['version']}", "table": f"lake.{note}",
+        "fingerprint": fingerprint(DataContract.model_validate(document)), "violations": rules, "reason": note,
+    }  # fmt: skip
+
+
 def planting(prefix: str, note: str) -> list[tuple[str, str, Any]]:
     """Return requests that give a team one object of each kind, with the note in it."""
     name = names(prefix)["contract"]
@@ -106,6 +121,7 @@ def planting(prefix: str, note: str) -> list[tuple[str, str, Any]]:
         ("PUT", f"/config/{prefix}avro-value", {"compatibility": "FULL", "compatibilityGroup": note}),
         ("POST", "/associations", association(prefix)),
         ("POST", f"{stream}/replays", replay(prefix)),
+        ("POST", f"{here}/table-audits", audit(prefix, note)),
     ]
 
 
@@ -196,6 +212,7 @@ PARAMETERS: Mapping[str, list[str]] = {
     "digest": ["0" * 64],
     "problem": [],
     "replay": [],
+    "audit": list(AUDITS.values()),
     "search": [_ANY_ID],
     "at_partition": ["0"],
     "at_offset": ["0", "1"],

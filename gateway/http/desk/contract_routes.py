@@ -1,8 +1,9 @@
-"""Pages about contracts: the list, one version, the difference of two, and the document to download."""
+"""Pages about contracts: the list, one version, audits of tables, the difference of two versions, and the document."""
 
 from __future__ import annotations
 
 from typing import Annotated
+from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
 
@@ -12,6 +13,7 @@ from tidegate.gateway.http.desk.contract_views import contract_view, contract_ya
 from tidegate.gateway.http.desk.contracts_views import ContractsFilter, contracts_view
 from tidegate.gateway.http.desk.desk_route import DeskRoute, ShowDep
 from tidegate.gateway.http.desk.diff_views import diff_view
+from tidegate.gateway.http.desk.table_audit_views import audited_tables, table_audit_view
 from tidegate.gateway.http.gate import PrincipalDep
 
 router = APIRouter(route_class=DeskRoute, include_in_schema=False)
@@ -35,7 +37,16 @@ def contract(
     version: VersionName = None,
 ) -> Response:
     """Show a contract: one version of it, the current one unless another is named."""
-    return show("contract.html", view=contract_view(factory, contract_id, version or None))
+    view = contract_view(factory, contract_id, version or None)
+    return show("contract.html", view=view, audits=audited_tables(factory, contract_id))
+
+
+@router.get("/desk/contracts/{contract_id}/table-audits/{audit}")
+def table_audit(
+    contract_id: str, audit: UUID, factory: FactoryDep, principal: PrincipalDep, show: ShowDep
+) -> Response:
+    """Show one audit of a table."""
+    return show("table_audit.html", view=table_audit_view(factory, principal, contract_id, audit))
 
 
 @router.get("/desk/contracts/{contract_id}/diff")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from tidegate.contracts.document.yaml_writer import write_yaml
 from tidegate.contracts.errors import ContractError, NotFoundError
 from tidegate.contracts.judge.plan import schema_fields
 from tidegate.contracts.rules.kinds.registry import kind_of
-from tidegate.contracts.verdict import Severity
+from tidegate.contracts.verdict import Severity, Stage
 from tidegate.contracts.words import counted
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.desk.clauses import is_required
@@ -124,7 +124,7 @@ def contract_view(factory: Factory, contract_id: str, version: str | None) -> Co
         fields[:MOST_FIELDS],
         max(0, len(fields) - MOST_FIELDS),
         tuple(rule_row(contract, rule) for rule in contract.rules),
-        tuple(_expectation_row(contract, each) for each in contract.expectations),
+        tuple(expectation_row(contract, each) for each in contract.expectations),
         factory.consumers().consumers(contract_id),
         tuple(_terms(contract)),
         unjudged,
@@ -229,6 +229,21 @@ def rule_row(contract: DataContract, rule: Rule) -> RuleRow:
     return RuleRow(rule, kind.fields(rule), passes, consequence)
 
 
+def rule_words(contract: DataContract | None) -> Mapping[tuple[Stage, str], str]:
+    """Return what each rule of a contract demands, in words; nothing without a contract."""
+    rows = () if contract is None else (rule_row(contract, rule) for rule in contract.rules)
+    return {(Stage.RULE, row.rule.id): row.words for row in rows}
+
+
+def published_contract(factory: Factory, name: str) -> DataContract | None:
+    """Return the contract `id@version`; None if the registry does not have it, or not any more."""
+    contract_id, _, version = name.rpartition("@")
+    try:
+        return DataContract.model_validate_json(factory.registry().version(contract_id, version).document)
+    except NotFoundError:
+        return None
+
+
 def _consequence(contract: DataContract, rule: Rule) -> str:
     return _CONSEQUENCES[rule.on_violation or contract.on_violation]
 
@@ -248,7 +263,8 @@ _BATCH_CONSEQUENCES = {
 _COLUMN_KEYS = ("column", "column_A", "column_B", "column_list", "column_set")
 
 
-def _expectation_row(contract: DataContract, each: Expectation) -> ExpectationRow:
+def expectation_row(contract: DataContract, each: Expectation) -> ExpectationRow:
+    """Return an expectation in words."""
     kwargs = dict(each.kwargs)
     columns: list[str] = []
     for key in _COLUMN_KEYS:

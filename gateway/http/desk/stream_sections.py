@@ -67,10 +67,10 @@ def _expectation_row(history: ExpectationHistory) -> ExpectationRow:
     style, label = _OUTCOMES[result.outcome]
     return ExpectationRow(
         expectation=history.expectation,
-        about=_about(result),
+        about=about_expectation(result),
         style=style,
         label=label,
-        observed=_figure(result),
+        observed=expectation_figure(result),
         judged=history.judged,
         unmet=history.unmet,
         by_library=result.judged_by == "great_expectations",
@@ -79,12 +79,14 @@ def _expectation_row(history: ExpectationHistory) -> ExpectationRow:
     )
 
 
-def _about(result: ExpectationResult) -> str:
+def about_expectation(result: ExpectationResult) -> str:
+    """Return what an expectation is of, in words: `column mean to be between: age`."""
     words = result.type.removeprefix("expect_").replace("_", " ")
     return f"{words}: {', '.join(result.columns)}" if result.columns else words
 
 
-def _figure(result: ExpectationResult) -> str | None:
+def expectation_figure(result: ExpectationResult) -> str | None:
+    """Return what was observed, as a page shows it; None if no figure is kept."""
     if result.observed is not None:
         return f"{result.observed:,.6g}"
     if result.unexpected is not None:

@@ -11,13 +11,11 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, Field
 
-from tidegate.contracts.document.model import DataContract
-from tidegate.contracts.errors import NotFoundError
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Severity, Stage
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.desk.chart import Chart, Mark, Series, coloured, placed, stacked
-from tidegate.gateway.http.desk.contract_views import rule_row
+from tidegate.gateway.http.desk.contract_views import published_contract, rule_words
 from tidegate.gateway.http.desk.parameters import Moment, Words
 from tidegate.gateway.http.desk.stream_states import StreamRow, stream_row
 from tidegate.gateway.http.desk.wording import keyword_words, length_of, machine
@@ -243,7 +241,7 @@ def stream_view(factory: Factory, stream: str, wanted: StreamFilter, now: dateti
     rule = wanted.rule
     slots = {one.label: one.slot for one in series}
     records = sum(volume.records for volume in volumes)
-    frame = _Frame(stream, wanted, records, slots, words_of(factory, summary))
+    frame = _Frame(stream, wanted, records, slots, rule_words(published_contract(factory, summary.contract)))
     rules = _rule_rows(errors, Severity.ERROR, batches, frame)
     rules += _rule_rows(warnings, Severity.WARNING, batches, replace(frame, slots={}))
     return StreamView(
@@ -317,18 +315,6 @@ def _tiles(rules: Sequence[RuleRow], volumes: Sequence[SparkBucket], rule: str |
     refused = of_all if rule is None else sum(row.records for row in errors)
     seen = [row.last_seen for row in errors if row.last_seen is not None]
     return Tiles(refused, records, _share(refused, records), max(seen, default=None))
-
-
-def words_of(factory: Factory, summary: StreamSummary) -> Mapping[tuple[Stage, str], str]:
-    """Return what each rule of the version in force demands, in words; nothing of a version that is not known."""
-    contract_id, _, version = summary.contract.rpartition("@")
-    try:
-        found = factory.registry().version(contract_id, version)
-    except NotFoundError:
-        return {}
-    contract = DataContract.model_validate_json(found.document)
-    rows = (rule_row(contract, rule) for rule in contract.rules)
-    return {(Stage.RULE, row.rule.id): row.words for row in rows}
 
 
 def _share(part: int, whole: int) -> float | None:

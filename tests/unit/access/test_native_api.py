@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import orjson
 import pytest
 
 from tidegate.gateway.http.models.examples import REPORT
+from tidegate.gateway.http.native.table_audits import TABLE_AUDIT
 
 from .conftest import Hire, Person, same_but_for
 
@@ -24,12 +26,16 @@ PATHS = [
     ("POST", CONTRACTS + "/{}/versions/1.2.0/status"),
     ("DELETE", CONTRACTS + "/{}/versions/1.2.0"),
     ("POST", CONTRACTS + "/{}/versions/1.2.0/undelete"),
+    ("GET", CONTRACTS + "/{}/table-audits"),
+    ("POST", CONTRACTS + "/{}/table-audits"),
+    ("GET", CONTRACTS + "/{}/table-audits/" + TABLE_AUDIT["id"]),
     ("GET", "/api/v1/streams/{}"),
     ("GET", "/api/v1/streams/{}/batches"),
     ("GET", "/api/v1/streams/{}/refusals"),
     ("GET", "/desk/contracts/{}"),
     ("GET", "/desk/contracts/{}/diff"),
     ("GET", "/desk/contracts/{}/versions/1.2.0/contract.yaml"),
+    ("GET", "/desk/contracts/{}/table-audits/" + TABLE_AUDIT["id"]),
     ("GET", "/desk/streams/{}"),
     ("GET", "/desk/streams/{}/latest"),
     ("GET", "/desk/streams/{}/actions/pause"),
@@ -55,7 +61,15 @@ def registry(admin: Person, make_contract: MakeContract) -> Person:
         report = REPORT | names | {"sink": f"iceberg:lake.{name}"}
         report |= {"contract": f"{name}@1.2.0"}
         assert admin.ask("POST", f"/api/v1/streams/{name}/batches", report).status_code == 201
+    audit = audit_of(admin, HIDDEN)
+    assert admin.ask("POST", f"{CONTRACTS}/{HIDDEN}/table-audits", audit).status_code == 201
     return admin
+
+
+def audit_of(person: Person, contract: str) -> dict[str, Any]:
+    """Return an audit of a table by the published version of a contract."""
+    (version,) = person.json(f"{CONTRACTS}/{contract}")["versions"]
+    return TABLE_AUDIT | {"contract": f"{contract}@1.2.0", "fingerprint": version["fingerprint"]}
 
 
 @pytest.mark.usefixtures("registry")
@@ -127,8 +141,12 @@ def test_each_role_may_what_the_matrix_says(hire: Hire, make_contract: MakeContr
     version = f"{CONTRACTS}/hospital.admissions/versions/1.2.0"
     newer = make_contract(version="1.3.0")
     deprecated = {"status": "deprecated"}
+    audit = audit_of(hire("viewer:hospital."), "hospital.admissions") | {"id": str(uuid4())}
+    audits = f"{CONTRACTS}/hospital.admissions/table-audits"
     attempts: list[tuple[str, str, Any]] = [
         ("GET", version, None),
+        ("GET", audits, None),
+        ("POST", audits, audit),
         ("POST", CONTRACTS, newer),
         ("POST", f"{version}/status", deprecated),
         ("DELETE", version, None),
@@ -140,11 +158,11 @@ def test_each_role_may_what_the_matrix_says(hire: Hire, make_contract: MakeContr
         allowed[role] = [status != 403 for status in statuses]
         assert all(status < 500 for status in statuses)
     assert allowed == {
-        "viewer": [True, False, False, False],
-        "reporter": [True, False, False, False],
-        "producer": [True, True, False, False],
-        "approver": [True, True, True, False],
-        "admin": [True, True, True, True],
+        "viewer": [True, True, False, False, False, False],
+        "reporter": [True, True, True, False, False, False],
+        "producer": [True, True, True, True, False, False],
+        "approver": [True, True, True, True, True, False],
+        "admin": [True, True, True, True, True, True],
     }
 
 

@@ -15,6 +15,7 @@ from tidegate.gateway.access.rules import NATIVE
 from tidegate.gateway.http.confluent.operations import OPERATIONS
 from tidegate.gateway.http.models.examples import CONTRACT
 from tidegate.gateway.http.native.adoptions import ADOPTION
+from tidegate.gateway.http.native.table_audits import TABLE_AUDIT
 
 RESOURCE = {"resourceName": "t", "resourceNamespace": "c", "resourceId": "r", "resourceType": "topic"}
 ASSOCIATED = {**RESOURCE, "associations": [{"subject": "s", "associationType": "value"}]}
@@ -133,9 +134,15 @@ def test_every_change_through_the_native_api(client: Any) -> None:
         change(client, method, path, body)
     replay = client.get(f"{stream}/replays").json()["replays"][0]["id"]
     change(client, "DELETE", f"{stream}/replays/{replay}", None)
+    fingerprint = client.get(contract).json()["versions"][0]["fingerprint"]
+    audit = {**TABLE_AUDIT, "contract": "hospital.admissions@1.3.0", "fingerprint": fingerprint}
+    change(client, "POST", f"{contract}/table-audits", audit)
     key = client.get("/api/v1/keys").json()["keys"][0]["key_id"]
     change(client, "DELETE", f"/api/v1/keys/{key}", None)
-    covered = {(method, pattern) for method, pattern, _, _ in made} | {("DELETE", "/api/v1/keys/{key_id}")}
+    covered = {(method, pattern) for method, pattern, _, _ in made} | {
+        ("DELETE", "/api/v1/keys/{key_id}"),
+        ("POST", f"{HERE}/table-audits"),
+    }
     changing = {key for key, rule in NATIVE.items() if rule.role > Role.VIEWER and key[0] != "GET"}
     assert changing - covered - NEEDS_REFUSED_RECORDS == TELLS_OF_RECORDS.keys()
 

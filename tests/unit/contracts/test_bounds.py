@@ -1,4 +1,4 @@
-"""Whatever a job posts is bounded: each text, list, mapping and number of each model, however deep it stands."""
+"""Whatever a job or an audit posts is bounded: each text, list, mapping and number of each model, however deep it stands."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tidegate.contracts.stream.control import Heartbeat, StreamEvent, Trip
 from tidegate.contracts.stream.reconciliation import ReconciliationResult
 from tidegate.contracts.stream.replay import ReplayReport
 from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.stream.table_audit import TableAudit
 from tidegate.gateway.access.principal import Role
 from tidegate.gateway.access.rules import NATIVE
 from tidegate.gateway.http.models.examples import REPORT
@@ -24,18 +25,19 @@ POSTED: dict[str, type[BaseModel] | None] = {
     "heartbeat": Heartbeat,
     "result": ReconciliationResult,
     "progress": ReplayReport,
+    "table-audits": TableAudit,
 }
-"""What each operation of a job takes, by the last part of its path."""
+"""What each operation of a reporter takes, by the last part of its path."""
 OF_ONE_SIZE = {"uuid", "date-time"}
 VECTORS = {"begin", "start", "end", "closures/*"}
 """Mappings by partition: their keys are numbers below 2^63, which no JSON Schema can say of a name."""
 
 
-def test_each_operation_of_a_job_is_known_here() -> None:
+def test_each_operation_of_a_reporter_is_known_here() -> None:
     found = {
         path.rpartition("/")[2]
         for (method, path), rule in NATIVE.items()
-        if method == "POST" and path.startswith("/api/v1/streams/") and rule.role is Role.REPORTER
+        if method == "POST" and rule.role is Role.REPORTER
     }
     assert found == POSTED.keys()
 

@@ -16,6 +16,7 @@ from tidegate.contracts.stream.evidence import EventPointer, Headers, read_evide
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.reconciliation import HeartbeatAnswer, ReconciliationResult
 from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.stream.table_audit import TableAudit
 
 GOLDEN = Path(__file__).parent / "golden"
 """What release 0.1 writes. Every later release reads it: files are added here, and never changed."""
@@ -28,6 +29,7 @@ MESSAGES: dict[str, type[BaseModel]] = {
     "heartbeat-answer": HeartbeatAnswer,
     "reconciliation-result": ReconciliationResult,
     "report": BatchReport,
+    "table-audit": TableAudit,
     "trip": Trip,
 }
 LEDGERS = ("ledger-new", "ledger-published", "ledger-adopted", "ledger-replayed", "ledger-closed")
