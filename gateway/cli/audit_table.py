@@ -9,6 +9,7 @@ from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
+from uuid import uuid4
 
 import orjson
 import pyarrow as pa
@@ -16,19 +17,24 @@ import typer
 from pydantic import BaseModel, ConfigDict, ValidationError
 from rich.text import Text
 
+from tidegate.contracts.address_secrets import masked
 from tidegate.contracts.document.fields import refuses_null
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.expectations.compile import Partials
 from tidegate.contracts.explain.account import Explainer, Explanation
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan, schema_fields
 from tidegate.contracts.lint.lint import lint
+from tidegate.contracts.stream.bounds import MOST_EXPECTATIONS, MOST_RULES
+from tidegate.contracts.stream.counts import rule_counts
 from tidegate.contracts.stream.decide import Judged, results_of
 from tidegate.contracts.stream.report import ExpectationOutcome, ExpectationResult
+from tidegate.contracts.stream.table_audit import DispositionCounts, TableAudit
 from tidegate.contracts.words import seen
 from tidegate.gateway.cli.judge import ContractFile, Show
 from tidegate.gateway.cli.judge_summary import Tally, print_summary
 from tidegate.gateway.cli.reading import reading
-from tidegate.gateway.cli.terminal import out
+from tidegate.gateway.cli.terminal import out, say
+from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.sources.added_rows import AddedRows, PostgresqlOptions, TableVersion, added_rows
 from tidegate.gateway.sources.open_source import naming_extras
@@ -74,6 +80,14 @@ DataDocs = Annotated[
         help="Write the expectations as a page of Great Expectations' Data Docs (HTML); needs the extra spark.",
     ),
 ]
+ToRegistry = Annotated[
+    str | None,
+    typer.Option(
+        "--registry",
+        metavar="URL",
+        help="Also send the result to this registry, whose desk shows it; the contract must be published there.",
+    ),
+]
 AsFormat = Annotated[Literal["text", "json"], typer.Option("--format", help="Format of the output.")]
 
 
@@ -89,9 +103,9 @@ class AuditState(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The result of an audit."""
+    """The result of an audit, with what only the output has: positions of rows, and all expectations."""
 
-    table: str
+    result: TableAudit
     plan: EnforcementPlan
     rows: AddedRows
     tally: Tally
@@ -101,19 +115,17 @@ class Audit:
     def title(self) -> str:
         """The table and which of its rows were judged."""
         rows = self.rows
-        which = "all rows" if rows.since is None else f"rows added after version {rows.since}"
-        version = "" if rows.version is None else f", up to version {rows.version.name}"
-        return f"{rows.source.title}: {which}{version}"
+        which = "all rows" if rows.is_whole else f"rows added after {_version(rows.since)}"
+        until = "" if rows.until is None else f", up to {_version(rows.until)}"
+        return f"{rows.source.title}: {which}{until}"
 
     def place(self, position: int) -> str:
         """Name a row by its position."""
         return self.rows.source.places((position,))
 
-    @property
-    def has_findings(self) -> bool:
-        """Whether a row is refused or unreadable, or an expectation is not met."""
-        is_unmet = any(each.outcome not in _WORDS for each in self.expectations)
-        return bool(self.tally.refused or self.tally.unreadable) or is_unmet
+
+def _version(name: str | None) -> str:
+    return "the last audit" if name is None else f"version {name}"
 
 
 def audit_table(  # noqa: PLR0913 - one parameter for each option
@@ -123,6 +135,7 @@ def audit_table(  # noqa: PLR0913 - one parameter for each option
     state: State = None,
     column: Column = None,
     data_docs: DataDocs = None,
+    registry: ToRegistry = None,
     output_format: AsFormat = "text",
     show: Show = 10,
 ) -> None:
@@ -140,16 +153,24 @@ def audit_table(  # noqa: PLR0913 - one parameter for each option
     changed otherwise since, such as by a compaction; the output says so. The
     database of a PostgreSQL table is TIDEGATE_POSTGRESQL_URL.
 
+    With --registry, the contract's page on the desk shows the result: counts and
+    figures, no value of a row. The key needs the role reporter.
+
     Examples:
       tidegate audit-table iceberg:hospital.admissions contract.yaml
       tidegate audit-table /lake/orders contract.yaml --state orders.audit.json
       tidegate audit-table postgresql:sales.orders contract.yaml --column id
+      tidegate audit-table /lake/orders contract.yaml --registry http://registry:8081
 
     Exit codes: 0 all rows pass; 1 rows are refused or unreadable, expectations
-    are not met, or the contract has problems; 2 usage; 3 the database does not
-    answer.
+    are not met, or the contract has problems; 2 usage, such as a contract that
+    is not published; 3 database or registry does not answer; 7 the credentials
+    are rejected.
     """
     plan = compile_plan(lint(contract).contract)
+    if registry is not None:
+        with RegistryClient(registry) as client:
+            client.require_published(plan.contract, plan.fingerprint)
     since = None if state is None else _since(state, table, plan.fingerprint)
     absent = partial(refuses_null, schema_fields(plan.contract))
     options = PostgresqlOptions(os.environ.get("TIDEGATE_POSTGRESQL_URL"), column)
@@ -162,9 +183,15 @@ def audit_table(  # noqa: PLR0913 - one parameter for each option
         _print(audit)
     if data_docs is not None:
         _write_data_docs(data_docs, audit)
+    if registry is not None:
+        with RegistryClient(registry) as client:
+            address = client.keep_table_audit(audit.result)
+        if output_format == "text":
+            say(f"\n  on the desk: {masked(address)}")
+    # Last: what could not be sent is judged again.
     if state is not None and rows.version is not None:
         _write(state, AuditState(table=table, fingerprint=plan.fingerprint, version=rows.version))
-    if audit.has_findings:
+    if audit.result.has_findings:
         raise typer.Exit(ExitCode.FINDINGS)
 
 
@@ -179,7 +206,35 @@ def _audited(table: str, rows: AddedRows, plan: EnforcementPlan, show: int) -> A
                 noted = _judge(unframed.with_writers(records.writers), block, tally)
                 partials = plan.expectations.merge((partials, noted))
                 progress(tally.records)
-    return Audit(table, plan, rows, tally, _expectations(plan, partials))
+    expectations = _expectations(plan, partials)
+    return Audit(_result(table, rows, plan, tally, expectations), plan, rows, tally, expectations)
+
+
+def _result(
+    table: str,
+    rows: AddedRows,
+    plan: EnforcementPlan,
+    tally: Tally,
+    expectations: tuple[ExpectationResult, ...],
+) -> TableAudit:
+    return TableAudit(
+        id=uuid4(),
+        contract=plan.name,
+        fingerprint=plan.fingerprint,
+        table=seen(table),
+        is_whole=rows.is_whole,
+        since=rows.since,
+        version=rows.until,
+        reason=rows.reason,
+        rows=tally.records,
+        refused=tally.refused,
+        unreadable=tally.unreadable,
+        dispositions=DispositionCounts(
+            **{each.name.lower(): count for each, count in tally.dispositions.items()}
+        ),
+        violations=rule_counts(tally.codes)[:MOST_RULES],
+        expectations=expectations[:MOST_EXPECTATIONS],
+    )
 
 
 def _judge(plan: EnforcementPlan, block: RecordBlock, tally: Tally) -> Partials:
@@ -256,23 +311,11 @@ def _print(audit: Audit) -> None:
 
 
 def _report(audit: Audit) -> dict[str, Any]:
-    tally, rows = audit.tally, audit.rows
+    """Return the result as it is sent to a registry, and the first refused and unreadable rows with their places."""
+    tally = audit.tally
     return {
         "format": "tidegate/audit-table/v1",
-        "table": audit.table,
-        "contract": audit.plan.name,
-        "since": rows.since,
-        "version": None if rows.version is None else rows.version.name,
-        "reason": rows.reason,
-        "rows": tally.records,
-        "refused": tally.refused,
-        "unreadable": tally.unreadable,
-        "dispositions": {each.name.lower(): count for each, count in sorted(tally.dispositions.items())},
-        "violations": [
-            {"stage": stage, "code": code, "rows": count}
-            for (stage, code), count in tally.codes.most_common()
-        ],
-        "expectations": [_expectation(each) for each in audit.expectations],
+        **audit.result.model_dump(mode="json"),
         "examples": [
             {"place": audit.place(number), "violations": [_violation(each) for each in explained]}
             for number, explained in tally.first_refused
@@ -281,20 +324,6 @@ def _report(audit: Audit) -> dict[str, Any]:
             {"place": audit.place(each.position), "pointer": each.pointer, "reason": each.reason}
             for each in tally.first_unreadable
         ],
-    }
-
-
-def _expectation(result: ExpectationResult) -> dict[str, Any]:
-    is_skipped = result.outcome is ExpectationOutcome.SKIPPED
-    return {
-        "id": result.id,
-        "type": result.type,
-        "columns": result.columns,
-        "met": None if is_skipped else result.outcome is ExpectationOutcome.MET,
-        "is_warning": result.outcome is ExpectationOutcome.WARNED,
-        "considered": result.considered,
-        "unexpected": result.unexpected,
-        "observed": result.observed,
     }
 
 

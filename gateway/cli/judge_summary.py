@@ -14,6 +14,7 @@ from tidegate.contracts.document.model import DataContract, JsonSchema
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.explain.account import Explanation
 from tidegate.contracts.formats.reference import ReferenceValidator
+from tidegate.contracts.stream.counts import RuleKey
 from tidegate.contracts.verdict import Disposition, Stage, Verdict
 from tidegate.contracts.words import seen
 from tidegate.gateway.cli.terminal import out
@@ -28,7 +29,7 @@ class Tally:
     limit: int
     records: int = 0
     dispositions: Counter[Disposition] = field(default_factory=Counter)
-    codes: Counter[tuple[Stage, str]] = field(default_factory=Counter)
+    codes: Counter[RuleKey] = field(default_factory=Counter)
     first_refused: list[tuple[int, tuple[Explanation, ...]]] = field(default_factory=list)
     unreadable: int = 0
     first_unreadable: list[Unreadable] = field(default_factory=list)
@@ -51,7 +52,7 @@ class Tally:
         for index, (verdict, position) in enumerate(zip(verdicts, positions, strict=True)):
             self.records += 1
             self.dispositions[verdict.disposition] += 1
-            self.codes.update({(violation.stage, violation.code) for violation in verdict.violations})
+            self.codes.update({(each.stage, each.code, each.severity) for each in verdict.violations})
             if not verdict.disposition.is_written and len(self.first_refused) < self.limit:
                 self.first_refused.append((position, tell(index)))
 
@@ -143,7 +144,7 @@ def _print_reasons(tally: Tally) -> None:
     reasons.add_column(style="dim")
     reasons.add_column(style="bold")
     reasons.add_column(justify="right")
-    for (stage, code), count in sorted(tally.codes.items(), key=lambda item: (-item[1], item[0])):
+    for (stage, code, _), count in sorted(tally.codes.items(), key=lambda item: (-item[1], item[0])):
         reasons.add_row(f"  {stage}", code, f"{count:,}")
     out.print()
     out.print(reasons)

@@ -12,7 +12,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from tidegate.contracts.document.load import LoadedContract, dump_contract, parse_contract
-from tidegate.contracts.document.model import Consumer, Status
+from tidegate.contracts.document.model import Consumer, DataContract, Status
 from tidegate.contracts.errors import (
     ConflictError,
     ContractError,
@@ -30,6 +30,7 @@ from tidegate.contracts.registry_client.requests import (
     contract_path,
     contract_version,
     list_contracts,
+    post,
     read_batches,
     stream_path,
     streams,
@@ -38,6 +39,7 @@ from tidegate.contracts.registry_client.subject_schemas import SubjectSchemas
 from tidegate.contracts.stream.control import RecordPosition, StreamControl
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.stream.shadow import ShadowFindings
+from tidegate.contracts.stream.table_audit import TableAudit
 from tidegate.gateway.client.credentials import RegistryCredentials, credentials_for
 from tidegate.gateway.http.models.answers import StreamInfo, StreamList
 
@@ -155,6 +157,24 @@ class RegistryClient:
             PublishedVersion(one["version"], Status(one["status"]), one["fingerprint"], one.get("note"))
             for one in listed
         )
+
+    def require_published(self, contract: DataContract, fingerprint: str) -> None:
+        """Raise SettingsError unless this version is published with this content."""
+        name = f"{contract.id} {contract.version}"
+        found = {each.version: each.fingerprint for each in self.versions(contract.id)}
+        if contract.version not in found:
+            raise SettingsError(f"{name} is not published at {self.url}: publish it, or leave out --registry")
+        if found[contract.version] != fingerprint:
+            raise SettingsError(
+                f"{self.url} has {name} with other content: raise the version and publish it, or leave out --registry"
+            )
+
+    def keep_table_audit(self, audit: TableAudit) -> str:
+        """Send the result of an audit of a table; return the address of its page. Raises NotFoundError, ConflictError."""
+        answer = self._ask(post(contract_path(audit.contract_id, "table-audits"), audit))
+        if not answer.is_success:
+            self._require_found(answer)
+        return f"{self.url}/desk/contracts/{audit.contract_id}/table-audits/{audit.id}"
 
     def readers(self, contract_id: str) -> tuple[Consumer, ...]:
         """List the consumers that are registered beside the contract's documents; none for an unknown contract."""

@@ -56,14 +56,16 @@ class TableVersion:
 class AddedRows:
     """Rows of one version of a table; `version` is None for a table that has no versions.
 
-    `since` names the version whose rows are left out, None if all rows are there; `reason` says why, if fewer were asked
-    for.
+    `is_whole`: all rows are there; `reason` says why, if fewer were asked for. `since` names the version whose rows are
+    left out, and `until` the one that was read; both are None for PostgreSQL, where they are values of rows.
     """
 
     source: TableSource
     version: TableVersion | None
-    since: str | None = None
+    is_whole: bool = True
     reason: str | None = None
+    since: str | None = None
+    until: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,7 @@ def _of_iceberg(name: str, load: Callable[[], Any], since: TableVersion | None) 
         return read
 
     files = [(task.file.file_path, reader(task)) for task in tasks]
-    return AddedRows(_FilesOfTable(title, name, files), version, _left_out(since, added), reason)
+    return _of_files(_FilesOfTable(title, name, files), version, None if added is None else since, reason)
 
 
 def _unless_replaced(
@@ -182,8 +184,11 @@ def _unless_replaced(
     return added_after(int(since.name))
 
 
-def _left_out(since: TableVersion | None, added: set[str] | None) -> str | None:
-    return since.name if since is not None and added is not None else None
+def _of_files(
+    source: TableSource, version: TableVersion, since: TableVersion | None, reason: str | None
+) -> AddedRows:
+    left_out = None if since is None else since.name
+    return AddedRows(source, version, since is None, reason, left_out, version.name)
 
 
 def _added_files(table: Any, head: Any, since: int) -> _Added:
@@ -232,7 +237,7 @@ def _of_delta(path: Path, since: TableVersion | None) -> AddedRows:
 
     files = [(each.path, reader(each)) for each in fragments]
     rows = _FilesOfTable(f"Delta table {path.name}", path.name, files)
-    return AddedRows(rows, version, _left_out(since, added), reason)
+    return _of_files(rows, version, None if added is None else since, reason)
 
 
 def _added_to_log(path: Path, version: int, since: int) -> _Added:
@@ -277,4 +282,4 @@ def _of_postgresql(
         after, reason = None, f"the highest {column} is below the one of the last audit"
     version = None if highest is None else TableVersion(highest, column)
     source = TableSource(title, name, partial(read.chunks_between, column, after, highest))
-    return AddedRows(source, version, after, reason)
+    return AddedRows(source, version, after is None, reason)

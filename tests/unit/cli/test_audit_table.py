@@ -118,7 +118,7 @@ class Auditor:
 
     def counts(self, returncode: int = 1) -> tuple[int, int, bool, str | None]:
         found = self(returncode)
-        return found["rows"], found["refused"], found["since"] is not None, found["reason"]
+        return found["rows"], found["refused"], not found["is_whole"], found["reason"]
 
 
 def test_a_table_is_audited_and_no_value_of_a_classified_field_is_shown(
@@ -147,7 +147,8 @@ def test_only_appended_rows_of_delta_are_judged_again(tidegate: Run, contract: P
     assert audit.counts(0) == (0, 0, True, None)
     write_deltalake(folder, rows(20, 5), mode="append")
     write_deltalake(folder, rows(25, 10), mode="append")
-    assert audit.counts() == (15, 2, True, None)
+    found = audit()
+    assert (found["rows"], found["is_whole"], found["since"], found["version"]) == (15, False, "0", "2")
     DeltaTable(folder).optimize.compact()
     assert audit.counts() == (35, 4, False, "version 3 did more than add rows")
     DeltaTable(folder).delete("age = 999")
@@ -227,9 +228,9 @@ def test_an_expectation_that_is_not_met_is_a_finding(tidegate: Run, contract: Pa
     write_deltalake(tmp_path / "stays", rows(1, 12, age=80))
     found = Auditor(tidegate, tmp_path / "stays", contract, tmp_path / "state.json")()
     assert (found["refused"], found["violations"]) == (0, [])
-    assert [(each["id"], each["met"]) for each in found["expectations"]] == [
-        ("plausible-age", False),
-        ("many", None),
+    assert [(each["id"], each["outcome"]) for each in found["expectations"]] == [
+        ("plausible-age", "quarantined"),
+        ("many", "skipped"),
     ]
 
 
@@ -273,7 +274,13 @@ def test_rows_of_postgresql_are_judged_by_a_column_that_rises(
             )
             assert audit.counts() == (3, 2, False, None)
             insert(("A4", 5, 0.5, 10))
-            assert audit.counts(0) == (2, 0, True, None), "the one without a value is judged each time"
+            found = audit(0)
+            assert (found["rows"], found["is_whole"]) == (2, False), (
+                "the one without a value is judged each time"
+            )
+            assert (found["since"], found["version"]) == (None, None), (
+                "a value of a row is no name of a version"
+            )
             assert audit.counts(0) == (1, 0, True, None)
             connection.execute("DELETE FROM stays WHERE _source >= 9")
             assert audit.counts() == (2, 1, False, "the highest _source is below the one of the last audit")

@@ -63,7 +63,7 @@ def test_a_tally_keeps_only_the_first_refused() -> None:
     tally.add([Verdict(Disposition.ACCEPTED), refused], [1, 2], lambda index: told * index)
     tally.add([refused, Verdict(Disposition.WARNED, (violation,))], [4, 5], lambda index: told * index)
     assert (tally.records, tally.refused, tally.first_refused) == (4, 2, [(2, told)])
-    assert tally.codes == {(Stage.RULE, "r"): 3}  # a record counts once
+    assert tally.codes == {(Stage.RULE, "r", Severity.ERROR): 3}  # a record counts once
 
 
 def test_every_line_gets_its_verdict(tidegate: Run, contract: Path) -> None:
