@@ -342,7 +342,7 @@ def test_positions_that_are_gone_are_never_guessed(line: Line) -> None:
     request(line, fix=MENDED)
     line.enforce()
     assert "Restore the topic" in str(line.replays.told[-1].message)
-    assert account(line, refused) == CLEAN
+    assert account(line, replayed=refused) == CLEAN
 
 
 STEPS = (ReplayStep.READ, ReplayStep.JUDGE, *CHANGING)
