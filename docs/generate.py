@@ -37,7 +37,7 @@ from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.app import create_app
 from tidegate.gateway.http.confluent.operations import OPERATIONS
 from tidegate.gateway.settings import GatewaySettings
-from tidegate.spark_jobs.settings import JobSettings
+from tidegate.spark_jobs.settings import JobSettings, SparkSettings
 
 ROOT: Final = Path(__file__).parents[1]
 PAGES: Final = ROOT / "docs"
@@ -412,7 +412,8 @@ _WRITERS: Final = {
     "settings-access": lambda: _settings(AccessSettings),
     "settings-alerts": lambda: _settings(AlertSettings),
     "settings-kafka": lambda: _settings(KafkaSettings),
-    "settings-job": lambda: _settings(JobSettings, (KafkaSettings,)),
+    "settings-spark": lambda: _settings(SparkSettings),
+    "settings-job": lambda: _settings(JobSettings, (KafkaSettings, SparkSettings)),
     "http-api": _http_api,
     "metrics": _metrics,
     "log-events": _log_events,

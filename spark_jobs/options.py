@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError as UnreadableSource
 
 from tidegate.contracts.errors import SettingsError
-from tidegate.spark_jobs.settings import SINKS, JobSettings, SinkSettings
+from tidegate.spark_jobs.settings import SINKS, JobSettings, SparkSettings
 from tidegate.spark_jobs.settings import MergeMode as MergeModeName
 from tidegate.spark_jobs.settings import Starting as StartingName
 from tidegate.spark_jobs.settings import WriteMode as WriteModeName
@@ -124,7 +124,7 @@ def output_options(*further: str) -> Callable[[Callable[..., None]], Callable[..
     return decorate
 
 
-Settings = TypeVar("Settings", bound=SinkSettings)
+Settings = TypeVar("Settings", bound=SparkSettings)
 
 
 def read_settings(given: Given, kind: type[Settings]) -> Settings:

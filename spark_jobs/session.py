@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from tidegate.spark_jobs.settings import SinkSettings
+    from tidegate.spark_jobs.settings import SinkSettings, SparkSettings
 
 CATALOG = "lake"
 """Name of the Iceberg catalog; PyIceberg opens it under the same name (`tidegate.spark_jobs.sinks.iceberg.catalogs`)."""
 
 _EXTENSIONS: Final = "spark.sql.extensions"
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _ICEBERG: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _SECRET: Final = re.compile(
     r"secret|password|token|credential|jaas|(access|account|private|api|keystore)[._-]?key", re.IGNORECASE
@@ -53,26 +54,7 @@ def build_session(settings: SinkSettings) -> SparkSession:
     tables.
     """
     refuse_launch_secrets(os.environ)
-    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - `tidegate --help` must not wait for pyspark
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - the same
-
-    # Otherwise the workers start the machine's python3, where our packages are not installed.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    if is_local(settings):
-        # Otherwise Spark looks up the machine's name, and warns about the result.
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    engine = {**_engine(settings), **_of_sink(settings)}
-    # PySpark passes the configuration to Java as arguments, which every user of the machine can list. The catalog's
-    # properties may be secrets: they follow through the connection to Java, whose token is in a file of this user.
-    launch = SparkConf().setMaster(settings.spark_master).setAll(list(engine.items()))
-    SparkContext._ensure_initialized(conf=launch)  # noqa: SLF001 - no public call starts Java without a context
-    jvm = SparkContext._jvm  # noqa: SLF001 - the folder of sockets is known to the Java process alone
-    assert jvm is not None  # noqa: S101 - narrows for the type checker
-    sockets = worker_sockets(settings.spark_master, jvm.System.getProperty("java.io.tmpdir"))
-    builder = SparkSession.builder.appName("tidegate").master(settings.spark_master)
-    for key, value in {**engine, **sockets, **catalog_options(settings)}.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    spark = _started(settings, {**_engine(settings), **_of_sink(settings)}, catalog_options(settings))
     try:
         _refuse_delegation_tokens(spark)
         if not is_local(settings):  # workers of this machine run this interpreter
@@ -82,6 +64,45 @@ def build_session(settings: SinkSettings) -> SparkSession:
         spark.stop()
         raise
     return spark
+
+
+def build_plain_session(settings: SparkSettings) -> SparkSession:
+    """Start the one Spark session of this process, for work that needs neither Kafka nor tables: no jars, no catalog.
+
+    Raises SettingsError if the executors run another version of Tidegate, and what `build_session` raises about secrets.
+    """
+    refuse_launch_secrets(os.environ)
+    spark = _started(settings, _plain_engine(settings), {})
+    try:
+        if not is_local(settings):
+            _require_same_version(spark)
+    except SettingsError:
+        spark.stop()
+        raise
+    return spark
+
+
+def _started(settings: SparkSettings, engine: dict[str, str], private: dict[str, str]) -> SparkSession:
+    """Start Java and a session. `private` are properties that may hold secrets."""
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - `tidegate --help` must not wait for pyspark
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - the same
+
+    # Otherwise the workers start the machine's python3, where our packages are not installed.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    if is_local(settings):
+        # Otherwise Spark looks the machine's name up, and warns about what it finds.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # PySpark passes the configuration to Java as arguments, which every user of the machine can list. The catalog's
+    # properties may be secrets: they follow through the connection to Java, whose token is in a file of this user.
+    launch = SparkConf().setMaster(settings.spark_master).setAll(list(engine.items()))
+    SparkContext._ensure_initialized(conf=launch)  # noqa: SLF001 - no public call starts Java without a context
+    jvm = SparkContext._jvm  # noqa: SLF001 - the folder of sockets is known to the Java process alone
+    assert jvm is not None  # noqa: S101 - narrows for the type checker
+    sockets = worker_sockets(settings.spark_master, jvm.System.getProperty("java.io.tmpdir"))
+    builder = SparkSession.builder.appName("tidegate").master(settings.spark_master)
+    for key, value in {**engine, **sockets, **private}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
 
 
 def stop_session(spark: SparkSession, settings: SinkSettings) -> None:
@@ -138,18 +159,25 @@ def refuse_launch_secrets(environment: Mapping[str, str]) -> None:
 
 def _engine(settings: SinkSettings) -> dict[str, str]:
     jars = [str(jar) for jar in _jars(settings.spark_jars)]
-    local = {
-        # A local session talks to itself only; its ports must not be reachable.
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        # Spark would copy `spark.jars` at each start, and load them in a way that no archive of classes has.
-        "spark.driver.extraClassPath": os.pathsep.join(jars),
-    }
+    # A local Spark would copy `spark.jars` at each start, and load them in a way that no archive of classes has.
+    local = {"spark.driver.extraClassPath": os.pathsep.join(jars)}
+    plain = _plain_engine(settings)
+    options = " ".join((plain[_JAVA_OPTIONS], *java_options(settings)))
     return {
-        **(local if is_local(settings) else {"spark.jars": ",".join(jars), **_cluster(settings)}),
+        **plain,
+        **(local if is_local(settings) else {"spark.jars": ",".join(jars)}),
+        _JAVA_OPTIONS: options,
+    }
+
+
+def _plain_engine(settings: SparkSettings) -> dict[str, str]:
+    # A local session talks to itself only; its ports must not be reachable.
+    local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return {
+        **(local if is_local(settings) else _cluster(settings)),
         "spark.driver.memory": settings.spark_driver_memory,
         # Spark's own regular expression over a long Python traceback recurses deeper than the default stack.
-        "spark.driver.extraJavaOptions": " ".join(("-Xss8m", *java_options(settings))),
+        _JAVA_OPTIONS: "-Xss8m",
         "spark.python.daemon.module": "tidegate.spark_jobs.worker.daemon",
         # Workers import installed packages only, never a file in the folder where the job was started.
         "spark.executorEnv.PYTHONSAFEPATH": "1",
@@ -181,12 +209,12 @@ def _engine(settings: SinkSettings) -> dict[str, str]:
     }
 
 
-def is_local(settings: SinkSettings) -> bool:
+def is_local(settings: SparkSettings) -> bool:
     """Return whether the workers are on the driver's machine."""
     return settings.spark_master.startswith("local")
 
 
-def _cluster(settings: SinkSettings) -> dict[str, str]:
+def _cluster(settings: SparkSettings) -> dict[str, str]:
     """Return the settings of a driver with remote executors: its address and ports, for a firewall."""
     given = {
         "spark.driver.host": settings.spark_driver_host,

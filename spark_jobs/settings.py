@@ -11,7 +11,7 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_core import PydanticCustomError
-from pydantic_settings import SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tidegate.contracts.stream.bounds import MOST_OFFSETS
 from tidegate.contracts.stream.kafka_connection import KafkaConnection, KafkaSettings
@@ -67,26 +67,15 @@ SINKS: Final[dict[str, SinkRules]] = {
 """The sinks by name. This is the only list of them."""
 
 
-class SinkSettings(KafkaSettings):
-    """Source, sink and Spark, by option or by variable (prefix TIDEGATE_)."""
+class SparkSettings(BaseSettings):
+    """Spark, by option or by variable (prefix TIDEGATE_)."""
 
     model_config = SettingsConfigDict(
         env_prefix="TIDEGATE_", frozen=True, extra="forbid", env_ignore_empty=True
     )
 
-    bootstrap_servers: str = Field(description="Kafka brokers, as host:port,host:port.")
-    warehouse: Path = Field(description="Directory of the tables, and of the Iceberg catalog.")
-    sink: str = Field(default="iceberg", description=f"Where accepted records go: {', '.join(SINKS)}.")
-    postgresql_url: SecretStr | None = Field(
-        default=None, description="Database of the PostgreSQL sink: postgresql://user:password@host/database."
-    )
     spark_master: str = Field(
         default="local[*]", description="Spark master; executors need the same version installed."
-    )
-    spark_jars: Path | None = Field(default=None, description="Directory of the connector's jars.")
-    write_class_archive: bool = Field(
-        default=False,
-        description="Whether this run writes the archive of Java's classes with which later starts are faster.",
     )
     spark_driver_memory: str = Field(default="2g", description="Memory of the driver's Java process.")
     spark_executor_memory: str = Field(default="1g", description="Memory of each executor on a cluster.")
@@ -103,6 +92,26 @@ class SinkSettings(KafkaSettings):
         description="Port of block managers, the driver's too; left out, any.",
     )
     spark_ui: bool = Field(default=False, description="Whether Spark serves its own pages.")
+
+
+class SinkSettings(KafkaSettings, SparkSettings):
+    """Source, sink and Spark, by option or by variable (prefix TIDEGATE_)."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="TIDEGATE_", frozen=True, extra="forbid", env_ignore_empty=True
+    )
+
+    bootstrap_servers: str = Field(description="Kafka brokers, as host:port,host:port.")
+    warehouse: Path = Field(description="Directory of the tables, and of the Iceberg catalog.")
+    sink: str = Field(default="iceberg", description=f"Where accepted records go: {', '.join(SINKS)}.")
+    postgresql_url: SecretStr | None = Field(
+        default=None, description="Database of the PostgreSQL sink: postgresql://user:password@host/database."
+    )
+    spark_jars: Path | None = Field(default=None, description="Directory of the connector's jars.")
+    write_class_archive: bool = Field(
+        default=False,
+        description="Whether this run writes the archive of Java's classes with which later starts are faster.",
+    )
     catalog_properties: dict[str, str] = Field(
         default_factory=dict,
         repr=False,  # they may hold secrets

@@ -32,6 +32,7 @@ from tidegate.contracts.stream.table_audit import DispositionCounts, TableAudit
 from tidegate.contracts.words import seen
 from tidegate.gateway.cli.judge import ContractFile, Show
 from tidegate.gateway.cli.judge_summary import Tally, print_summary
+from tidegate.gateway.cli.judgement import JudgedBlock
 from tidegate.gateway.cli.reading import reading
 from tidegate.gateway.cli.terminal import out, say
 from tidegate.gateway.client.registry import RegistryClient
@@ -40,6 +41,7 @@ from tidegate.gateway.sources.added_rows import AddedRows, PostgresqlOptions, Ta
 from tidegate.gateway.sources.open_source import naming_extras
 from tidegate.gateway.sources.record_files import RecordBlock
 from tidegate.gateway.sources.record_reader import RecordReader
+from tidegate.gateway.sources.source import Source
 
 _WORDS: Final = {
     ExpectationOutcome.MET: ("met", "green"),
@@ -118,10 +120,6 @@ class Audit:
         which = "all rows" if rows.is_whole else f"rows added after {_version(rows.since)}"
         until = "" if rows.until is None else f", up to {_version(rows.until)}"
         return f"{rows.source.title}: {which}{until}"
-
-    def place(self, position: int) -> str:
-        """Name a row by its position."""
-        return self.rows.source.places((position,))
 
 
 def _version(name: str | None) -> str:
@@ -203,7 +201,7 @@ def _audited(table: str, rows: AddedRows, plan: EnforcementPlan, show: int) -> A
         unframed = compile_plan(records.contract)
         with reading(source) as progress:
             for block in records.blocks():
-                noted = _judge(unframed.with_writers(records.writers), block, tally)
+                noted = _judge(unframed.with_writers(records.writers), block, tally, source)
                 partials = plan.expectations.merge((partials, noted))
                 progress(tally.records)
     expectations = _expectations(plan, partials)
@@ -237,18 +235,14 @@ def _result(
     )
 
 
-def _judge(plan: EnforcementPlan, block: RecordBlock, tally: Tally) -> Partials:
-    """Count the verdicts on some rows; return the metrics of those that pass."""
+def _judge(plan: EnforcementPlan, block: RecordBlock, tally: Tally, source: Source) -> Partials:
+    """Count the verdicts on some rows of a source; return the metrics of those that pass."""
     values = pa.array(block.values, pa.large_binary())
     judged = plan.judge_typed(values)
     verdicts = list(plan.explain_each(values, typed=True, failed=judged.field("failed")))
-    explainer = Explainer.of(plan)
-    tally.add(
-        verdicts,
-        block.positions,
-        lambda index: explainer.explain(block.values[index], verdicts[index].violations, None),
-    )
-    tally.add_unreadable(block.unreadable)
+    rows = JudgedBlock(plan, Explainer.of(plan), block, verdicts, lambda position: source.places((position,)))
+    tally.add(verdicts, rows.place, rows.explained)
+    tally.add_unreadable(block.unreadable, rows.place_of)
     is_written = pa.array([each.disposition.is_written for each in verdicts], pa.bool_())
     return plan.expectations.observe_written(judged.field("columns"), is_written)
 
@@ -301,7 +295,7 @@ def _print(audit: Audit) -> None:
     out.print(Text(seen(audit.title)))
     if rows.reason is not None:
         out.print(Text(seen(f"all rows, because {rows.reason}"), "yellow"))
-    print_summary(audit.plan.contract, audit.tally, audit.place, more="--show N shows more of them")
+    print_summary(audit.plan.contract, audit.tally, more="--show N shows more of them")
     if audit.expectations:
         out.print("\n  expectations")
     for each in audit.expectations:
@@ -317,12 +311,12 @@ def _report(audit: Audit) -> dict[str, Any]:
         "format": "tidegate/audit-table/v1",
         **audit.result.model_dump(mode="json"),
         "examples": [
-            {"place": audit.place(number), "violations": [_violation(each) for each in explained]}
-            for number, explained in tally.first_refused
+            {"place": place, "violations": [_violation(each) for each in explained]}
+            for place, explained in tally.first_refused
         ],
         "unreadable_examples": [
-            {"place": audit.place(each.position), "pointer": each.pointer, "reason": each.reason}
-            for each in tally.first_unreadable
+            {"place": place, "pointer": each.pointer, "reason": each.reason}
+            for place, each in tally.first_unreadable
         ],
     }
 

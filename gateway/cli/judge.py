@@ -6,28 +6,25 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal
 
 import orjson
-import pyarrow as pa
 import typer
 
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import SettingsError, Unavailable
-from tidegate.contracts.explain.account import Explainer, Explanation
 from tidegate.contracts.formats.writers import WriterSchemas
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.registry_client.subject_schemas import SubjectSchemas
-from tidegate.contracts.verdict import Verdict
-from tidegate.gateway.cli.judge_report import Findings, Totals, report_page
-from tidegate.gateway.cli.judge_summary import SecondOpinion, Tally, print_summary
+from tidegate.gateway.cli.judge_spark import SparkRequest, judge_on_spark
+from tidegate.gateway.cli.judge_summary import SecondOpinion, print_summary
 from tidegate.gateway.cli.judged_files import JudgedFiles
+from tidegate.gateway.cli.judgement import JudgedBlock, Judgement
 from tidegate.gateway.cli.reading import reading
+from tidegate.gateway.cli.spark_workers import Spark, SparkMaster, require_spark
 from tidegate.gateway.cli.terminal import err
 from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.exits import ExitCode
@@ -74,7 +71,11 @@ Nulls = Annotated[
 ]
 AcceptedFile = Annotated[
     Path | None,
-    typer.Option("--accepted", metavar="FILE", help="Write accepted records here, unmasked (JSON Lines)."),
+    typer.Option(
+        "--accepted",
+        metavar="FILE",
+        help="Write accepted records here, unmasked (JSON Lines); with --spark, a folder.",
+    ),
 ]
 Report = Annotated[
     Path | None,
@@ -84,7 +85,11 @@ Report = Annotated[
 ]
 RefusedFile = Annotated[
     Path | None,
-    typer.Option("--refused", metavar="FILE", help="Write refused records and reasons here, unmasked."),
+    typer.Option(
+        "--refused",
+        metavar="FILE",
+        help="Write refused records and reasons here, unmasked; with --spark, a folder.",
+    ),
 ]
 Registry = Annotated[
     str | None,
@@ -120,6 +125,8 @@ def judge(  # noqa: PLR0913 - one parameter for each option
     output_format: AsFormat = "text",
     show: Show = 10,
     reference: Reference = False,
+    spark: Spark = False,
+    spark_master: SparkMaster = None,
 ) -> None:
     """Judge records by a contract, as the job does.
 
@@ -151,6 +158,11 @@ def judge(  # noqa: PLR0913 - one parameter for each option
     found by rule and field, what the rules say, and the first places, without
     values of classified fields.
 
+    --spark judges the files in Spark, on all processors or on a cluster, with the
+    same verdicts, places and report. It takes files, folders and patterns that
+    each executor has under the same path. --accepted and --refused are then
+    folders, with _SUCCESS in them once they are whole.
+
     --reference also validates JSON records without frames by python-jsonschema,
     and compares the verdicts on the schema. A difference is a finding; patterns
     and formats may differ for a reason (docs/explanation/verdicts.md).
@@ -159,48 +171,58 @@ def judge(  # noqa: PLR0913 - one parameter for each option
       tidegate judge contract.yaml --data records.jsonl
       tidegate judge contract.yaml --data 'trips/2026-*.csv.gz' --null NA
       tidegate judge contract.yaml --data stays.parquet --refused refused.jsonl
+      tidegate judge contract.yaml --data /lake/trips --spark --refused bad
       kcat -C -t admissions -e | tidegate judge contract.yaml
       kcat -C -t stays -e -f '%R%s' | tidegate judge stays.yaml --records sized
       tidegate judge contract.yaml --format json < records.jsonl | jq .violations
 
     Exit codes: 0 no record refused; 1 records refused or unreadable, or the
-    contract has problems; 2 usage; 3 the registry does not answer; 7 the
-    credentials are rejected.
+    contract has problems; 2 usage; 3 the registry does not answer, or Spark gives
+    the work up; 7 the credentials are rejected.
     """
     document = lint(contract).contract
-    with ExitStack() as stack:
-        data_of = stack.enter_context(_opened(document, data, records, tuple(null or ())))
-        files = stack.enter_context(JudgedFiles(accepted, refused, report))
-        plan = compile_plan(data_of.contract)
-        tally = Tally(limit=show)
-        findings = Findings()
-        second = SecondOpinion.on(plan.contract, show) if reference else None
-        schemas = None
-        if registry is not None and plan.needs_writers and data_of.writers is None:
-            schemas = stack.enter_context(RegistryClient(registry)).schemas_of(plan.contract.topic)
-        for block in data_of.blocks():
-            judged_by, verdicts = _judge_block(plan.with_writers(data_of.writers), schemas, block)
-            explained = partial(_explained, Explainer.of(judged_by), block, verdicts)
-            opinions = None if second is None else second.compare(block, verdicts)
-            entry = partial(_entry, block, verdicts, explained, data_of.place)
-            if output_format == "json":
-                _print_json(block, entry, opinions, data_of.place)
-            files.write(judged_by, block, verdicts, entry)
-            files.write_unreadable(_unreadable_entry(each, data_of.place) for each in block.unreadable)
-            if report is not None:
-                findings.add(verdicts, explained, partial(_place_at, data_of.place, block))
-            tally.add(verdicts, block.positions, explained)
-            tally.add_unreadable(block.unreadable)
-            data_of.show(tally.records)
-        if report is not None:
-            totals = Totals(tally.dispositions, tally.unreadable)
-            files.write_report(report_page(plan, data_of.title, totals, findings, datetime.now(UTC)))
+    judgement = Judgement.empty(show, has_findings=report is not None)
+    nulls, second = tuple(null or ()), None
+    if spark:
+        _require_spark_can(records, output_format, is_compared=reference)
+        options = SourceOptions(file_format(records), nulls, default=FileFormat.LINES)
+        request = SparkRequest(data, options, records == AVRO_JSON, accepted, refused, spark_master)
+        with JudgedFiles(None, None, report) as files:
+            title = judge_on_spark(document, request, judgement)
+            files.write_report(document, title, judgement)
+    else:
+        require_spark(spark_master)
+        with (
+            _opened(document, data, records, nulls) as data_of,
+            JudgedFiles(accepted, refused, report) as files,
+        ):
+            second = SecondOpinion.on(data_of.contract, show) if reference else None
+            for judged in _judged(data_of, registry):
+                opinions = None if second is None else second.compare(judged.block, judged.verdicts)
+                if output_format == "json":
+                    _print_json(judged, opinions)
+                files.write(judged)
+                judgement.add(judged)
+                data_of.show(judgement.tally.records)
+            files.write_report(document, data_of.title, judgement)
     if output_format == "text":
-        print_summary(plan.contract, tally, data_of.place)
+        print_summary(document, judgement.tally)
         if second is not None:
             second.print(data_of.place)
-    if tally.refused or tally.unreadable or (second is not None and second.differences):
+    if judgement.has_refused or (second is not None and second.differences):
         raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _require_spark_can(records: str | None, output_format: str, *, is_compared: bool) -> None:
+    """Raise SettingsError for what is only done on one machine."""
+    if records in ("sized", "base64"):
+        raise SettingsError(f"--spark reads files of records, and no --records {records}: leave --spark out")
+    if output_format == "json":
+        raise SettingsError(
+            "--spark prints no verdict a line; --refused DIR has the verdicts on refused records"
+        )
+    if is_compared:
+        raise SettingsError("--reference compares on one machine only: leave --spark out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,94 +294,50 @@ def _framed(data: Path) -> BinaryIO:
         raise SettingsError(f"cannot read {data}: {error.strerror}") from None
 
 
+def _judged(data: _Data, registry: str | None) -> Iterator[JudgedBlock]:
+    """Judge the records; the registry has the schemas that framed ones name."""
+    plan = compile_plan(data.contract)
+    with ExitStack() as stack:
+        schemas = None
+        if registry is not None and plan.needs_writers and data.writers is None:
+            schemas = stack.enter_context(RegistryClient(registry)).schemas_of(plan.contract.topic)
+        for block in data.blocks():
+            yield _judge_block(plan.with_writers(data.writers), schemas, block, data.place)
+
+
 def _judge_block(
-    plan: EnforcementPlan, schemas: SubjectSchemas | None, block: RecordBlock
-) -> tuple[EnforcementPlan, list[Verdict]]:
-    """Judge some records; returns the plan that has the schemas which they name, and the verdicts.
+    plan: EnforcementPlan, schemas: SubjectSchemas | None, block: RecordBlock, place: Callable[[int], str]
+) -> JudgedBlock:
+    """Judge some records, with the schemas that they name.
 
     Raises Unavailable when a record names a schema that is not known yet, and no registry answers.
     """
     if schemas is None:
-        return plan, _verdicts(plan, block)
+        return JudgedBlock.of(plan, block, place)
     try:
-        known = plan.with_writers(schemas.known())
-        return known, _verdicts(known, block)
+        return JudgedBlock.of(plan.with_writers(schemas.known()), block, place)
     except Unavailable:
         # The records are there: what the registry does not list now is no schema of theirs.
-        current = plan.with_writers(schemas.current())
-        return current, _verdicts(current, block)
+        return JudgedBlock.of(plan.with_writers(schemas.current()), block, place)
 
 
-def _verdicts(plan: EnforcementPlan, block: RecordBlock) -> list[Verdict]:
-    headers = None if plan.writers is None else pa.array(block.headers, pa.binary())
-    values = pa.array(block.values, pa.large_binary())
-    judged = plan.judge(values, headers=headers)
-    return list(plan.explain_each(values, headers=headers, failed=judged.field("failed")))
-
-
-def _explained(
-    explainer: Explainer, block: RecordBlock, verdicts: list[Verdict], index: int
-) -> tuple[Explanation, ...]:
-    return explainer.explain(block.values[index], verdicts[index].violations, block.headers[index])
-
-
-def _print_json(
-    block: RecordBlock,
-    entry: Callable[[int], dict[str, Any]],
-    opinions: list[bool | None] | None,
-    place: Callable[[int], str],
-) -> None:
-    unreadable = deque(block.unreadable)
-    for index, position in enumerate(block.positions):
+def _print_json(judged: JudgedBlock, opinions: list[bool | None] | None) -> None:
+    unreadable = deque(judged.block.unreadable)
+    for index, position in enumerate(judged.block.positions):
         while unreadable and unreadable[0].position < position:
-            _print_line(_unreadable_entry(unreadable.popleft(), place))
-        answer = {"line": position, **entry(index)}
+            _print_unreadable(judged, unreadable.popleft())
+        answer = {"line": position, **judged.entry(index)}
         if opinions is not None:
             answer["reference_accepts"] = opinions[index]
         _print_line(answer)
     for each in unreadable:
-        _print_line(_unreadable_entry(each, place))
+        _print_unreadable(judged, each)
     sys.stdout.buffer.flush()
+
+
+def _print_unreadable(judged: JudgedBlock, each: Unreadable) -> None:
+    _print_line({"line": each.position, **judged.unreadable_entry(each)})
 
 
 def _print_line(answer: dict[str, Any]) -> None:
     sys.stdout.buffer.write(orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE))
-
-
-def _unreadable_entry(each: Unreadable, place: Callable[[int], str]) -> dict[str, Any]:
-    """Return what stands for the verdict on a record that cannot be read: no disposition, since no job sees it."""
-    return {
-        "line": each.position,
-        "place": place(each.position),
-        "disposition": None,
-        "unreadable": {"pointer": each.pointer, "reason": each.reason},
-    }
-
-
-def _place_at(place: Callable[[int], str], block: RecordBlock, index: int) -> str:
-    return place(block.positions[index])
-
-
-def _entry(
-    block: RecordBlock,
-    verdicts: list[Verdict],
-    explained: Callable[[int], tuple[Explanation, ...]],
-    place: Callable[[int], str],
-    index: int,
-) -> dict[str, Any]:
-    """Return the verdict on one record as JSON."""
-    return {
-        "place": place(block.positions[index]),
-        "disposition": verdicts[index].disposition.name.lower(),
-        "violations": [_as_json(each) for each in explained(index)],
-    }
-
-
-def _as_json(explanation: Explanation) -> dict[str, str | None]:
-    """Return a violation as it is kept, with what it means beside it."""
-    meaning = {
-        "sentence": explanation.sentence,
-        "description": explanation.description,
-        "passes": explanation.passes,
-    }
-    return {**asdict(explanation.violation), **meaning}

@@ -65,6 +65,19 @@ class Findings:
             if any(len(finding.examples) < _MOST_EXAMPLES for finding in fresh.values()):
                 _keep_examples(fresh, explained(index), place(index))
 
+    def merge(self, later: Findings) -> None:
+        """Add the findings in the records behind these."""
+        self.others += later.others
+        for key, finding in later.found.items():
+            known = self.found.get(key)
+            if known is not None:
+                known.records += finding.records
+                known.examples += finding.examples[: _MOST_EXAMPLES - len(known.examples)]
+            elif len(self.found) < _MOST_FINDINGS:
+                self.found[key] = finding
+            else:
+                self.others += finding.records
+
 
 def _keep_examples(
     fresh: Mapping[tuple[Stage, str, str], Finding], explanations: Sequence[Explanation], place: str

@@ -24,15 +24,15 @@ from tidegate.gateway.sources.source import Unreadable
 
 @dataclass(slots=True)
 class Tally:
-    """What a run has seen: counts, and the first `limit` refused and unreadable records with their positions."""
+    """What a run has seen: counts, and the first `limit` refused and unreadable records with their places."""
 
     limit: int
     records: int = 0
     dispositions: Counter[Disposition] = field(default_factory=Counter)
     codes: Counter[RuleKey] = field(default_factory=Counter)
-    first_refused: list[tuple[int, tuple[Explanation, ...]]] = field(default_factory=list)
+    first_refused: list[tuple[str, tuple[Explanation, ...]]] = field(default_factory=list)
     unreadable: int = 0
-    first_unreadable: list[Unreadable] = field(default_factory=list)
+    first_unreadable: list[tuple[str, Unreadable]] = field(default_factory=list)
 
     @property
     def refused(self) -> int:
@@ -41,25 +41,36 @@ class Tally:
 
     def add(
         self,
-        verdicts: list[Verdict],
-        positions: Sequence[int],
-        tell: Callable[[int], tuple[Explanation, ...]],
+        verdicts: Sequence[Verdict],
+        place: Callable[[int], str],
+        explained: Callable[[int], tuple[Explanation, ...]],
     ) -> None:
-        """Count the verdicts on records at some positions. A record counts once for each code that it violates.
+        """Count the verdicts on records. A record counts once for each code that it violates.
 
-        `tell` gives what the verdict at an index means; it is asked of those that are kept.
+        `place` and `explained` give where the record at an index is, and what its violations mean; they are asked for
+        those that are kept.
         """
-        for index, (verdict, position) in enumerate(zip(verdicts, positions, strict=True)):
+        for index, verdict in enumerate(verdicts):
             self.records += 1
             self.dispositions[verdict.disposition] += 1
             self.codes.update({(each.stage, each.code, each.severity) for each in verdict.violations})
             if not verdict.disposition.is_written and len(self.first_refused) < self.limit:
-                self.first_refused.append((position, tell(index)))
+                self.first_refused.append((place(index), explained(index)))
 
-    def add_unreadable(self, unreadable: Sequence[Unreadable]) -> None:
-        """Count records that have no verdict."""
+    def add_unreadable(self, unreadable: Sequence[Unreadable], place: Callable[[int], str]) -> None:
+        """Count records that have no verdict; `place` names a record by its position."""
         self.unreadable += len(unreadable)
-        self.first_unreadable += unreadable[: max(0, self.limit - len(self.first_unreadable))]
+        room = max(0, self.limit - len(self.first_unreadable))
+        self.first_unreadable += [(place(each.position), each) for each in unreadable[:room]]
+
+    def merge(self, later: Tally) -> None:
+        """Add what was seen in the records behind these."""
+        self.records += later.records
+        self.dispositions += later.dispositions
+        self.codes += later.codes
+        self.first_refused += later.first_refused[: self.limit - len(self.first_refused)]
+        self.unreadable += later.unreadable
+        self.first_unreadable += later.first_unreadable[: self.limit - len(self.first_unreadable)]
 
 
 @dataclass(slots=True)
@@ -111,13 +122,9 @@ class SecondOpinion:
 def print_summary(
     contract: DataContract,
     tally: Tally,
-    place: Callable[[int], str],
     more: str = "--show N shows more of them, --format json every verdict",
 ) -> None:
-    """Print the counts and the first refused and unreadable.
-
-    `place` names a record by its position; `more` says how to see the refused records that are left out.
-    """
+    """Print the counts and the first refused and unreadable; `more` says how to see the refused ones that are left out."""
     noun = "record" if tally.records == 1 else "records"
     out.print(f"[bold]{contract.id}[/] {contract.version} · {tally.records:,} {noun} judged\n")
     counts = Table.grid(padding=(0, 2, 0, 0))
@@ -134,9 +141,9 @@ def print_summary(
     if tally.codes:
         _print_reasons(tally)
     if tally.first_refused:
-        _print_refused(tally, place, more)
+        _print_refused(tally, more)
     if tally.first_unreadable:
-        _print_unreadable(tally, place)
+        _print_unreadable(tally)
 
 
 def _print_reasons(tally: Tally) -> None:
@@ -150,12 +157,8 @@ def _print_reasons(tally: Tally) -> None:
     out.print(reasons)
 
 
-def _print_refused(tally: Tally, place_of: Callable[[int], str], more: str) -> None:
-    shown = [
-        (place_of(number), explanation)
-        for number, violations in tally.first_refused
-        for explanation in violations
-    ]
+def _print_refused(tally: Tally, more: str) -> None:
+    shown = [(where, explanation) for where, violations in tally.first_refused for explanation in violations]
     width = max(len(where) for where, _ in shown)
     pointer_width = max(len(explanation.violation.pointer) for _, explanation in shown)
     indent = " " * (6 + width + pointer_width)
@@ -175,10 +178,10 @@ def _print_refused(tally: Tally, place_of: Callable[[int], str], more: str) -> N
         out.print(f"  [dim]and {left_out:,} more refused; {more}[/]")
 
 
-def _print_unreadable(tally: Tally, place: Callable[[int], str]) -> None:
+def _print_unreadable(tally: Tally) -> None:
     out.print()
-    for each in tally.first_unreadable:
-        where = (seen(place(each.position)), (each.pointer and f"  {seen(each.pointer)}", "cyan"))
+    for place, each in tally.first_unreadable:
+        where = (seen(place), (each.pointer and f"  {seen(each.pointer)}", "cyan"))
         out.print(Text.assemble("  ", *where, "  ", ("unreadable", "bold"), f": {seen(each.reason)}"))
     if (more := tally.unreadable - len(tally.first_unreadable)) > 0:
         out.print(f"  [dim]and {more:,} more that cannot be read[/]")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -14,11 +15,13 @@ import orjson
 import pyarrow as pa
 
 from tidegate.contracts.columns.json_rows import json_record
-from tidegate.contracts.document.model import AvroSchema
+from tidegate.contracts.document.model import AvroSchema, DataContract
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.formats.framing import Frames
-from tidegate.contracts.judge.plan import EnforcementPlan
-from tidegate.contracts.verdict import Verdict, Violation
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.verdict import Violation
+from tidegate.gateway.cli.judge_report import Totals, report_page
+from tidegate.gateway.cli.judgement import JudgedBlock, Judgement
 from tidegate.gateway.sources.record_files import RecordBlock
 
 _LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
@@ -47,33 +50,29 @@ class JudgedFiles:
     ) -> None:
         self._stack.__exit__(kind, error, trace)
 
-    def write_report(self, page: bytes) -> None:
-        """Write the report, if there is one."""
-        if self._report is not None:
-            self._report.write(page)
+    def write_report(self, contract: DataContract, title: str, found: Judgement) -> None:
+        """Write the report on the data of this name, if there is one."""
+        if self._report is not None and found.findings is not None:
+            totals = Totals(found.tally.dispositions, found.tally.unreadable)
+            self._report.write(
+                report_page(compile_plan(contract), title, totals, found.findings, datetime.now(UTC))
+            )
 
-    def write(
-        self,
-        plan: EnforcementPlan,
-        block: RecordBlock,
-        verdicts: Sequence[Verdict],
-        reasons: Callable[[int], dict[str, Any]],
-    ) -> None:
-        """Write records with their verdicts; `reasons` gives what is written beside the refused record at an index."""
+    def write(self, judged: JudgedBlock) -> None:
+        """Write records with their verdicts, and what stands for those that cannot be read beside the refused ones."""
         if self._accepted is None and self._refused is None:
             return
-        texts = _texts(plan, block)
-        for index, verdict in enumerate(verdicts):
+        block = judged.block
+        texts = _texts(judged.plan, block)
+        for index, verdict in enumerate(judged.verdicts):
             if verdict.is_accepted and self._accepted is not None:
                 self._accepted.write((texts(index) or b"null") + b"\n")
             elif not verdict.is_accepted and self._refused is not None:
-                entry = reasons(index) | _as_member(texts(index), block.values[index])
+                entry = judged.entry(index) | _as_member(texts(index), block.values[index])
                 self._refused.write(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE))
-
-    def write_unreadable(self, entries: Iterable[dict[str, Any]]) -> None:
-        """Write what stands for records that cannot be read beside the refused ones."""
         if self._refused is not None:
-            for entry in entries:
+            for each in block.unreadable:
+                entry = judged.unreadable_entry(each)
                 self._refused.write(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE))
 
 

@@ -5,15 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tidegate.gateway.cli.terminal import SILENT_SECONDS, err
-from tidegate.gateway.sources.source import Source
+
+
+class Readable(Protocol):
+    """What is read: a source, or the files of several tasks."""
+
+    title: str
+    size: int | None
+
+    def progress(self) -> int:
+        """Return how much of `size` has been read."""
 
 
 @contextmanager
-def reading(source: Source) -> Iterator[Callable[[int], None]]:
+def reading(source: Readable) -> Iterator[Callable[[int], None]]:
     """Yield a function that takes the number of records read, and shows a bar on a terminal after two seconds."""
     columns = (
         TextColumn("reading {task.description}"),

@@ -50,6 +50,26 @@ class Expanded(io.RawIOBase):
         return len(data)
 
 
+class Section(io.RawIOBase):
+    """The bytes of a file from `span.start` up to `span.stop`."""
+
+    def __init__(self, file: io.BufferedReader[Any], span: range) -> None:
+        super().__init__()
+        file.seek(span.start)
+        self._file = file
+        self._left = len(span)
+
+    def readable(self) -> bool:
+        """Return true."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read the next bytes."""
+        size = self._file.readinto(memoryview(buffer)[: self._left])
+        self._left -= size
+        return size
+
+
 def open_bytes(path: Path) -> tuple[io.BufferedReader[Any], BinaryIO]:
     """Return the content of a file, expanded, and the file itself, by whose position progress is measured.
 

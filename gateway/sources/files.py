@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate.contracts.errors import SettingsError
-from tidegate.gateway.sources.bytes_of_files import beginning, first_line, open_bytes
+from tidegate.gateway.sources.bytes_of_files import Section, beginning, first_line, open_bytes
 from tidegate.gateway.sources.csv_rows import csv_chunks
 from tidegate.gateway.sources.json_arrays import array_elements
 from tidegate.gateway.sources.record_files import line_batches
@@ -51,7 +51,9 @@ class FileSource:
     """One file of records.
 
     `nulls` are the texts that mean null in CSV, in addition to an empty cell. `default` is the format of a text that is
-    not recognised. With `at_once`, lines are returned as they arrive instead of in large chunks.
+    not recognised. With `at_once`, lines are returned as they arrive instead of in large chunks. `span` is the part to
+    read of a file that is not compressed: the bytes of whole lines, or the numbers of row groups of Parquet. Positions count
+    from there.
     """
 
     def __init__(
@@ -62,9 +64,11 @@ class FileSource:
         *,
         default: FileFormat | None = None,
         at_once: bool = False,
+        span: range | None = None,
     ) -> None:
         self._reader, self._file = open_bytes(path)
         self._at_once = at_once
+        self._span = span
         try:
             self._detect(path, kind, default)
         except BaseException:
@@ -98,7 +102,8 @@ class FileSource:
         """Yield the records."""
         match self.format:
             case FileFormat.LINES:
-                return value_chunks(line_batches(self._reader, LONGEST_RECORD), at_once=self._at_once)
+                lines = line_batches(self._section(), LONGEST_RECORD)
+                return value_chunks(lines, at_once=self._at_once)
             case FileFormat.ARRAY:
                 return value_chunks(array_elements(self._reader, self.title))
             case FileFormat.AVRO:
@@ -107,6 +112,11 @@ class FileSource:
                 return csv_chunks(self._reader, self.title, self._nulls)
             case FileFormat.PARQUET:
                 return table_chunks(self._parquet_batches())
+
+    @property
+    def is_seekable(self) -> bool:
+        """Whether it can be read from any place: it is neither compressed nor a pipe."""
+        return self._reader.seekable()
 
     def progress(self) -> int:
         """Return how many bytes of the file have been read."""
@@ -119,6 +129,9 @@ class FileSource:
         """Return positions as text, such as `lines 3, 17`."""
         return named(self.format.noun, positions)
 
+    def _section(self) -> io.BufferedReader[Any]:
+        return self._reader if self._span is None else io.BufferedReader(Section(self._reader, self._span))
+
     def _parquet_batches(self) -> Iterator[pa.RecordBatch]:
         if not self._reader.seekable():
             raise SettingsError(
@@ -127,7 +140,7 @@ class FileSource:
         try:
             # With a buffer, a row group is not read into memory as a whole.
             file = pq.ParquetFile(self._reader, pre_buffer=False, buffer_size=1 << 20)
-            yield from file.iter_batches(batch_size=BATCH_RECORDS)
+            yield from file.iter_batches(batch_size=BATCH_RECORDS, row_groups=self._span)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
             raise SettingsError(f"{self.title} cannot be read as Parquet: {first_line(error)}") from None
 

@@ -43,6 +43,19 @@ def _is_hidden(path: Path) -> bool:
     return any(part.startswith((".", "_")) for part in path.parts)
 
 
+def require_format(path: Path, kind: FileFormat, first: Path, expected: FileFormat) -> None:
+    """Raise SettingsError for a file that has another format than the first one."""
+    if kind is not expected:
+        raise SettingsError(
+            f"{path} is {kind}, and {first} is {expected}: read files of one format at a time"
+        )
+
+
+def place_in(path: Path, root: Path | None, kind: FileFormat, number: int) -> str:
+    """Name a record by its number in one of several files, such as `may.jsonl line 12`; `root` is their folder, if they have one."""
+    return f"{path.relative_to(root) if root else path} {kind.noun} {number:,}"
+
+
 class FilesSource:
     """Several files as one source; their records are numbered on, and `places` names files. One file is open at a time.
 
@@ -105,18 +118,17 @@ class FilesSource:
 
     def _place(self, position: int) -> str:
         index = bisect_left(self._ends, position)
-        path = self._paths[index]
-        name = path.relative_to(self._root) if self._root else path
-        return f"{name} {self._format.noun} {position - (self._ends[index - 1] if index else 0):,}"
+        number = position - (self._ends[index - 1] if index else 0)
+        return place_in(self._paths[index], self._root, self._format, number)
 
     def _read(self, path: Path) -> FileSource:
         return FileSource(path, self._kind, self._nulls, default=self._default)
 
     def _opened(self, path: Path) -> FileSource:
         file = self._read(path)
-        if file.format is not self._format:
+        try:
+            require_format(path, file.format, self._paths[0], self._format)
+        except SettingsError:
             file.__exit__(None, None, None)
-            raise SettingsError(
-                f"{path} is {file.format}, and {self._paths[0]} is {self._format}: read files of one format at a time"
-            )
+            raise
         return file

@@ -21,6 +21,8 @@ _EXTRAS = {
     "deltalake": "delta",
     "great_expectations": "spark",
     "pyiceberg": "spark",
+    "pyspark": "spark",
+    "py4j": "spark",
     "psycopg": "registry",
 }
 

@@ -30,6 +30,12 @@ from tidegate.gateway.sources.source import Chunk, Source, Unreadable
 _NO_GUID: Final = UUID(int=0)
 
 
+def contract_of_files(contract: DataContract) -> DataContract:
+    """Return a contract with the framing of the records that a reader gives, in which no file and no table has them."""
+    framing = "confluent-prefix" if isinstance(contract.schema_, AvroSchema) else "none"
+    return contract.model_copy(update={"framing": framing})
+
+
 class RecordReader:
     """Reads a source as records of `contract`.
 
@@ -48,7 +54,7 @@ class RecordReader:
         self._encoder = (
             AvroEncoder(contract.schema_.definition, is_avro_json=is_avro_json) if is_avro else None
         )
-        self.contract = contract.model_copy(update={"framing": "confluent-prefix" if is_avro else "none"})
+        self.contract = contract_of_files(contract)
         self.writers: WriterSchemas | None = WriterSchemas((), is_current=True) if is_avro else None
         self._fields = schema_fields(contract)
         self._may_be_absent = partial(refuses_null, self._fields)

@@ -15,6 +15,7 @@ from tidegate.contracts.explain.account import Explanation
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 from tidegate.gateway.cli.judge_summary import Tally
 from tidegate.gateway.sources.record_files import line_batches
+from tidegate.gateway.sources.source import Unreadable
 
 from .conftest import CONTRACT, Run
 
@@ -60,10 +61,30 @@ def test_a_tally_keeps_only_the_first_refused() -> None:
     refused = Verdict(Disposition.QUARANTINED, (violation, violation))
     tally = Tally(limit=1)
     told = (Explanation(violation, "m"),)
-    tally.add([Verdict(Disposition.ACCEPTED), refused], [1, 2], lambda index: told * index)
-    tally.add([refused, Verdict(Disposition.WARNED, (violation,))], [4, 5], lambda index: told * index)
-    assert (tally.records, tally.refused, tally.first_refused) == (4, 2, [(2, told)])
+    tally.add([Verdict(Disposition.ACCEPTED), refused], ["1", "2"].__getitem__, lambda index: told * index)
+    tally.add(
+        [refused, Verdict(Disposition.WARNED, (violation,))],
+        ["4", "5"].__getitem__,
+        lambda index: told * index,
+    )
+    assert (tally.records, tally.refused, tally.first_refused) == (4, 2, [("2", told)])
     assert tally.codes == {(Stage.RULE, "r", Severity.ERROR): 3}  # a record counts once
+
+
+def test_merged_tallies_keep_the_first_refused_of_all() -> None:
+    violation = Violation(Stage.RULE, "r", "/a", Severity.ERROR, "m")
+    merged = Tally(limit=3)
+    for part in range(3):
+        tally = Tally(limit=3)
+        places = [str(2 * part), str(2 * part + 1)]
+        refused = [Verdict(Disposition.QUARANTINED, (violation,))] * 2
+        tally.add(refused, places.__getitem__, lambda _: ())
+        tally.add_unreadable([Unreadable(part, "no")], str)
+        merged.merge(tally)
+    assert (merged.records, merged.refused, merged.unreadable) == (6, 6, 3)
+    assert merged.codes == {(Stage.RULE, "r", Severity.ERROR): 6}
+    assert [place for place, _ in merged.first_refused] == ["0", "1", "2"]
+    assert [place for place, _ in merged.first_unreadable] == ["0", "1", "2"]
 
 
 def test_every_line_gets_its_verdict(tidegate: Run, contract: Path) -> None:

@@ -7,6 +7,8 @@ import io
 import json
 import re
 import stat
+from collections import Counter
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tidegate.contracts.explain.account import Explanation
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 from tidegate.gateway.cli.judge_report import Findings
 from tidegate.gateway.sources import csv_rows
@@ -75,7 +78,7 @@ def container(schema: Any, records: list[dict[str, Any]]) -> bytes:
     return file.getvalue()
 
 
-WRITERS = {
+WRITERS: dict[str, Callable[[Path], object]] = {
     "records.jsonl": lambda path: path.write_bytes(lines(RECORDS)),
     "records": lambda path: path.write_bytes(lines(RECORDS)),
     "records.jsonl.gz": lambda path: path.write_bytes(gzip.compress(lines(RECORDS))),
@@ -266,6 +269,21 @@ def test_findings_are_bounded() -> None:
     assert {each.records for each in findings.found.values()} == {1}
 
 
+def test_merged_findings_are_those_of_all_records_and_bounded() -> None:
+    merged = Findings()
+    for part in range(3):
+        findings = Findings()
+        for number in range(200 * part, 200 * part + 300):
+            violation = Violation(Stage.SCHEMA, "type", f"/{number}", Severity.ERROR, "must be text")
+            told = (Explanation(violation, "m"),)
+            findings.add([Verdict(Disposition.QUARANTINED, (violation,))] * 4, lambda _, told=told: told, str)
+        merged.merge(findings)
+    assert (len(merged.found), merged.others) == (500, 4 * 200)
+    counts = Counter(each.records for each in merged.found.values())
+    assert counts == {4: 300, 8: 200}
+    assert {len(each.examples) for each in merged.found.values()} == {4, 5}
+
+
 def test_an_error_leaves_no_part_of_a_result(tidegate: Run, contract: Path, tmp_path: Path) -> None:
     good = tmp_path / "good.jsonl"
     ran = tidegate("judge", contract, "--accepted", good, stdin=b'[{"age": 1}, ')
@@ -277,6 +295,23 @@ def test_an_error_leaves_no_part_of_a_result(tidegate: Run, contract: Path, tmp_
 )
 def test_what_is_no_file_names_a_way(tidegate: Run, contract: Path, data: str, advice: bytes) -> None:
     ran = tidegate("judge", contract, "--data", data)
+    assert (ran.returncode, advice in ran.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        (["--spark", "--format=json"], b"--refused DIR has the verdicts"),
+        (["--spark", "--records=sized"], b"leave --spark out"),
+        (["--spark", "--reference"], b"leave --spark out"),
+        (["--spark"], b"leave it out for -"),
+        (["--spark-master=local"], b"give both"),
+    ],
+)
+def test_what_is_done_on_one_machine_only_is_no_work_for_spark(
+    tidegate: Run, contract: Path, options: list[str], advice: bytes
+) -> None:
+    ran = tidegate("judge", contract, *options)
     assert (ran.returncode, advice in ran.stderr) == (2, True)
 
 

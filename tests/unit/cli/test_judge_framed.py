@@ -152,12 +152,13 @@ def test_a_schema_that_was_registered_after_the_first_records_is_known(registry:
     with RegistryClient(registry) as client:
         schemas = client.schemas_of("stays")
         old, _ = registered(registry, OLD)
-        _, verdicts = _judge_block(plan, schemas, RecordBlock([old + b"\x02"], [None], [1]))
+        first = _judge_block(plan, schemas, RecordBlock([old + b"\x02"], [None], [1]), str)
         new, _ = registered(registry, NEW)
-        _, more = _judge_block(
-            plan, schemas, RecordBlock([new + b"\x02?\x7e", old + b"\x02"], [None, None], [2, 3])
+        second = _judge_block(
+            plan, schemas, RecordBlock([new + b"\x02?\x7e", old + b"\x02"], [None, None], [2, 3]), str
         )
-    assert [[each.code for each in verdict.violations] for verdict in [*verdicts, *more]] == [
+    verdicts = [*first.verdicts, *second.verdicts]
+    assert [[each.code for each in verdict.violations] for verdict in verdicts] == [
         [],
         ["age-is-known"],
         [],

@@ -1,0 +1,96 @@
+"""`tidegate judge --spark`: files are judged part by part in the workers of Spark, by the readers and the judge of one machine."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.gateway.cli.judged_files import JudgedFiles
+from tidegate.gateway.cli.judged_folder import JudgedFolder
+from tidegate.gateway.cli.judgement import JudgedBlock, Judgement
+from tidegate.gateway.cli.reading import reading
+from tidegate.gateway.cli.spark_workers import TaskProgress, spark_workers
+from tidegate.gateway.sources.file_parts import FilePart, FileParts, file_parts, in_tasks
+from tidegate.gateway.sources.open_source import SourceOptions
+from tidegate.gateway.sources.record_reader import RecordReader, contract_of_files
+
+
+@dataclass(frozen=True, slots=True)
+class SparkRequest:
+    """What to judge, and where to write the records: `options` say how the files are read."""
+
+    data: str
+    options: SourceOptions
+    is_avro_json: bool
+    accepted: Path | None
+    refused: Path | None
+    spark_master: str | None
+
+
+def judge_on_spark(contract: DataContract, request: SparkRequest, found: Judgement) -> str:
+    """Judge files, and add what is found to `found`; return what people call the files.
+
+    Raises SettingsError for what cannot be read in parts, and what the local reader raises.
+    """
+    in_workers = spark_workers(request.spark_master)
+    options = request.options
+    files, parts = file_parts(request.data, options.format, tuple(options.nulls), options.default, in_workers)
+    with ExitStack() as stack:
+        accepted = stack.enter_context(JudgedFolder.created(request.accepted))
+        refused = stack.enter_context(JudgedFolder.created(request.refused))
+        work = _Work(
+            compile_plan(contract_of_files(contract)),
+            files,
+            found.tally.limit,
+            accepted,
+            refused,
+            is_avro_json=request.is_avro_json,
+            has_findings=found.findings is not None,
+        )
+        tasks = in_tasks(parts)
+        progress = TaskProgress(files.title, sum(part.size for part in parts))
+        show = stack.enter_context(reading(progress))
+        for task, judgement in zip(tasks, in_workers(work, list(enumerate(tasks))), strict=True):
+            found.merge(judgement)
+            progress.add(task)
+            show(found.tally.records)
+    return files.title
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a worker does."""
+
+    plan: EnforcementPlan
+    files: FileParts
+    show: int
+    accepted: JudgedFolder | None
+    refused: JudgedFolder | None
+    is_avro_json: bool
+    has_findings: bool
+
+    def __call__(self, task: tuple[int, tuple[FilePart, ...]]) -> Judgement:
+        """Judge the parts of a task, which has a number."""
+        number, parts = task
+        accepted = None if self.accepted is None else self.accepted.scratch()
+        refused = None if self.refused is None else self.refused.scratch()
+        found = Judgement.empty(self.show, has_findings=self.has_findings)
+        with JudgedFiles(accepted, refused) as written:
+            for part in parts:
+                self._judge(part, written, found)
+        for folder, scratch in ((self.accepted, accepted), (self.refused, refused)):
+            if folder is not None and scratch is not None:
+                folder.keep(scratch, number)
+        return found
+
+    def _judge(self, part: FilePart, written: JudgedFiles, found: Judgement) -> None:
+        with self.files.open(part) as source:
+            reader = RecordReader(source, self.plan.contract, is_avro_json=self.is_avro_json)
+            for block in reader.blocks():
+                plan = self.plan.with_writers(reader.writers)
+                judged = JudgedBlock.of(plan, block, lambda number: source.places((number,)))
+                written.write(judged)
+                found.add(judged)

@@ -1,0 +1,105 @@
+"""Records of a source with their verdicts, what `tidegate judge` says about each of them, and what it found in all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import pyarrow as pa
+
+from tidegate.contracts.explain.account import Explainer, Explanation
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.verdict import Verdict
+from tidegate.gateway.cli.judge_report import Findings
+from tidegate.gateway.cli.judge_summary import Tally
+from tidegate.gateway.sources.record_files import RecordBlock
+from tidegate.gateway.sources.source import Unreadable
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedBlock:
+    """Some records with their verdicts. `place_of` names a record by its position, such as `line 12`."""
+
+    plan: EnforcementPlan
+    explainer: Explainer
+    block: RecordBlock
+    verdicts: list[Verdict]
+    place_of: Callable[[int], str]
+
+    @classmethod
+    def of(cls, plan: EnforcementPlan, block: RecordBlock, place_of: Callable[[int], str]) -> Self:
+        """Judge records. Raises Unavailable for one that names a schema which the plan does not have."""
+        headers = None if plan.writers is None else pa.array(block.headers, pa.binary())
+        values = pa.array(block.values, pa.large_binary())
+        judged = plan.judge(values, headers=headers)
+        verdicts = list(plan.explain_each(values, headers=headers, failed=judged.field("failed")))
+        return cls(plan, Explainer.of(plan), block, verdicts, place_of)
+
+    def place(self, index: int) -> str:
+        """Return where the record at an index is."""
+        return self.place_of(self.block.positions[index])
+
+    def explained(self, index: int) -> tuple[Explanation, ...]:
+        """Return what the violations of the record at an index mean."""
+        block = self.block
+        return self.explainer.explain(
+            block.values[index], self.verdicts[index].violations, block.headers[index]
+        )
+
+    def entry(self, index: int) -> dict[str, Any]:
+        """Return the verdict on the record at an index as JSON."""
+        return {
+            "place": self.place(index),
+            "disposition": self.verdicts[index].disposition.name.lower(),
+            "violations": [_as_json(each) for each in self.explained(index)],
+        }
+
+    def unreadable_entry(self, each: Unreadable) -> dict[str, Any]:
+        """Return what stands for the verdict on a record that cannot be read: no disposition, since no job sees it."""
+        return {
+            "place": self.place_of(each.position),
+            "disposition": None,
+            "unreadable": {"pointer": each.pointer, "reason": each.reason},
+        }
+
+
+@dataclass(slots=True)
+class Judgement:
+    """What was found in records: counts and the first refused; for a report, the findings by rule and field too."""
+
+    tally: Tally
+    findings: Findings | None
+
+    @classmethod
+    def empty(cls, show: int, *, has_findings: bool) -> Self:
+        """Return the judgement of no record, that keeps the first `show` refused ones."""
+        return cls(Tally(limit=show), Findings() if has_findings else None)
+
+    @property
+    def has_refused(self) -> bool:
+        """Whether a record is refused, or cannot be read."""
+        return bool(self.tally.refused or self.tally.unreadable)
+
+    def add(self, judged: JudgedBlock) -> None:
+        """Add records."""
+        self.tally.add(judged.verdicts, judged.place, judged.explained)
+        self.tally.add_unreadable(judged.block.unreadable, judged.place_of)
+        if self.findings is not None:
+            self.findings.add(judged.verdicts, judged.explained, judged.place)
+
+    def merge(self, later: Judgement) -> None:
+        """Add what was found in the records behind these."""
+        self.tally.merge(later.tally)
+        if self.findings is not None and later.findings is not None:
+            self.findings.merge(later.findings)
+
+
+def _as_json(explanation: Explanation) -> dict[str, str | None]:
+    """Return a violation as it is kept, with what it means beside it."""
+    meaning = {
+        "sentence": explanation.sentence,
+        "description": explanation.description,
+        "passes": explanation.passes,
+    }
+    return {**asdict(explanation.violation), **meaning}

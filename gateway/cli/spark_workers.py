@@ -1,0 +1,76 @@
+"""What commands that read files in Spark have in common: options, the workers, and how far they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Annotated, Any, Final, TypeVar
+
+import typer
+
+from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.embedded.java import find_java
+from tidegate.gateway.sources.file_parts import FilePart, MapInWorkers
+from tidegate.gateway.sources.open_source import naming_extras
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+_WORKERS: Final = "tidegate.workers"
+"""Entry points of what calls a function in the workers of Spark: the job has it, because only the job may import Spark."""
+
+Spark = Annotated[
+    bool, typer.Option("--spark", help="Read files in Spark, for what is large; needs the extra spark.")
+]
+SparkMaster = Annotated[
+    str | None,
+    typer.Option(
+        "--spark-master", metavar="URL", help="Where --spark runs; default: TIDEGATE_SPARK_MASTER, or here."
+    ),
+]
+
+
+def require_spark(spark_master: str | None) -> None:
+    """Raise SettingsError for an address of Spark without --spark."""
+    if spark_master is not None:
+        raise SettingsError("--spark-master says where --spark runs: give both")
+
+
+def spark_workers(spark_master: str | None) -> MapInWorkers:
+    """Return what calls a function in the workers of Spark. Nothing is loaded or started before it is called.
+
+    The call raises SettingsError if Spark or Java is not installed.
+    """
+
+    def in_workers(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        found: Iterator[Result] = _map_in_workers()(work, items, spark_master=spark_master)
+        return found
+
+    return in_workers
+
+
+@cache
+def _map_in_workers() -> Callable[..., Any]:
+    with naming_extras("--spark"):
+        (found,) = entry_points(group=_WORKERS)
+        work: Callable[..., Any] = found.load()
+    find_java()  # PySpark only says that its Java process ended
+    return work
+
+
+@dataclass(slots=True)
+class TaskProgress:
+    """How much of files is read, in bytes."""
+
+    title: str
+    size: int | None
+    _read: int = 0
+
+    def progress(self) -> int:
+        """Return how many bytes are read."""
+        return self._read
+
+    def add(self, task: tuple[FilePart, ...]) -> None:
+        """Count a task that has ended."""
+        self._read += sum(part.size for part in task)
