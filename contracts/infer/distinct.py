@@ -62,29 +62,59 @@ class DistinctSketch:
         hashes, positions = hashes[below], positions[below]
         self.seen += len(hashes)
         unique, first = np.unique(hashes, return_index=True)
-        known = np.zeros(len(unique), bool)
-        for run in self._runs:
-            at = np.minimum(np.searchsorted(run, unique), len(run) - 1)
-            known |= run[at] == unique
+        known = self._is_known(unique)
         repeated = len(hashes) - len(unique) + int(np.count_nonzero(known))
         if repeated and len(self.first_repeated) < 5:
             again = np.ones(len(hashes), bool)
             again[first[~known]] = False
             self.first_repeated = sorted([*self.first_repeated, *positions[again][:5].tolist()])[:5]
         self.repeated += repeated
+        self._keep(unique[~known])
+
+    def merge(self, other: DistinctSketch) -> None:
+        """Add the values of other records. Where values of both are repeated is not known.
+
+        Those that have a hash below the lower threshold of the two stand for the others.
+        """
+        if self.is_off or other.is_off:
+            self._give_up()
+            return
+        self._threshold = min(self._threshold, other._threshold)
+        self._trim()
+        hashes = np.sort(np.concatenate([np.empty(0, np.uint64), *other._runs]))
+        hashes = hashes[hashes <= self._threshold]
+        known = self._is_known(hashes)
+        weight = (other.seen - other.repeated) / max(len(hashes), 1)
+        self.repeated += other.repeated + round(weight * np.count_nonzero(known))
+        self.seen += other.seen
+        self.first_repeated = sorted([*self.first_repeated, *other.first_repeated])[:5]
+        self._keep(hashes[~known])
+
+    def _is_known(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        known = np.zeros(len(hashes), bool)
+        for run in self._runs:
+            at = np.minimum(np.searchsorted(run, hashes), len(run) - 1)
+            known |= run[at] == hashes
+        return known
+
+    def _keep(self, new: npt.NDArray[np.uint64]) -> None:
+        """Keep sorted hashes that are not known yet, unless too many values were repeated."""
         if self.repeated > 100 and self.repeated > (1 - _LEAST_DISTINCT) * self.seen:
             self._give_up()
             return
-        if not known.all():
-            self._runs.append(unique[~known])
+        if len(new):
+            self._runs.append(new)
         while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
             merged = np.concatenate([self._runs.pop(), self._runs.pop()])
             merged.sort(kind="stable")  # linear for two runs
             self._runs.append(merged)
         while sum(map(len, self._runs)) > _MOST_HASHES:
             self._threshold = self._threshold >> np.uint64(1)
-            kept = [run[: np.searchsorted(run, self._threshold, "right")] for run in self._runs]
-            self._runs = [run for run in kept if len(run)]
+            self._trim()
+
+    def _trim(self) -> None:
+        kept = [run[: np.searchsorted(run, self._threshold, "right")] for run in self._runs]
+        self._runs = [run for run in kept if len(run)]
 
     def _give_up(self) -> None:
         self.is_off, self._runs = True, []

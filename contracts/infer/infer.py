@@ -67,11 +67,12 @@ class Inferred:
 class Inference:
     """Records are added in batches; `finish` proposes a contract.
 
-    One record in ten is held back for judging, at most 20,000: the choice depends on the position alone, so that two runs
+    One record in ten is held back for judging, at most `most_held`: the choice depends on the position alone, so that two runs
     agree. `avro_schema` is the schema of the records, if they are Avro; otherwise they are JSON or rows of a table.
     """
 
     avro_schema: Any = None
+    most_held: int = _HELD_BACK
     profile: Profile = field(default_factory=Profile)
     broken: Tally = field(default_factory=Tally)
     _held: list[tuple[Positions, pa.RecordBatch, bool]] = field(default_factory=list)
@@ -97,6 +98,17 @@ class Inference:
         while self._is_full():
             self._release()
 
+    def merge(self, other: Inference) -> None:
+        """Add other records of the same source, at other positions; do not use their inference any more."""
+        self.profile.merge(other.profile)
+        self.broken.merge(other.broken)
+        self._untyped |= other._untyped
+        self._held += other._held
+        self._threshold = min(self._threshold, other._threshold)
+        self._release_others()
+        while self._is_full():
+            self._release()
+
     def _hold(self, batch: pa.RecordBatch, positions: Positions, *, untyped: bool) -> None:
         """Hold records back, except for those that cannot be read."""
         if batch.schema == VALUES:
@@ -108,12 +120,16 @@ class Inference:
     def _is_full(self) -> bool:
         number = sum(len(positions) for positions, _, _ in self._held)
         return number > 1 and (
-            number > _HELD_BACK or sum(batch.nbytes for _, batch, _ in self._held) > _HELD_BACK_BYTES
+            number > self.most_held or sum(batch.nbytes for _, batch, _ in self._held) > _HELD_BACK_BYTES
         )
 
     def _release(self) -> None:
         """Hold back half as many records; the others are profiled."""
         self._threshold = self._threshold >> np.uint64(1)
+        self._release_others()
+
+    def _release_others(self) -> None:
+        """Profile the records that are no longer held back."""
         held, self._held = self._held, []
         for positions, batch, untyped in held:
             stays = _hashes(positions) <= self._threshold

@@ -41,6 +41,11 @@ class Order:
     by_chance: int = 0
     equal: int = 0
 
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether it does not hold."""
+        return self.both > _ENOUGH and self.violated.count > _HOPELESS * self.both
+
 
 @dataclass(slots=True)
 class Ratio:
@@ -69,6 +74,32 @@ class Pairs:
         for kind, columns in fields.items():
             for pair in combinations(list(columns)[:_MOST_FIELDS], 2):
                 self._add_pair(kind, pair, columns, positions)
+
+    def merge(self, other: Pairs) -> None:
+        """Add the pairs of other records."""
+        self._unordered |= other._unordered
+        self._uncorrelated |= other._uncorrelated
+        for pair, found in other.orders.items():
+            self._merge_order(self.orders.setdefault(pair, Order(*pair, found.kind)), found)
+        for pair, ratio in other.ratios.items():
+            mine = self.ratios.setdefault(pair, Ratio(*pair))
+            mine.both += ratio.both
+            mine.largest = sorted([*mine.largest, *ratio.largest], reverse=True)[:_EXTREMES]
+            mine.sample = [*mine.sample, *ratio.sample][:_MOST_SAMPLES]
+        for pair, tally in other.origins.items():
+            self.origins.setdefault(pair, Tally()).merge(tally)
+        self.orders = {pair: each for pair, each in self.orders.items() if pair not in self._unordered}
+        for pair in self._uncorrelated:
+            for each in (pair, pair[::-1]):
+                self.ratios.pop(each, None)
+
+    def _merge_order(self, order: Order, other: Order) -> None:
+        order.both += other.both
+        order.violated.merge(other.violated)
+        order.by_chance += other.by_chance
+        order.equal += other.equal
+        if order.is_hopeless:
+            self._unordered.add((order.left, order.right))
 
     def keep(self, fields: Container[Path]) -> None:
         """Forget what concerns any other field."""
@@ -100,7 +131,7 @@ class Pairs:
         order.violated.add(left > right, positions)
         order.by_chance += int(np.count_nonzero(left > np.roll(right, len(right) // 2)))
         order.equal += int(np.count_nonzero(left == right))
-        if order.both > _ENOUGH and order.violated.count > _HOPELESS * order.both:
+        if order.is_hopeless:
             self._unordered.add(pair)
             del self.orders[pair]
 

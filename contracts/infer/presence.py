@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import Any, Final
 
 import numpy as np
@@ -68,6 +69,40 @@ class Presence:
         for path, batch in texts.items():
             if path not in self._various:
                 self._add_labels(path, batch, optional, masks, positions)
+
+    def merge(self, other: Presence) -> None:
+        """Add other records, in which other fields may be optional."""
+        paths = dict.fromkeys([*self._present, *other._present])
+        present = {path: self.present(path) + other.present(path) for path in paths}
+        rows = self.rows + other.rows
+        optional = [path for path in paths if present[path] < rows][:_MOST_FIELDS]
+        for pair in permutations(optional, 2):
+            if count := self._count_lone(pair) + other._count_lone(pair):
+                first = [*self._first_lone(pair), *other._first_lone(pair)]
+                self.lone[pair] = Tally(count, sorted(first)[:MOST_POSITIONS])
+        self._various |= other._various
+        for pair, labels in other.by_label.items():
+            mine = self.by_label.setdefault(pair, {})
+            for name, counts in labels.items():
+                known = mine.setdefault(name, LabelCounts())
+                known.records += counts.records
+                known.lacking.merge(counts.lacking)
+        self._various |= {pair[0] for pair, labels in self.by_label.items() if len(labels) > _MOST_LABELS}
+        self.by_label = {
+            pair: labels for pair, labels in self.by_label.items() if pair[0] not in self._various
+        }
+        self.missing = {path: rows - present[path] for path in paths if present[path] < rows}
+        self._present, self.rows = present, rows
+
+    def _count_lone(self, pair: Pair) -> int:
+        """Return the number of records that have the first field and lack the second."""
+        left, right = map(self.present, pair)
+        if left == self.rows or not right:  # such pairs are not counted one by one
+            return min(left, self.rows - right)
+        return self.lone[pair].count if pair in self.lone else 0
+
+    def _first_lone(self, pair: Pair) -> list[int]:
+        return self.lone[pair].first if pair in self.lone else []
 
     def _add_lone(self, optional: list[Path], masks: Mapping[Path, Mask], positions: Positions) -> None:
         if len(optional) < 2:

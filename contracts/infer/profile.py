@@ -107,6 +107,56 @@ class Profile:
             rows = ArrowRows(batch.schema.names, batch.columns, untyped=untyped)
             self._add_table((), self.root, rows, np.ones(len(positions), bool), positions)
 
+    def merge(self, other: Profile) -> None:
+        """Add the profile of other records; do not use it any more."""
+        self._merge_objects(self.root, other.root)
+        for path, relations in other.relations.items():
+            known = self.relations.setdefault(path, Relations())
+            known.pairs.merge(relations.pairs)
+            known.presence.merge(relations.presence)
+        self.too_deep.merge(other.too_deep)
+
+    def _merge_objects(self, mine: ObjectProfile, others: ObjectProfile) -> None:
+        before = mine.rows
+        mine.rows += others.rows
+        mine.names_left_out += others.names_left_out
+        for name, found in others.fields.items():
+            known = mine.fields.get(name)
+            if known is None:
+                if len(mine.fields) >= MOST_NAMES or self._number_of_fields >= _MOST_FIELDS:
+                    mine.names_left_out += 1
+                    continue
+                self._number_of_fields += 1
+                known = mine.fields[name] = FieldProfile(found.path)
+                known.absent.count = known.rows = before
+            self._merge_fields(known, found)
+        if mine.is_map:
+            self._number_of_fields -= len(mine.fields)
+            mine.fields = {}
+        for name in mine.fields.keys() - others.fields.keys():
+            mine.fields[name].rows += others.rows
+            mine.fields[name].absent.count += others.rows
+
+    def _merge_fields(self, mine: FieldProfile, other: FieldProfile) -> None:
+        mine.rows += other.rows
+        mine.untyped |= other.untyped
+        mine.null.merge(other.null)
+        mine.absent.merge(other.absent)
+        for kind, tally in other.kinds.items():
+            mine.kinds.setdefault(kind, Tally()).merge(tally)
+        mine.numbers.merge(other.numbers)
+        mine.texts.merge(other.texts)
+        mine.days.merge(other.days)
+        mine.keys.merge(other.keys)
+        mine.fewest_items = min(mine.fewest_items, other.fewest_items)
+        mine.most_items = max(mine.most_items, other.most_items)
+        if other.properties is not None:
+            mine.properties = mine.properties or ObjectProfile()
+            self._merge_objects(mine.properties, other.properties)
+        if other.items is not None:
+            mine.items = mine.items or FieldProfile(other.items.path)
+            self._merge_fields(mine.items, other.items)
+
     def fields(self) -> Iterator[FieldProfile]:
         """Yield all fields, in the order of a record."""
         pending = list(self.root.fields.values())[::-1]

@@ -77,6 +77,21 @@ class Shapes:
         if len(self.found) > _MOST_SHAPES:
             self._give_up()
 
+    def merge(self, other: Shapes) -> None:
+        """Add the texts of other records."""
+        if self.is_free or other.is_free:
+            self._give_up()
+            return
+        for name, shape in other.found.items():
+            known = self.found.get(name)
+            if known is None:
+                self.found[name] = shape
+            else:
+                known.count += shape.count
+                known.bytes_at += shape.bytes_at
+        if len(self.found) > _MOST_SHAPES:
+            self._give_up()
+
     def _give_up(self) -> None:
         self.is_free, self.found = True, {}
 

@@ -77,6 +77,10 @@ class Tally:
         self.count += count
         self.first = sorted([*self.first, *first])[:MOST_POSITIONS]
 
+    def merge(self, other: Tally) -> None:
+        """Add other records."""
+        self.add_counted(other.count, other.first)
+
 
 @dataclass(slots=True)
 class Seen:
@@ -101,14 +105,32 @@ class ValueCounts:
         if self.is_complete:
             _merge(self.values, values, counts, firsts)
             if len(self.values) > self._most:
-                self.is_complete = False
-                ordered = sorted(self.values)
-                self.low = {value: self.values[value] for value in ordered[:_EDGE]}
-                self.high = {value: self.values[value] for value in ordered[-_EDGE:]}
-                self.values = {}
+                self._keep_edges()
             return
         _merge(self.low, values[:_EDGE], counts[:_EDGE], firsts[:_EDGE])
         _merge(self.high, values[-_EDGE:], counts[-_EDGE:], firsts[-_EDGE:])
+        self._cut()
+
+    def merge(self, other: ValueCounts) -> None:
+        """Add the values of other records."""
+        if self.is_complete and other.is_complete:
+            _merge_seen(self.values, other.values.items())
+            if len(self.values) > self._most:
+                self._keep_edges()
+            return
+        if self.is_complete:
+            self._keep_edges()
+        low, high = other.edges()
+        _merge_seen(self.low, low[:_EDGE])
+        _merge_seen(self.high, high[:_EDGE])
+        self._cut()
+
+    def _keep_edges(self) -> None:
+        low, high = self.edges()
+        self.is_complete, self.values = False, {}
+        self.low, self.high = dict(low[:_EDGE]), dict(high[:_EDGE])
+
+    def _cut(self) -> None:
         if len(self.low) > _EDGE:
             self.low = {value: self.low[value] for value in sorted(self.low)[:_EDGE]}
         if len(self.high) > _EDGE:
@@ -132,6 +154,11 @@ def _merge(
         else:
             seen.count += count
             seen.first = min(seen.first, first)
+
+
+def _merge_seen(into: dict[Any, Seen], values: Iterable[tuple[Any, Seen]]) -> None:
+    for value, seen in values:
+        _merge(into, [value], [seen.count], [seen.first])
 
 
 class NumberProfile:
@@ -171,6 +198,20 @@ class NumberProfile:
             self.sample.append(some)
             self._sampled += len(some)
 
+    def merge(self, other: NumberProfile) -> None:
+        """Add the numbers of other records."""
+        self.count += other.count
+        self.not_finite.merge(other.not_finite)
+        self.counts.merge(other.counts)
+        _merge_seen(self.sentinels, other.sentinels.items())
+        for centre, count in other.near.items():
+            self.near[centre] += count
+        self.sample += other.sample
+        self._sampled += other._sampled
+        if self._sampled > 2 * _SAMPLE:
+            self.sample = [np.concatenate(self.sample)[::2]]
+            self._sampled = len(self.sample[0])
+
     def _count_sentinels(
         self, unique: npt.NDArray[Any], counts: npt.NDArray[np.int64], firsts: Positions
     ) -> None:
@@ -209,6 +250,11 @@ class DayProfile:
         self.count += len(days)
         unique, first, counts = np.unique(days, return_index=True, return_counts=True)
         self.counts.add(unique.tolist(), counts.tolist(), positions[first].tolist())
+
+    def merge(self, other: DayProfile) -> None:
+        """Add the days of other records."""
+        self.count += other.count
+        self.counts.merge(other.counts)
 
 
 @dataclass(slots=True)
@@ -265,6 +311,30 @@ class TextProfile:
         self._try_formats(batch, positions)
         return batch
 
+    def merge(self, other: TextProfile) -> None:
+        """Add the texts of other records."""
+        self.count += other.count
+        self.shortest = min(self.shortest, other.shortest)
+        self.longest = max(self.longest, other.longest)
+        if self.is_complete and other.is_complete:
+            _merge_seen(self.counts, other.counts.items())
+            self.is_complete = len(self.counts) <= _MOST_TEXTS
+        else:
+            self.is_complete = False
+        if not self.is_complete:
+            self.counts = {}
+        _merge_seen(self.sentinels, other.sentinels.items())
+        self.shapes.merge(other.shapes)
+        self.days.merge(other.days)
+        for each, tally in list(self.formats.items()):
+            if each in other.formats:
+                tally.merge(other.formats[each])
+            if each not in other.formats or self._is_hopeless(tally):
+                del self.formats[each]
+
+    def _is_hopeless(self, fails: Tally) -> bool:
+        return fails.count > max(0.05 * self.count, 2)
+
     def _count_values(self, labels: pa.Array, counts: npt.NDArray[np.int64], firsts: Positions) -> None:
         if not self.is_complete:
             return
@@ -288,7 +358,7 @@ class TextProfile:
             tally = self.formats[each]
             fails = ~has_format[batch.codes] & (batch.codes >= 0)
             tally.add(fails, positions)
-            if tally.count > max(0.05 * self.count, 2):
+            if self._is_hopeless(tally):
                 del self.formats[each]
                 continue
             instants = None

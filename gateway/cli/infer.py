@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,8 +18,10 @@ from tidegate.contracts.infer.proposal import Proposal
 from tidegate.contracts.infer.text import contract_text, schema_text
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.words import seen
+from tidegate.gateway.cli.infer_spark import FilesInSpark
 from tidegate.gateway.cli.options import OutputFormat
 from tidegate.gateway.cli.reading import reading
+from tidegate.gateway.cli.spark_workers import Spark, SparkMaster, require_spark
 from tidegate.gateway.cli.terminal import err, out, show_warnings
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.sources.files import FileFormat
@@ -118,6 +121,8 @@ def infer(  # noqa: PLR0913 - one parameter for each option
     kafka_config: KafkaConfig = None,
     registry: Registry = None,
     schema: Schema = None,
+    spark: Spark = False,
+    spark_master: SparkMaster = None,
 ) -> None:
     """Propose a contract from records that you have.
 
@@ -135,17 +140,24 @@ def infer(  # noqa: PLR0913 - one parameter for each option
     reached by TIDEGATE_POSTGRESQL_URL, Iceberg by PyIceberg's configuration.
     Avro in a topic is read with the schemas of --registry, or that of --schema.
 
+    --spark reads files, folders and patterns in Spark, on all processors or on a
+    cluster: each worker profiles some records, and the profiles are merged. The
+    executors need the files under the same path.
+
     Examples:
       tidegate infer orders.jsonl
       tidegate infer trips.csv.gz --null NA --id city.trips -o trips.yaml
+      tidegate infer /lake/trips --spark --spark-master spark://master:7077
       tidegate infer kafka:orders --bootstrap-servers kafka:9092
       tidegate infer kafka:stays --registry http://registry:8081
       zcat orders.jsonl.gz | tidegate infer - --id shop.orders
 
     Exit codes: 0 a contract is written; 1 no record can be read; 2 usage, or a
-    file exists; 3 broker, registry or database does
-    not answer; 7 the credentials are rejected.
+    file exists; 3 broker, registry or database does not answer, or Spark gives
+    the work up; 7 the credentials are rejected.
     """
+    if spark and max_records is not None:
+        raise SettingsError("--spark reads all records: leave --max-records or --spark out")
     schema_file = output.with_name(f"{output.stem}.schema.json")
     options = SourceOptions(
         input_format,
@@ -157,7 +169,13 @@ def infer(  # noqa: PLR0913 - one parameter for each option
         registry=registry,
         schema=schema,
     )
-    with open_source(source, options) as opened:
+    with ExitStack() as stack:
+        opened: Source | FilesInSpark
+        if spark:
+            opened = FilesInSpark(source, options, spark_master)
+        else:
+            require_spark(spark_master)
+            opened = stack.enter_context(open_source(source, options))
         if opened.avro_schema is not None:
             schema_file = output.with_name(f"{output.stem}.avsc")
         for path in (output, schema_file):
@@ -165,9 +183,8 @@ def infer(  # noqa: PLR0913 - one parameter for each option
                 raise SettingsError(
                     f"{path} exists; name another file with --out, or overwrite it with --force"
                 )
-        inference = Inference(avro_schema=opened.avro_schema)
         started = time.monotonic()
-        _read(opened, inference, max_records)
+        inference = opened.infer() if isinstance(opened, FilesInSpark) else _read(opened, max_records)
         if not inference.records:
             err.print(f"[bold red]no record of {opened.title} can be read[/]{_advice(inference)}")
             raise typer.Exit(ExitCode.FINDINGS)
@@ -193,7 +210,8 @@ def default_id(stem: str) -> str:
     return kept.strip(".-_")[:200] or "records"
 
 
-def _read(source: Source, inference: Inference, most: int | None) -> None:
+def _read(source: Source, most: int | None) -> Inference:
+    inference = Inference(avro_schema=source.avro_schema)
     read = 0
     with reading(source) as show:
         for chunk in source.chunks():
@@ -206,7 +224,8 @@ def _read(source: Source, inference: Inference, most: int | None) -> None:
             read += len(positions)
             show(read)
             if most is not None and read >= most:
-                return
+                break
+    return inference
 
 
 def _write(path: Path, text: str) -> None:
@@ -222,7 +241,7 @@ def _advice(inference: Inference) -> str:
     return f": {inference.broken.count:,} are not JSON objects of one line each; name the format with --input-format"
 
 
-def _print(found: Inferred, source: Source, seconds: float) -> None:
+def _print(found: Inferred, source: Source | FilesInSpark, seconds: float) -> None:
     broken = (
         f" · {found.broken.count:,} unreadable ({source.places(found.broken.first)})"
         if found.broken.count
@@ -248,7 +267,7 @@ def _print(found: Inferred, source: Source, seconds: float) -> None:
     )
 
 
-def _row(each: Proposal, source: Source) -> tuple[str, str, str, str]:
+def _row(each: Proposal, source: Source | FilesInSpark) -> tuple[str, str, str, str]:
     doubt = f"doubtful: {each.doubt}" if each.doubt else ""
     where = source.places(each.first[:3]) if each.exceptions else ""
     return (
@@ -259,7 +278,7 @@ def _row(each: Proposal, source: Source) -> tuple[str, str, str, str]:
     )
 
 
-def _report(found: Inferred, source: Source) -> dict[str, Any]:
+def _report(found: Inferred, source: Source | FilesInSpark) -> dict[str, Any]:
     evaluation = found.evaluation
     return {
         "id": found.document["id"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -49,14 +50,20 @@ NAMES = st.sampled_from(["id", "age", "start", "end", "ward", "lat", "lon", "", 
     st.lists(st.dictionaries(NAMES, VALUE, max_size=7), min_size=1, max_size=12),
     st.integers(1, 60),
     st.integers(0, 2**20),
+    st.lists(st.floats(0, 1), max_size=3),
 )
 def test_what_it_was_inferred_from_is_accepted(
-    records: list[dict[str, Any]], times: int, offset: int
+    records: list[dict[str, Any]], times: int, offset: int, cuts: list[float]
 ) -> None:
+    """As a whole, or in parts whose inferences are merged."""
     values = pa.array([orjson.dumps(record) for record in records] * times, pa.binary())
     positions = np.arange(offset, offset + len(values))
     inference = Inference()
-    inference.add(pa.record_batch([values], VALUES), positions)
+    ends = sorted({0, len(values), *(int(cut * len(values)) for cut in cuts)})
+    for start, end in pairwise(ends):
+        part = Inference()
+        part.add(pa.record_batch([values[start:end]], VALUES), positions[start:end])
+        inference.merge(part)
     held = {position for some, _, _ in inference._held for position in some.tolist()}
     found = inference.finish("test.records")
     is_trained = np.array([position not in held for position in positions]) | (len(held) == len(positions))

@@ -1,4 +1,4 @@
-"""`tidegate judge --spark`: what it prints, writes and reports is what the command does on one machine."""
+"""`tidegate judge --spark` and `infer --spark`: what they print and write is what they do on one machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from tests.marks import full
 from tests.unit.cli.conftest import CONTRACT
 from tests.unit.cli.test_judge_files import ADMISSION, RULES_OF_AVRO, WRITERS, container, with_dates
 from tests.unit.cli.test_judge_framed import contract_of
+from tidegate.contracts.lint.lint import lint
+from tidegate.gateway.cli import infer_spark
 from tidegate.gateway.cli.main import main
+from tidegate.gateway.embedded.demo.admissions import admissions_stream
 from tidegate.gateway.sources import file_parts
 
 OTHERS = [name for name in WRITERS if name != "records.jsonl"]
@@ -123,6 +126,28 @@ def test_an_error_in_a_worker_ends_the_command_and_leaves_no_folder(
     good.mkdir()
     ran = judge(contract, "--data", data, "--spark", "--accepted", good)
     assert ran == (2, "", f"error: {good} exists; name another folder, or remove it\n")
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.full
+def test_a_contract_is_inferred_from_the_parts_of_files(
+    ran: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = [value.replace(b"\n", b" ") for value in admissions_stream(20_000).records["value"].to_pylist()]
+    data = tmp_path / "admissions"
+    data.mkdir()
+    (data / "1.jsonl").write_bytes(b"\n".join(values[:200]))
+    (data / "2.jsonl").write_bytes(b"\n".join(values[200:]))
+    monkeypatch.setattr(file_parts, "_PART_BYTES", 500_000)
+    monkeypatch.setattr(infer_spark, "_TASK_BYTES", 1_000_000)
+    here, there = tmp_path / "here.yaml", tmp_path / "there.yaml"
+    assert ran("infer", data, "-o", here)[0] == 0
+    code, printed, error = ran("infer", data, "-o", there, "--spark")
+    assert (code, error) == (0, "")
+    assert "2.jsonl line " in printed
+    found, expected = (lint(path).contract for path in (there, here))
+    assert {rule.id: rule for rule in found.rules} == {rule.id: rule for rule in expected.rules}
+    assert (found.primary_key, found.classification) == (expected.primary_key, expected.classification)
 
 
 @pytest.mark.full
