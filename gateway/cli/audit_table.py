@@ -158,7 +158,7 @@ def audit_table(  # noqa: PLR0913 - one parameter for each option
       tidegate audit-table iceberg:hospital.admissions contract.yaml
       tidegate audit-table /lake/orders contract.yaml --state orders.audit.json
       tidegate audit-table postgresql:sales.orders contract.yaml --column id
-      tidegate audit-table /lake/orders contract.yaml --registry http://registry:8081
+      tidegate audit-table /lake/orders contract.yaml --registry https://registry
 
     Exit codes: 0 all rows pass; 1 rows are refused or unreadable, expectations
     are not met, or the contract has problems; 2 usage, such as a contract that

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests import documents
 from tests.marks import examples
 from tidegate.contracts.errors import ContractError
-from tidegate.contracts.fastpath.patterns import FORMATS, searched
+from tidegate.contracts.fastpath.patterns import FORMATS, searched_strings
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.verdict import Disposition
 
@@ -379,7 +379,7 @@ def test_depth_is_counted_outside_strings(
     st.one_of(STRINGS, st.text("ab1.-\n\x1f 0d", max_size=6)),
 )
 def test_a_pattern_is_found_where_its_expression_matches_the_whole(pattern: str, text: str) -> None:
-    expression = searched(pattern)
+    expression = searched_strings(pattern)
     if expression is None:
         return
     matches = re2.compile(expression.encode()).fullmatch(text.encode()) is not None

@@ -339,6 +339,7 @@ HARMLESS = {
     ("POST", "/desk/streams/{stream}/quarantine/download"): "reads",
     ("POST", "/desk/streams/{stream}/quarantine/searches"): "reads",
     ("POST", "/desk/streams/{stream}/quarantine/searches/{search}/cancel"): "ends a search",
+    ("POST", "/api/v1/contracts/{contract_id}/table-audits"): "keeps what an audit has found",
     ("POST", "/desk/keys"): "makes a person",
     ("POST", "/desk/keys/{key_id}/revoke"): "ends a person",
     ("POST", "/desk/sign-in"): "says who asks",
