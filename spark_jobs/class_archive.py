@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _END_SECONDS: Final = 180.0
-"""How long Java may take to end. It writes 190 MB then."""
+"""Longest wait for the end of Java, which writes 190 MB then."""
 _QUIET: Final = "-Xlog:cds*=off"
 
 

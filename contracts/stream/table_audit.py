@@ -22,7 +22,7 @@ _NO_FINDING = frozenset({ExpectationOutcome.MET, ExpectationOutcome.SKIPPED, Exp
 
 
 class DispositionCounts(BaseModel):
-    """How many rows have each disposition: what a job would do with such a record."""
+    """Number of rows by disposition, as a job would decide about such a record."""
 
     model_config = MESSAGE
 

@@ -59,7 +59,7 @@ class FilesInSpark:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a worker does: infers from the parts of a task, the first of which has an index."""
+    """The function that a worker calls: infer from the parts of one task. Parts are numbered through all tasks."""
 
     files: FileParts
     most_held: int

@@ -20,7 +20,7 @@ from tidegate.gateway.sources.record_reader import RecordReader, contract_of_fil
 
 @dataclass(frozen=True, slots=True)
 class SparkRequest:
-    """What to judge, and where to write the records: `options` say how the files are read."""
+    """The files to judge, how they are read (`options`), and the folders for their records."""
 
     data: str
     options: SourceOptions
@@ -62,7 +62,7 @@ def judge_on_spark(contract: DataContract, request: SparkRequest, found: Judgeme
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a worker does."""
+    """The function that a worker calls: judge the parts of one task, and write its files."""
 
     plan: EnforcementPlan
     files: FileParts

@@ -24,7 +24,7 @@ from tidegate.gateway.sources.source import Unreadable
 
 @dataclass(slots=True)
 class Tally:
-    """What a run has seen: counts, and the first `limit` refused and unreadable records with their places."""
+    """Counts of a run, and the first `limit` refused and unreadable records with their places."""
 
     limit: int
     records: int = 0

@@ -41,7 +41,7 @@ class JudgedBlock:
         return self.place_of(self.block.positions[index])
 
     def explained(self, index: int) -> tuple[Explanation, ...]:
-        """Return what the violations of the record at an index mean."""
+        """Return an explanation of each violation of the record at an index."""
         block = self.block
         return self.explainer.explain(
             block.values[index], self.verdicts[index].violations, block.headers[index]
@@ -56,7 +56,7 @@ class JudgedBlock:
         }
 
     def unreadable_entry(self, each: Unreadable) -> dict[str, Any]:
-        """Return what stands for the verdict on a record that cannot be read: no disposition, since no job sees it."""
+        """Return the entry of a record that cannot be read, as JSON; its disposition is null, since no job sees it."""
         return {
             "place": self.place_of(each.position),
             "disposition": None,
@@ -66,7 +66,7 @@ class JudgedBlock:
 
 @dataclass(slots=True)
 class Judgement:
-    """What was found in records: counts and the first refused; for a report, the findings by rule and field too."""
+    """The result for some records: counts and the first refused ones; for a report, also the findings by rule and field."""
 
     tally: Tally
     findings: Findings | None
@@ -89,7 +89,7 @@ class Judgement:
             self.findings.add(judged.verdicts, judged.explained, judged.place)
 
     def merge(self, later: Judgement) -> None:
-        """Add what was found in the records behind these."""
+        """Add the result for later records."""
         self.tally.merge(later.tally)
         if self.findings is not None and later.findings is not None:
             self.findings.merge(later.findings)

@@ -1,4 +1,4 @@
-"""What commands that read files in Spark have in common: options, the workers, and how far they are."""
+"""Options, workers and progress of the commands that read files in Spark."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _map_in_workers() -> Callable[..., Any]:
 
 @dataclass(slots=True)
 class TaskProgress:
-    """How much of files is read, in bytes."""
+    """Number of bytes read of some files. `size` is the number of all bytes, None if it is not known."""
 
     title: str
     size: int | None

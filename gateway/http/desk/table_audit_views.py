@@ -31,14 +31,14 @@ _OUTCOMES: Final = {
     ExpectationOutcome.SKIPPED: ("muted", "skipped"),
     ExpectationOutcome.WARNED: ("warned", "warning"),
 }
-"""How an outcome is called here, where nothing is written or quarantined; all others are `not met`."""
+"""Style and label of an outcome; all others are `not met`."""
 
 _Key = tuple[Stage, str, Severity]
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """How a share compares with that of the audit before, in words; `is_worse` if it is larger."""
+    """The share of refused rows compared with the previous audit, in words; `is_worse` if it is larger."""
 
     words: str
     is_worse: bool
