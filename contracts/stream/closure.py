@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 
 class Closure(StrEnum):
@@ -21,7 +22,10 @@ class Closure(StrEnum):
 
 
 class ClosedRefusals(BaseModel):
-    """Refused records that a ledger has closed in one way. They stay refused, and are counted as quarantined."""
+    """Refused records that a ledger has closed in one way. They stay refused, and are counted as quarantined.
+
+    Those that were sent to the source stay closed after a rewind: a batch that comes to them again leaves them out.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -29,6 +33,16 @@ class ClosedRefusals(BaseModel):
     digest: str = Field(
         description="Digest of the newest record of their positions; it names the one before it."
     )
+    until: dict[int, int] = Field(
+        default={},
+        description="Where the ledger ended before it was rewound, by partition: below, batches leave some of them out.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Remove what only a rewind writes: ledgers are compared by their text."""
+        fields: dict[str, Any] = serialize(self)
+        return {name: value for name, value in fields.items() if value or name != "until"}
 
 
 def chain_of(ledger: str, closure: Closure | None) -> str:

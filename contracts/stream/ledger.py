@@ -50,7 +50,11 @@ class BatchTotals(BaseModel):
 
     written: int = Field(default=0, ge=0)
     quarantined: int = Field(default=0, ge=0)
-    dropped: int = Field(default=0, ge=0, description="Records dropped by the contract's own wish.")
+    dropped: int = Field(
+        default=0,
+        ge=0,
+        description="Records that no output is to have: the contract drops them, or they were erased, or their copies count.",
+    )
     superseded: int = Field(default=0, ge=0)
     deleted: int = Field(default=0, ge=0)
     absent: int = Field(default=0, ge=0)

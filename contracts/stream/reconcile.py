@@ -45,6 +45,7 @@ class Reconciliation:
     `forgotten` counts records that the quarantine topic has deleted. They may be verifiable or not. `given_up`
     offsets, which an adoption found in no output and a person gave up, are never verifiable.
 
+    `closed` counts the quarantined records that were discarded or sent to the source topic.
     `not_kept` are refused records without a row in the quarantine table, and `kept_twice` those with several.
     """
 
@@ -65,6 +66,7 @@ class Reconciliation:
     compacted: int = 0
     forgotten: int = 0
     given_up: int = 0
+    closed: int = 0
     not_kept: Positions = field(default_factory=Positions)
     kept_twice: Positions = field(default_factory=Positions)
 

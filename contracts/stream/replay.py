@@ -348,7 +348,7 @@ class ReplayedChunk:
         if self.closure is None or not count:
             return held.closed
         before = held.closed.get(self.closure, ClosedRefusals(records=0, digest=""))
-        after = ClosedRefusals(records=before.records + count, digest=digest)
+        after = before.model_copy(update={"records": before.records + count, "digest": digest})
         return {**held.closed, self.closure: after}
 
     def _changed(self, segments: tuple[Segment, ...], partition: int) -> tuple[Segment, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidegate.contracts.errors import ConflictError
+from tidegate.contracts.stream.closure import ClosedRefusals, Closure
 from tidegate.contracts.stream.generations import pruned, rewound
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Position, Vector, span
 from tidegate.contracts.stream.positions import Positions
@@ -24,7 +25,7 @@ class Held:
 
     `source` are records from the points on, below the ledger's end. `quarantined` are the refusals that count in the
     ledger, and `needed` the rewinds that some refusal needs, as `pruned` takes them. `dropped` are all known positions,
-    and `replayed` those of records that were refused and written since.
+    and `replayed` those of records that were refused and written since. `resent` were sent to the source.
     """
 
     earliest: Vector
@@ -33,6 +34,7 @@ class Held:
     quarantined: Positions
     dropped: Positions
     replayed: Positions = field(default_factory=Positions)
+    resent: Positions = field(default_factory=Positions)
     needed: frozenset[tuple[int, int]] = frozenset()
     is_quarantine_whole: bool = True
 
@@ -75,11 +77,18 @@ class Rewind:
     needed: frozenset[tuple[int, int]]
     replayed: Positions
     """The replayed records below the points: those from there on are judged again, and may be refused again."""
+    left_out: Positions
+    """The records from the points on that were sent to the source: their copies are judged, and not they."""
 
     @property
     def rejudged(self) -> int:
-        """Number of refusals that no longer count."""
-        return len(self.fates.quarantined) + self.settled
+        """Number of refusals that no longer count, and whose records are judged again."""
+        return len(self.fates.quarantined - self.left_out) + self.settled
+
+    @property
+    def dropped_before(self) -> int:
+        """Number of records that were dropped, and are judged again."""
+        return len(self.fates.dropped - self.left_out)
 
     def ledger(self, claimed: Ledger, rewind: str, dropped_digest: str) -> Ledger:
         """Return the ledger after the rewind of that id, which follows `claimed`. Raises ConflictError for too many."""
@@ -102,8 +111,18 @@ class Rewind:
                 "dropped_digest": dropped_digest,
                 "adopted": rewind,
                 "instance": rewind[:8],
+                "closed": self._closed(claimed),
             }
         )
+
+    def _closed(self, claimed: Ledger) -> dict[Closure, ClosedRefusals]:
+        """Return what the ledger has closed: up to where it ended, batches leave out what was sent to the source."""
+        before = claimed.closed.get(Closure.RESENT)
+        if before is None or not self.left_out:
+            return claimed.closed
+        until = {p: max(before.until.get(p, 0), claimed.end[p]) for p in self.points}
+        resent = before.model_copy(update={"until": {**before.until, **until}})
+        return {**claimed.closed, Closure.RESENT: resent}
 
 
 def points_of(held: Ledger, wanted: Vector, *, is_exact: bool) -> Vector:
@@ -146,9 +165,12 @@ def rewind_to(points: Vector, held: Ledger, found: Held) -> Rewind:
     settled = found.quarantined.since(end).within({}, dict.fromkeys(points, 1 << 62))
     kept = found.dropped.within({}, {**held.end, **points})
     replayed = found.replayed.within({}, {**held.end, **points})
+    left_out = found.resent.within(points, end)
     needed = frozenset(found.needed)
     fates = _explained(seen, source - accepted - quarantined - dropped, held, found)
-    return Rewind(held, points, _fitting(fates, held), len(rows), len(settled), kept, needed, replayed)
+    return Rewind(
+        held, points, _fitting(fates, held), len(rows), len(settled), kept, needed, replayed, left_out
+    )
 
 
 def _require_retained(points: Vector, held: Ledger, found: Held) -> None:

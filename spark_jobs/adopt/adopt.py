@@ -25,6 +25,7 @@ from tidegate.contracts.stream.adoption import (
     bounds,
     propose,
 )
+from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger, MarkedKeys, Vector
 from tidegate.contracts.stream.positions import Positions, Sightings
 from tidegate.spark_jobs.adopt.log import adoption_of, open_registry
@@ -164,17 +165,22 @@ class Adopter(StreamChange):
         )
         if look.found.replayed:
             new = write_replayed(self._kafka, self._source, new, look.found.replayed)
-        new = self._with_closed(new, look.found)
+        new = self._with_closed(new, held, look.found)
         self._sink.write(held, new, is_rebuilt=True)
         return new
 
-    def _with_closed(self, new: Ledger, found: Found) -> Ledger:
-        """Return the ledger with the refused records that were discarded, or sent to the source topic."""
-        closed = {
-            closure: positions & found.quarantined.seen
-            for closure, positions in ever_closed(self._kafka, self._source.name, new.name).items()
-        }
-        return write_closed(self._kafka, self._source, new, closed) if any(closed.values()) else new
+    def _with_closed(self, new: Ledger, held: Ledger | None, found: Found) -> Ledger:
+        """Return the ledger with the refused records that were discarded, and with all that were sent to the source topic.
+
+        After a rewind, no refusal counts of those that were sent: they are not to be judged again either.
+        """
+        closed = ever_closed(self._kafka, self._source.name, new.name)
+        if Closure.DISCARDED in closed:
+            closed[Closure.DISCARDED] &= found.quarantined.seen
+        if not any(closed.values()):
+            return new
+        before = held.closed if held is not None else {}
+        return write_closed(self._kafka, self._source, new.model_copy(update={"closed": before}), closed)
 
     def _marks(self, end: Vector) -> MarkedKeys | None:
         """Return what a rebuilt ledger says of deleted keys: of a table with upserts, nothing is known of before it."""

@@ -109,9 +109,13 @@ def rewind_text(look: RewindLook) -> str:
     if (more := len(points) - _SHOWN_PARTITIONS) > 0:
         lines.append(f"  ... and {more} more partitions")
     lines.append(
-        f"deleted: {rewind.rows:,} rows; judged again: {rewind.rejudged:,} refusals and {counts['dropped']:,} dropped records, "
-        f"by {look.contract} or the version that is enforced then"
+        f"deleted: {rewind.rows:,} rows; judged again: {rewind.rejudged:,} refusals and {rewind.dropped_before:,} dropped "
+        f"records, by {look.contract} or the version that is enforced then"
     )
+    if rewind.left_out:
+        lines.append(
+            f"left out: {len(rewind.left_out):,} records that were sent back to the source; their copies are judged"
+        )
     if counts["unproven"]:
         lines.append(f"judged after all: {counts['unproven']:,} records that were given up")
     lines.append(f"the source {held.topic} still holds all of them")

@@ -149,7 +149,7 @@ class Rewinder(StreamChange):
             changed = write_replayed(self._kafka, self._source, claimed, found.replayed)
         else:
             changed = claimed
-        changed = self._without_closed(changed, found.points)
+        changed = self._with_closed(changed, found.points)
         digest = self._write_dropped(claimed, found)
         self._on_step(RewindStep.DROPPED)
         new = found.ledger(changed, identity, digest)
@@ -158,14 +158,18 @@ class Rewinder(StreamChange):
         self._sink.follow_quarantine(new)
         return new
 
-    def _without_closed(self, ledger: Ledger, points: Vector) -> Ledger:
-        """Return the ledger without the discarded and resent records that are judged again, which may be refused again."""
+    def _with_closed(self, ledger: Ledger, points: Vector) -> Ledger:
+        """Return the ledger without the discarded records that are judged again, and with all that were sent to the source.
+
+        Those that were sent are not judged again, also if the instance that sent them ended before the ledger named them.
+        """
         found = require_closed(self._kafka, ledger)
-        closed = {Closure.DISCARDED: found.discarded, Closure.RESENT: found.resent}
-        kept = {each: positions.within({}, {**ledger.end, **points}) for each, positions in closed.items()}
-        if kept == closed:
+        discarded = found.discarded.within({}, {**ledger.end, **points})
+        named = ledger.closed.get(Closure.RESENT)
+        if discarded == found.discarded and len(found.resent) == (named.records if named else 0):
             return ledger
-        return write_closed(self._kafka, self._source, ledger, kept)
+        closed = {Closure.DISCARDED: discarded, Closure.RESENT: found.resent}
+        return write_closed(self._kafka, self._source, ledger, closed)
 
     def _held(self) -> Ledger:
         lost = f": there is nothing to rewind. If its ledger was lost: tidegate adopt {self._stream}"
@@ -212,6 +216,7 @@ class Rewinder(StreamChange):
             quarantined=quarantined,
             dropped=read_dropped(self._kafka, held),
             replayed=replayed,
+            resent=closed.resent,
             needed=frozenset(needed),
             is_quarantine_whole=is_there and not any(self._topics.earliest(self._quarantine).values()),
         )

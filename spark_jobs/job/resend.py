@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from tidegate.contracts.errors import Fenced
 from tidegate.contracts.stream.closure import Closure
@@ -18,13 +18,9 @@ from tidegate.contracts.stream.ledger import Ledger, Position
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import Closed, ReplayedChunk
 from tidegate.contracts.stream.replay_preview import RefusedRecord
-from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer
-from tidegate.spark_jobs.kafka.replayed import ReplayedTopic, require_closed, resent_ahead
+from tidegate.spark_jobs.kafka.replayed import ReplayedTopic, fenced_sender, require_closed, resent_ahead
 from tidegate.spark_jobs.sinks.sink import Sink
-
-_SLOT: Final = 65
-"""Slot of the producer that sends records back. No job has it for its outputs, and no command."""
 
 
 class ClosedRecords:
@@ -45,8 +41,7 @@ class ClosedRecords:
     def known(self, held: Ledger) -> Closed:
         """Return the closed records. Raises ConflictError when their topic has lost some, Fenced, Unavailable."""
         if self._known is None:
-            producer = TransactionalProducer(self._kafka, transactional_id(held.name, _SLOT))
-            producer.fence()
+            producer = fenced_sender(self._kafka, held.name)
             if not self._sink.is_held():
                 raise Fenced(f"{held.stream}: another instance of this stream has claimed the ledger")
             self._producer = producer

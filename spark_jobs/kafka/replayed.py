@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from uuid import uuid4
 
-from tidegate.contracts.errors import ConflictError
+from tidegate.contracts.errors import ConflictError, StreamStopped
 from tidegate.contracts.stream.closure import ClosedRefusals, Closure, chain_of
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.ledger import Ledger
@@ -19,6 +19,8 @@ from tidegate.spark_jobs.kafka.topics import Topic, Topics
 
 _COMMAND_SLOT: Final = 64
 """Slot of the producer of a command. No job has it: settings allow 64, from 0 on."""
+_SENDER_SLOT: Final = 65
+"""Slot of the producer that sends refused records back to their source topic."""
 
 
 class ReplayedTopic:
@@ -98,6 +100,13 @@ def read_closed(kafka: KafkaConnection, ledger: Ledger) -> dict[Closure, Positio
     }
 
 
+def fenced_sender(kafka: KafkaConnection, ledger: str) -> TransactionalProducer:
+    """Return the producer that sends records of a ledger back; earlier ones can no longer send. Raises Unavailable."""
+    producer = TransactionalProducer(kafka, transactional_id(ledger, _SENDER_SLOT))
+    producer.fence()
+    return producer
+
+
 def resent_ahead(kafka: KafkaConnection, ledger: Ledger) -> Positions:
     """Return the source positions of records that were sent to the source, and that the ledger does not name yet.
 
@@ -107,6 +116,25 @@ def resent_ahead(kafka: KafkaConnection, ledger: Ledger) -> Positions:
     name = chain_of(ledger.name, Closure.RESENT)
     texts = list(read_texts(kafka, replayed_topic(ledger.topic)))
     return following(name, "" if before is None else before.digest, texts)
+
+
+def left_out(kafka: KafkaConnection, ledger: Ledger) -> Positions:
+    """Return the source positions ahead of a rewound ledger of records that were sent to the source: their copies are judged.
+
+    Raises StreamStopped when their topic has lost some, Unavailable.
+    """
+    resent = ledger.closed.get(Closure.RESENT)
+    if resent is None or all(end <= ledger.end.get(p, 0) for p, end in resent.until.items()):
+        return Positions()
+    topic = replayed_topic(ledger.topic)
+    found = read_chain(kafka, topic, chain_of(ledger.name, Closure.RESENT), resent.digest)
+    if len(found) != resent.records:
+        raise StreamStopped(
+            f"{topic} holds {len(found):,} of the {resent.records:,} positions of records that were sent back to {ledger.topic}. "
+            "The stream was rewound, so the others could be written beside their copies. Restore the topic; if it is lost, "
+            f"begin again with a new table, which gets both where the contract accepts both: tidegate archive {ledger.stream}"
+        )
+    return found.within(ledger.end, resent.until)
 
 
 def ever_closed(kafka: KafkaConnection, topic: str, ledger: str) -> dict[Closure, Positions]:
@@ -141,7 +169,8 @@ def write_closed(
     for closure, positions in closed.items():
         if positions:
             digest = _write_chain(kafka, source, ledger, closure, positions)
-            named[closure] = ClosedRefusals(records=len(positions), digest=digest)
+            until = ledger.closed[closure].until if closure in ledger.closed else {}
+            named[closure] = ClosedRefusals(records=len(positions), digest=digest, until=until)
         elif closure in ledger.closed:
             named[closure] = ClosedRefusals(records=0, digest=uuid4().hex)
     return ledger.model_copy(update={"closed": named})

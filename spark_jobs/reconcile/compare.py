@@ -90,7 +90,7 @@ def _reconcile(kafka: KafkaConnection, outputs: Outputs, kept: Outputs | None) -
         source.add(*position)
         if records is not None and position not in written.seen:
             records.add(message)
-    replayed = read_replayed(kafka, ledger)
+    replayed, closed = read_replayed(kafka, ledger), read_closed(kafka, ledger)
     quarantined, to_keep = Sightings(), Positions()
     mark = kept.ledger.scan_from.get(quarantine, {}) if kept is not None else {}
     for position, message in refusals(kafka, quarantine, ledger):
@@ -109,8 +109,7 @@ def _reconcile(kafka: KafkaConnection, outputs: Outputs, kept: Outputs | None) -
         is_written_ahead=outputs.is_ahead,
         is_written_whole=outputs.is_whole,
         unknown_replays=ledger.replayed - len(replayed),
-        unknown_closed=sum(each.records for each in ledger.closed.values())
-        - sum(map(len, read_closed(kafka, ledger).values())),
+        unknown_closed=sum(each.records for each in ledger.closed.values()) - sum(map(len, closed.values())),
     )
     dropped = read_dropped(kafka, ledger)
     upserts = None
@@ -125,6 +124,8 @@ def _reconcile(kafka: KafkaConnection, outputs: Outputs, kept: Outputs | None) -
     found = reconcile(
         ledger, source, Written(written, outputs.later, upserts, dropped), quarantined, retained
     )
+    discarded, resent = closed.values()
+    found = replace(found, closed=len((discarded | resent) & quarantined.seen))
     if kept is None:
         return found
     return replace(found, not_kept=to_keep - kept.written.seen, kept_twice=kept.written.again)

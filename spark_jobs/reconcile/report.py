@@ -31,7 +31,7 @@ def as_findings(found: Reconciliation, limit: int) -> Findings:
         lost=found.lost,
         twice=found.twice,
         surplus=found.surplus,
-        closed=sum(each.records for each in ledger.closed.values()) or None,
+        closed=found.closed or None,
         records=FaultyRecords(
             in_no_output=_named(found.unaccounted if found.lost else Positions(), limit),
             written_twice=_named(found.written_twice, limit),

@@ -13,6 +13,7 @@ from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions, Sightings
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
+from tidegate.spark_jobs.kafka.replayed import fenced_sender
 from tidegate.spark_jobs.progress import doing
 from tidegate.spark_jobs.sinks.quarantine_table import SUFFIX, QuarantineTable
 from tidegate.spark_jobs.sinks.staged import own_ledger_name
@@ -81,7 +82,10 @@ class AdoptableSink(Protocol):
         ...
 
     def fence(self, ledger: str, slots: int) -> None:
-        """Fence the first `slots` transactional producers of a ledger, and abort their open transactions."""
+        """Fence the first `slots` transactional producers of a ledger, and the one that sends records back to the source.
+
+        Their open transactions are aborted.
+        """
         ...
 
     def write(self, held: Ledger | None, new: Ledger, *, is_rebuilt: bool = False) -> None:
@@ -183,9 +187,10 @@ class AdoptableTable:
         return self._store.last_epoch(ledger)
 
     def fence(self, ledger: str, slots: int) -> None:
-        """Fence the producers of the quarantine topic."""
+        """Fence the producers of the quarantine topic, and the one that sends records back."""
         for slot in range(slots):
             TransactionalProducer(self._kafka, transactional_id(ledger, slot)).fence()
+        fenced_sender(self._kafka, ledger)
 
     def write(self, held: Ledger | None, new: Ledger, *, is_rebuilt: bool = False) -> None:
         """Publish an empty batch, as a claim does."""

@@ -29,7 +29,7 @@ from tidegate.spark_jobs.kafka.dropped import DroppedTopic
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.marks import MarksTopic, read_marks
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
-from tidegate.spark_jobs.kafka.replayed import ReplayedTopic
+from tidegate.spark_jobs.kafka.replayed import ReplayedTopic, left_out
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
 from tidegate.spark_jobs.sinks.judged_rows import judged_rows, without
 from tidegate.spark_jobs.sinks.quarantine_table import QuarantineTable
@@ -81,6 +81,7 @@ class StagedSink:
         self._is_upsert = settings.write_mode == "upsert"
         self._slots: list[TransactionalProducer] = []
         self._settled = Settled()
+        self._left_out = Positions()
         self._ledger: Ledger | None = None
         self._refusals = refusals
         self._upkeeps = [
@@ -128,6 +129,9 @@ class StagedSink:
             self._settled = Settled(
                 settled_in(self._settings.kafka, self._quarantine.name, claimed, end, quarantined)
             )
+            self._left_out = left_out(self._settings.kafka, claimed)
+            if self._left_out:
+                self._dropped.ensure()
         self._spool = Spool(self._settings, start.plan.contract.id, claimed.epoch)
         self._spool.clear()
         if self._refusals is not None:
@@ -158,16 +162,20 @@ class StagedSink:
         return self._upkeep.done
 
     def judge(self, batch: MicroBatch) -> JudgedBatch[TableParts]:
-        """Judge the rows that are not settled; write the accepted ones to files that readers do not see."""
+        """Judge the rows that are not settled; write the accepted ones to files that readers do not see.
+
+        Records that were sent to the source before a rewind count as dropped, unjudged: their copies are records too.
+        """
         shadow = batch.asked.shadow and batch.asked.shadow.for_table(self._table.limits)
         plan = batch.plan.for_table(self._table.limits(batch.plan))
         marked = plan.contract.primary_key if self._is_upsert else ()
         batch = replace(batch, plan=plan, asked=replace(batch.asked, shadow=shadow, marked=marked))
         settled = self._settled.within(batch.start, batch.end)
         target = self._table.target(batch.plan, batch.contract, f"tidegate-{self._held.epoch}")
-        judged = judged_rows(batch, settled, target, self._spool.parts("refused"))
+        sent_back = self._left_out.within(batch.start, batch.end)
+        judged = judged_rows(batch, [*settled, *sent_back], target, self._spool.parts("refused"))
         with self._spool.kept(judged) as kept:
-            results = self._spool.results(kept, batch)
+            results = replace(self._spool.results(kept, batch), left_out=sent_back)
         return JudgedBatch(batch, results, TableParts(self._table, results.parts()))
 
     def publish(self, judged: JudgedBatch[TableParts], decision: Decision) -> Published:

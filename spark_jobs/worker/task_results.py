@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pyarrow as pa
@@ -46,6 +46,8 @@ class TaskResults:
     request: WorkerRequest
     refused: SpooledRecords
     """The refused records, with the columns of `result_kinds.REFUSED`."""
+    left_out: Positions = field(default_factory=Positions)
+    """Records of the batch that no task has judged, and that count as dropped."""
 
     def of(self, kind: type[R]) -> list[R]:
         """Return the results of one kind, a dataclass of `result_kinds`."""
@@ -57,6 +59,8 @@ class TaskResults:
         sums: Counter[tuple[int, int, bytes | None]] = Counter()
         for each in self.of(RecordCount):
             sums[each.partition, each.disposition, each.failed] += each.records
+        for partition, bitmap in self.left_out.bitmaps().items():
+            sums[partition, int(Disposition.DROPPED), None] += len(bitmap)
         return tuple(
             Tally(Disposition(disposition), failed, records, partition)
             for (partition, disposition, failed), records in sums.items()
@@ -74,8 +78,9 @@ class TaskResults:
         return dict(read)
 
     def dropped(self) -> Positions:
-        """Return the positions of the records that the contract drops."""
+        """Return the positions of the records that the contract drops, and of those that were left out."""
         found = Positions()
+        found.add_all(self.left_out)
         for each in self.of(DroppedOffsets):
             found.add_all(Positions.of({each.partition: BitMap64.deserialize(each.bitmap)}))
         return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
+from typing import NamedTuple
 
 from tests.model.rewind import RewindProtocol
 from tests.model.staged import (
@@ -99,20 +100,17 @@ class ReplayProtocol(RewindProtocol):
         """Read the next refusals of the oldest open request, and judge them by the contract of now."""
         held = me.held
         assert held is not None
-        for request, places in enumerate(world.requests):
-            done = _done(held, request)
-            if done == len(places):
-                continue
-            for end in {done + 1, len(places)}:
-                chunk = self._accepted_again(world, held, places[done:end])
-                progress = [_done(held, r) for r in range(len(world.requests))]
-                progress[request] = end
-                new = self._after(held, chunk)._replace(progress=tuple(progress))
-                after = me._replace(at=ReplayStep.POSITIONS, chunk=chunk, new=new)
-                yield f"reads {places[done:end]} of request {request}", with_instance(world, who, after)
+        if (found := next_request(world, held)) is None:
             return
+        for places, progress in found.chunks():
+            chunk = self._accepted_again(world, me, places)
+            new = self._after(held, chunk)._replace(progress=progress)
+            after = me._replace(at=ReplayStep.POSITIONS, chunk=chunk, new=new)
+            yield f"reads {places} of request {found.request}", with_instance(world, who, after)
 
-    def _accepted_again(self, world: World, held: Ledger, places: tuple[int, ...]) -> tuple[Pointer, ...]:
+    def _accepted_again(self, world: World, me: Instance, places: tuple[int, ...]) -> tuple[Pointer, ...]:
+        held = me.held
+        assert held is not None
         found: set[Pointer] = set()
         for place in places:
             entry = world.log[place]
@@ -181,6 +179,30 @@ class ReplayProtocol(RewindProtocol):
         return (
             held.replayed if self._left is ReplayPart.REWIND_FORGETS else super()._still_replayed(held, point)
         )
+
+
+class OpenRequest(NamedTuple):
+    """The oldest request that is not processed, and how far each of them is."""
+
+    request: int
+    places: tuple[int, ...]
+    progress: tuple[int, ...]
+
+    def chunks(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Yield the places that may be processed next: one, or all; and how far each request is then."""
+        done = self.progress[self.request]
+        for end in {done + 1, len(self.places)}:
+            progress = (*self.progress[: self.request], end, *self.progress[self.request + 1 :])
+            yield self.places[done:end], progress
+
+
+def next_request(world: World, held: Ledger) -> OpenRequest | None:
+    """Return the oldest request that a ledger has not finished; None without one."""
+    progress = tuple(_done(held, r) for r in range(len(world.requests)))
+    for request, places in enumerate(world.requests):
+        if progress[request] < len(places):
+            return OpenRequest(request, places, progress)
+    return None
 
 
 def _done(ledger: Ledger, request: int) -> int:

@@ -12,12 +12,15 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tests.model import one_transaction
+from tests.model.closures import ClosurePart, ClosureProtocol
 from tests.model.one_transaction import OneTransactionProtocol
 from tests.model.parts import Part
 from tests.model.replay import ReplayPart, ReplayProtocol
 from tests.model.search import search
 from tests.model.staged import ACCEPT, DROP, REFUSE, Bounds, Pointer, StagedProtocol, Verdicts
 from tests.model.upserts import UpsertPart, UpsertProtocol
+from tidegate.contracts.stream.replay import ReplayAction
+from tidegate.spark_jobs.adopt.rewind import RewindStep
 from tidegate.spark_jobs.steps import ReplayStep, Step
 
 THREE: Verdicts = {(0, 0): (REFUSE, ACCEPT), (0, 1): (REFUSE, REFUSE), (1, 0): (ACCEPT, REFUSE)}
@@ -36,6 +39,11 @@ READ = "read"
 """Half of a claim: the ledger is read, and not yet replaced."""
 ASK = "ask"
 """Not a step of an instance: the replay of all that is refused is asked for."""
+FENCES_SENDER = "fences the sender"
+KNOWS = "knows what was sent"
+"""Before an instance reads the first refusals of a request."""
+REWINDS_TO = "rewinds to"
+"""A rewind reads the ledger, and chooses a point."""
 REPLACE = "replace"
 """Not a step of an instance: the contract is replaced."""
 
@@ -49,6 +57,8 @@ UNTOLD = (
     "the contract is replaced",
 )
 """What the models tell apart and no observer of the code is told of, as `Move.untold` names it."""
+UNTOLD_OF_REPLAYS = (FENCES_SENDER, KNOWS, ASK, UNTOLD[6])
+"""The same of replays, beside `UNTOLD`."""
 
 
 class Move(NamedTuple):
@@ -62,6 +72,10 @@ class Move(NamedTuple):
     end: tuple[int, int] | None = None
     """Where its next batch ends."""
     untold: str | None = None
+    action: ReplayAction | None = None
+    """What the request that is asked for does."""
+    point: tuple[int, int] | None = None
+    """Where a rewind goes."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +87,15 @@ class ReplayWorld:
     mended: frozenset[Pointer]
     deletes: frozenset[Pointer] | None = None
     """None for a table that is appended to."""
+    rewinds: int = 0
 
 
 ONE_REFUSED = ReplayWorld(Bounds({(0, 0): (REFUSE, ACCEPT)}, (1, 1)), 2, frozenset({(0, 0)}))
+REFUSED_AND_REWOUND = replace(ONE_REFUSED, requests=1, rewinds=1)
+REFUSED_BESIDE_ANOTHER = replace(
+    ONE_REFUSED, bounds=Bounds({(0, 0): (REFUSE, ACCEPT), (0, 1): (REFUSE, REFUSE)}, (1, 1))
+)
+"""Two refused records: a ledger that counts one only does not let it be replayed twice."""
 REFUSED_AND_NEWER = ReplayWorld(
     Bounds({(0, 0): (REFUSE, REFUSE), (0, 1): (ACCEPT, ACCEPT)}, (1, 1)), 1, frozenset({(0, 0)}), frozenset()
 )
@@ -84,19 +104,79 @@ REFUSED_AND_DELETED = replace(REFUSED_AND_NEWER, deletes=frozenset({(0, 1)}))
 """A record that is refused, and a tombstone of its key."""
 
 
-def world_of(part: ReplayPart | UpsertPart) -> ReplayWorld:
-    """Return the world in which the harm of leaving a part of a replay out is looked for, without rewinds."""
-    if isinstance(part, ReplayPart):
-        return ONE_REFUSED
+REPLAY, DISCARD, TO_SOURCE = ReplayAction.REPLAY, ReplayAction.DISCARD, ReplayAction.TO_SOURCE
+
+ONE_TO_CLOSE = Bounds({(0, 0): (REFUSE, ACCEPT)}, (1, 1))
+TWO_REFUSED = Bounds({(0, 0): (REFUSE, ACCEPT), (0, 1): (REFUSE, REFUSE)}, (1, 1))
+ONE_ACCEPTED = Bounds({(0, 0): (REFUSE, ACCEPT), (0, 1): (ACCEPT, ACCEPT)}, (1, 1))
+FIRST, BOTH = frozenset({(0, 0)}), frozenset({(0, 0), (0, 1)})
+"""The records that a fix mends."""
+
+
+class ClosureWorld(NamedTuple):
+    """Where a part of closing is left out: what there is, and what may be asked for."""
+
+    bounds: Bounds
+    actions: tuple[ReplayAction, ...]
+    requests: int
+    rewinds: int
+    mended: frozenset[Pointer]
+
+    def protocol(self, without: ClosurePart | None = None) -> ClosureProtocol:
+        """Return all that can happen, with or without one part of the protocol."""
+        return ClosureProtocol(self.bounds, self.actions, self.requests, self.rewinds, without, self.mended)
+
+
+SENT = ClosureWorld(ONE_TO_CLOSE, (TO_SOURCE,), 1, 0, FIRST)
+SENT_AND_REWOUND = ClosureWorld(ONE_TO_CLOSE, (TO_SOURCE,), 1, 1, FIRST)
+DISCARDED = ClosureWorld(ONE_TO_CLOSE, (DISCARD,), 1, 0, FIRST)
+DISCARDED_AND_REPLAYED = ClosureWorld(ONE_TO_CLOSE, (DISCARD, REPLAY), 2, 0, FIRST)
+
+CLOSURE_WORLDS: dict[ClosurePart, ClosureWorld] = {
+    ClosurePart.SKIP_CLOSED: DISCARDED_AND_REPLAYED,
+    ClosurePart.FENCE_SENDER: SENT,
+    ClosurePart.CHECKS_CLAIM: ClosureWorld(ONE_TO_CLOSE, (REPLAY, TO_SOURCE), 2, 0, frozenset()),
+    ClosurePart.LOOKS_AHEAD: SENT,
+    ClosurePart.SENDS_FIRST: SENT,
+    ClosurePart.ONE_TRANSACTION_RECORDS_FIRST: SENT,
+    ClosurePart.ONE_TRANSACTION_POSITIONS_FIRST: SENT,
+    ClosurePart.POSITIONS_FIRST: DISCARDED,
+    ClosurePart.COMPARES: ClosureWorld(ONE_ACCEPTED, (DISCARD,), 1, 0, FIRST),
+    ClosurePart.NAMES_POSITIONS: DISCARDED_AND_REPLAYED,
+    ClosurePart.NAMES_AHEAD: ClosureWorld(TWO_REFUSED, (TO_SOURCE,), 1, 0, BOTH),
+    ClosurePart.LEFT_OUT: SENT_AND_REWOUND,
+    ClosurePart.COUNTS_LEFT_OUT: SENT_AND_REWOUND,
+    ClosurePart.REWIND_FENCES_SENDER: SENT_AND_REWOUND,
+    ClosurePart.REWIND_KEEPS_SENT: SENT_AND_REWOUND,
+    ClosurePart.REWIND_LOOKS_AHEAD: SENT_AND_REWOUND,
+    ClosurePart.REWIND_REOPENS: ClosureWorld(ONE_TO_CLOSE, (DISCARD,), 1, 1, FIRST),
+}
+
+
+def world_of(part: ReplayPart | UpsertPart | ClosurePart) -> ReplayWorld:
+    """Return the world in which the harm of leaving a part of a replay out is looked for."""
+    match part:
+        case ClosurePart():
+            bounds, _, requests, rewinds, mended = CLOSURE_WORLDS[part]
+            return ReplayWorld(bounds, requests, mended, rewinds=rewinds)
+        case ReplayPart.SKIP_OVERRULED | ReplayPart.REWIND_FORGETS:
+            return REFUSED_AND_REWOUND
+        case ReplayPart.SKIP_REPLAYED:
+            return REFUSED_BESIDE_ANOTHER
+        case ReplayPart():
+            return ONE_REFUSED
     return REFUSED_AND_NEWER if part is UpsertPart.NEWER_ROW else REFUSED_AND_DELETED
 
 
 @lru_cache
-def replay_counterexample(part: ReplayPart | UpsertPart) -> tuple[str, ...]:
+def replay_counterexample(part: ReplayPart | UpsertPart | ClosurePart) -> tuple[str, ...]:
     """Return the shortest schedule that does harm to replays without this part."""
+    if isinstance(part, ClosurePart):
+        return search(CLOSURE_WORLDS[part].protocol(part)).trace
     world = world_of(part)
     if isinstance(part, ReplayPart):
-        return search(ReplayProtocol(world.bounds, world.requests, 0, part, world.mended)).trace
+        protocol = ReplayProtocol(world.bounds, world.requests, world.rewinds, part, world.mended)
+        return search(protocol).trace
     deletes = world.deletes or frozenset()
     return search(UpsertProtocol(world.bounds, world.requests, deletes, part, world.mended)).trace
 
@@ -141,15 +221,27 @@ _LINES: tuple[tuple[str, str, str | None], ...] = (
     (rf"publishes{_UP_TO}", Step.PUBLISH, None),
     (r"reads \(.*\) of request \d", ReplayStep.READ, None),
     (r"writes the positions \(.*\)", ReplayStep.POSITIONS, None),
-    (r"replays \(.*\)", ReplayStep.PUBLISH, None),
+    (r"replays \(.*\)|closes \[.*\]", ReplayStep.PUBLISH, None),
+    (r"fences the sender", FENCES_SENDER, FENCES_SENDER),
+    (r"knows that \(.*\) were sent", KNOWS, KNOWS),
+    (r"sends \(.*\)", ReplayStep.SEND, None),
+)
+_OF_REWINDS: tuple[tuple[str, str], ...] = (
+    (r"is to go to \((?P<zero>\d), (?P<one>\d)\)", REWINDS_TO),
+    (r"claims epoch \d", RewindStep.CLAIM),
+    (r"fences slot 0", RewindStep.FENCE),
+    (r"counts what goes", RewindStep.LOOK),
+    (r"goes back to \(.*\)", RewindStep.COMMIT),
 )
 
 
 def _move(line: str) -> Move:
     if line == UNTOLD[6]:
         return Move("", REPLACE, untold=line)
-    if re.fullmatch(r"a replay of \(.*\) is asked for", line):
-        return Move("", ASK, untold=line)
+    if asked := re.fullmatch(r"a replay of \(.*\) is asked for(?:: (?P<action>[a-z-]+))?", line):
+        return Move("", ASK, untold=ASK, action=ReplayAction(asked["action"] or ReplayAction.REPLAY))
+    if line.startswith("rewind "):
+        return _move_of_rewind(line)
     who, _, what = line.partition(" ")
     for pattern, step, untold in _LINES:
         if (found := re.fullmatch(pattern, what)) is None:
@@ -161,4 +253,13 @@ def _move(line: str) -> Move:
         slot = int(named.get("slot") or 0) if step in {Step.SLOT, Step.FENCE} else None
         is_open = bool(named.get("open") or named.get("append"))
         return Move(who, step, slot, is_open, end, untold)
+    raise ValueError(f"no step of a model: {line}")
+
+
+def _move_of_rewind(line: str) -> Move:
+    _, who, what = line.split(" ", 2)
+    for pattern, step in _OF_REWINDS:
+        if found := re.fullmatch(pattern, what):
+            point = (int(found["zero"]), int(found["one"])) if step == REWINDS_TO else None
+            return Move(f"rewind {who}", step, point=point)
     raise ValueError(f"no step of a model: {line}")

@@ -23,6 +23,9 @@ Pointer = tuple[int, int]
 Verdicts = dict[Pointer, tuple[str, str]]
 """What each of the two contract versions says of each record."""
 
+Chain = tuple[tuple[Pointer, ...], ...]
+"""Positions in the parts in which they were written: each part names those before it by their digest."""
+
 ACCEPT, REFUSE, DROP = "accept", "refuse", "drop"
 PENDING, COMMITTED, ABORTED = "pending", "committed", "aborted"
 GONE = "gone"
@@ -54,6 +57,12 @@ class Ledger(NamedTuple):
     """How many refusals of each replay request were processed."""
     marks: tuple[tuple[Pointer, int], ...] = ()
     """The deletes of a table with upserts, each with the end of the ledger before it; see `World.mark_lists`."""
+    discarded: Chain = ()
+    """The discarded refusals; the ledger has the digest of the chain, see `World.closed_chains`."""
+    resent: Chain = ()
+    """The same of those that were sent to the source again."""
+    all_discarded: tuple[Pointer, ...] = ()
+    """The refusals that were discarded, whatever the ledger names."""
 
     def counts(self, entry: Entry, *, truly: bool = False) -> bool:
         """Return whether a refusal counts: no later rewind covers its offset."""
@@ -89,6 +98,10 @@ class Instance(NamedTuple):
     """The records that a replay is about to write."""
     seen: tuple[Pointer, ...] = ()
     """The marks of deletes when the chunk was read."""
+    ahead: tuple[Pointer, ...] | None = None
+    """The refusals that were sent to the source and that its ledger does not name; None before it has looked."""
+    sending: tuple[Pointer, ...] = ()
+    """The refusals that it is about to send there."""
 
 
 class World(NamedTuple):
@@ -110,6 +123,14 @@ class World(NamedTuple):
     """The same of marks of deletes."""
     forgotten: tuple[Pointer, ...] = ()
     """The deletes whose marks retention has deleted."""
+    actions: tuple[str, ...] = ()
+    """What each replay request does with its refusals; empty where all are replayed."""
+    copies: tuple[Pointer, ...] = ()
+    """The refusals whose copies are in the source: other records, with positions of their own."""
+    sender: int = -1
+    """Who initialised the transactional.id of the producer that sends them last."""
+    closed_chains: tuple[tuple[str, Chain], ...] = ()
+    """The chains of discarded and of resent refusals that were written."""
 
 
 @dataclass(frozen=True)
@@ -459,7 +480,7 @@ def ready(me: Instance) -> Instance:
     held = me.held
     assert held is not None
     ahead = tuple((pointer, place) for pointer, place in me.settled if pointer[1] >= held.end[pointer[0]])
-    return Instance(at=Step.JUDGE, held=held, settled=ahead)
+    return Instance(at=Step.JUDGE, held=held, settled=ahead, ahead=me.ahead)
 
 
 def _is_within(pointer: Pointer, me: Instance) -> bool:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.model import one_transaction, staged
+from tests.model import closures, one_transaction, staged
+from tests.model.closures import ClosurePart
 from tests.model.parts import Part
 from tests.model.replay import STEPS as REPLAY_STEPS
 from tests.model.replay import ReplayPart
@@ -102,10 +103,11 @@ def test_every_part_of_a_rewind_belongs_to_a_step_of_the_page(part: str) -> None
 
 def test_the_steps_of_a_replay_are_those_of_the_page() -> None:
     assert [name for name in documented(REPLAY) if name in set(ReplayStep)] == [*ReplayStep]
-    assert [step for step in ReplayStep if step in REPLAY_STEPS] == [*REPLAY_STEPS]
+    for steps in (REPLAY_STEPS, closures.STEPS):
+        assert [step for step in ReplayStep if step in steps] == [*steps]
 
 
-@pytest.mark.parametrize("part", [*ReplayPart, *UpsertPart])
+@pytest.mark.parametrize("part", [*ReplayPart, *UpsertPart, *ClosurePart])
 def test_every_part_of_a_replay_belongs_to_a_step_of_the_page(part: str) -> None:
     assert part.partition(":")[0] in {*documented(REPLAY), *documented(REWIND), *documented(STAGED)}
 
@@ -113,3 +115,9 @@ def test_every_part_of_a_replay_belongs_to_a_step_of_the_page(part: str) -> None
 def test_the_page_names_every_part_that_cannot_be_left_out() -> None:
     """What is left out, and what happens then, is printed by the tests beside this one."""
     assert "tests/model" in PAGE
+
+
+def test_no_two_parts_are_equal() -> None:
+    """They are texts: equal ones of two models would be one key of a dictionary."""
+    parts = [*Part, *one_transaction.Part, *RewindPart, *ReplayPart, *UpsertPart, *ClosurePart]
+    assert len({*parts}) == len(parts)

@@ -105,11 +105,12 @@ class UpsertProtocol(ReplayProtocol):
         for what, after in super()._read(world, who, me):
             yield what, with_instance(after, who, after.instances[who]._replace(seen=seen, start=me.held.end))
 
-    def _accepted_again(self, world: World, held: Ledger, places: tuple[int, ...]) -> tuple[Pointer, ...]:
-        found = super()._accepted_again(world, held, places)
+    def _accepted_again(self, world: World, me: Instance, places: tuple[int, ...]) -> tuple[Pointer, ...]:
+        assert me.held is not None
+        found = super()._accepted_again(world, me, places)
         if self._lacks is UpsertPart.KNOWN_MARKS:
             return found
-        first = _known_from(held, world.forgotten)
+        first = _known_from(me.held, world.forgotten)
         return tuple(each for each in found if each[1] >= first)
 
     def _after(self, held: Ledger, chunk: tuple[Pointer, ...]) -> Ledger:

@@ -20,6 +20,7 @@ from tidegate.spark_jobs.kafka.kafka_ledger import (
     transactional_id,
 )
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
+from tidegate.spark_jobs.kafka.replayed import fenced_sender
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.sinks.adoption import readable
 from tidegate.spark_jobs.sinks.kafka.sink import KafkaSink
@@ -108,12 +109,13 @@ class AdoptableTopic:
         return 0
 
     def fence(self, ledger: str, slots: int) -> None:
-        """Fence all slots; the producer of slot 0 stays open, to write the ledger."""
+        """Fence all slots, and the producer that sends records back; that of slot 0 stays open, to write the ledger."""
         # All ledgers of a stream have the same slot 0, because they have the same key in the topic of ledgers.
         self._producer = TransactionalProducer(self._kafka, transactional_id(ledger_name(self._stream), 0))
         self._producer.fence()
         for slot in range(1, slots):
             TransactionalProducer(self._kafka, transactional_id(ledger, slot)).fence()
+        fenced_sender(self._kafka, ledger)
 
     def write(
         self,

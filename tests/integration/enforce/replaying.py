@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID, uuid4
@@ -10,16 +11,19 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
+from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.line import Line, Sent, row
 from tests.integration.enforce.test_faults import SINKS
 from tests.integration.enforce.test_source_changes import PowerCutError
 from tidegate.contracts.fix.load import parse_fix
-from tidegate.contracts.stream.evidence import headers_of, read_provenance
+from tidegate.contracts.stream.closure import Closure
+from tidegate.contracts.stream.evidence import SENT_BACK_HEADER, headers_of, read_provenance
 from tidegate.contracts.stream.ledger import Position
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions
-from tidegate.contracts.stream.replay import ReplayRequest, digest_of_refusals, runs_of
+from tidegate.contracts.stream.replay import ReplayRequest, digest_of_refusals, positions_of, runs_of
 from tidegate.spark_jobs.kafka.outputs import read_committed
+from tidegate.spark_jobs.kafka.replayed import read_closed
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.steps import ReplayStep
 
@@ -79,6 +83,27 @@ def cut_after(step: ReplayStep) -> Callable[[str, object], None]:
     return cut
 
 
+class Killed(BaseException):
+    """The attempt ends here, also between steps whose errors would only stop the request."""
+
+
+def kill_at(step: ReplayStep) -> Callable[[str, object], None]:
+    """Return an observer that ends the attempt after a step, whatever handles errors there."""
+
+    def kill(_stream: str, passed: object) -> None:
+        if passed is step:
+            raise Killed
+
+    return kill
+
+
+def sent_back(line: Line) -> list[Any]:
+    """Return the records of the source topic that were sent back to it."""
+    kafka = line.settings.kafka
+    found = read_committed(kafka, line.topic, {}, Topics(kafka).latest(line.topic))
+    return [each for each in found if SENT_BACK_HEADER in dict(headers_of(each))]
+
+
 def refusals(line: Line) -> dict[Position, Position]:
     """Return the place of each refused record in the quarantine topic, and its source position."""
     kafka, topic = line.settings.kafka, quarantine_topic(line.topic)
@@ -89,6 +114,35 @@ def refusals(line: Line) -> dict[Position, Position]:
         place = (message.partition() or 0, message.offset() or 0)
         found[place] = (provenance.source.partition, provenance.source.offset)
     return found
+
+
+def closed_by(line: Line, closure: Closure) -> set[Position]:
+    """Return the places in the quarantine topic that reports named as closed."""
+    return {
+        place for told in line.replays.told for place in positions_of(dict(told.closures.get(closure, {})))
+    }
+
+
+def require_closed_once(line: Line, *, is_rewound: bool) -> None:
+    """Require that no refused record was sent twice, or is written although it was sent or discarded.
+
+    And that all of the source is accounted for; of a stream that was not rewound, by the checker too.
+    """
+    places = refusals(line)
+    origins = [dict(headers_of(each))[SENT_BACK_HEADER] or b"" for each in sent_back(line)]
+    sent = Counter((int(p), int(offset)) for _, p, offset in (each.decode().split("/") for each in origins))
+    written = Counter((each["_source"]["partition"], each["_source"]["offset"]) for each in line.rows())
+    assert {*sent.values(), *written.values()} <= {1}, (sent, written)
+    assert not sent.keys() & written.keys(), f"sent and written: {sent.keys() & written.keys()}"
+    ledger = line.ledger()
+    assert ledger.end == Topics(line.settings.kafka).latest(line.topic)
+    assert {*read_closed(line.settings.kafka, ledger)[Closure.RESENT]} == sent.keys()
+    found = line.reconcile()
+    assert found.holds, found
+    if not is_rewound:
+        discarded = {places[place] for place in closed_by(line, Closure.DISCARDED)}
+        assert not discarded & written.keys(), f"discarded and written: {discarded & written.keys()}"
+        require_exactly_once(line, {*places.values()} & written.keys())
 
 
 def request(line: Line, places: Any = None, **changes: Any) -> ReplayRequest:
@@ -129,3 +183,10 @@ def post_request(asked: ReplayRequest, registry_url: str) -> UUID:
     answer = httpx.post(f"{registry_url}/api/v1/streams/{asked.stream}/replays", json=order, timeout=60)
     assert answer.status_code == 201, answer.text
     return UUID(answer.json()["id"])
+
+
+def ask_of_registry(line: Line, registry_url: str, **changes: Any) -> None:
+    """Request the same of the registry, which the next job of another process asks soon, and of the job of this process."""
+    asked = new_request(line, **changes)
+    line.replays.open = [asked.model_copy(update={"id": post_request(asked, registry_url)})]
+    line.settings = line.settings.model_copy(update={"heartbeat_seconds": 1.0})

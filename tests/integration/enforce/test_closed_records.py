@@ -9,16 +9,30 @@ from typing import Any
 import pytest
 
 from tests.integration.enforce.checker import require_exactly_once
+from tests.integration.enforce.faults import Publish, StartJob, kill_after, stop_after, wake
 from tests.integration.enforce.line import KNOWN, Line
-from tests.integration.enforce.replaying import MENDED, cut_after, fill, line_of, long, refusals, request
+from tests.integration.enforce.registry import Registry
+from tests.integration.enforce.replaying import (
+    MENDED,
+    Killed,
+    ask_of_registry,
+    changes,
+    closed_by,
+    cut_after,
+    fill,
+    kill_at,
+    line_of,
+    long,
+    refusals,
+    request,
+    sent_back,
+)
 from tests.integration.enforce.test_source_changes import PowerCutError
 from tests.marks import full
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.evidence import SENT_BACK_HEADER, headers_of
 from tidegate.contracts.stream.ledger import Position
-from tidegate.contracts.stream.replay import ReplayRequest, ReplayState, Untouched, positions_of
-from tidegate.spark_jobs.kafka.outputs import read_committed
-from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.contracts.stream.replay import ReplayRequest, ReplayState, Untouched
 from tidegate.spark_jobs.steps import ReplayStep
 
 
@@ -31,13 +45,6 @@ def line(make_line: Callable[..., Line], request: pytest.FixtureRequest) -> Line
 def discard(line: Line, places: Any = None) -> ReplayRequest:
     """Request that refused records are discarded."""
     return request(line, places, action="discard", reason="the ward was closed")
-
-
-def closed_by(line: Line, closure: Closure) -> set[Position]:
-    """Return the places in the quarantine topic that reports named as closed."""
-    return {
-        place for told in line.replays.told for place in positions_of(dict(told.closures.get(closure, {})))
-    }
 
 
 @pytest.mark.parametrize(
@@ -85,25 +92,18 @@ def test_a_discard_that_ends_between_its_steps_is_finished_and_told_by_the_next_
     assert line.reconcile().holds
 
 
-class Killed(BaseException):
-    """The attempt ends here, also between steps whose errors would only stop the request."""
-
-
-def kill_at(step: ReplayStep) -> Callable[[str, object], None]:
-    """Return an observer that ends the attempt after a step, whatever handles errors there."""
-
-    def kill(_stream: str, passed: object) -> None:
-        if passed is step:
-            raise Killed
-
-    return kill
-
-
-def sent_back(line: Line) -> list[Any]:
-    """Return the records of the source topic that were sent back to it."""
-    kafka = line.settings.kafka
-    found = read_committed(kafka, line.topic, {}, Topics(kafka).latest(line.topic))
-    return [each for each in found if SENT_BACK_HEADER in dict(headers_of(each))]
+def require_sent_once(line: Line, refused: set[Position], places: dict[Position, Position]) -> None:
+    """Require that each refused record was corrected and sent once, and is closed, and that its copy is accounted for."""
+    sent = sent_back(line)
+    origins = [dict(headers_of(each))[SENT_BACK_HEADER] for each in sent]
+    assert sorted(origins) == sorted(f"{line.topic}/{p}/{offset}".encode() for p, offset in refused)
+    assert all(json.loads(each.value() or b"")["amount"] == 1 for each in sent)
+    ended = [each for each in line.replays.told if each.state is ReplayState.DONE]
+    assert (ended[-1].closed, ended[-1].left) == (len(refused), 0)
+    assert closed_by(line, Closure.RESENT) == {*places}
+    assert line.ledger().closed[Closure.RESENT].records == len(refused)
+    assert {*refusals(line)} == {*places}
+    assert line.reconcile().holds
 
 
 @pytest.mark.parametrize(
@@ -127,16 +127,104 @@ def test_records_are_sent_to_the_source_once_whatever_ends_between_the_steps(
         line.enforce(kill_at(step))
     line.enforce()
     line.enforce()  # what was sent back is judged as any other record
-    sent = sent_back(line)
-    origins = [dict(headers_of(each))[SENT_BACK_HEADER] for each in sent]
-    assert sorted(origins) == sorted(f"{line.topic}/{p}/{offset}".encode() for p, offset in refused)
-    assert all(json.loads(each.value() or b"")["amount"] == 1 for each in sent)
-    ended = [each for each in line.replays.told if each.state is ReplayState.DONE]
-    assert (ended[-1].closed, ended[-1].left) == (len(refused), 0)
-    assert closed_by(line, Closure.RESENT) == {*places}
-    assert line.ledger().closed[Closure.RESENT].records == len(refused)
+    require_sent_once(line, refused, places)
+
+
+STEPS = (ReplayStep.READ, ReplayStep.JUDGE, ReplayStep.POSITIONS, ReplayStep.STAGE, ReplayStep.PUBLISH)
+OF_KAFKA = tuple(step for step in STEPS if step is not ReplayStep.STAGE)
+OTHERS = ("delta", "postgresql", "iceberg-upsert")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("sink", "step"),
+    [
+        *(("iceberg", step) for step in (*STEPS, ReplayStep.SEND)),
+        *(("kafka", step) for step in (*OF_KAFKA, ReplayStep.SEND)),
+        *((sink, step) for sink in OTHERS for step in (ReplayStep.SEND, ReplayStep.PUBLISH)),
+    ],
+)
+def test_killed_while_records_are_sent_to_the_source(
+    line: Line,
+    sink: str,  # noqa: ARG001 - `line` takes it
+    step: ReplayStep,
+    job: StartJob,
+    publish: Publish,
+    registry: Registry,
+) -> None:
+    """With SIGKILL; the next instance finishes the request of the registry."""
+    publish(line.document(**changes(line)))
+    refused = fill(line)
+    places = refusals(line)
+    ask_of_registry(line, registry.url, fix=MENDED, action="to-source")
+    kill_after(job, line, step)
+    assert not line.reconcile().twice
+    line.enforce()
+    line.enforce()
+    require_sent_once(line, refused, places)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("sink", "step"),
+    [
+        *(("iceberg", step) for step in STEPS),
+        *(("kafka", step) for step in OF_KAFKA),
+        *((sink, step) for sink in OTHERS for step in (ReplayStep.POSITIONS, ReplayStep.PUBLISH)),
+    ],
+)
+def test_killed_in_a_discard(
+    line: Line,
+    sink: str,  # noqa: ARG001 - `line` takes it
+    step: ReplayStep,
+    job: StartJob,
+    publish: Publish,
+    registry: Registry,
+) -> None:
+    publish(line.document(**changes(line)))
+    fill(line)
+    places = refusals(line)
+    ask_of_registry(line, registry.url, action="discard", reason="the ward was closed")
+    kill_after(job, line, step)
+    line.enforce()
+    told = line.replays.told[-1]
+    assert (told.state, told.closed, told.left) == (ReplayState.DONE, len(places), 0)
+    assert closed_by(line, Closure.DISCARDED) == {*places}
+    assert line.ledger().closed[Closure.DISCARDED].records == len(places)
     assert {*refusals(line)} == {*places}
     assert line.reconcile().holds
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("sink", "step"),
+    [
+        *(
+            ("iceberg", step)
+            for step in (ReplayStep.READ, ReplayStep.JUDGE, ReplayStep.SEND, ReplayStep.STAGE)
+        ),
+        *(("kafka", step) for step in (ReplayStep.JUDGE, ReplayStep.SEND)),
+    ],
+)
+def test_a_zombie_sends_nothing_to_the_source_that_another_has_sent(
+    line: Line,
+    sink: str,  # noqa: ARG001 - `line` takes it
+    step: ReplayStep,
+    job: StartJob,
+    publish: Publish,
+    registry: Registry,
+) -> None:
+    """It was stopped after a step, and goes on when another instance has finished the request."""
+    publish(line.document(**changes(line)))
+    refused = fill(line)
+    places = refusals(line)
+    ask_of_registry(line, registry.url, fix=MENDED, action="to-source")
+    zombie = stop_after(job, line, step)
+    line.enforce()
+    line.enforce()
+    wake(zombie)
+    line.enforce()
+    require_sent_once(line, refused, places)
 
 
 def test_a_record_that_was_sent_back_and_is_refused_again_is_never_sent_again(line: Line) -> None:

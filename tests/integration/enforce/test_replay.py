@@ -21,13 +21,12 @@ from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.replaying import (
     MENDED,
     RECORDS,
+    ask_of_registry,
     changes,
     cut_after,
     fill,
     line_of,
     long,
-    new_request,
-    post_request,
     refusals,
     request,
 )
@@ -348,13 +347,6 @@ def test_positions_that_are_gone_are_never_guessed(line: Line) -> None:
 STEPS = (ReplayStep.READ, ReplayStep.JUDGE, *CHANGING)
 
 
-def ask_of_registry(line: Line, registry: Registry) -> None:
-    """Request the replay of all refused records of the registry."""
-    asked = new_request(line, fix=MENDED)
-    # What the job of this process goes on with is the same request.
-    line.replays.open = [asked.model_copy(update={"id": post_request(asked, registry.url)})]
-
-
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("sink", "step"),
@@ -374,8 +366,7 @@ def test_killed_in_a_replay(
     """With SIGKILL; the next instance finishes the request of the registry."""
     publish(line.document(**changes(line)))
     refused = fill(line)
-    ask_of_registry(line, registry)
-    line.settings = line.settings.model_copy(update={"heartbeat_seconds": 1.0})
+    ask_of_registry(line, registry.url, fix=MENDED)
     kill_after(job, line, step)
     assert not line.reconcile().twice
     line.enforce()
@@ -400,8 +391,7 @@ def test_a_zombie_of_a_replay_wakes_up_to_another_epoch(
 ) -> None:
     publish(line.document(**changes(line)))
     refused = fill(line)
-    ask_of_registry(line, registry)
-    line.settings = line.settings.model_copy(update={"heartbeat_seconds": 1.0})
+    ask_of_registry(line, registry.url, fix=MENDED)
     zombie = stop_after(job, line, step)
     line.enforce()
     require_exactly_once(line, refused)

@@ -205,6 +205,9 @@ def test_what_an_ended_attempt_has_sent_counts_in_the_ledger_and_not_in_the_requ
     chunk = ReplayedChunk(closed=Positions([(0, 1)]), closure=Closure.RESENT, also=Positions([(0, 5)]))
     after = chunk.ledger(HELD, asked.begun(HELD), "d1")
     assert after.closed == {Closure.RESENT: ClosedRefusals(records=2, digest="d1")}
+    rewound = {Closure.RESENT: ClosedRefusals(records=3, digest="d0", until={0: 9})}
+    after = chunk.ledger(HELD.model_copy(update={"closed": rewound}), asked.begun(HELD), "d1")
+    assert after.closed == {Closure.RESENT: ClosedRefusals(records=5, digest="d1", until={0: 9})}
     assert asked.begun(after).closed == 1
 
 

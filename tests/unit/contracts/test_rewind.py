@@ -6,6 +6,7 @@ import pytest
 
 from tests.ledgers import LEDGER
 from tidegate.contracts.errors import ConflictError
+from tidegate.contracts.stream.closure import ClosedRefusals, Closure
 from tidegate.contracts.stream.evidence import (
     GENERATION_HEADER,
     EventPointer,
@@ -72,6 +73,28 @@ def test_replayed_records_are_judged_again_from_the_point_on() -> None:
     taken = rewind(6, written=[*WRITTEN, *replayed], refused=[], replayed=replayed)
     assert taken.replayed == Positions([(0, 3), (1, 3)])
     assert (taken.rows, len(taken.fates.accepted), len(taken.fates.quarantined)) == (3, 3, 0)
+
+
+def test_records_that_were_sent_to_the_source_are_left_out_up_to_where_the_ledger_ended() -> None:
+    resent = Positions([(0, 3), (0, 8), (1, 3)])
+    taken = rewind(6, resent=resent)
+    assert (taken.left_out, taken.rejudged) == (Positions([(0, 8)]), 0)
+    assert taken.ledger(HELD, "ab" * 16, "").closed == {}, "the ledger does not name them yet"
+    named = {Closure.RESENT: ClosedRefusals(records=3, digest="d")}
+    new = taken.ledger(HELD.model_copy(update={"closed": named}), "ab" * 16, "")
+    assert new.closed[Closure.RESENT] == ClosedRefusals(records=3, digest="d", until={0: 10})
+    assert Ledger.parse(new.text) == new
+    # Rewound again before it has come so far again, and once it has gone further.
+    early = rewind_to({0: 4}, new, found(resent=resent, written=WRITTEN[:5], refused=REFUSED[:1]))
+    assert early.ledger(new, "cd" * 16, "").closed[Closure.RESENT].until == {0: 10}
+    further = new.model_copy(update={"end": {0: 12, 1: 4}})
+    assert taken.ledger(further, "cd" * 16, "").closed[Closure.RESENT].until == {0: 12}
+
+
+def test_records_below_the_points_that_were_sent_to_the_source_stay_refused() -> None:
+    taken = rewind(6, resent=Positions([(0, 3), (1, 3)]))
+    closed = {Closure.RESENT: ClosedRefusals(records=2, digest="d")}
+    assert taken.ledger(HELD.model_copy(update={"closed": closed}), "ab" * 16, "").closed == closed
 
 
 def test_a_partition_that_is_rewound_to_its_begin_has_no_segment() -> None:

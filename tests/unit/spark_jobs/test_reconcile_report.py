@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 
 from tests import ledgers
-from tidegate.contracts.stream.closure import ClosedRefusals, Closure
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.reconcile import Reconciliation
 from tidegate.contracts.stream.reconciliation import Answer, FaultyRecords
@@ -42,8 +41,7 @@ def test_what_holds_names_no_record() -> None:
 
 
 def test_closed_records_are_counted_among_the_quarantined() -> None:
-    closed = {Closure.DISCARDED: ClosedRefusals(records=1, digest="d")}
-    found = as_findings(replace(FINE, ledger=LEDGER.model_copy(update={"closed": closed})), 20)
+    found = as_findings(replace(FINE, closed=1), 20)
     assert (found.holds, found.quarantined, found.closed) == (True, 2, 1)
     assert as_text(found).splitlines()[1:3] == [
         "             2  quarantined",

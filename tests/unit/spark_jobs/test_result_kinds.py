@@ -12,6 +12,7 @@ from pyroaring import BitMap64
 
 from tests.documents import plan_with
 from tidegate.contracts.stream.decide import FailedRecord, Tally
+from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.verdict import Disposition
 from tidegate.spark_jobs.worker.record_spool import SpooledRecords
 from tidegate.spark_jobs.worker.request import EMPTY_REQUEST
@@ -119,3 +120,17 @@ def test_the_results_of_all_tasks_are_put_together() -> None:
     assert list(results.dropped()) == [(0, 1), (0, 2)]
     assert results.parts() == ["a", "b"]
     assert results.shadow_result() is None
+
+
+def test_records_that_were_left_out_count_as_dropped() -> None:
+    left_out = Positions([(0, 4), (1, 2), (1, 3)])
+    rows = pa.Table.from_batches([as_batch([RecordCount(0, 0, None, 3)])])
+    results = TaskResults(rows, plan_with({}), EMPTY_REQUEST, SpooledRecords(()), left_out)
+
+    assert set(results.tallies) == {
+        Tally(Disposition.ACCEPTED, None, 3, 0),
+        Tally(Disposition.DROPPED, None, 1, 0),
+        Tally(Disposition.DROPPED, None, 2, 1),
+    }
+    assert list(results.dropped()) == list(left_out)
+    assert len(left_out) == 3

@@ -1,0 +1,86 @@
+"""Refusals are closed once, in every state that can be reached, and none of the parts of this can be left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.marks import full
+from tests.model import staged
+from tests.model.closures import ClosurePart, ClosureProtocol
+from tests.model.schedules import (
+    BOTH,
+    CLOSURE_WORLDS,
+    DISCARD,
+    FIRST,
+    ONE_ACCEPTED,
+    ONE_TO_CLOSE,
+    REPLAY,
+    SENT,
+    SENT_AND_REWOUND,
+    TO_SOURCE,
+    TWO_REFUSED,
+    ClosureWorld,
+)
+from tests.model.search import search
+from tests.model.staged import Bounds
+
+THREE_INSTANCES = Bounds(ONE_TO_CLOSE.verdicts, (1, 1, 1))
+
+LONG = {
+    ClosurePart.CHECKS_CLAIM,
+    ClosurePart.NAMES_AHEAD,
+    ClosurePart.LEFT_OUT,
+    ClosurePart.COUNTS_LEFT_OUT,
+    ClosurePart.REWIND_FENCES_SENDER,
+    ClosurePart.REWIND_LOOKS_AHEAD,
+}
+"""The parts whose harm takes more than a second to find."""
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        SENT_AND_REWOUND,
+        *full(
+            ClosureWorld(ONE_TO_CLOSE, (REPLAY, DISCARD, TO_SOURCE), 1, 1, FIRST),
+            ClosureWorld(ONE_TO_CLOSE, (REPLAY, DISCARD, TO_SOURCE), 2, 0, FIRST),
+            ClosureWorld(ONE_TO_CLOSE, (REPLAY, TO_SOURCE), 2, 1, frozenset()),
+            ClosureWorld(ONE_TO_CLOSE, (TO_SOURCE,), 1, 2, FIRST),
+            ClosureWorld(ONE_ACCEPTED, (TO_SOURCE,), 1, 1, FIRST),
+            ClosureWorld(TWO_REFUSED, (TO_SOURCE,), 1, 1, BOTH),
+            ClosureWorld(THREE_INSTANCES, (TO_SOURCE,), 1, 0, FIRST),
+        ),
+    ],
+)
+def test_a_refusal_is_closed_once_and_no_row_is_written_of_one_that_was_sent(world: ClosureWorld) -> None:
+    found = search(world.protocol())
+    assert found.violation is None, str(found)
+    assert found.states > 5_000
+
+
+@pytest.mark.parametrize(
+    "part", [pytest.param(part, marks=[pytest.mark.full] if part in LONG else []) for part in ClosurePart]
+)
+def test_no_part_of_closing_can_be_left_out(part: ClosurePart) -> None:
+    found = search(CLOSURE_WORLDS[part].protocol(part))
+    print(f"without {part}\n{found}")  # noqa: T201 - the trace is what one wants to see
+    assert found.violation is not None
+
+
+class ClosureRecovery(ClosureProtocol):
+    """Asks whether the next instance comes to the end, with what requests ask for, after a crash of all others."""
+
+    def violation(self, world: staged.World) -> str | None:
+        if world.instances[len(self._bounds.slots) - 1] != staged.Instance():
+            return None
+        if self.is_complete(self.alone(world)):
+            return None
+        return "the next instance does not come to the end"
+
+
+@pytest.mark.parametrize(
+    "world", [SENT, *full(SENT_AND_REWOUND, ClosureWorld(ONE_TO_CLOSE, (DISCARD, TO_SOURCE), 2, 0, FIRST))]
+)
+def test_whatever_was_closed_the_next_instance_continues_to_the_end(world: ClosureWorld) -> None:
+    found = search(ClosureRecovery(*world[:4], None, world.mended))
+    assert found.violation is None, str(found)
