@@ -5,9 +5,21 @@ from __future__ import annotations
 import pytest
 
 from tests.model import one_transaction
+from tests.model.closures import ClosurePart
 from tests.model.parts import Part
-from tests.model.schedules import READ, REPLACE, UNTOLD, counterexample, moves
-from tidegate.spark_jobs.steps import Step
+from tests.model.replay import ReplayPart
+from tests.model.schedules import (
+    READ,
+    REPLACE,
+    REWINDS_TO,
+    UNTOLD,
+    UNTOLD_OF_REPLAYS,
+    counterexample,
+    moves,
+    replay_counterexample,
+)
+from tidegate.spark_jobs.adopt.rewind import RewindStep
+from tidegate.spark_jobs.steps import ReplayStep, Step
 
 EVERY_PART = [*Part, *one_transaction.Part]
 
@@ -23,6 +35,33 @@ def test_the_code_reports_every_other_step() -> None:
     told = {move.step for part in EVERY_PART for move in moves(counterexample(part)) if move.untold is None}
     assert told <= {*Step}
     assert {READ, REPLACE}.isdisjoint(told)
+
+
+OF_HALVES = {
+    ReplayPart.POSITIONS_FIRST,
+    ReplayPart.ONE_COMMIT_ROWS_FIRST,
+    ReplayPart.ONE_COMMIT_LEDGER_FIRST,
+    ClosurePart.ONE_TRANSACTION_RECORDS_FIRST,
+    ClosurePart.ONE_TRANSACTION_POSITIONS_FIRST,
+}
+"""Parts without which a step has two halves, which the code does not have."""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "part",
+    [part for part in (*ReplayPart, *ClosurePart) if part not in OF_HALVES],
+    ids=lambda part: f"{type(part).__name__}-{part.name}",
+)
+def test_the_steps_of_replays_and_rewinds_are_those_of_the_code(part: ReplayPart | ClosurePart) -> None:
+    found = moves(replay_counterexample(part))
+    assert {move.untold for move in found} - {None} <= {*UNTOLD, *UNTOLD_OF_REPLAYS}
+    assert {move.step for move in found if move.untold is None} <= {
+        *Step,
+        *ReplayStep,
+        *RewindStep,
+        REWINDS_TO,
+    }
 
 
 def test_what_is_no_step_is_refused() -> None:

@@ -7,6 +7,7 @@ its files stay staged. When it is let go at last, it is a zombie.
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterable
@@ -19,20 +20,37 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from tests.integration.enforce.checker import account, require_exactly_once
-from tests.integration.enforce.line import KNOWN, Line, row
-from tests.model.schedules import READ, REPLACE, Move, moves
+from tests.integration.enforce.line import KNOWN, Line, Sent, row
+from tests.integration.enforce.replaying import request, require_closed_once
+from tests.integration.enforce.scheduled_rewind import (
+    PATIENCE_SECONDS,
+    REFUSED,
+    OpenRewinder,
+    ScheduledRewind,
+)
+from tests.model.schedules import (
+    FENCES_SENDER,
+    KNOWS,
+    READ,
+    REPLACE,
+    Move,
+    ReplayWorld,
+    moves,
+)
 from tests.model.staged import ACCEPT, Bounds
 from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
 from tidegate.contracts.stream.ledger import Ledger, Vector
+from tidegate.contracts.stream.replay import ReplayAction, ReplayReport, ReplayRequest
+from tidegate.spark_jobs.job import resend
 from tidegate.spark_jobs.job.batch_limits import BatchLimits
+from tidegate.spark_jobs.job.stream import StreamAttempt
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
 from tidegate.spark_jobs.sinks import staged
 from tidegate.spark_jobs.sinks.delta.table import DeltaTable
 from tidegate.spark_jobs.sinks.iceberg.table import IcebergTable
 from tidegate.spark_jobs.sinks.postgresql.table import PostgresqlTable
-from tidegate.spark_jobs.steps import Step
+from tidegate.spark_jobs.steps import ReplayStep, Step
 
-PATIENCE_SECONDS = 300.0
 LOOK_SECONDS = 0.2
 TRANSACTION_SECONDS = 600
 """No transaction ends by itself while its instance waits."""
@@ -40,6 +58,18 @@ STORES = (IcebergTable, DeltaTable, PostgresqlTable)
 
 Place = tuple[float, float, float, float]
 """How far an instance has come: batch (0 is the start), step, slot, and whether the slot's transaction is committed."""
+
+REPLAYS: tuple[str, ...] = (
+    FENCES_SENDER,
+    KNOWS,
+    ReplayStep.READ,
+    ReplayStep.SEND,
+    ReplayStep.POSITIONS,
+    ReplayStep.PUBLISH,
+)
+"""The steps of a chunk of a replay, which come behind the batch that was published last."""
+BEHIND = 10
+"""More than a start or a batch has steps."""
 
 EVERYWHERE: Place = (math.inf, 0, 0, 0)
 WHOLE = math.inf
@@ -90,6 +120,8 @@ class Instance(Thread, BatchLimits):
         self._judged = self._published = 0
         self._ends: list[Vector] = []
         self._fenced_slots = 0
+        self._chunks_told = self._chunks = 0
+        self._is_replaying = False
         self.asks_twice = False
         self.failure: BaseException | None = None
         self._attempt = line.attempt(
@@ -100,6 +132,7 @@ class Instance(Thread, BatchLimits):
             # As on a machine of its own: no other instance deletes what it has spooled.
             checkpoints=line.settings.checkpoints / name,
         )
+        self._attempt._control.replays = self  # type: ignore[assignment, misc] # those of the line, behind a gate
 
     def run(self) -> None:
         try:
@@ -116,6 +149,11 @@ class Instance(Thread, BatchLimits):
         if move.end is not None:
             self._ends.append(dict(enumerate(move.end)))
         batch = len(self._ends)
+        if move.step in REPLAYS:
+            self._chunks_told += move.step == ReplayStep.READ
+            chunk = self._chunks_told + (move.step in {FENCES_SENDER, KNOWS})
+            self._go(behind(batch, chunk, move.step))
+            return
         slot = WHOLE if move.slot is None else move.slot
         self._go(self._order.place(batch, move.step, slot, is_open=move.is_open))
 
@@ -136,8 +174,8 @@ class Instance(Thread, BatchLimits):
 
     # In the threads of the attempt.
 
-    def end_of_batch(self, start: Vector, end: Vector) -> Vector:
-        """Wait until the batch may be judged; it ends where the schedule says, and with all there is after that."""
+    def before_batch(self) -> None:
+        """Wait until the next batch may be judged."""
         with self._changed:
             before = (self._judged + 1, -1, 0, 0)
             # Stopping a query waits for its current batch, so an attempt that has failed is released first.
@@ -145,6 +183,11 @@ class Instance(Thread, BatchLimits):
             while not (self._may > before or self._attempt._closing):
                 assert time.monotonic() < deadline
                 self._changed.wait(LOOK_SECONDS)
+
+    def end_of_batch(self, start: Vector, end: Vector) -> Vector:
+        """Wait until the batch may be judged; it ends where the schedule says, and with all there is after that."""
+        self.before_batch()
+        with self._changed:
             self._judged += 1
             if self._judged > len(self._ends):
                 return end
@@ -169,11 +212,50 @@ class Instance(Thread, BatchLimits):
         self.wait_at(Step.PUBLISH)
         self._published += is_counted
 
-    def _observe(self, _stream: str, step: Step) -> None:
-        if step in TOLD:
+    def current(self) -> ReplayRequest | None:
+        """Wait until the instance may replay, and return the request of the line."""
+        first = behind(self._published, self._chunks + 1, FENCES_SENDER)
+        with self._changed:
+            while not (self._may >= first or self._attempt._closing):
+                self._changed.wait(LOOK_SECONDS)
+        return None if self._attempt._closing else self._line.replays.current()
+
+    def report(self, report: ReplayReport) -> bool:
+        """Report it to the line."""
+        return self._line.replays.report(report)
+
+    def _replay(self, step: ReplayStep) -> None:
+        self._chunks += step is ReplayStep.READ
+        self._is_replaying = step is not ReplayStep.PUBLISH
+        if step in REPLAYS:
+            self._wait_in_chunk(self._chunks, step)
+
+    def fences_sender(self) -> None:
+        """Note that the producer that the instance initialises now sends records back to the source."""
+        self._is_replaying = True
+
+    def wait_before_chunk(self, step: str) -> None:
+        """Wait at a step that comes before the first refusals of a request are read."""
+        self._wait_in_chunk(self._chunks + 1, step)
+
+    def _wait_in_chunk(self, chunk: int, step: str) -> None:
+        with self._changed:
+            self._at = behind(self._published, chunk, step)
+            self._changed.notify_all()
+            assert self._changed.wait_for(lambda: self._may > self._at, PATIENCE_SECONDS)
+
+    def _observe(self, _stream: str, step: Step | ReplayStep) -> None:
+        if isinstance(step, ReplayStep):
+            self._replay(step)
+        elif step in TOLD:
             self.wait_at(TOLD[step])
-        if step is Step.PUBLISH and self._order is not STAGED:  # a table may ask for the same batch again
+        elif step is Step.PUBLISH and self._order is not STAGED:  # a table may ask for the same batch again
             self.published()
+
+
+def behind(batch: int, chunk: int, step: str) -> Place:
+    """Return the place at which a step of a chunk of a replay is over, behind a batch."""
+    return batch, BEHIND + len(REPLAYS) * chunk + REPLAYS.index(step), WHOLE, True
 
 
 class Gates:
@@ -188,6 +270,9 @@ class Gates:
             producer, "_await_delivered", self._waiting(producer._await_delivered, is_open=True)
         )
         monkeypatch.setattr(producer, "write", self._waiting(producer.write, is_open=False))
+        monkeypatch.setattr(StreamAttempt, "_on_batch", self._before_batch(StreamAttempt._on_batch))
+        monkeypatch.setattr(resend, "fenced_sender", _gated(resend.fenced_sender, FENCES_SENDER))
+        monkeypatch.setattr(resend, "resent_ahead", _gated(resend.resent_ahead, KNOWS))
         for store in STORES:
             monkeypatch.setattr(store, "publish", self._after_commit(store.publish))
 
@@ -200,10 +285,20 @@ class Gates:
 
         return gated
 
+    def _before_batch(self, on_batch: Callable[..., None]) -> Callable[..., None]:
+        """Hold a batch before it is begun: a chunk of a replay could not begin beside it."""
+
+        def gated(attempt: StreamAttempt, *batch: Any) -> None:
+            if isinstance(limits := attempt._limits, Instance):
+                limits.before_batch()
+            on_batch(attempt, *batch)
+
+        return gated
+
     def _after_fence(self, fence: Callable[[TransactionalProducer], None]) -> Callable[..., None]:
         def gated(producer: TransactionalProducer) -> None:
             fence(producer)
-            if isinstance(me := current_thread(), Instance):
+            if isinstance(me := current_thread(), Instance) and not me._is_replaying:
                 self._of[producer] = me, me._fenced_slots
                 me.fenced()
 
@@ -212,8 +307,8 @@ class Gates:
     def _waiting(self, work: Callable[..., Any], *, is_open: bool) -> Callable[..., Any]:
         def gated(producer: TransactionalProducer, *records: Any) -> Any:
             done = work(producer, *records)
-            if producer in self._of:
-                me, slot = self._of[producer]
+            me, slot = self._of.get(producer, (None, 0))
+            if me is not None and not me._is_replaying:
                 me.wait_at(Step.SLOT, slot, is_open=is_open)
             return done
 
@@ -229,6 +324,8 @@ class Gates:
             me, _ = self._of.get(table, (None, 0))
             if me is None or published is None or held is None or held.epoch != new.epoch:
                 return published
+            if me._is_replaying:
+                return published  # the observer is told of it
             if me.asks_twice:
                 me.asks_twice = False
                 with suppress(Fenced, StreamStopped, Unavailable):  # the answer to the first is what it gets
@@ -239,18 +336,47 @@ class Gates:
         return gated
 
 
+def _gated(work: Callable[..., Any], step: str) -> Callable[..., Any]:
+    """Hold an instance after what it does before it reads the first refusals of a request."""
+
+    def gated(*arguments: Any) -> Any:
+        me = current_thread()
+        if not isinstance(me, Instance):
+            return work(*arguments)
+        if step == FENCES_SENDER:
+            me.fences_sender()
+        done = work(*arguments)
+        me.wait_before_chunk(step)
+        return done
+
+    return gated
+
+
 class Replay:
     """A line in which the records of a model are, and the instances that a schedule moves."""
 
-    def __init__(self, line: Line, bounds: Bounds, order: Order) -> None:
+    def __init__(
+        self,
+        line: Line,
+        bounds: Bounds,
+        order: Order,
+        world: ReplayWorld | None = None,
+        open_rewinder: OpenRewinder | None = None,
+    ) -> None:
+        """`world` has what replays mend, and which records delete."""
         self._line, self._bounds, self._order = line, bounds, order
+        self._mended = frozenset() if world is None else world.mended
+        self._deletes = None if world is None else world.deletes
+        self._actions: list[ReplayAction] = []
+        self._open_rewinder = open_rewinder
+        self._rewinds: dict[str, ScheduledRewind] = {}
         self._instances: dict[str, Instance] = {}
         self.harm = ""
         """What the checker has found."""
         self._replace_contract(0)
         # As in the models, a ledger is there before the first instance.
         line.enforce(quarantine_slots=bounds.slots[0])
-        line.produce(*(row_of(pointer) for pointer in bounds.verdicts))
+        line.produce(*map(self._record, bounds.verdicts))
 
     def run(self, schedule: Iterable[str]) -> None:
         """Take every move; then let another instance do the rest, and wake those that wait. Look at everything twice."""
@@ -258,11 +384,24 @@ class Replay:
             if move.step == REPLACE:
                 self._replace_contract(1)
                 continue
+            if move.action is not None:
+                self._request(move.action)
+                continue
+            if move.who.startswith("rewind"):
+                self._rewind(move)
+                continue
             instance = self._instance(move.who)
             instance.asks_twice = (move.untold or "").endswith("twice")
             instance.take(move)
         self._line.enforce()
+        if self._actions:  # what was ahead of the ledger then can be replayed now
+            self._request(self._actions[-1])
+            self._line.enforce()
+            self._line.enforce()  # what was sent to the source
         self._check()
+        for rewind in self._rewinds.values():
+            rewind.finish()
+            assert rewind.failure is None or isinstance(rewind.failure, REFUSED), rewind.failure
         for instance in self._instances.values():
             instance.finish()
             if isinstance(instance.failure, StreamStopped) and not isinstance(instance.failure, Fenced):
@@ -272,12 +411,42 @@ class Replay:
 
     def close(self) -> None:
         """End what still waits, whatever it ends with, and let go of its producers."""
+        while self._rewinds:
+            self._rewinds.popitem()[1].finish()
         while self._instances:
             self._instances.popitem()[1].finish()
 
+    def _record(self, pointer: tuple[int, int]) -> Sent:
+        """Return a record; those of a table with upserts have one key."""
+        if self._deletes is None:
+            return row_of(pointer)
+        if pointer in self._deletes:
+            return Sent(None, b"r0", pointer[0])
+        value = json.dumps({"id": "r0", "amount": amount_of(pointer)}).encode()
+        return Sent(value, b"r0", pointer[0])
+
+    def _rewind(self, move: Move) -> None:
+        assert self._open_rewinder is not None
+        if move.point is not None:
+            self._rewinds[move.who] = ScheduledRewind(self._open_rewinder, move.point, move.who)
+        self._rewinds[move.who].take(move)
+
+    def _request(self, action: ReplayAction) -> None:
+        """Ask for an action on all that is refused now, with a fix of what the model says."""
+        self._actions.append(action)
+        if action is ReplayAction.DISCARD:
+            request(self._line, action=action, reason="of the model")
+            return
+        values = [{"from": amount_of(pointer), "to": 1} for pointer in sorted(self._mended)]
+        fix = {"fix": "mended", "steps": [{"action": "map", "field": "/amount", "values": values}]}
+        request(self._line, action=action, fix=fix, allowed=1.0)
+
     def _check(self) -> None:
         try:
-            require_exactly_once(self._line)
+            if self._rewinds or {*self._actions} - {ReplayAction.REPLAY}:
+                require_closed_once(self._line, is_rewound=bool(self._rewinds))
+            else:
+                require_exactly_once(self._line, self._mended if self._actions else frozenset())
         except AssertionError as error:
             found, totals = account(self._line), self._line.ledger().totals
             harm = {name: positions for name, positions in vars(found).items() if positions}
@@ -297,7 +466,8 @@ class Replay:
         verdicts = self._bounds.verdicts
         refused = [amount_of(pointer) for pointer in verdicts if verdicts[pointer][version] != ACCEPT]
         rules = [{**KNOWN, "values": refused}]
-        self._line.contracts.plan = self._line.plan(version=f"1.0.{version}", rules=rules)
+        keyed = {} if self._deletes is None else {"primary_key": ["id"], "tombstones": "delete"}
+        self._line.contracts.plan = self._line.plan(version=f"1.0.{version}", rules=rules, **keyed)
 
 
 def amount_of(pointer: tuple[int, int]) -> int:

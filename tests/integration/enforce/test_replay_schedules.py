@@ -1,0 +1,216 @@
+"""The models of replays drive the code, as in test_schedules.py: their counterexamples are run on real tables.
+
+Left out are schedules of what happens between reading a chunk and publishing it, of chunks of a part of a request, and of
+retention: test_replay.py, test_replay_upserts.py and test_closed_records.py have these. Parts that are halves of a commit or of a transaction have
+schedules that end where others do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from tests.integration.enforce.line import Line
+from tests.integration.enforce.mutants import Apply, Source, all_of, ids_of_their_own
+from tests.integration.enforce.registry import Registry
+from tests.integration.enforce.schedule import STAGED, Gates, Replay
+from tests.integration.enforce.test_faults import SINKS
+from tests.integration.enforce.test_schedules import require_harm
+from tests.model.closures import ClosurePart
+from tests.model.replay import ReplayPart
+from tests.model.schedules import replay_counterexample, world_of
+from tests.model.upserts import UpsertPart
+from tidegate.contracts.stream import rewind as rewind_values
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.replay import Closed, ReplayedChunk
+from tidegate.spark_jobs.adopt.rewind import Rewinder, rewinder
+from tidegate.spark_jobs.job import replay_chunk, resend
+from tidegate.spark_jobs.job.resend import ClosedRecords
+from tidegate.spark_jobs.kafka import replayed
+from tidegate.spark_jobs.sinks import adoption, merging, staged
+from tidegate.spark_jobs.sinks.staged import StagedSink
+
+AnyPart = ReplayPart | UpsertPart | ClosurePart
+
+RUN: tuple[AnyPart, ...] = (
+    ReplayPart.SKIP_REPLAYED,
+    ReplayPart.SKIP_OVERRULED,
+    ReplayPart.SKIP_AHEAD,
+    ReplayPart.COMPARES,
+    ReplayPart.COUNT,
+    ReplayPart.NAMES_POSITIONS,
+    ReplayPart.REWIND_FORGETS,
+    UpsertPart.NEWER_ROW,
+    UpsertPart.MARKS,
+    ClosurePart.SKIP_CLOSED,
+    ClosurePart.FENCE_SENDER,
+    ClosurePart.CHECKS_CLAIM,
+    ClosurePart.LOOKS_AHEAD,
+    ClosurePart.COMPARES,
+    ClosurePart.NAMES_POSITIONS,
+    ClosurePart.LEFT_OUT,
+    ClosurePart.COUNTS_LEFT_OUT,
+    ClosurePart.REWIND_FENCES_SENDER,
+    ClosurePart.REWIND_KEEPS_SENT,
+    ClosurePart.REWIND_LOOKS_AHEAD,
+    ClosurePart.REWIND_REOPENS,
+)
+"""The parts whose schedules differ. Those of halves of a commit end where the schedule of `COUNT` does."""
+
+_WRITES_MARKS = "marked, marks_digest = self._marks.records(held, {**held.end, **end}, marks)"
+_NAMED = "if discarded == found.discarded and"
+_KEPT = "Closure.RESENT: found.resent}"
+_FORGOTTEN = "Closure.RESENT: found.resent.within({}, {**ledger.end, **points})}"
+
+
+def ordering_by_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let any record replace the row of its key."""
+    monkeypatch.setattr(merging, "_NEWER", "true")
+
+
+def finding_nothing(owner: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a function of a module find no positions."""
+    monkeypatch.setattr(owner, name, lambda *_: Positions())
+
+
+def fencing_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands leave the producer alone that sends records back."""
+    monkeypatch.setattr(adoption, "fenced_sender", lambda *_: None)
+
+
+def leaving(old: str) -> tuple[str, str]:
+    """Return the change of a condition to one that never holds."""
+    return old, f"{old.partition(' ')[0]} False:"
+
+
+MUTANTS: dict[AnyPart, Apply] = {
+    ReplayPart.SKIP_REPLAYED: Source(Closed, "why", (leaving("if position in self.replayed:"),)),
+    ReplayPart.POSITIONS_FIRST: Source(
+        StagedSink, "_publish_chunk", (("if records := [*replayed, *marked]:", "if records := []:"),)
+    ),
+    ReplayPart.COUNT: Source(
+        ReplayedChunk, "ledger", (('totals["quarantined"] -= count', 'totals["absent"] -= 0'),)
+    ),
+    ReplayPart.NAMES_POSITIONS: Source(
+        ReplayedChunk,
+        "ledger",
+        (('(digest if count else "") or held.replayed_digest', "held.replayed_digest"),),
+    ),
+    ReplayPart.REWIND_FORGETS: Source(
+        rewind_values,
+        "rewind_to",
+        (("found.replayed.within({}, {**held.end, **points})", "found.replayed"),),
+    ),
+    UpsertPart.NEWER_ROW: ordering_by_nothing,
+    UpsertPart.MARKS: all_of(
+        Source(StagedSink, "_write_positions", ((_WRITES_MARKS, 'marked, marks_digest = [], ""'),)),
+        Source(StagedSink, "_note_marks", (("self._newest_marks = marks", "pass"),)),
+    ),
+    ClosurePart.SKIP_CLOSED: Source(Closed, "why", (leaving("if position in self.discarded:"),)),
+    ClosurePart.FENCE_SENDER: ids_of_their_own(replayed),
+    ClosurePart.CHECKS_CLAIM: Source(ClosedRecords, "known", (leaving("if not self._sink.is_held():"),)),
+    ClosurePart.LOOKS_AHEAD: all_of(
+        partial(finding_nothing, replayed, "resent_ahead"), partial(finding_nothing, resend, "resent_ahead")
+    ),
+    ClosurePart.NAMES_POSITIONS: Source(
+        ReplayedChunk, "_closed", (("if self.closure is None or not count:", "if True:"),)
+    ),
+    ClosurePart.LEFT_OUT: partial(finding_nothing, staged, "left_out"),
+    ClosurePart.COUNTS_LEFT_OUT: Source(
+        StagedSink, "judge", (("left_out=sent_back", "left_out=Positions()"),)
+    ),
+    ClosurePart.REWIND_FENCES_SENDER: fencing_nobody,
+    ClosurePart.REWIND_KEEPS_SENT: Source(
+        Rewinder, "_with_closed", ((_NAMED, "if False and"), (_KEPT, _FORGOTTEN))
+    ),
+    ClosurePart.REWIND_LOOKS_AHEAD: partial(finding_nothing, replayed, "resent_ahead"),
+}
+"""What takes out each part, where a line of the code has it and no other line holds as well."""
+
+STANDS_WITHOUT: dict[AnyPart, Apply] = {
+    ReplayPart.SKIP_AHEAD: Source(
+        replay_chunk, "why_untouched", (leaving("if offset >= held.end.get(partition, 0):"),)
+    ),
+    ReplayPart.SKIP_OVERRULED: Source(
+        replay_chunk,
+        "why_untouched",
+        (leaving("if not held.counts(partition, offset, found.generation):"),),
+    ),
+}
+"""The ledger does not count a record from ahead of it, so the request is stopped."""
+
+StartReplay = Callable[[str, AnyPart], Replay]
+
+
+@pytest.fixture
+def replay(
+    make_line: Callable[..., Line], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[StartReplay]:
+    """Yield a function that makes a line with the records of the model that has a part."""
+    started: list[Replay] = []
+
+    def start(sink: str, part: AnyPart) -> Replay:
+        Gates(monkeypatch)
+        world = world_of(part)
+        line = make_line(**SINKS[sink if world.deletes is None else f"{sink}-upsert"])
+        open_rewinder = None
+        if world.rewinds:
+            registry: Registry = request.getfixturevalue("registry")
+            request.getfixturevalue("publish")(line.document())
+            settings = line.settings.model_copy(update={"registry_url": registry.url})
+            open_rewinder = partial(rewinder, settings, line.contract_id)
+        started.append(Replay(line, world.bounds, STAGED, world, open_rewinder))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.close()
+
+
+def chosen(*places: tuple[str, AnyPart]) -> list[object]:
+    """Name a sink and a part each; all but one are left to the long run."""
+    quick = {("iceberg", UpsertPart.MARKS)}
+    return [
+        pytest.param(
+            *each, id=f"{each[0]}-{named(each[1])}", marks=[] if each in quick else [pytest.mark.full]
+        )
+        for each in places
+    ]
+
+
+def named(part: AnyPart) -> str:
+    """Return the name of a part, which those of another model may have too."""
+    return f"{type(part).__name__}-{part.name}"
+
+
+@pytest.mark.parametrize(
+    ("sink", "part"), chosen(*((sink, part) for sink in ("iceberg", "delta", "postgresql") for part in RUN))
+)
+def test_replays_stand_what_harms_them_without_a_part(sink: str, part: AnyPart, replay: StartReplay) -> None:
+    replay(sink, part).run(replay_counterexample(part))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("part", MUTANTS, ids=named)
+def test_without_a_part_its_schedule_does_harm(
+    part: AnyPart, replay: StartReplay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same = ReplayPart.COUNT if part is ReplayPart.POSITIONS_FIRST else part
+    require_harm(MUTANTS[part], monkeypatch, lambda: replay("iceberg", part), replay_counterexample(same))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("part", STANDS_WITHOUT, ids=named)
+def test_without_a_part_another_line_holds(
+    part: AnyPart, replay: StartReplay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    STANDS_WITHOUT[part](monkeypatch)
+    replay("iceberg", part).run(replay_counterexample(part))
+
+
+@pytest.mark.parametrize("part", [*MUTANTS, *STANDS_WITHOUT], ids=named)
+def test_every_part_is_where_it_is_taken_out(part: AnyPart, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changed line of the code shows at once, and not in the long run only."""
+    {**MUTANTS, **STANDS_WITHOUT}[part](monkeypatch)
