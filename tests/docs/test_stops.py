@@ -34,6 +34,7 @@ SHOWN_BY = {
     "the broker has lost records that were judged": (f"{ENFORCE}/test_archive.py", "test_a_topic_that_has_lost_judged_records_is_begun_again", "the broker has lost records that were judged"),
     "partition ... begins at ..., the ledger ends at ...": (f"{ENFORCE}/test_adoption.py", "test_a_partition_that_retention_has_passed_continues_and_says_what_is_missing", "--partition 0 --from 9 --accept-loss"),
     "was added since the ledger was written": (f"{ENFORCE}/test_adoption.py", "test_a_partition_whose_first_records_are_gone_continues_without_them", "--partition 2 --from 3 --accept-loss"),
+    "positions of records that were sent back to": (f"{ENFORCE}/test_rewind_sent_back.py", "test_a_rewound_stream_does_not_start_when_it_is_lost_which_records_were_sent_back", "Restore the topic"),
     "must be known to go on without doubling it": (f"{ENFORCE}/test_adoption.py", "test_a_stream_continues_past_deleted_records_of_its_output", "--forget-deleted"),
     "would not keep what is written to it": (f"{ENFORCE}/test_output_topics.py", "test_settings_that_would_lose_records_are_refused_with_the_command_that_mends_them", "would not keep what is written to it"),
     "has ... partitions and needs ...": (f"{ENFORCE}/test_output_topics.py", "test_a_ledger_topic_must_be_compacted_and_have_its_partitions", "has 2 partitions and needs 4"),
