@@ -40,6 +40,7 @@ MEANINGS: Final = {
     "expectation_disagreement": "Great Expectations and the compiled check differ. Report this as a bug.",
     "expectation_not_met": "The accepted records of a batch do not meet an expectation of the contract.",
     "groups_loaded": "The job judges each compatibility group by its newest version from now on; the versions by group.",
+    "history_loaded": "The records of files or tables were copied; the stream judges the copy.",
     "issuer_keys_unread": "The keys of the identity provider could not be read; older ones are used if there are any.",
     "key_created": "An API key was created.",
     "key_revoked": "An API key was revoked.",

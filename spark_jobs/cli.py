@@ -10,6 +10,7 @@ import typer
 
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.stream.reconciliation import Answer
+from tidegate.spark_jobs.history.request import HistoryRequest
 from tidegate.spark_jobs.options import (
     BootstrapServers,
     KafkaConfig,
@@ -85,6 +86,30 @@ RegistryOfKeys = Annotated[
     str | None,
     typer.Option(help="Address of the registry, for tables with upserts.", envvar="TIDEGATE_REGISTRY_URL"),
 ]
+FromFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--from-files",
+        metavar="PATH",
+        help="Judge files, folders or patterns instead of the topic, and exit; can be repeated.",
+    ),
+]
+FromTable = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--from-table",
+        metavar="TABLE",
+        help="Judge a table instead of the topic, and exit: lake.NAMESPACE.TABLE, or delta:FOLDER with --sink delta.",
+    ),
+]
+Null = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--null",
+        metavar="TEXT",
+        help="Text that stands for null in CSV, besides an empty cell; can be repeated.",
+    ),
+]
 Limit = Annotated[
     int, typer.Option(metavar="N", min=0, max=10_000, help="Maximum number of records to list of each kind.")
 ]
@@ -110,6 +135,9 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
     max_offsets: MaxOffsets = None,
     max_batch_bytes: MaxBatchBytes = None,
     available_now: AvailableNow = False,
+    from_files: FromFiles = None,
+    from_table: FromTable = None,
+    null: Null = None,
     starting: Starting = None,
     registry_grace_seconds: GraceSeconds = None,
     ready_file: ReadyFile = None,
@@ -125,6 +153,11 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
     a newly published contract starts without a restart. The stream of a retired
     or deleted contract ends between two batches.
 
+    With --from-files or --from-table, one stream judges the history of its
+    records instead of its topic, exactly once: a run that is repeated, or goes on
+    after a crash, writes no record again. The records are copied into the
+    warehouse first. The run waits while a job runs the stream.
+
     Options override the TIDEGATE_ variables of the environment.
 
     Examples:
@@ -132,6 +165,8 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
       tidegate enforce hospital.admissions --bootstrap-servers kafka:9092
       tidegate enforce --all --bootstrap-servers kafka:9092
       tidegate enforce --prefix hospital. --prefix lab. --max-streams 20
+      tidegate enforce hospital.admissions --from-files '/data/2025-*.jsonl'
+      tidegate enforce hospital.admissions --from-table lake.raw.admissions
 
     Exit codes: 0 stopped by SIGTERM, or finished with --available-now; 2 an
     invalid setting; 3 a registry, broker or store does not answer; 4 a stream
@@ -139,6 +174,7 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
     rejected; 130 stopped by Ctrl-C.
     """
     wanted = _wanted(contracts or [], every=every, prefixes=prefix or [], domains=domain or [])
+    history = _history(wanted, from_files or [], from_table or [], null or [])
     given = {
         "max_streams": max_streams,
         "bootstrap_servers": bootstrap_servers,
@@ -153,7 +189,7 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
         "trigger_seconds": trigger_seconds,
         "max_offsets": max_offsets,
         "max_batch_bytes": max_batch_bytes,
-        "available_now": available_now or None,
+        "available_now": available_now or history is not None or None,
         "starting": starting,
         "registry_grace_seconds": registry_grace_seconds,
     }
@@ -161,9 +197,22 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
 
     from tidegate.spark_jobs.enforce import enforce_contracts  # noqa: PLC0415 - loads Spark
 
-    received = enforce_contracts(settings, wanted, ready_file)
+    received = enforce_contracts(settings, wanted, ready_file, history=history)
     if received == signal.SIGINT:
         raise typer.Exit(128 + signal.SIGINT)
+
+
+def _history(
+    wanted: tuple[str, ...] | Selection, files: list[str], tables: list[str], nulls: list[str]
+) -> HistoryRequest | None:
+    """Return the history to judge; None for the topic. Raises SettingsError if several streams are named."""
+    if not files and not tables:
+        if nulls:
+            raise SettingsError("--null concerns CSV, and is used with --from-files")
+        return None
+    if isinstance(wanted, Selection) or len(wanted) != 1:
+        raise SettingsError("--from-files and --from-table concern one contract: name it")
+    return HistoryRequest(tuple(files), tuple(tables), tuple(nulls))
 
 
 def _wanted(
@@ -197,6 +246,7 @@ def reconcile(  # noqa: PLR0913 - one parameter for each option
     Compares topics, sink and ledger, and lists records that are lost or exist
     twice. A table with upserts needs --registry, to read the keys of records.
     The stream may run at the same time: unpublished records are not judged.
+    The history of a stream (enforce --from-files) is proven with its topic.
 
     Examples:
       export TIDEGATE_BOOTSTRAP_SERVERS=kafka:9092

@@ -13,6 +13,7 @@ import structlog
 
 from tidegate.contracts.address_secrets import mask_event
 from tidegate.contracts.crash import exception_without_values
+from tidegate.spark_jobs.history.request import HistoryRequest
 from tidegate.spark_jobs.session import build_session, stop_session, warm_up
 from tidegate.spark_jobs.settings import JobSettings, Selection
 from tidegate.spark_jobs.steps import StepObserver, ignore_steps
@@ -26,8 +27,11 @@ def enforce_contracts(
     wanted: Sequence[str] | Selection,
     ready_file: Path | None = None,
     observer: StepObserver = ignore_steps,
+    history: HistoryRequest | None = None,
 ) -> int | None:
     """Run a stream for each contract until all have ended; return the signal that ended them, or None.
+
+    With a `history`, the named contracts judge that instead of their topics.
 
     With a selection, streams start and end with the contracts of the registry, until a signal. Raises the most severe
     TidegateError of the failed streams.
@@ -55,7 +59,7 @@ def enforce_contracts(
                 job = Job(spark, settings, topics, reporter, observer, tracer)
                 if isinstance(wanted, Selection):
                     return watch_streams(job, wanted, client, ready_file)
-                return run_streams(job, wanted, client, ready_file)
+                return run_streams(job, wanted, client, ready_file, history)
             finally:
                 reporter.close()
                 tracer.close()

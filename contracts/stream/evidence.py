@@ -49,6 +49,8 @@ SENT_BACK_HEADER = "tidegate.replayed-from"
 """Source position, as `topic/partition/offset`, of the refused record that was sent to the source topic as this one."""
 OMITTED_HEADER = "tidegate.omitted"
 """Sizes in bytes and SHA-256 of a record that was set aside and is too large for the quarantine topic, as JSON."""
+ORIGIN_HEADER = "tidegate.origin"
+"""File or table that the record was read from by `tidegate enforce --from-files` or `--from-table`; its own header."""
 FORMAT_HEADER = "tidegate.format"
 """Format of these headers, a number; left out while it is 1. It is ours only behind the last `tidegate.source`."""
 

@@ -23,6 +23,7 @@ from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.closure import ClosedRefusals, Closure
 from tidegate.contracts.stream.counts import RuleCount
 from tidegate.contracts.stream.generations import Rewound, oldest_counting
+from tidegate.contracts.stream.history import HISTORY_PARTITION, HistoryMark
 from tidegate.contracts.stream.replay_progress import ReplayProgress
 from tidegate.contracts.stream.segments import FateCounts, Segment, extended, sums
 from tidegate.contracts.stream.versions import LEDGER_FORMAT, newer_ledger
@@ -118,6 +119,7 @@ _LEFT_OUT_EMPTY = (
     "closed",
     "replay",
     "marks",
+    "history",
 )
 
 
@@ -126,6 +128,7 @@ class Ledger(BaseModel):
 
     `epoch` counts claims, `n` counts published batches. `begin` and `end` map each source partition to the first
     offset that the ledger covers and the first one not yet accounted for: `span(begin, end) == totals.offsets`.
+    The history of a stream is one more partition there (`history.py`).
     `scan_from` maps each output topic to the offsets from which a recovery must look for records of a batch that
     was not published. `slots` is the number of transactional producers that may hold open transactions.
     """
@@ -182,6 +185,9 @@ class Ledger(BaseModel):
         default=None,
         description="Marks of deleted keys; null as long as the table has deleted none.",
     )
+    history: HistoryMark | None = Field(
+        default=None, description="The copied files and tables whose records are one more partition."
+    )
     format: int = Field(
         default=1, ge=1, le=LEDGER_FORMAT, description="Format of the text; left out while it is 1."
     )
@@ -226,6 +232,11 @@ class Ledger(BaseModel):
                 f"the stored ledger cannot be read by this version ({faults[:500]}). Start the job with the release that "
                 "wrote it, or restore table and ledger together"
             ) from error
+
+    @property
+    def pending_history(self) -> int:
+        """Number of records of the history that may be judged already, by an attempt that has not published them."""
+        return 0 if self.history is None else self.history.end - self.end.get(HISTORY_PARTITION, 0)
 
     def counts(self, partition: int, offset: int, generation: int) -> bool:
         """Return whether a refusal by that generation counts: no later rewind covers it."""

@@ -26,6 +26,7 @@ from tidegate.contracts.stream.adoption import (
     propose,
 )
 from tidegate.contracts.stream.closure import Closure
+from tidegate.contracts.stream.history import HISTORY_PARTITION, HistoryMark, of_topic
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger, MarkedKeys, Vector
 from tidegate.contracts.stream.positions import Positions, Sightings
 from tidegate.spark_jobs.adopt.log import adoption_of, open_registry
@@ -162,6 +163,7 @@ class Adopter(StreamChange):
             generation=held.generation if held else 0,
             rewinds=held.rewinds if held else {},
             marks=self._marks(look.proposal.end),
+            history=self._history() if HISTORY_PARTITION in look.proposal.end else None,
         )
         if look.found.replayed:
             new = write_replayed(self._kafka, self._source, new, look.found.replayed)
@@ -370,8 +372,8 @@ class Adopter(StreamChange):
         return names_ledger(self._kafka, self._quarantine, self._sink.own_ledger, self._source.name)
 
     def _look(self, wanted: str | None, held: Ledger | None) -> Look:
-        source = SourceRange(self._topics.earliest(self._source.name), self._topics.latest(self._source.name))
         name, found, others = self._found(wanted, held)
+        source = self._source_range(found)
         if held is None and self._log.was_rewound(name):
             raise _rewound_before(self._stream)
         limits = bounds(
@@ -382,6 +384,25 @@ class Adopter(StreamChange):
         )
         proposal = propose(found, source, limits, self._present(limits.holes))
         return Look(self._sink.name, held, name, found, proposal, others)
+
+    def _source_range(self, found: Found) -> SourceRange:
+        """Return what topic and history hold. Raises StreamStopped if records of a history were written, and it is gone."""
+        earliest, latest = self._topics.earliest(self._source.name), self._topics.latest(self._source.name)
+        if HISTORY_PARTITION not in found.all.bitmaps():
+            return SourceRange(earliest, latest)
+        mark = self._history()
+        if mark is None:
+            raise StreamStopped(
+                f"{self._copied.path} is gone, and the outputs hold records of the stream's history: restore it. To begin "
+                f"again with an empty output instead: tidegate archive {self._stream}"
+            )
+        begin, _ = self._copied.held(mark, mark.end)
+        return SourceRange({**earliest, HISTORY_PARTITION: begin}, {**latest, HISTORY_PARTITION: mark.end})
+
+    def _history(self) -> HistoryMark | None:
+        """Return the newest load of the history; None if there is none."""
+        manifest = self._copied.read()
+        return manifest.marks[-1] if manifest is not None and manifest.loads else None
 
     def _found(self, wanted: str | None, held: Ledger | None) -> tuple[str, Found, dict[str, int]]:
         """Read both outputs; return the ledger's name, what it has written, and the number of records of each other ledger."""
@@ -432,8 +453,10 @@ class Adopter(StreamChange):
         """Return the holes at which the source holds a record."""
         offsets = holes.bitmaps()
         begin: Vector = {partition: found.min() for partition, found in offsets.items()}
-        end: Vector = {partition: found.max() + 1 for partition, found in offsets.items()}
-        present = Positions()
+        end = of_topic({partition: found.max() + 1 for partition, found in offsets.items()})
+        present = Positions.of(
+            {p: found for p, found in offsets.items() if p == HISTORY_PARTITION}
+        )  # no gaps
         for message in read_committed(self._kafka, self._source.name, begin, end):
             position = (message.partition() or 0, message.offset() or 0)
             if position in holes:

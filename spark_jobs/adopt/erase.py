@@ -158,6 +158,12 @@ class Eraser(StreamChange):
         return new
 
     def _held(self) -> Ledger:
+        if self._copied.has_copies():
+            raise ConflictError(
+                f"{self._copied.path} holds the records of the stream's history as they were loaded: nothing was changed. When they "
+                f"are judged and proven (tidegate reconcile {self._stream}), delete its folders load-* and keep "
+                "manifest-*.json; then run tidegate erase again"
+            )
         return self._with_ledger(self._sink.ledger_if_there(), ": it holds no records of the stream")
 
     def _has_quarantine(self) -> bool:

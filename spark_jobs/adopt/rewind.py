@@ -19,6 +19,7 @@ from tidegate.contracts.errors import ConflictError, SettingsError, StreamStoppe
 from tidegate.contracts.stream.adoption import Adoption
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.generations import overruling, rewound
+from tidegate.contracts.stream.history import HISTORY_PARTITION, of_topic
 from tidegate.contracts.stream.ledger import Ledger, Vector
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.rewind import Held, Rewind, points_of, rewind_to
@@ -206,11 +207,13 @@ class Rewinder(StreamChange):
             if overruled := overruling(after, partition, offset, found.generation):
                 needed.add(overruled)
         end = {partition: held.end[partition] for partition in points}
-        for message in read_committed(self._kafka, self._source.name, points, end):
+        for message in read_committed(self._kafka, self._source.name, points, of_topic(end)):
             source.add(message.partition() or 0, message.offset() or 0)
+        history_begin, of_history = self._copied.held(held.history, held.end.get(HISTORY_PARTITION, 0))
+        source.add_all(of_history)
         is_there = self._topics.identity(self._quarantine) is not None
         return Held(
-            earliest=self._topics.earliest(self._source.name),
+            earliest={**self._topics.earliest(self._source.name), HISTORY_PARTITION: history_begin},
             source=source,
             written=self._sink.written().seen,
             quarantined=quarantined,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.contracts.errors import NotFoundError, StreamStopped
 from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.spark_jobs.history.folder import HistoryFolder
 from tidegate.spark_jobs.kafka.source_topic import find_source, recreated
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.sinks.kind import kind_of
@@ -31,6 +32,7 @@ class StreamChange:
         self._source = find_source(self._topics, plan)
         self._quarantine = quarantine_topic(self._source.name)
         self._sink = kind_of(settings).adoptable(settings, plan)
+        self._copied = HistoryFolder(settings, self._stream)
 
     def _with_ledger(self, held: Ledger | None, consequence: str) -> Ledger:
         """Return `held`, the stream's ledger.

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from tidegate.contracts.errors import Fenced
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.evidence import SENT_BACK_HEADER, EventPointer
+from tidegate.contracts.stream.history import HISTORY_PARTITION
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.ledger import Ledger, Position
 from tidegate.contracts.stream.positions import Positions
@@ -21,6 +22,9 @@ from tidegate.contracts.stream.replay_preview import RefusedRecord
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer
 from tidegate.spark_jobs.kafka.replayed import ReplayedTopic, fenced_sender, require_closed, resent_ahead
 from tidegate.spark_jobs.sinks.sink import Sink
+
+_ANY: Final = -1
+"""Kafka's number for a partition that the producer chooses."""
 
 
 class ClosedRecords:
@@ -79,4 +83,5 @@ def _records(
             *record.headers,
             (SENT_BACK_HEADER, str(source).encode()),
         ]
-        yield topic, value, record.key, partition, now, headers
+        # The topic has no partition of histories: its records go to any.
+        yield topic, value, record.key, _ANY if partition == HISTORY_PARTITION else partition, now, headers

@@ -6,7 +6,6 @@ again for each attempt: positions come from the ledger, so a lost checkpoint is 
 
 from __future__ import annotations
 
-import shutil
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
@@ -29,13 +28,13 @@ from tidegate.spark_jobs.job.control import AlwaysRunning, Control, StreamPaused
 from tidegate.spark_jobs.job.expectations import BatchExpectations, refused
 from tidegate.spark_jobs.job.great_expectations_runner import GreatExpectationsRunner
 from tidegate.spark_jobs.job.lease import Stop
+from tidegate.spark_jobs.job.record_source import OpenSource, Query, TopicSource
 from tidegate.spark_jobs.job.replay import Prepared, Replayer
 from tidegate.spark_jobs.job.replay_loop import ReplayLoop
 from tidegate.spark_jobs.job.reports import Reporter
 from tidegate.spark_jobs.job.shadow_source import NoShadows, Shadows
-from tidegate.spark_jobs.job.source import LOOK_SECONDS, BatchHandler, BatchOffsets, read_range, read_topic
-from tidegate.spark_jobs.kafka.consumer_group import PublishedOffsets
-from tidegate.spark_jobs.kafka.source_topic import find_source, require_same, resume
+from tidegate.spark_jobs.job.source import BatchHandler
+from tidegate.spark_jobs.kafka.source_topic import find_source
 from tidegate.spark_jobs.kafka.topics import Topics, TransactionEnded
 from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.sinks.kind import SinkContext, kind_of
@@ -46,7 +45,6 @@ from tidegate.spark_jobs.worker.judge import worker_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 log = structlog.get_logger()
 
@@ -72,7 +70,7 @@ class StreamAttempt:
     in order, one at a time, each only after the previous one.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the last one only for a history
         self,
         job: Job,
         contract_id: str,
@@ -80,8 +78,11 @@ class StreamAttempt:
         control: Control | None = None,
         shadows: Shadows | None = None,
         limits: BatchLimits | None = None,
+        *,
+        open_source: OpenSource = TopicSource,
     ) -> None:
         self._job = job
+        self._open_source = open_source
         self._contract_id = contract_id
         self._contracts = contracts
         self._control = control or AlwaysRunning(contract_id)
@@ -149,7 +150,7 @@ class StreamAttempt:
                 self._in_hand.clear()
         outcome = self._outcome(self._failure) if self._failure is not None else None
         self._sink.close()
-        self._told_offsets.close()
+        self._records.close()
         if outcome is not None:
             raise outcome
 
@@ -174,8 +175,8 @@ class StreamAttempt:
         if outcome is not None:
             raise outcome
 
-    def _await(self, query: StreamingQuery, stopping: Stop) -> None:
-        while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # an int by its annotation; the JVM gets a float
+    def _await(self, query: Query, stopping: Stop) -> None:
+        while not query.awaitTermination(_POLL_SECONDS):
             if stopping.is_set() or self._failure is not None:
                 return
             self._replay_loop.step()
@@ -207,7 +208,7 @@ class StreamAttempt:
         outage.__cause__ = failure
         return outage
 
-    def _start(self) -> StreamingQuery:
+    def _start(self) -> Query:
         trace = self._job.tracer.begin("stream start", {"tidegate.stream": self._contract_id})
         try:
             with trace.current():
@@ -218,23 +219,24 @@ class StreamAttempt:
         trace.end({"tidegate.epoch": self._ledger.epoch})
         return query
 
-    def _begin(self, watch: Stopwatch) -> StreamingQuery:
+    def _begin(self, watch: Stopwatch) -> Query:
         """Take the stream, and start to read at the end of its ledger."""
-        earliest, latest = self._claim(watch)
+        self._claim(watch)
         try:
-            return self._read(earliest, latest, watch)
+            return self._read(watch)
         except BaseException:
             self._batch_handler.close()
             self._sink.close()  # its thread would continue, and each attempt would add one
             raise
 
-    def _claim(self, watch: Stopwatch) -> tuple[Vector, Vector]:
-        """Claim the stream by the contract of now; return the first and the last offsets of the topic."""
+    def _claim(self, watch: Stopwatch) -> None:
+        """Claim the stream by the contract of now."""
         with watch(Step.CONTRACT):
             self._plan = self._contracts.current()
             require_running(self._control.current())
         job = self._job
         self._source = find_source(job.topics, self._plan)
+        self._records = self._open_source(job.spark, job.settings, job.topics, self._plan, self._source)
         context = SinkContext(
             job.spark,
             job.settings,
@@ -244,57 +246,41 @@ class StreamAttempt:
             self._plan.contract.retention,
         )
         self._sink = kind_of(job.settings).open(context)
-        earliest, latest = job.topics.earliest(self._source.name), job.topics.latest(self._source.name)
-        begin = latest if job.settings.starting == "latest" else earliest
-        reported = self._control.reported_epoch()
-        self._ledger = self._sink.start(StreamStart(self._plan, self._source, begin, watch, reported))
+        start = StreamStart(
+            self._plan,
+            self._source,
+            self._records.topic_start,
+            watch,
+            self._control.reported_epoch(),
+            self._records.history,
+        )
+        self._ledger = self._sink.start(start)
         watch = Stopwatch(self._contract_id, job.observer)
         replayer = Replayer(job.spark, job.settings.kafka, job.topics, self._sink, self._source, watch)
         replays = self._control.replays
         self._replay_loop = ReplayLoop(replays, replayer, self._begin_chunk, self._publish_chunk)
-        return earliest, latest
 
-    def _read(self, earliest: Vector, latest: Vector, watch: Stopwatch) -> StreamingQuery:
+    def _read(self, watch: Stopwatch) -> Query:
         """Start to read at the end of the claimed ledger."""
-        job = self._job
         self._contracts.require_published(self._ledger.contract)
         self._control.require_decisions(self._ledger.decisions)
         self._control.fill_window(self._plan.contract.error_budget)
-        start = resume(self._ledger, self._source, earliest, latest)
-        self._told_offsets = PublishedOffsets(job.settings.kafka, self._contract_id)
-        self._told_offsets.publish(self._source.name, self._ledger.end)
+        behind = self._records.resume(self._ledger)
         log.info(
             "stream_started",
             stream=self._contract_id,
             sink=self._sink.name,
             epoch=self._ledger.epoch,
-            behind=span(start, latest),
+            behind=behind,
             settled=len(self._sink.settled),
             ms=watch.milliseconds,
         )
-        return self._query(start)
-
-    def _query(self, start: Vector) -> StreamingQuery:
-        spark, settings = self._job.spark, self._job.settings
-        folder = settings.scratch(self._contract_id) / "checkpoint"
-        shutil.rmtree(folder, ignore_errors=True)
-        checkpoint = f"file://{folder}/{self._ledger.epoch}"
-        self._offsets = BatchOffsets(spark, checkpoint, self._source.name, start)
         self._judged_end = self._ledger.end
         self._refusals = self._sink.settled.refusals()
         self._expectations.published = self._ledger.n
-        writer = (
-            read_topic(spark, settings, self._source.name, start)
-            .writeStream.queryName(f"{self._contract_id} {settings.sink} epoch {self._ledger.epoch}")
-            .option("checkpointLocation", checkpoint)
-            .foreachBatch(self._batch_handler)
-        )
-        if settings.available_now:
-            return writer.trigger(availableNow=True).start()
-        pause = min(settings.batch_seconds, LOOK_SECONDS)
-        return writer.trigger(processingTime=f"{round(pause * 1000)} milliseconds").start()
+        return self._records.start(self._ledger, self._batch_handler)
 
-    def _stop(self, query: StreamingQuery) -> None:
+    def _stop(self, query: Query) -> None:
         """End the query between two batches: wait for those in progress, and let no other begin."""
         self._ending.set()
         with self._lock:
@@ -313,7 +299,7 @@ class StreamAttempt:
             if self._closing:
                 return
             try:
-                self._take(rows, *self._offsets.of(batch_id))
+                self._take(rows, *self._records.offsets_of(batch_id))
             except BaseException as error:  # noqa: BLE001 - raised again by `run`, in the stream's own thread
                 self._fail(error)
 
@@ -324,16 +310,13 @@ class StreamAttempt:
         offsets from Kafka, so no record is read twice.
         """
         require_contiguous(self._judged_end, start)
-        source, begin = self._source.name, start
+        begin = start
         while span(begin, end) > 0:  # Spark's last batch of available_now may hold nothing
             if self._closing or self._ending.is_set():
                 return
             until = self._limits.end_of_batch(begin, end)
             is_whole = begin == start and until == end
-            part = (
-                rows if is_whole else read_range(rows.sparkSession, self._job.settings, source, begin, until)
-            )
-            self._process(part, begin, until)
+            self._process(rows if is_whole else self._records.read(begin, until), begin, until)
             begin = until
 
     def _fail(self, error: BaseException, batch: MicroBatch | None = None) -> None:
@@ -378,7 +361,7 @@ class StreamAttempt:
         try:
             self._await_written()
             # Read again after the records were read, to verify that they come from the topic that the ledger counts.
-            require_same(self._job.topics, self._source, self._ledger)
+            self._records.require_same(self._ledger)
             with watch(Step.DECIDE):
                 is_accepted = control.accepted is not None and control.accepted.overlaps(start, end)
                 context = self._control.window.context(is_accepted=is_accepted)
@@ -468,7 +451,7 @@ class StreamAttempt:
                 f"reads {self._source.name}. To archive its output, and begin again with the other topic: "
                 f"tidegate archive {plan.contract.id}"
             )
-        require_same(self._job.topics, self._source, self._ledger)
+        self._records.require_same(self._ledger)
         if plan.fingerprint != self._plan.fingerprint:
             self._await_written()  # under the contract that it was judged by
             self._sink.adopt(plan)
@@ -488,13 +471,13 @@ class StreamAttempt:
         report = report_of(
             self._contract_id, self._sink, batch, judged, Outcome(decision, published, began, lag)
         )
-        self._told_offsets.publish(self._source.name, published.ledger.end)
+        self._records.publish(published.ledger)
         self._job.reporter.report(report)
         log_batch(report, decision)
         batch.watch.trace.end(figures_of(report))
 
     def _lag(self, end: Vector) -> int | None:
         try:
-            return max(0, span(end, self._job.topics.latest(self._source.name)))
+            return max(0, span(end, self._records.latest()))
         except Unavailable:
             return None

@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from types import FrameType
@@ -32,12 +33,14 @@ from tidegate.spark_jobs.contract_source import (
     RegistryGone,
     mask_key_of,
 )
+from tidegate.spark_jobs.history.request import HistoryRequest
 from tidegate.spark_jobs.job.batch_limits import BatchLimits
 from tidegate.spark_jobs.job.contract_watch import ContractWatch
 from tidegate.spark_jobs.job.control import RegistryControl, StreamPaused
 from tidegate.spark_jobs.job.halving import may_blame_record, reason_to_halve, stopped_by_record
 from tidegate.spark_jobs.job.lease import Lease, StopOrLoss
 from tidegate.spark_jobs.job.reconciler import Reconciler
+from tidegate.spark_jobs.job.record_source import HistorySource, TopicSource
 from tidegate.spark_jobs.job.shadow_source import RegistryShadows
 from tidegate.spark_jobs.job.stream import Job, StreamAttempt
 from tidegate.spark_jobs.settings import Selection
@@ -61,9 +64,19 @@ class StreamThread(InheritableThread):
     """Runs one stream, attempt after attempt, until it is stopped, ends, or must not continue."""
 
     def __init__(
-        self, job: Job, contract_id: str, registry: httpx.Client, stopping: Event, *, leaves: bool = False
+        self,
+        job: Job,
+        contract_id: str,
+        registry: httpx.Client,
+        stopping: Event,
+        *,
+        leaves: bool = False,
+        history: HistoryRequest | None = None,
     ) -> None:
-        """`leaves` says that a contract which is not enforced any more ends the stream in good order."""
+        """`leaves` says that a contract which is not enforced any more ends the stream in good order.
+
+        With a `history`, the thread loads and judges that instead of the topic, and ends.
+        """
         super().__init__(target=self._keep_going, name=f"stream-{contract_id}", daemon=True)
         self.contract_id = contract_id
         self.running = Event()
@@ -75,9 +88,12 @@ class StreamThread(InheritableThread):
             registry, contract_id, job.settings.registry_grace_seconds, stopping, mask_key
         )
         self._control = RegistryControl(registry, contract_id, stopping)
+        self._history = history
         self._shadows = RegistryShadows(registry, contract_id, mask_key)
         self._limits = BatchLimits(job.settings.max_batch_bytes)
-        self._lease = Lease(job.settings, contract_id)
+        # A bounded run over the topic takes the stream at once; one over a history waits until no job runs the stream.
+        waits = job.settings if history is None else job.settings.model_copy(update={"available_now": False})
+        self._lease = Lease(waits, contract_id)
         self._attempt: StreamAttempt | None = None
         self._is_slow = False
         self._leaves = leaves
@@ -116,9 +132,7 @@ class StreamThread(InheritableThread):
         self._job.spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.contract_id)
         failures: int | None = 0
         while failures is not None and not self._stopping.is_set():
-            attempt = self._attempt = StreamAttempt(
-                self._job, self.contract_id, self._contracts, self._control, self._shadows, self._limits
-            )
+            attempt = self._attempt = self._new_attempt()
             try:
                 if not self._lease.acquire(
                     self._contracts.current().contract.topic, self._stopping, self.running
@@ -139,6 +153,17 @@ class StreamThread(InheritableThread):
             log.info("stream_ended", stream=self.contract_id)
             if not self._lease.is_waiting:
                 self._control.report_event(EventKind.ENDED)
+
+    def _new_attempt(self) -> StreamAttempt:
+        return StreamAttempt(
+            self._job,
+            self.contract_id,
+            self._contracts,
+            self._control,
+            self._shadows,
+            self._limits,
+            open_source=TopicSource if self._history is None else partial(HistorySource, self._history),
+        )
 
     def _is_halved(self, error: BaseException, attempt: StreamAttempt) -> bool:
         """Return whether the next attempt processes half of the failed batch. It begins without a pause.
@@ -250,16 +275,22 @@ class StreamThread(InheritableThread):
 
 
 def run_streams(
-    job: Job, contract_ids: Sequence[str], registry: httpx.Client, ready_file: Path | None = None
+    job: Job,
+    contract_ids: Sequence[str],
+    registry: httpx.Client,
+    ready_file: Path | None = None,
+    history: HistoryRequest | None = None,
 ) -> int | None:
-    """Run a stream for each contract until all have ended or a signal stops them.
+    """Run a stream for each contract until all have ended or a signal stops them; over a `history` instead of its topic.
 
     SIGTERM and SIGINT stop each stream between two batches; a second signal ends the process at once. `ready_file` is
     written when every stream has a running query. Returns the number of the signal that stopped the streams, None if
     they ended by themselves. Raises the most severe failure if streams have failed.
     """
     stopping = Event()
-    threads = [StreamThread(job, contract_id, registry, stopping) for contract_id in contract_ids]
+    threads = [
+        StreamThread(job, contract_id, registry, stopping, history=history) for contract_id in contract_ids
+    ]
     with (
         _stop_on_signal(stopping) as received,
         closing(Reconciler(job.settings, registry)) as reconciler,

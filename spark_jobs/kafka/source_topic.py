@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidegate.contracts.errors import StreamStopped, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.history import of_topic
 from tidegate.contracts.stream.ledger import Ledger, Vector
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
 
@@ -35,7 +36,7 @@ def resume(ledger: Ledger, source: Topic, earliest: Vector, latest: Vector) -> V
     """Return the offset of every partition at which reading continues. Raises StreamStopped if that is impossible."""
     if ledger.topic_id != source.topic_id:
         raise StreamStopped(recreated(source.name, ledger.stream))
-    for partition, end in sorted(ledger.end.items()):
+    for partition, end in sorted(of_topic(ledger.end).items()):
         if earliest.get(partition, 0) > end:
             raise StreamStopped(
                 f"{source.name}: partition {partition} begins at {earliest[partition]}, the ledger ends at {end}: records "

@@ -6,7 +6,7 @@ Delta's reader in Spark. The result is exact while the stream runs, because of t
 1. The ledger, with the table's rows of the same moment: one metadata file of Iceberg, one version of Delta, one
 transaction of PostgreSQL. Kafka has no such snapshot: the ledger, then the accepted records, then the ledger again.
 2. The topics, up to their current ends: all that the ledger covers was committed before it. Later records are in
-flight.
+flight. The copy of the history never changes.
 3. The first offsets of the topics: records that were deleted during the read are past retention, and not missing.
 """
 
@@ -18,7 +18,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tidegate.contracts.errors import NotFoundError, StreamStopped
-from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.contracts.stream.history import HISTORY_PARTITION, of_topic
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions, Sightings
@@ -31,6 +31,7 @@ from tidegate.contracts.stream.reconcile import (
     positions_of_records,
     reconcile,
 )
+from tidegate.spark_jobs.history.folder import HistoryFolder
 from tidegate.spark_jobs.kafka.dropped import read_dropped
 from tidegate.spark_jobs.kafka.marks import read_marks
 from tidegate.spark_jobs.kafka.outputs import read_committed
@@ -55,7 +56,7 @@ def reconcile_stream(
     with ExitStack() as resources:
         outputs = kind_of(settings).read_outputs(settings, contract_id, find_plan, resources)
         kept = _kept_refusals(settings, contract_id, outputs.ledger, resources)
-        return _reconcile(settings.kafka, outputs, kept)
+        return _reconcile(settings, outputs, kept)
 
 
 def _kept_refusals(
@@ -71,8 +72,8 @@ def _kept_refusals(
     return kept if kept.ledger.stream == contract_id and kept.ledger.name == ledger.name else None
 
 
-def _reconcile(kafka: KafkaConnection, outputs: Outputs, kept: Outputs | None) -> Reconciliation:
-    ledger = outputs.ledger
+def _reconcile(settings: SinkSettings, outputs: Outputs, kept: Outputs | None) -> Reconciliation:
+    kafka, ledger = settings.kafka, outputs.ledger
     topics = Topics(kafka)
     quarantine = quarantine_topic(ledger.topic)
     identity = topics.identity(ledger.topic)
@@ -85,12 +86,15 @@ def _reconcile(kafka: KafkaConnection, outputs: Outputs, kept: Outputs | None) -
     has_removed_rows = ledger.totals.superseded or ledger.totals.deleted
     keys = outputs.keys if has_removed_rows else None
     records = None if keys is None else RecordKeys(keys.plan, keys.fields)
-    for message in read_committed(kafka, ledger.topic, ledger.begin, ledger.end):
+    for message in read_committed(kafka, ledger.topic, ledger.begin, of_topic(ledger.end)):
         position = message.partition() or 0, message.offset() or 0  # never None in a message that was read
         source.add(*position)
         if records is not None and position not in written.seen:
             records.add(message)
     replayed, closed = read_replayed(kafka, ledger), read_closed(kafka, ledger)
+    copied = HistoryFolder(settings, ledger.stream)
+    history_begin, of_history = copied.held(ledger.history, ledger.end.get(HISTORY_PARTITION, 0))
+    source.add_all(of_history)
     quarantined, to_keep = Sightings(), Positions()
     mark = kept.ledger.scan_from.get(quarantine, {}) if kept is not None else {}
     for position, message in refusals(kafka, quarantine, ledger):
@@ -103,7 +107,8 @@ def _reconcile(kafka: KafkaConnection, outputs: Outputs, kept: Outputs | None) -
         fresh = read_replayed(kafka, outputs.later) - replayed
         written.seen = written.seen - fresh
     retained = Retained(
-        source=topics.earliest(ledger.topic),
+        # Deleted parts of the copy are as records that a topic has deleted.
+        source={**topics.earliest(ledger.topic), HISTORY_PARTITION: history_begin},
         is_source_compacted=topics.is_compacted(ledger.topic),
         is_quarantine_whole=not any(topics.earliest(quarantine).values()),
         is_written_ahead=outputs.is_ahead,

@@ -37,9 +37,9 @@ def settled_in(
 ) -> dict[Position, Settlement]:
     """Read an output topic from the ledger's `scan_from` to `end`; return the records ahead of the ledger.
 
-    `end` is the watermark of a moment at which earlier instances could no longer commit. Raises StreamStopped if
-    required records were deleted, Unavailable. If the source holds no record ahead of the ledger, none was written
-    ahead of it, whatever was deleted.
+    `ledger` is as the earlier instances left it; `end` is the watermark of a moment at which they could no longer
+    commit. Raises StreamStopped if required records were deleted, Unavailable. If topic and history hold no record ahead
+    of the ledger, none was written ahead of it, whatever was deleted.
     """
     # Begins beyond the end only if the topic was created again: then read all of it.
     start = {
@@ -49,8 +49,8 @@ def settled_in(
     topics = Topics(kafka)
     for partition, first in topics.earliest(topic).items():
         if first > start.get(partition, 0):
-            # Earlier instances are fenced: they judged only records that the source holds now.
-            if span(ledger.end, topics.latest(ledger.topic)) <= 0:
+            # Earlier instances are fenced: they judged only records that the source holds now, and loads that they claimed.
+            if not ledger.pending_history and span(ledger.end, topics.latest(ledger.topic)) <= 0:
                 return {}
             raise StreamStopped(
                 f"{topic}: partition {partition} begins at {first}, but what was {settle.__name__} from "

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 import structlog
 
+from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.counts import RuleKey
 from tidegate.contracts.stream.decide import Decision
+from tidegate.contracts.stream.history import HistoryMark
 from tidegate.contracts.stream.ledger import (
     BatchTotals,
     Ledger,
@@ -41,7 +43,10 @@ _MOST_EPOCHS_AHEAD: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class StreamStart:
-    """What a sink needs to claim a stream; `begin` is where a new ledger would begin."""
+    """What a sink needs to claim a stream; `begin` is where a new ledger would begin.
+
+    `history` is not empty if the batches come from a history: its marks after each load, in order.
+    """
 
     plan: EnforcementPlan
     source: Topic
@@ -49,6 +54,22 @@ class StreamStart:
     watch: Stopwatch
     reported_epoch: int = 0
     """The highest epoch of the stream's reports in the registry."""
+    history: tuple[HistoryMark, ...] = ()
+
+    def claimable(self, ledger: Ledger) -> Ledger:
+        """Return the ledger as its next claim takes it: numbered, and with the newest load of the history.
+
+        Raises StreamStopped if it counts a load that the history does not have.
+        """
+        if not self.history:
+            return self.numbered(ledger)
+        if ledger.history is not None and ledger.history not in self.history:
+            raise StreamStopped(
+                f"the folder of copies lacks load {ledger.history.load}, which the ledger of {ledger.stream} counts: it was "
+                "deleted, replaced, or restored from an older moment. Restore the newest one; without it, records would be "
+                f"written a second time. To begin with an empty output instead: tidegate archive {ledger.stream}"
+            )
+        return self.numbered(ledger.model_copy(update={"history": self.history[-1]}))
 
     def numbered(self, ledger: Ledger) -> Ledger:
         """Return the ledger with an epoch such that its next claim is above every reported one.

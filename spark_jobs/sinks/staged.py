@@ -109,7 +109,8 @@ class StagedSink:
             each.relieve()
         self.adopt(start.plan)
         with start.watch(Step.CLAIM):  # 1
-            claimed = self._ledger = self._claim(start)
+            before, claimed = self._claim(start)
+            self._ledger = claimed
         with start.watch(Step.FENCE):  # 2: the old slots too, because their transactions may be open
             timeout = self._settings.transaction_timeout_seconds
             producers = [
@@ -127,7 +128,7 @@ class StagedSink:
                 raise Fenced(f"{self._table.name}: another instance of this stream holds the ledger now")
         with start.watch(Step.SCAN):  # 5
             self._settled = Settled(
-                settled_in(self._settings.kafka, self._quarantine.name, claimed, end, quarantined)
+                settled_in(self._settings.kafka, self._quarantine.name, before, end, quarantined)
             )
             self._left_out = left_out(self._settings.kafka, claimed)
             if self._left_out:
@@ -340,7 +341,8 @@ class StagedSink:
         assert self._ledger is not None, "the sink was not started"  # noqa: S101 - a programming error
         return self._ledger
 
-    def _claim(self, start: StreamStart) -> Ledger:
+    def _claim(self, start: StreamStart) -> tuple[Ledger, Ledger]:
+        """Return the ledger as the earlier instances left it, and as it is claimed."""
         held = self._table.read()
         slots = self._settings.quarantine_slots
         before = held
@@ -350,10 +352,9 @@ class StagedSink:
             scan_from = {self._quarantine.name: self._topics.latest(self._quarantine.name)}
             before = start.new_ledger(name, scan_from, slots)
         require_own(before, start.plan.contract.id, self._table.name)
-        before = start.numbered(before)
-        claimed = before.claim(slots, uuid4().hex[:8])
+        claimed = start.claimable(before).claim(slots, uuid4().hex[:8])
         move_ledger(self._table, held, claimed, "claim")
-        return claimed
+        return before, claimed
 
     def _require_unwritten(self, start: StreamStart, name: str) -> None:
         """Raise StreamStopped when a stream without a ledger has written already."""

@@ -244,9 +244,9 @@ class _Task:
             self._marks.append(KeyMarks.of(of_key, batch.filter(chosen)).packed())
 
     def _count(self, batch: pa.RecordBatch, dispositions: npt.NDArray[np.int8], failed: pa.Array) -> None:
-        partitions = np.asarray(batch.column("partition"))
-        for partition, accepted in enumerate(np.bincount(partitions[dispositions == 0]).tolist()):
+        for partition, accepted in _sums_by_partition(batch, dispositions == 0).items():
             self._counts[partition, int(Disposition.ACCEPTED), None] += accepted
+        partitions = np.asarray(batch.column("partition"))
         others = np.flatnonzero(dispositions)
         slots = failed.take(pa.array(others)).to_pylist()
         kinds = zip(partitions[others].tolist(), dispositions[others].tolist(), slots, strict=True)
@@ -270,7 +270,9 @@ def _bytes_by_partition(batch: pa.RecordBatch) -> dict[int, int]:
     return _sums_by_partition(batch, lengths)
 
 
-def _sums_by_partition(batch: pa.RecordBatch, weights: npt.NDArray[np.int64] | None = None) -> dict[int, int]:
+def _sums_by_partition(
+    batch: pa.RecordBatch, weights: npt.NDArray[np.int64] | npt.NDArray[np.bool_] | None = None
+) -> dict[int, int]:
     """Sum up a weight of the rows of each source partition; without weights, count the rows."""
     partitions, places = np.unique(np.asarray(batch.column("partition")), return_inverse=True)
     sums = np.bincount(places, weights=weights).astype(np.int64)

@@ -117,23 +117,26 @@ class KafkaSink:
                 self._require_unwritten(start)
             else:
                 self._require_newest(self._ledger)
-            held = start.numbered(self._ledger or start.new_ledger(self._ledger_name, {}, 1))
+            held = self._ledger or start.new_ledger(self._ledger_name, {}, 1)
         with start.watch(Step.CLAIM):
-            claimed = held.claim(self._slots)
             if self._tasks and not held.scan_from:  # earlier records were written together with their ledger
                 now = self._topics.latest(self._accepted.name)
-                claimed = claimed.model_copy(update={"scan_from": {self._accepted.name: now}})
+                held = held.model_copy(update={"scan_from": {self._accepted.name: now}})
+            claimed = start.claimable(held).claim(self._slots)
             with self._noticing_fences():
                 producer.write([ledger_record(claimed)])
         self._producer, self._ledger = producer, claimed
         if claimed.slots > 1 or claimed.scan_from:
-            self._settle(claimed, start.watch)
+            self._settle(held, claimed, start.watch)
         self._spool = Spool(self._settings, self._contract_id, claimed.epoch)
         self._spool.clear()
         return claimed
 
-    def _settle(self, claimed: Ledger, watch: Stopwatch) -> None:
-        """Fence the slots of tasks, old ones too, and find the records that they have written beyond the ledger."""
+    def _settle(self, before: Ledger, claimed: Ledger, watch: Stopwatch) -> None:
+        """Fence the slots of tasks, old ones too, and find the records that they have written beyond the ledger.
+
+        `before` is the ledger as the earlier instances left it.
+        """
         kafka = self._settings.kafka
         with watch(Step.FENCE):
             for slot in range(1, claimed.slots):
@@ -143,7 +146,7 @@ class KafkaSink:
             if read_ledger(kafka, self._ledger_name) != claimed:
                 raise Fenced(f"{claimed.name}: another instance of this stream holds the ledger now")
         with watch(Step.SCAN):
-            found = settled_in(kafka, self._accepted.name, claimed, self._end, accepted)
+            found = settled_in(kafka, self._accepted.name, before, self._end, accepted)
             self._settled = Settled(found)
 
     def _require_newest(self, ledger: Ledger) -> None:

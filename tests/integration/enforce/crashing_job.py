@@ -1,6 +1,6 @@
 """The job in a process of its own that kills itself after a given step: `crashing_job.py STEP TIMES CONTRACT_ID`.
 
-With SIGSTOP as a fourth argument it stops instead, and goes on as a zombie when somebody lets it. With a table's folder of
+With a path or pattern in HISTORY_FILES it judges these files instead of the topic. With SIGSTOP as a fourth argument it stops instead, and goes on as a zombie when somebody lets it. With a table's folder of
 metadata in CRASH_ON_NEW_METADATA it waits, after the step, until a file is new there: it ends in the middle of the next.
 
 Nothing is patched: the job tells its observer of each step that it has finished. Its settings come from the environment.
@@ -18,6 +18,7 @@ from pathlib import Path
 from tidegate.contracts.errors import TidegateError
 from tidegate.gateway.exits import exit_code
 from tidegate.spark_jobs.enforce import enforce_contracts
+from tidegate.spark_jobs.history.request import HistoryRequest
 from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.steps import ReplayStep, Step
 
@@ -39,8 +40,10 @@ def main() -> None:
                     target=kill_on_new_metadata, args=(Path(folder), number), daemon=True
                 ).start()
 
+    files = os.environ.get("HISTORY_FILES")
+    history = None if files is None else HistoryRequest((files,))
     try:
-        enforce_contracts(JobSettings(), (contract_id,), observer=kill_after)
+        enforce_contracts(JobSettings(), (contract_id,), observer=kill_after, history=history)
     except TidegateError as error:
         traceback.print_exc()
         sys.exit(exit_code(error))  # as `tidegate enforce` ends

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Event
 from typing import Any
 
@@ -23,8 +24,10 @@ from tidegate.contracts.stream.reconcile import Reconciliation
 from tidegate.contracts.stream.replay import ReplayReport, ReplayRequest, ReplayState
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.embedded.jars import Jars
+from tidegate.spark_jobs.history.request import HistoryRequest
 from tidegate.spark_jobs.job.batch_limits import BatchLimits
 from tidegate.spark_jobs.job.control import AlwaysRunning
+from tidegate.spark_jobs.job.record_source import HistorySource, TopicSource
 from tidegate.spark_jobs.job.stream import Job, StreamAttempt
 from tidegate.spark_jobs.kafka.kafka_ledger import ledger_name, read_ledger
 from tidegate.spark_jobs.kafka.outputs import read_committed
@@ -152,16 +155,28 @@ class Line:
         producer.flush()
 
     def attempt(
-        self, observer: StepObserver = ignore_steps, limits: BatchLimits | None = None, **changes: object
+        self,
+        observer: StepObserver = ignore_steps,
+        limits: BatchLimits | None = None,
+        history: HistoryRequest | None = None,
+        **changes: object,
     ) -> StreamAttempt:
         settings = self.settings.model_copy(update=changes)
         job = Job(self.spark, settings, Topics(settings.kafka), self.reports, observer)
         control = AlwaysRunning(self.contract_id, self.replays)
-        return StreamAttempt(job, self.contract_id, self.contracts, control, limits=limits)
+        source = TopicSource if history is None else partial(HistorySource, history)
+        return StreamAttempt(
+            job, self.contract_id, self.contracts, control, limits=limits, open_source=source
+        )
 
-    def enforce(self, observer: StepObserver = ignore_steps, **changes: object) -> None:
-        """Process what is there; raises what stops the stream."""
-        self.attempt(observer, **changes).run(Event(), Event())
+    def enforce(
+        self,
+        observer: StepObserver = ignore_steps,
+        history: HistoryRequest | None = None,
+        **changes: object,
+    ) -> None:
+        """Process what is there, of the topic or of a history; raises what stops the stream."""
+        self.attempt(observer, history=history, **changes).run(Event(), Event())
 
     def rows(self) -> list[dict[str, Any]]:
         """The table's rows by source position, as PyIceberg, psycopg or Delta's reader reads them."""

@@ -15,7 +15,7 @@ from tests.integration.enforce.schedule import STORES, Order
 from tests.model import one_transaction
 from tests.model.parts import Part
 from tidegate.contracts.stream.ledger import Ledger
-from tidegate.spark_jobs.job import stream
+from tidegate.spark_jobs.job import record_source, stream
 from tidegate.spark_jobs.kafka import kafka_ledger, outputs
 from tidegate.spark_jobs.sinks import recovery_scan, staged
 from tidegate.spark_jobs.sinks.kafka import sink as kafka_sink
@@ -101,11 +101,10 @@ def reading_what_was_aborted(module: Any) -> Apply:
     return apply
 
 
-_CLAIMED = (
-    'claimed = before.claim(slots, uuid4().hex[:8])\n    move_ledger(self._table, held, claimed, "claim")'
-)
+_CLAIMED = """claimed = start.claimable(before).claim(slots, uuid4().hex[:8])
+    move_ledger(self._table, held, claimed, "claim")"""
 _UNCLAIMED = """if held is not None:
-        return held
+        return held, held
     claimed = before.claim(slots)
     move_ledger(self._table, held, claimed, "claim")"""
 _WATERMARK = "end = self._topics.latest(self._quarantine.name)"
@@ -132,9 +131,9 @@ STAGED_MUTANTS: dict[Part, Apply] = {
         Source(StagedSink, "_claim", ((_CLAIMED, _UNCLAIMED),)),
         # Two jobs have a Spark session each: here their queries must not have one name.
         Source(
-            stream.StreamAttempt,
-            "_query",
-            (("{settings.sink} epoch {self._ledger.epoch}", "{settings.sink} {id(self)}"),),
+            record_source.TopicSource,
+            "start",
+            (("{settings.sink} epoch {ledger.epoch}", "{settings.sink} {id(self)}"),),
         ),
     ),
     Part.CLAIM_COMPARES: Source(
@@ -150,22 +149,26 @@ STAGED_MUTANTS: dict[Part, Apply] = {
         "start",
         (
             (_WATERMARK, "pass"),
-            ("claimed = self._ledger = self._claim(start)", f"claimed = self._ledger = self._claim(start); {_WATERMARK}"),
+            ("self._ledger = claimed", f"self._ledger = claimed; {_WATERMARK}"),
         ),
     ),
     Part.SCAN: Source(
         StagedSink,
         "start",
-        (("settled_in(self._settings.kafka, self._quarantine.name, claimed, end, quarantined)", "{}"),),
+        (("settled_in(self._settings.kafka, self._quarantine.name, before, end, quarantined)", "{}"),),
     ),
     Part.SCAN_COMMITTED: reading_what_was_aborted(recovery_scan),
     Part.START_AT_LEDGER: all_of(
         Source(
+            record_source.TopicSource,
+            "resume",
+            (("resume(ledger, self._topic, self._earliest, self._latest)", "ledger.begin"),),
+        ),
+        Source(
             stream.StreamAttempt,
             "_read",
-            (("start = resume(self._ledger, self._source, earliest, latest)", "start = self._ledger.begin"),),
+            (("self._judged_end = self._ledger.end", "self._judged_end = self._ledger.begin"),),
         ),
-        Source(stream.StreamAttempt, "_query", (("self._judged_end = self._ledger.end", "self._judged_end = start"),)),
     ),
     Part.LEAVE_SETTLED_OUT_OF_QUARANTINE: all_of(_JUDGE_SETTLED, _COUNT_NO_SETTLED),
     Part.LEAVE_SETTLED_OUT_OF_TABLE: all_of(_JUDGE_SETTLED, _COUNT_NO_SETTLED),

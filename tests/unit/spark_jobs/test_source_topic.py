@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.stream.history import HISTORY_PARTITION
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.spark_jobs.kafka.source_topic import resume
 from tidegate.spark_jobs.kafka.topics import Topic
@@ -26,6 +27,11 @@ SOURCE = Topic("t", "id-1", 2, 1_000_000)
 
 def test_each_partition_continues_where_the_ledger_ends() -> None:
     assert resume(LEDGER, SOURCE, {0: 3, 1: 0, 2: 0}, {0: 20, 1: 5, 2: 7}) == {0: 10, 1: 5, 2: 0}
+
+
+def test_the_partition_of_a_history_is_not_looked_for_in_the_topic() -> None:
+    with_history = LEDGER.model_copy(update={"end": {**LEDGER.end, HISTORY_PARTITION: 9}})
+    assert resume(with_history, SOURCE, {0: 3, 1: 0}, {0: 20, 1: 5}) == {0: 10, 1: 5}
 
 
 @pytest.mark.parametrize(
