@@ -270,7 +270,7 @@ def _copied(target: Path, frames: Iterable[DataFrame]) -> tuple[HistoryPart, ...
 
 
 def kind_of_file(path: Path) -> tuple[str, str]:
-    """Return the format of a file, and the first line of CSV. Raises SettingsError for other formats."""
+    """Return the format of a file, and the first line of CSV. Raises SettingsError for other formats, or if it cannot be read."""
     suffixes = [each.lower() for each in path.suffixes]
     is_packed = suffixes[-1:] == [".gz"]
     suffix = (suffixes[:-1] if is_packed else suffixes)[-1:]
@@ -282,8 +282,11 @@ def kind_of_file(path: Path) -> tuple[str, str]:
         )
     if kind == "parquet":
         return kind, ""
-    with pa.input_stream(str(path), compression="gzip" if is_packed else None) as file:
-        start = file.read(65_536)
+    try:
+        with pa.input_stream(str(path), compression="gzip" if is_packed else None) as file:
+            start = file.read(65_536)
+    except OSError as error:
+        raise unreadable(str(path), error) from None
     if kind == "lines":
         if start.lstrip().startswith(b"["):
             raise SettingsError(f"{path} is a JSON array: write a record in each line, as `jq -c '.[]'` does")

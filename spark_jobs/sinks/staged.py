@@ -130,7 +130,8 @@ class StagedSink:
             self._settled = Settled(
                 settled_in(self._settings.kafka, self._quarantine.name, before, end, quarantined)
             )
-            self._left_out = left_out(self._settings.kafka, claimed)
+            # After a rebuild, the refusal of a record that was sent back may be ahead of the ledger: it counts then.
+            self._left_out = left_out(self._settings.kafka, claimed) - Positions(self._settled.entries)
             if self._left_out:
                 self._dropped.ensure()
         self._spool = Spool(self._settings, start.plan.contract.id, claimed.epoch)

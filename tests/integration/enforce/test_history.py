@@ -7,7 +7,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable
-from datetime import date, timedelta
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -296,12 +296,16 @@ def test_what_a_history_is_not_loaded_for(make_line: Callable[..., Line], tmp_pa
         with pytest.raises(SettingsError, match=reason):
             line.enforce(history=HistoryRequest((str(tmp_path / name),)))
     (tmp_path / "ragged.csv").write_text("id,amount\nh0,1,secret\n")
-    (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(b'{"id": "h0", "amount": 1}\n' * 100)[:-20])
-    pq.write_table(pa.table({"id": ["h0"], "amount": [timedelta(1)]}), tmp_path / "lasting.parquet")
+    for name, records in {"short.jsonl.gz": 100, "cut.jsonl.gz": 10_000}.items():
+        packed = gzip.compress(b'{"id": "h0", "amount": 1}\n' * records)
+        (tmp_path / name).write_bytes(packed[:-20])
+    amounts = pa.array([[(1, "EUR")]], pa.map_(pa.int32(), pa.string()))
+    pq.write_table(pa.table({"id": ["h0"], "amount": amounts}), tmp_path / "keyed.parquet")
     for name, reason in {
         "ragged.csv": r"reading file file:.*/ragged\.csv",
+        "short.jsonl.gz": r"short\.jsonl\.gz cannot be read: Truncated",
         "cut.jsonl.gz": r"reading file file:.*/cut\.jsonl\.gz",
-        "lasting.parquet": "amount",
+        "keyed.parquet": "/amount",
     }.items():
         with pytest.raises(SettingsError, match=reason) as found:
             line.enforce(history=HistoryRequest((str(tmp_path / name),)))
