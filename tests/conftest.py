@@ -45,7 +45,14 @@ def pytest_configure(config: pytest.Config) -> None:
 # in the other process too: with all of it in one, the other would be idle for an hour.
 LONGEST_ID = 60
 SHARED_FIXTURES = {"broker", "spark"}
-OTHER_HALF = {"test_erase.py", "test_faults.py", "test_rewind.py", "test_schedules.py"}
+OTHER_HALF = {
+    "test_erase.py",
+    "test_faults.py",
+    "test_history.py",
+    "test_replay_schedules.py",
+    "test_rewind.py",
+    "test_schedules.py",
+}
 # Tests of what the two databases could do differently. All others run on PostgreSQL in the long run only.
 DATABASE_TESTS = {
     "test_audit_store.py",
