@@ -112,9 +112,9 @@ def test_files_are_found_by_path_pattern_and_folder(tmp_path: Path) -> None:
     ("name", "content", "expected"),
     [
         ("a.jsonl", b"{}\n", ("lines", "")),
-        ("a.b.NDJSON.gz", gzip.compress(b"{}\n"), ("lines", "")),
+        ("a.b.NDJSON.gz", gzip.compress(b"{}\n", mtime=0), ("lines", "")),
         ("a.csv", b"\xef\xbb\xbfid;n\r\n1;2\n", ("csv", "id;n")),
-        ("a.tsv.gz", gzip.compress(b"id\tn\n"), ("csv", "id\tn")),
+        ("a.tsv.gz", gzip.compress(b"id\tn\n", mtime=0), ("csv", "id\tn")),
         ("a.parquet", b"PAR1", ("parquet", "")),
     ],
 )
