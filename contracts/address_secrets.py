@@ -11,7 +11,7 @@ MASK: Final = "***"
 # Every repetition has a bound: an error can quote a text of any length, and the search must take linear time.
 _SCHEME: Final = r"[A-Za-z][\w+.:-]{0,40}://"
 _PORT: Final = r"[0-9]*(?:[\s/?#\"']|$)"
-"""What follows a colon in `host:port/path@x`, which has no password."""
+"""The text after a colon in `host:port/path@x`, which has no password."""
 _PASSWORD: Final = re.compile(rf"(?P<kept>{_SCHEME}[^\s/?#@:]{{0,4000}}:)(?!{_PORT})[^@]{{0,4000}}(?=@)")
 _PASSWORD_IN_TEXT: Final = re.compile(
     rf"(?P<kept>{_SCHEME}[^\s/?#@:]{{0,4000}}:)(?!{_PORT})[^\s@]{{0,4000}}(?=@)"

@@ -28,7 +28,7 @@ class Severity(StrEnum):
 
 
 class Disposition(IntEnum):
-    """What happens to a record. A record takes the highest of what its violations ask for."""
+    """The treatment of a record: the highest that one of its violations asks for."""
 
     ACCEPTED = 0
     WARNED = 1

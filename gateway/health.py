@@ -44,7 +44,7 @@ BrokerState = Literal["reachable", "unreachable", "not configured"]
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What the process needs to serve. The broker is shown and never decides: contracts are served without it."""
+    """The results of the readiness checks. The broker is shown and never decides: contracts are served without it."""
 
     database: Literal["reachable"]
     migrations: Literal["current"]

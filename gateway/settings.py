@@ -13,7 +13,7 @@ from tidegate.gateway.alerts.settings import AlertSettings
 
 
 class GatewaySettings(AccessSettings, AlertSettings, KafkaSettings):
-    """What `tidegate serve` needs to know; each field is also an environment variable `TIDEGATE_<FIELD>`."""
+    """Settings of `tidegate serve`; each field is also an environment variable `TIDEGATE_<FIELD>`."""
 
     model_config = SettingsConfigDict(env_prefix="TIDEGATE_", frozen=True, extra="forbid")
 

@@ -10,7 +10,7 @@ from tidegate.contracts.errors import TidegateError
 
 
 class WorkerCrash(Exception):  # noqa: N818 - what Spark shows, and what people look for
-    """What crashed in a worker, and where."""
+    """A crash in a worker, with its place."""
 
 
 @contextmanager

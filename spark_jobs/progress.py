@@ -1,4 +1,4 @@
-"""What a command does now, and how far it is: one line on standard error of a terminal, once that takes two seconds.
+"""The progress of a command: one line on standard error of a terminal, once it takes two seconds.
 
 The job itself logs its batches, and shows no progress.
 """

@@ -26,7 +26,7 @@ Starting = Literal["earliest", "latest"]
 
 @dataclass(frozen=True, slots=True)
 class SinkRules:
-    """What the settings and the Spark session must know of a sink.
+    """The facts about a sink that the settings and the Spark session need.
 
     `module` declares its `KIND` (`sinks/kind.py`). It is imported when the sink is opened, because it loads Spark.
     """
@@ -130,7 +130,7 @@ class SinkSettings(KafkaSettings, SparkSettings):
 
     @property
     def rules(self) -> SinkRules:
-        """What the settings and the Spark session must know of the sink."""
+        """The facts about the sink that the settings and the Spark session need."""
         return SINKS[self.sink]
 
     @property

@@ -50,7 +50,7 @@ _PLAIN: Final = (
 )
 """Types whose Python values `orjson` writes, or `_written` does."""
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
-"""What JSON writes as a number (RFC 8259 section 6). `007` and `+1` are texts."""
+"""A JSON number (RFC 8259 section 6). `007` and `+1` are texts."""
 _NUMBERS: Final = {math.inf: b"Infinity", -math.inf: b"-Infinity"}
 
 

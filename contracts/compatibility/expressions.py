@@ -212,7 +212,7 @@ _IS_TRUE: Final = _Question("x && true")
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """What questions are about: a member of the record by its path, or anything by its tree.
+    """The subject of a question: a member of the record by its path, or any expression by its tree.
 
     What `is_free` answers its one question by whatever it likes.
     """

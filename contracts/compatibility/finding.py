@@ -126,7 +126,7 @@ class Change:
     touches: bool = False
     """Whether readers of the fields should know of the change, although it breaks no direction."""
     advice: str | None = None
-    """What to do about the change where it breaks, or why it does."""
+    """Advice where the change breaks, or the reason."""
     consumer: str | None = None
     """Id of the one consumer that the change is about; None when its fields tell who is touched."""
 

@@ -187,7 +187,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """What the schema declares of a field: how its times are read, and whether values are discrete."""
+    """The schema's declaration of a field: how its times are read, and whether values are discrete."""
 
     times: Order | None
     numbers_are_whole: bool

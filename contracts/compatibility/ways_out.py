@@ -1,4 +1,4 @@
-"""What an author can do about a difference of two JSON Schemas, why it is one, and what a contract assumes about it."""
+"""Advice about a difference of two JSON Schemas: what to do, why it differs, and what the contract assumes."""
 
 from __future__ import annotations
 

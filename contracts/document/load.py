@@ -82,7 +82,7 @@ def dump_contract(contract: DataContract) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What could be read of a document, and what is wrong with it so far.
+    """The readable part of a document, and its faults so far.
 
     `contract` is there when the document, apart from parts that are wrong by themselves, makes one; `rules` gives
     for each of its rules the index in the document.

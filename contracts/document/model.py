@@ -44,7 +44,7 @@ class Compatibility(StrEnum):
 
 
 class Mask(StrEnum):
-    """What is written, and shown, instead of the value of a field."""
+    """The form in which the value of a field is written and shown."""
 
     HASH = "hash"
     REDACT = "redact"

@@ -1,4 +1,4 @@
-"""What an author writes about each kind of rule; what a kind does stands in `contracts/rules/kinds/`.
+"""Models of the rules of a contract document; `contracts/rules/kinds/` has the behaviour of each kind.
 
 The models are here, below the rules, because the contract document is the first thing that every part reads.
 """

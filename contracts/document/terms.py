@@ -58,7 +58,7 @@ SemanticVersion = Annotated[
 
 
 class OnViolation(StrEnum):
-    """What a violation of severity `error` does to the record, or to the stream."""
+    """The action for a record that violates a rule of severity `error`, or for its stream."""
 
     FAIL = "fail"
     DROP = "drop"

@@ -1,4 +1,4 @@
-"""What an import gives: a contract document, and what of the source it cannot express."""
+"""The result of an import: a contract document, and the parts of the source that it cannot express."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class ExpectationPlan:
         self.columns = columns
         wanted = (metric for each in self.compiled if each.check for metric in each.check.metrics)
         self.metrics: tuple[Metric, ...] = tuple(dict.fromkeys([Rows(), *wanted])) if self.compiled else ()
-        """What to note, each once; the number of rows first."""
+        """The aggregates to compute, each once; the number of rows first."""
         self.needed: tuple[str, ...] = tuple(
             dict.fromkeys(name for metric in self.metrics for name in metric.columns)
         )

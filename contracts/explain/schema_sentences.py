@@ -34,7 +34,7 @@ _BOUNDS: Final[Mapping[type, tuple[str, str]]] = {
     _Kinds.Maximum: ("is above", "up to"),
     _Kinds.ExclusiveMaximum: ("is not below", "below"),
 }
-"""What a value outside of a bound does, and how one within it is called."""
+"""Phrases for a value outside of a bound, and for one within it."""
 _SIZES: Final[Mapping[type, tuple[str, str, str]]] = {
     _Kinds.MinLength: ("character", "fewer than", "at least"),
     _Kinds.MaxLength: ("character", "more than", "at most"),

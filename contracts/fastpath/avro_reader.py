@@ -43,7 +43,7 @@ QuickReader = Callable[[Any], Any]
 """Takes a payload; gives its record, or raises one of DOUBTS."""
 
 DOUBTS: Final = (*MALFORMED, KeyError, TypeError, ValueError)
-"""What a quick reader raises for what it leaves to the strict one; TypeError for a null."""
+"""Errors of a quick reader that leave the record to the strict one; TypeError for a null."""
 
 QuickTest = Callable[[Any], Any]
 """Takes a payload; says yes of one whose record breaks no rule, or raises one of DOUBTS. Anything else says nothing."""

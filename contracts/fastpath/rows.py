@@ -57,7 +57,7 @@ class NotExpressibleError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What a property becomes in a row.
+    """The column of a row that a property becomes.
 
     `text` and `item_text` are expressions for the string, or for each string of the array; `fits` asks a validator.
     `kinds` are the types of its values beside null, if they are known; `holds_strings` says that it is a list of strings.

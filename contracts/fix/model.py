@@ -1,4 +1,4 @@
-"""What an author writes in a fix: steps that change fields of a record, in the order of the document."""
+"""Models of a fix: steps that change fields of a record, in the order of the document."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class MalformedError(Exception):
 
 
 MALFORMED: Final = (MalformedError, IndexError, struct.error, UnicodeDecodeError)
-"""What a reader raises for bytes that are no such value."""
+"""Errors that a reader raises for bytes that are not a value of its schema."""
 
 
 def malformed(error: Exception) -> MalformedError:

@@ -28,7 +28,7 @@ PROMOTIONS: Final = {
     "string": frozenset({"bytes"}),
     "bytes": frozenset({"string"}),
 }
-"""What a reader may take each primitive type for."""
+"""The primitive types that a reader may promote each primitive type to."""
 
 
 def matches(writer: AvroType, reader: AvroType) -> bool:

@@ -35,7 +35,7 @@ def _violation(code: str, message: str) -> Violation:
 
 
 TOO_DEEP: Final = _violation("json.too-deep", f"is nested deeper than {MAX_DEPTH} levels")
-"""What a value is that is nested deeper than MAX_DEPTH."""
+"""Error of a value that is nested deeper than MAX_DEPTH."""
 
 
 def decode_json(values: pa.Array) -> Iterator[Any]:

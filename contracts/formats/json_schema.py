@@ -62,7 +62,7 @@ UNDECIDED: Final = Violation(
     Severity.ERROR,
     f"takes more than {MAX_LOOKS:,} steps to judge by the schema",
 )
-"""What a record is that is not judged by its schema, because that takes too many steps."""
+"""Error of a record that takes too many steps to validate."""
 UNLISTED: Final = Violation(
     Stage.SCHEMA,
     _TOO_MUCH_WORK,
@@ -70,7 +70,7 @@ UNLISTED: Final = Violation(
     Severity.ERROR,
     f"breaks the schema; to list where takes more than {MAX_LISTED:,} steps",
 )
-"""What a record is that does not fit its schema, when it takes too many steps to say where."""
+"""Error of an invalid record whose faults take too many steps to list."""
 
 
 class JsonSchemaFormat:
@@ -93,7 +93,7 @@ class JsonSchemaFormat:
 
     @cached_property
     def _listing(self) -> Looks | None:
-        """What counts the steps of listing what breaks; None where no record takes many. Made for the first that breaks."""
+        """The validator that counts its steps while it lists faults; None where no record takes many. Made for the first invalid record."""
         found = None if self._graph is None else Looks(self._graph, is_once=False, limit=MAX_LISTED)
         return None if found is None or found.is_calm else found
 

@@ -10,7 +10,7 @@ from tidegate.contracts.formats.framing import Framed
 from tidegate.contracts.verdict import Severity, Stage, Violation
 
 NO_PAYLOAD: Final = Violation(Stage.FRAME, "value.null", "", Severity.ERROR, "the value is null")
-"""What a null decodes to: a tombstone, or a value whose frame could not be cut off."""
+"""The decoded form of a null: a tombstone, or a value whose frame could not be cut off."""
 
 
 class PayloadFormat(Protocol):

@@ -34,7 +34,7 @@ class Evaluation:
     broken: int = 0
     unexpected: Tally = field(default_factory=Tally)
     reasons: Counter[str] = field(default_factory=Counter)
-    """What unexpected records violate: codes with pointers."""
+    """Violations of the unexpected records: codes with pointers."""
 
     @property
     def false_refusals(self) -> float:

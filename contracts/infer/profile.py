@@ -65,7 +65,7 @@ class ObjectProfile:
 
 @dataclass(slots=True)
 class _Batch:
-    """What relations are computed from: the fields of one object that are not in an array below it."""
+    """The input of relations: the fields of one object that are not in an array below it."""
 
     positions: Positions
     comparable: dict[str, dict[Path, Floats]] = field(default_factory=dict)

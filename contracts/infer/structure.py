@@ -33,7 +33,7 @@ _FORMATS: Final = {
 
 @dataclass(slots=True)
 class ProposedType:
-    """What a field is taken to be."""
+    """The inferred type of a field."""
 
     kinds: tuple[Kind, ...]
     is_nullable: bool

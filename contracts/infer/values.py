@@ -259,7 +259,7 @@ class DayProfile:
 
 @dataclass(slots=True)
 class TextBatch:
-    """What relations between fields need to know about the texts of a batch.
+    """Properties of the texts of a batch that relations between fields need.
 
     `codes` are -1 for null, otherwise positions in `labels`. `instants` are days of dates or seconds of timestamps, NaN
     where a text has no such format; None if the field has no format with an order.

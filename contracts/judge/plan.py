@@ -68,7 +68,7 @@ class EnforcementPlan:
         self.columns = judge.column_types
         """Arrow schema of the typed columns that `judge_typed` returns, in contract order."""
         self.expectations: ExpectationPlan = compile_expectations(contract.expectations, self.columns)[0]
-        """What the accepted records of a batch must look like together; empty when the contract says nothing of it."""
+        """The contract's expectations of the accepted records of a batch as a whole; empty if it has none."""
         self.masks = masks
         self._judge = judge
         self._fastpath = fastpath
@@ -80,7 +80,7 @@ class EnforcementPlan:
 
     @property
     def payload_format(self) -> PayloadFormat:
-        """What reads payloads by the contract's schema."""
+        """The decoder of payloads by the contract's schema."""
         return self._judge.payload_format
 
     @property

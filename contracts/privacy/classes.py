@@ -284,12 +284,12 @@ KEY: Final = "key"
 HEADERS: Final = "headers"
 """The producer's headers: so do they."""
 BODY: Final = "body"
-"""Whatever of the value the contract cannot tell apart: undeclared properties, unreadable bytes, Avro's raw bytes."""
+"""Parts of a value that the contract cannot tell apart: undeclared properties, unreadable bytes, Avro's raw bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """What a reader sees: all but the classified fields, unless they are `revealed`.
+    """The view of a reader: all but the classified fields, unless they are `revealed`.
 
     `classes` are those of the contract; None when the contract is not known, and then nothing is shown that is not
     revealed. `revealed` holds pointers of classified fields, KEY, HEADERS or BODY; BODY reveals the whole value.

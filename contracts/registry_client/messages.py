@@ -39,7 +39,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a registry answered; `content` is the whole body.
+    """The answer of a registry; `content` is the whole body.
 
     `groups_by` is set for a contract whose subject has compatibility groups.
     """
@@ -95,7 +95,7 @@ class Answer:
 
 
 class Client(Protocol):
-    """What is used of the client of an HTTP library, such as httpx.Client."""
+    """The methods that are used of an HTTP client, such as httpx.Client."""
 
     def request(self, method: str, url: str, *, content: bytes | None, headers: Mapping[str, str]) -> Any:
         """Send a request; return the response. Raises what the library raises."""

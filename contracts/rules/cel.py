@@ -40,7 +40,7 @@ _MIN_INT, _MAX_UINT = -(2**63), 2**64
 
 
 class Outcome(Enum):
-    """What an expression says of a record."""
+    """The result of an expression for a record."""
 
     HOLDS = auto()
     BROKEN = auto()

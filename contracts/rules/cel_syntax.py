@@ -68,7 +68,7 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """What a macro over a list or map was expanded to.
+    """The expansion of a macro over a list or map.
 
     `names` are the variables of the element and of the result. `parts` are the range, the first result, the condition
     to go on, the next result, and the value of the whole.

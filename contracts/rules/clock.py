@@ -1,4 +1,4 @@
-"""What `now` is while records are judged: the timestamp of the record, or the moment of its batch."""
+"""The value of `now` while records are judged: the timestamp of the record, or the moment of its batch."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ DISPOSITIONS: Final = {
     OnViolation.QUARANTINE: Disposition.QUARANTINED,
     OnViolation.FAIL: Disposition.FAILED,
 }
-"""What an effect does to a record."""
+"""The disposition of a record by effect."""
 
 
 def compile_rules(contract: DataContract, fields: SchemaFields) -> RuleSet:

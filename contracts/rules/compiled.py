@@ -1,4 +1,4 @@
-"""What rules become: total functions over decoded records."""
+"""Compiled rules: total functions over decoded records."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class Trip(BaseModel):
 
     @property
     def sentence(self) -> str:
-        """What happened, in words."""
+        """The event in words."""
         return (
             f"error budget spent: {self.refused} of {self.records} records refused, {self.allowed:.1%} allowed; nothing "
             "of the batch is written"
@@ -127,7 +127,7 @@ class Trip(BaseModel):
 
 
 class StreamControl(BaseModel):
-    """What holds for one stream. `revision` counts its changes; 0 means no change so far.
+    """The control of one stream. `revision` counts its changes; 0 means no change so far.
 
     `reason`, `by` and `at` are those of the last change. `trip` is the last budget that was spent. A batch that overlaps
     `accepted` is not stopped by the error budget: its records go where the contract sends them.
@@ -212,7 +212,7 @@ class StreamControl(BaseModel):
 
 
 class EventKind(StrEnum):
-    """What happened to a stream's job.
+    """An event of a stream's job.
 
     `stopped` waits for a person and `failed` is any other unexpected end. `overtaken`: one instance has ended because
     another one holds the stream, which therefore still runs.
@@ -240,7 +240,7 @@ class StreamEvent(BaseModel):
 
 
 class Heartbeat(BaseModel):
-    """What a job says of one stream every few seconds, whether it has records to judge or not."""
+    """The heartbeat of one stream: sent every few seconds, whether it has records to judge or not."""
 
     model_config = MESSAGE
 

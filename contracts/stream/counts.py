@@ -11,14 +11,14 @@ from tidegate.contracts.stream.versions import MESSAGE
 from tidegate.contracts.verdict import Severity, Stage
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
-"""What every database and Kafka itself can hold."""
+"""The largest number that every database and Kafka can hold."""
 
 LONGEST_CODE: Final = 500
 CodeText = Annotated[str, Field(max_length=LONGEST_CODE)]
 """Rule id, expectation id, schema keyword or column name."""
 
 RuleKey = tuple[Stage, str, Severity]
-"""What is counted: the stage, the rule id, keyword or column, and its severity."""
+"""The key of a count: the stage, the rule id, keyword or column, and its severity."""
 
 
 class RuleCount(BaseModel):

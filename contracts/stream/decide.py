@@ -32,7 +32,7 @@ REFUSED_WITH_BATCH = Violation(
     Severity.ERROR,
     "the batch of the record has spent the error budget, which refuses it as a whole",
 )
-"""What every accepted record violates when a budget with the action `quarantine` is spent."""
+"""The violation of every accepted record when a budget with the action `quarantine` is spent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class FailedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of a batch. `written` and `quarantined` count the settled records too; `written` includes warned and alerted.
+    """The decision about a batch. `written` and `quarantined` count the settled records too; `written` includes warned and alerted.
 
     `rules` counts, for the records that are not quarantined now, how many failed each slot; those that are get
     counted from their evidence, which also knows the keyword. `alerts` counts the errors of alerted records only.
@@ -190,7 +190,7 @@ class Decision:
 
     @property
     def counted(self) -> Counted:
-        """What the error budget counts."""
+        """The violations that the error budget counts."""
         return Counted(self.records, self.quarantined + self.dropped)
 
 

@@ -20,7 +20,7 @@ MOST_ROWS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """What an erasure takes out of a ledger's outputs, by source position.
+    """The records that an erasure removes from a ledger's outputs, by source position.
 
     `rows` are in the table, `refused` are refusals that count in the ledger. `quarantined` counts the records that leave
     the quarantine topic: also refusals that a rewind has overruled.

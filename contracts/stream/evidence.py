@@ -94,7 +94,7 @@ class EventPointer:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What every record in an output topic carries: its source, the ledger it counts in, `id@version`.
+    """The headers of every record in an output topic: its source, the ledger it counts in, `id@version`.
 
     `generation` is that of the ledger; 0 for accepted records.
     """
@@ -115,7 +115,7 @@ class ViolationList:
 
 @dataclass(frozen=True, slots=True)
 class Evidence(Provenance):
-    """What a quarantined record says about itself. `rules` are the violated codes, in the judge's order.
+    """The evidence that a quarantined record carries. `rules` are the violated codes, in the judge's order.
 
     `refusal` is that of its batch, when it was quarantined with the whole batch.
     """
@@ -212,7 +212,7 @@ def judged_at_header(now: int | None) -> list[tuple[str, bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """What a quarantined record was in its source: its own headers, and its time in milliseconds since 1970 UTC.
+    """A quarantined record as it was in its source: its own headers, and its time in milliseconds since 1970 UTC.
 
     `judged_at` is the moment at which it was judged, in nanoseconds, None when no header says it. `is_omitted`: its key,
     value and headers were left out.

@@ -29,7 +29,7 @@ def of_topic(vector: Mapping[int, int]) -> dict[int, int]:
 
 
 class HistoryMark(BaseModel):
-    """What a ledger says of its history: the newest load that a run has claimed, and the offset after its last record."""
+    """A ledger's mark of its history: the newest load that a run has claimed, and the offset after its last record."""
 
     model_config = _VALUE
 
@@ -68,7 +68,7 @@ class HistoryPart(BaseModel):
 
 
 class HistoryLoad(BaseModel):
-    """What one run has copied."""
+    """The copy that one run has made."""
 
     model_config = _VALUE
 
@@ -130,7 +130,7 @@ class HistoryManifest(BaseModel):
 
     @property
     def marks(self) -> tuple[HistoryMark, ...]:
-        """What ledgers say after each load, in order.
+        """Marks of the history after each load, in order.
 
         A folder that was restored from an older moment lacks the newest one, also if the same files are loaded again.
         """

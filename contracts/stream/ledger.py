@@ -40,7 +40,7 @@ _LEFT_OUT_AT_ZERO = ("superseded", "deleted", "unproven")
 
 
 class BatchTotals(BaseModel):
-    """What became of the offsets of one or more batches; together they add up to all offsets covered.
+    """Fates of the offsets of one or more batches; together they add up to all offsets covered.
 
     `superseded` and `deleted` are for tables that are upserted into: `written` are the rows that are there then,
     `superseded` the records that lost to a newer one of their key, `deleted` the tombstones. `absent` counts offsets at which a reader finds no record: compaction, transaction markers, aborted records.
@@ -93,7 +93,7 @@ class BatchTotals(BaseModel):
 
 
 class MarkedKeys(BaseModel):
-    """What a ledger says of the marks of deleted keys (`key_marks.py`)."""
+    """A ledger's state of the marks of deleted keys (`key_marks.py`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -336,7 +336,7 @@ def with_marks(held: Ledger, end: Vector, digest: str) -> MarkedKeys | None:
 
 @dataclass(frozen=True, slots=True)
 class PublishedBatch:
-    """What one batch changes in the ledger."""
+    """The changes of one batch in the ledger."""
 
     start: Vector
     end: Vector

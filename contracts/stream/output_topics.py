@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 HEADER_ROOM_BYTES: Final = 64 * 1024
-"""What our headers may add to a record, with the margin of a record batch."""
+"""Bytes that our headers may add to a record, with the margin of a record batch."""
 
 LEAST_RETENTION_MS: Final = 24 * 60 * 60 * 1000
 """A restart looks in an output topic for what an unpublished batch has left there: it may be a while until then."""

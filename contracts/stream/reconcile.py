@@ -181,7 +181,7 @@ def reconcile(
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """What `Reconciliation` says of faults, for a part of the offsets or for all."""
+    """The faults of a `Reconciliation`, for a part of the offsets or for all."""
 
     lost: int = 0
     surplus: int = 0

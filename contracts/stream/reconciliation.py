@@ -23,7 +23,7 @@ PlaceText = Annotated[str, Field(pattern=r"^[0-9]{1,19}/[0-9]{1,19}$")]
 
 
 class Answer(StrEnum):
-    """What a reconciliation answers."""
+    """The answer of a reconciliation."""
 
     HOLDS = "holds"
     """Every offset has one fate."""
@@ -150,7 +150,7 @@ class Findings(BaseModel):
 
 
 class ReconciliationResult(BaseModel):
-    """What became of a request: the findings, or why there are none."""
+    """The result of a request: the findings, or why there are none."""
 
     model_config = MESSAGE
 
@@ -193,7 +193,7 @@ class StreamReconciliation(BaseModel):
 
 
 class HeartbeatAnswer(BaseModel):
-    """What the gateway answers to a job that says that its stream lives: what is asked of it."""
+    """The gateway's answer to the heartbeat of a stream: what is asked of its job."""
 
     model_config = MESSAGE
 

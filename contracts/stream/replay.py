@@ -92,7 +92,7 @@ def positions_of(runs: Mapping[int, tuple[Run, ...]]) -> Positions:
 
 
 class ReplayAction(StrEnum):
-    """What a request does with its refused records."""
+    """The action of a request on its refused records."""
 
     REPLAY = "replay"
     """Judge them again, and write those that pass."""
@@ -290,7 +290,7 @@ def why_untouched(  # noqa: PLR0911 - one for each reason; what each depends on
 
 @dataclass(frozen=True, slots=True)
 class ReplayedChunk:
-    """What became of the next refusals of a request: source positions that are written, and counts of the others.
+    """The outcome of the next refusals of a request: source positions that are written, and counts of the others.
 
     `closed` are source positions of refusals that a discard, or a request to the source topic, closes as `closure`.
     """
@@ -390,7 +390,7 @@ class ReplayState(StrEnum):
 
 
 class ReplayReport(BaseModel):
-    """What the job of a stream reports of a request after each chunk. The counts are those of the ledger."""
+    """The job's report about a request after each chunk. The counts are those of the ledger."""
 
     model_config = MESSAGE
 

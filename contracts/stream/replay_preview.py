@@ -1,4 +1,4 @@
-"""What a replay would do: which refused records would pass, and why the others would fail. No value is kept."""
+"""Previews of replays: which refused records would pass, and why the others would fail. No value is kept."""
 
 from __future__ import annotations
 

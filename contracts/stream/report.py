@@ -32,7 +32,7 @@ from tidegate.contracts.stream.versions import MESSAGE
 
 
 class ExpectationOutcome(StrEnum):
-    """What an expectation did to a batch."""
+    """The outcome of an expectation in a batch."""
 
     MET = "met"
     WARNED = "warned"
@@ -77,7 +77,7 @@ class TableSize(BaseModel):
 
 
 class TableMaintenance(BaseModel):
-    """What the job has done to maintain a table since it last claimed the stream. `seconds` is the last round's duration."""
+    """Maintenance of a table by the job since it last claimed the stream. `seconds` is the last round's duration."""
 
     model_config = MESSAGE
 

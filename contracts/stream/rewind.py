@@ -21,7 +21,7 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the source and the outputs of a stream hold.
+    """The contents of the source and the outputs of a stream.
 
     `source` are records from the points on, below the ledger's end. `quarantined` are the refusals that count in the
     ledger, and `needed` the rewinds that some refusal needs, as `pruned` takes them. `dropped` are all known positions,
@@ -51,7 +51,7 @@ class Fates:
 
     @property
     def totals(self) -> Mapping[str, int]:
-        """What the ledger's totals lose."""
+        """The counts that the ledger's totals lose."""
         return {
             "written": len(self.accepted),
             "quarantined": len(self.quarantined),

@@ -1,4 +1,4 @@
-"""What another version of a contract would make of the records that the enforced one judges: counts, never a value."""
+"""Shadow verdicts: how another version of a contract would judge the same records. Counts, never a value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_SAMPLES = 20
 
 
 class Change(StrEnum):
-    """What the shadow would do with a record that the enforced version treats otherwise."""
+    """The shadow's treatment of a record that the enforced version treats otherwise."""
 
     REFUSE = "refuse"
     ACCEPT = "accept"
@@ -47,7 +47,7 @@ class ShadowSample(BaseModel):
 
 
 class ShadowResult(BaseModel):
-    """What a shadow version would make of some records. Nothing of it has any effect on them.
+    """Verdicts of a shadow version on some records. They have no effect on the records.
 
     `would_refuse` counts records that are written and that the shadow refuses, `would_accept` the reverse; `would_stop`
     are those of the former for which the shadow would stop the stream (on_violation `fail`). `refused_by` counts by rules
@@ -92,7 +92,7 @@ class ShadowResult(BaseModel):
 
 
 class ShadowFindings(BaseModel):
-    """What a shadow version of a stream has made of all batches since it was declared."""
+    """Verdicts of a stream's shadow version on all batches since it was declared."""
 
     model_config = MESSAGE
 

@@ -1,4 +1,4 @@
-"""What releases may change in messages, ledgers and headers, so that neighbouring releases work together.
+"""Versions of messages, ledgers and headers, and the changes with which neighbouring releases work together.
 
 docs/how-to/upgrade.md has the rules for operators; tests/integration/test_two_releases.py lets two wheels meet.
 """
@@ -30,7 +30,7 @@ HEADER_FORMAT: Final = 1
 """Highest format of record headers that this release reads. Source and ledger headers are alike in every format."""
 
 OBEYED: Final[frozenset[str]] = frozenset()
-"""What a control may require of a job of this release, beyond what every job can do."""
+"""Features that a control may require of a job of this release, beyond what every job can do."""
 
 _RELEASE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}){1,3}((a|b|rc|\.dev|\.post)[0-9]{1,6})?")
 _ABILITY = re.compile(r"[a-z][a-z-]{0,39}")

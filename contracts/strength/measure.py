@@ -69,7 +69,7 @@ class GoodRecords:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the contract does with the mutants of one mutation of a field, or of two fields that are swapped.
+    """Verdicts of the contract on the mutants of one mutation of a field, or of two fields that are swapped.
 
     Of `mutants` records, `refused` do not reach the sink, `warned` do with a warning or an alert, `missed` do unnoticed.
     `rule` is the suggested rule that catches most of the missed ones, `caught` how many; None if there is none.

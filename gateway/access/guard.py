@@ -42,7 +42,7 @@ Answer = Callable[[Request, TidegateError], Response]
 
 
 class Door(Protocol):
-    """What the guard needs to know of the process."""
+    """The parts of the process that the guard needs."""
 
     @property
     def authenticator(self) -> Authenticator | None:

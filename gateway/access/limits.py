@@ -20,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, TooManyRequests
 
 ADDRESS: Final = "address:"
-"""What the name begins with under which requests without a principal are counted."""
+"""Prefix of the name under which requests without a principal are counted."""
 MOST_ADDRESSES: Final = 10_000
 
 

@@ -38,7 +38,7 @@ class TooManyRequests(AccessError):  # noqa: N818 - named for what was sent
 
 
 class Role(IntEnum):
-    """What a principal may do with a subject; each role may do what those below it may."""
+    """The permissions of a principal on a subject; each role includes those below it."""
 
     VIEWER = 1
     REPORTER = 2

@@ -14,7 +14,7 @@ from tidegate.gateway.access.principal import Role
 
 
 class Reach(Enum):
-    """What the role of a rule must cover."""
+    """The prefixes that the role of a rule must cover."""
 
     NOBODY_ASKED = "anybody may, without credentials"
     SOMEWHERE = "some prefix: the handler shows or takes only what the principal's prefixes cover"

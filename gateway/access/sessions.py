@@ -22,7 +22,7 @@ _MOST_OF_KEY = 50
 
 
 class KeyHolders(Protocol):
-    """What knows API keys."""
+    """The store of API keys."""
 
     def sign_in(self, key_id: str, secret: str) -> Principal:
         """Return the principal of a key. Raises Unauthenticated."""

@@ -14,7 +14,7 @@ _VARIABLES: Final = {
     "--registry": _REGISTRY,
     "--against": _REGISTRY,
 }
-"""What to set instead, by the option that has the URL."""
+"""The environment variable to set instead, by the option that has the URL."""
 
 
 def refuse_secrets(arguments: Sequence[str]) -> None:

@@ -48,7 +48,7 @@ _WORDS: Final = {
     ExpectationOutcome.SKIPPED: ("skipped", "dim"),
     ExpectationOutcome.WARNED: ("warning", "yellow"),
 }
-"""What an outcome is called here, where nothing is written or quarantined; all others are `not met`."""
+"""Names of outcomes in an audit, which writes and quarantines nothing; all others are `not met`."""
 
 DATA_DOCS: Final = "tidegate.data_docs"
 """Entry points of what renders expectations: the job has it, because only the job may import Great Expectations."""
@@ -94,7 +94,7 @@ AsFormat = Annotated[Literal["text", "json"], typer.Option("--format", help="For
 
 
 class AuditState(BaseModel):
-    """What was audited last: the table, its version, and the fingerprint of the contract that judged it."""
+    """The last audit: the table, its version, and the fingerprint of the contract that judged it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""What the demo prints at its end: every figure, and whether the sums hold."""
+"""The summary of the demo: every figure, and whether the sums hold."""
 
 from __future__ import annotations
 

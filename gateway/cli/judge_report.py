@@ -25,7 +25,7 @@ _STYLE: Final = Path(__file__).with_name("judge_report.css")
 
 @dataclass(slots=True)
 class Finding:
-    """What a rule found in a field: the number of records, and the first of them, by place."""
+    """The findings of a rule in a field: the number of records, and the first of them, by place."""
 
     violation: Violation
     records: int = 0

@@ -1,4 +1,4 @@
-"""What `tidegate judge` prints at its end: counts, the first refused records, and a second opinion on the schema."""
+"""The summary of `tidegate judge`: counts, the first refused records, and a second opinion on the schema."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tidegate.gateway.cli.terminal import SILENT_SECONDS, err
 
 
 class Readable(Protocol):
-    """What is read: a source, or the files of several tasks."""
+    """The input: a source, or the files of several tasks."""
 
     title: str
     size: int | None

@@ -27,7 +27,7 @@ GROUP = "tidegate.verbs"
 HELP = {"help_option_names": ["-h", "--help"]}
 
 _BEGINNINGS = frozenset({"init", "new", "create", "generate", "profile", "discover"})
-"""What other tools call the command that a person begins with."""
+"""Names that other tools have for the first command of a beginner."""
 _CONTRACTS = "Contracts"
 _RUNNING = "Running"
 _REGISTRY = "Registry"

@@ -1,4 +1,4 @@
-"""What a client of a registry presents: credentials of the environment, or those that `tidegate login` stored."""
+"""Credentials of a client of a registry: those of the environment, or those that `tidegate login` stored."""
 
 from __future__ import annotations
 

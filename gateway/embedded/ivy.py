@@ -24,7 +24,7 @@ _REASONS = ("server access error", "no space left", "download failed", "not foun
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What to resolve, and where to: jars land in `target/<configuration>/`; `cache` speeds up another try."""
+    """Jars to resolve, and where to: into `target/<configuration>/`; `cache` speeds up another try."""
 
     ivy_file: Path
     cache: Path

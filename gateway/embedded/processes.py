@@ -34,7 +34,7 @@ _SPAWNER.submit(os.getpid)
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to run: a name for people and files, its arguments, and what to add to our own environment."""
+    """A process to run: a name for people and files, its arguments, and additions to our own environment."""
 
     name: str
     arguments: Sequence[str]

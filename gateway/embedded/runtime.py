@@ -31,7 +31,7 @@ _GATEWAY_DEADLINE_SECONDS = 60
 _JOB_DEADLINE_SECONDS = 180
 _STOP_SECONDS = {"job": 60, "gateway": 10}
 _OF_OTHER_BROKERS = ("TIDEGATE_KAFKA_CONFIG", "TIDEGATE_KAFKA_SASL_USERNAME", "TIDEGATE_KAFKA_SASL_PASSWORD")
-"""What a person has set for brokers elsewhere; ours on this machine asks for nothing."""
+"""Settings that a person has made for other brokers; the embedded one needs none."""
 _POLL_SECONDS = 0.05
 _REACH_SECONDS = 10.0
 _CLUSTERS_OWN = -1

@@ -1,4 +1,4 @@
-"""What `tidegate up` does: start everything, say when it is ready, wait, and stop everything."""
+"""The command `tidegate up`: start everything, say when it is ready, wait, and stop everything."""
 
 from __future__ import annotations
 

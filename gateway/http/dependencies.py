@@ -1,4 +1,4 @@
-"""What handlers depend on: the factory, and bodies that are read up to a limit."""
+"""Dependencies of handlers: the factory, and bodies that are read up to a limit."""
 
 from __future__ import annotations
 

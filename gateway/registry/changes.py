@@ -27,7 +27,7 @@ _MOST_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What a candidate changes against what is enforced before it.
+    """The changes of a candidate against the version that is enforced before it.
 
     `candidate` is its fingerprint, which agreements name. `comparisons` are with the versions that the level looks at,
     the newest first: of the candidate's major version, or when it begins a new one (`is_new_major`) with the newest

@@ -32,7 +32,7 @@ TRANSITIONS: Mapping[str, tuple[str, ...]] = {
     Status.DEPRECATED: (Status.ACTIVE, Status.RETIRED),
     Status.RETIRED: (),
 }
-"""What a version of a status may become. A retired version is never enforced again."""
+"""The statuses that may follow a status. A retired version is never enforced again."""
 
 
 class ContractLifecycle(Service):

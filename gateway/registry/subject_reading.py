@@ -61,7 +61,7 @@ class ListedSubjects:
 
     @property
     def beginning(self) -> str:
-        """What the stored names begin with."""
+        """Prefix of the stored names."""
         if self.prefix.startswith(EVERY_CONTEXT):
             return self.prefix.removeprefix(EVERY_CONTEXT)
         return self.prefix.removeprefix(f":{DEFAULT_CONTEXT}:")

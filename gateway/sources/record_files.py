@@ -29,7 +29,7 @@ class RecordForm(StrEnum):
 
     @property
     def noun(self) -> str:
-        """What one of them is called."""
+        """The noun for one of them."""
         return "record" if self is RecordForm.SIZED else "line"
 
 

@@ -1,4 +1,4 @@
-"""What every source of records gives: batches in bounded memory, with the position of each record."""
+"""The interface of all sources of records: batches in bounded memory, with the position of each record."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Source(AbstractContextManager["Source"], Protocol):
     """A file, topic or table that is read once, from its beginning."""
 
     title: str
-    """What people call it, such as the name of a file."""
+    """Name for people, such as that of a file."""
     stem: str
     """The beginning of a name for a contract about its records."""
     avro_schema: Any

@@ -63,14 +63,14 @@ NO_HEAD = Head(0, NO_ENTRY)
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """What is in an export where an entry should; `reason` says what is wrong with it."""
+    """A line of an export that is not a valid entry; `reason` says why."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ChainReport:
-    """What a check of the chain found.
+    """The result of a check of the chain.
 
     `entries` is how many are sound from the first on, `head` the hash of the last of them. `broken_at` is the number
     of the place of the first entry that is not sound, `reason` what is wrong there; both None when all are sound.

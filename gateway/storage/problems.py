@@ -12,7 +12,7 @@ from tidegate.gateway.storage.tables import Instant, Name, Store, Table, fields_
 
 
 class ProblemStateRow(Table):
-    """What is decided about one problem. `document` is JSON; `known_since` outlives the records of the problem."""
+    """The stored decision about one problem. `document` is JSON; `known_since` outlives the records of the problem."""
 
     __tablename__ = "problem_states"
 
@@ -40,7 +40,7 @@ class ProblemCommentRow(Table):
 
 @dataclass(frozen=True, slots=True)
 class StoredProblem:
-    """What is decided about one problem."""
+    """The stored decision about one problem."""
 
     stream: str
     problem: str

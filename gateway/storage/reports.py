@@ -173,7 +173,7 @@ class ExpectationResultRow(Table):
 
 @dataclass(frozen=True, slots=True)
 class PastResult:
-    """What became of an expectation in the batch `n` of an epoch, committed at an instant."""
+    """The outcome of an expectation in the batch `n` of an epoch, committed at an instant."""
 
     epoch: int
     n: int

@@ -43,7 +43,7 @@ from tidegate.gateway.storage.value_searches import ValueSearchStore
 
 @dataclass(frozen=True, slots=True)
 class StatusChange:
-    """What a version became at an instant."""
+    """The status that a version took at an instant."""
 
     at: datetime
     status: str

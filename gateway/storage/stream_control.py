@@ -26,7 +26,7 @@ _TRIPPED = "tripped"
 
 
 class ControlRow(Table):
-    """What holds for one stream. `control` is JSON."""
+    """The control of one stream. `control` is JSON."""
 
     __tablename__ = "stream_controls"
 

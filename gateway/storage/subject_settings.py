@@ -11,7 +11,7 @@ from tidegate.gateway.storage.tables import AssociationRow, SettingRow, Store, f
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is set in one scope; `config` is JSON. None: not set."""
+    """The settings of one scope; `config` is JSON. None: not set."""
 
     config: str | None
     mode: str | None

@@ -166,7 +166,7 @@ class VersionRow(Table):
 
 
 class StreamRow(Table):
-    """What one stream has done since its first batch; the `epoch_` fields since its job last started.
+    """Totals of one stream since its first batch; the `epoch_` fields since its job last started.
 
     Changed only in the transaction that adds a batch.
     """
@@ -342,7 +342,7 @@ class AssociationRow(Table):
 
 
 class StatusChangeRow(Table):
-    """What a contract version became, and when: the newest row at an instant says what it was then."""
+    """Changes of the status of a contract version: the newest row at an instant has its status then."""
 
     __tablename__ = "status_changes"
     __table_args__ = (Index("ix_status_changes_version", "registry_id", "at"),)

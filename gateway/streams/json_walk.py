@@ -62,7 +62,7 @@ _BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\]]', re.DOTALL)
 
 
 _VALUE, _VALUE_OR_CLOSE, _KEY_OR_CLOSE, _KEY, _AFTER_KEY, _AFTER_VALUE, _NOTHING = range(7)
-"""What may come next."""
+"""The states of the walk, by the tokens that may come next."""
 _EXPECTED = {
     _VALUE: "a value is expected here",
     _VALUE_OR_CLOSE: "a value or ] is expected here",
@@ -89,7 +89,7 @@ _GRAMMAR: dict[int, dict[int, Part]] = {
     _AFTER_VALUE: {_COMMA: Part.SEPARATOR, _CLOSE: Part.CLOSE},
     _NOTHING: {},
 }
-"""What a token is where something is expected; no entry: the grammar ends."""
+"""The part that a token is, by state and token; no entry: the text is invalid."""
 
 
 class Walk:

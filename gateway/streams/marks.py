@@ -1,4 +1,4 @@
-"""What happened to a stream over time: versions that came into force, pauses and rewinds."""
+"""Marks on a stream's time axis: versions that came into force, pauses and rewinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader may see of a refused record: which bytes of its value are masked, and the value as JSON without them."""
+"""Masking of refused records: which bytes of a value a reader may not see, and the value as JSON without them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidegate.contracts.privacy.classes import BODY, Visibility
 from tidegate.gateway.streams.json_places import Found, Place, find, name_at
 
 HIDDEN: Final = "▇▇▇▇"
-"""What stands for a hidden value; its length says nothing about the value."""
+"""Placeholder of a hidden value; its length says nothing about the value."""
 _UNREADABLE = "the record cannot be read, and the contract classifies fields"
 _MASKED_UNKNOWN = "the contract of this record is not known, so nothing tells which fields are personal"
 _UNDECLARED = "not declared in the contract"

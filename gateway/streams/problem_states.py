@@ -1,4 +1,4 @@
-"""What is decided about a problem: its state, who looks after it, and how the state changes by itself. No I/O."""
+"""Decisions about problems: the state, the assignee, and how the state changes by itself. No I/O."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class StateChange(_Value):
 
 
 class Decision(_Value):
-    """What is decided about a problem.
+    """The decision about a problem.
 
     `records_then` is the number of its records when it was muted or resolved, `resolved_in` the contract version that
     mends it, `alerted_at` the time of the last alert about a surge.

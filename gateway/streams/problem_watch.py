@@ -1,4 +1,4 @@
-"""What problems do by themselves: they are found, come back, swell, and stop being muted. People are told of it."""
+"""Changes of problems by themselves: they are found, come back, swell, and stop being muted. People are notified."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _IN_HAND: Final = frozenset({ProblemState.OPEN, ProblemState.ACKNOWLEDGED, Probl
 
 
 class NewsKind(StrEnum):
-    """What people are told about problems."""
+    """The events of problems of which people are notified."""
 
     NEW = "new"
     REGRESSED = "regressed"

@@ -70,7 +70,7 @@ class Problem:
 
     @property
     def title(self) -> str:
-        """What the problem is, in a line."""
+        """The problem in a line."""
         if self.key.stage == OTHER:
             return "other problems, too many to tell apart"
         if self.key.is_noise:
@@ -244,7 +244,7 @@ def all_problems(
 
 
 class _Facts:
-    """What a list of problems of a stream is made of; each read once."""
+    """The data behind a stream's list of problems; each read once."""
 
     def __init__(self, stores: Stores, index: StreamIndex, query: ProblemQuery, now: datetime) -> None:
         self._index = index

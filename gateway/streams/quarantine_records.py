@@ -82,7 +82,7 @@ class MaskedRecord:
 
 @dataclass(frozen=True)
 class ContractSight:
-    """What a reader sees of the records of one contract version. `contract` is None if the registry does not have it."""
+    """A reader's view of the records of one contract version. `contract` is None if the registry does not have it."""
 
     contract: DataContract | None
     plan: EnforcementPlan | None

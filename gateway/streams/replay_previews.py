@@ -66,7 +66,7 @@ class ProblemSelection:
 
 @dataclass(slots=True)
 class ProblemPreview:
-    """What a replay would do with the first `looked` records of a selection, as far as the registry sees."""
+    """The registry's preview of a replay of the first `looked` records of a selection."""
 
     selection: ProblemSelection
     version: str

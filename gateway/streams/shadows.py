@@ -20,7 +20,7 @@ from tidegate.gateway.streams.controls import keep_control
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """What would change if a version were enforced from now on.
+    """The differences if a version were enforced from now on.
 
     `enforced` is the version that is enforced now, None before the first. `shadow` are its findings of live records, None
     when it was never judged beside.

@@ -20,7 +20,7 @@ _RUNS: Final = "it judges and writes records"
 
 
 class StreamState(StrEnum):
-    """What a stream does."""
+    """The state of a stream."""
 
     RUNNING = "running"
     IDLE = "idle"

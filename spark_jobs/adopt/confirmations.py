@@ -1,4 +1,4 @@
-"""What a person confirms before `tidegate adopt`, `archive`, `rewind`, `erase`, `replay` and `discard` change anything."""
+"""Confirmations of `tidegate adopt`, `archive`, `rewind`, `erase`, `replay` and `discard`, before they change anything."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ _OWN_SLOT: Final = MOST_SLOTS
 
 
 class EraseStep(StrEnum):
-    """What an erasure has finished; tests cut it off after each."""
+    """The steps of an erasure; tests cut it off after each."""
 
     NOTE = "note"
     FENCE = "fence"
@@ -79,7 +79,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class EraseLook:
-    """What an erasure would do. `unread` of the refused records cannot be decoded, and hold the value as text.
+    """The preview of an erasure. `unread` of the refused records cannot be decoded, and hold the value as text.
 
     `left` says what is not erased, with the way to do it; empty when nothing is.
     """

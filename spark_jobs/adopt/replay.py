@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 _REGISTRY_SECONDS: Final = 60.0
 _AT_A_TIME: Final = 5_000
 WHERE: Final = ("rule", "stage", "version", "partition")
-"""What refused records can be chosen by: a violated rule, keyword or stage; the version that refused; the source partition."""
+"""Selectors of refused records: a violated rule, keyword or stage; the version that refused; the source partition."""
 
 _RUNS: Final = TypeAdapter(dict[int, tuple[Run, ...]])
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class RewindStep(StrEnum):
-    """What a rewind has finished; tests cut it off after each."""
+    """The steps of a rewind; tests cut it off after each."""
 
     NOTE = "note"
     CLAIM = "claim"
@@ -79,7 +79,7 @@ class RewindTo:
 
 @dataclass(frozen=True, slots=True)
 class RewindLook:
-    """What a rewind would do to a sink. `contract` judges the records again, as `id@version`."""
+    """The preview of a rewind. `contract` judges the records again, as `id@version`."""
 
     sink: str
     rewind: Rewind

@@ -1,4 +1,4 @@
-"""What a history is loaded from: files with size, time and digest; tables with the snapshot or version that is read."""
+"""Inputs of a history: files with size, time and digest; tables with the snapshot or version that is read."""
 
 from __future__ import annotations
 

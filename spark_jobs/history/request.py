@@ -1,4 +1,4 @@
-"""What a run over a history is asked for. Apart from the code that loads it, because the command line must not load Spark."""
+"""The request of a run over a history. Apart from the code that loads it, because the command line must not load Spark."""
 
 from __future__ import annotations
 

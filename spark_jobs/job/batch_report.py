@@ -1,4 +1,4 @@
-"""What a published batch is reported with: for the registry, the log and the trace."""
+"""Reports of a published batch: for the registry, the log and the trace."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Oracle(Protocol):
 
 
 class Aggregates(Protocol):
-    """What the tasks have aggregated of the accepted rows of a judged batch."""
+    """The tasks' aggregates of the accepted rows of a judged batch."""
 
     @property
     def tallies(self) -> Iterable[Tally]:

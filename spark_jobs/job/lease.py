@@ -56,7 +56,7 @@ _FREE = ""
 
 
 class Stop(Protocol):
-    """What tells a stream to end between two batches."""
+    """The signal that ends a stream between two batches."""
 
     def is_set(self) -> bool:
         """Return whether it should."""
@@ -64,7 +64,7 @@ class Stop(Protocol):
 
 
 class _Entry(NamedTuple):
-    """What the group holds: the instance that runs the stream, and how often it has said so."""
+    """The metadata of the group: the instance that runs the stream, and how often it has said so."""
 
     owner: str
     beat: int

@@ -1,4 +1,4 @@
-"""What an attempt of a stream reads: its topic, by a streaming query, or its history, in batches of a bounded run.
+"""Inputs of an attempt of a stream: its topic, by a streaming query, or its history, in batches of a bounded run.
 
 Both give every batch by its offsets, so that the protocol is the same. The history is one more partition.
 """

@@ -58,7 +58,7 @@ Places = dict[Closure, Positions]
 
 @dataclass(slots=True)
 class ReplayChunk:
-    """What was read for a chunk. `places` are those in the quarantine topic of the records to process, by source position."""
+    """The records of a chunk. `places` are those in the quarantine topic of the records to process, by source position."""
 
     records: dict[Position, RefusedRecord] = field(default_factory=dict)
     places: dict[Position, Position] = field(default_factory=dict)

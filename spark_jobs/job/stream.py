@@ -53,7 +53,7 @@ _POLL_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What all streams of one process share."""
+    """The objects that all streams of one process share."""
 
     spark: SparkSession
     settings: JobSettings

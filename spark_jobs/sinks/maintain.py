@@ -15,7 +15,7 @@ from tidegate.spark_jobs.sinks.upkeep import Upkeep
 
 
 class Maintained(NamedTuple):
-    """What was done to a table, its size after that, and what has failed last."""
+    """The maintenance of a table, its size after that, and the last failure."""
 
     table: str
     done: TableMaintenance

@@ -69,7 +69,7 @@ class Level(NamedTuple):
 
 
 class Compacted(NamedTuple):
-    """What a round of compaction has replaced."""
+    """The files that a round of compaction has replaced."""
 
     files: int = 0
     bytes: int = 0

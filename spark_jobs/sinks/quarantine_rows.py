@@ -54,7 +54,7 @@ _PROVENANCE: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class QuarantineRows:
-    """What a quarantine table holds, as the stores of accepted rows take it."""
+    """The contents of a quarantine table, as the stores of accepted rows take them."""
 
     contract: DataContract
 

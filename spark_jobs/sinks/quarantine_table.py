@@ -33,7 +33,7 @@ from tidegate.spark_jobs.steps import QuarantineTableStep
 log = structlog.get_logger()
 
 SUFFIX: Final = "_quarantine"
-"""What the name of the table adds to that of the accepted rows."""
+"""Suffix of the table's name after that of the accepted rows."""
 CHUNK_RECORDS: Final = 50_000
 CHUNK_BYTES: Final = 64 * 1024 * 1024
 """Most records of one commit, and the bytes from which on a commit takes no further record."""

@@ -43,7 +43,7 @@ _MOST_EPOCHS_AHEAD: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class StreamStart:
-    """What a sink needs to claim a stream; `begin` is where a new ledger would begin.
+    """The input of a sink's claim of a stream; `begin` is where a new ledger would begin.
 
     `history` is not empty if the batches come from a history: its marks after each load, in order.
     """

@@ -160,7 +160,7 @@ class StagedSink:
 
     @property
     def maintenance(self) -> TableMaintenance | None:
-        """What was done to maintain the table in the background."""
+        """The maintenance of the table in the background."""
         return self._upkeep.done
 
     def judge(self, batch: MicroBatch) -> JudgedBatch[TableParts]:

@@ -29,7 +29,7 @@ Taken = Vector | Positions | Outdated
 
 
 class TableRows(Protocol):
-    """What a table holds: typed columns, and the contract that names its topic and primary key (`EnforcementPlan`)."""
+    """The contents of a table: typed columns, and the contract that names its topic and primary key (`EnforcementPlan`)."""
 
     @property
     def columns(self) -> pa.Schema:

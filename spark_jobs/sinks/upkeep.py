@@ -51,7 +51,7 @@ class Upkeep:
         self.size: TableSize | None = None
         self.done: TableMaintenance | None = None
         self.error: Unavailable | None = None
-        """What has failed last in the round before."""
+        """The last failure of the round before."""
         self._store = store
         self._seconds = seconds
         self._orphan_seconds = orphan_seconds

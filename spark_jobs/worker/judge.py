@@ -1,4 +1,4 @@
-"""What judging in Python workers needs of Spark: headers of records, types of columns, and errors."""
+"""Judging in Python workers of Spark: headers of records, types of columns, and errors."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def _struct(kind: type) -> pa.StructType:
 
 
 RESULT: Final = pa.schema([(name, _struct(kind)) for kind, name in COLUMNS.items()])
-"""What a worker returns: one nullable struct for each kind of result."""
+"""The schema of a worker's results: one nullable struct for each kind of result."""
 
 RESULT_TYPE: Final = from_arrow_schema(RESULT)
 """RESULT as Spark's type."""

@@ -56,12 +56,12 @@ class Facts:
 
     @cached_property
     def objects(self) -> ObjectFacts:
-        """What the leaves say of an object."""
+        """The constraints of the leaves on an object."""
         return ObjectFacts(self.leaves.values())
 
     @cached_property
     def arrays(self) -> ArrayFacts:
-        """What the leaves say of an array."""
+        """The constraints of the leaves on an array."""
         return ArrayFacts(self.leaves.values())
 
 
@@ -165,7 +165,7 @@ class ArrayFacts:
     rest: list[ItemsFrom] = field(default_factory=list)
     contains: list[Contains] = field(default_factory=list)
     every: list[Node] = field(default_factory=list)
-    """What no item may fit: `contains` with at most 0."""
+    """The schema that no item may fit: `contains` with at most 0."""
 
     def __post_init__(self) -> None:
         for leaf in self.leaves:
@@ -248,7 +248,7 @@ class Branch:
 
     @property
     def core(self) -> Branch:
-        """What is known already, without what is left to choose."""
+        """The settled constraints, without those left to choose."""
         return Branch(self.facts, self.broken, (), self.asserted)
 
     def without(self, clause: Clause) -> Branch:

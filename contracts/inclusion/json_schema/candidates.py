@@ -229,7 +229,7 @@ def _as_written(values: Iterable[Any], branch: Branch) -> Iterator[Any]:
 
 _FEW_LISTED: Final = 20
 _ASSERTED: Final = re.compile(r"\(\?<?[=!]([^()]*)\)")
-"""What a look-around looks for."""
+"""The pattern inside a look-around."""
 _OTHERS: Final = "bzBZ19 _-"
 _FEW_PLACES: Final = 8
 _HAIR: Final = Fraction(1, 10**20)

@@ -189,7 +189,7 @@ class Compiler:
 
     @cached_property
     def own_shape(self) -> Hashable:
-        """What only the same document has, annotations left out."""
+        """The identity of a document, annotations left out."""
         return shape(self._document)
 
     def outside(self, spot: Spot, keyword: str) -> Node:

@@ -237,7 +237,7 @@ class BrokenArray:
     rest: list[ItemsFrom] = field(default_factory=list)
     contains: list[Contains] = field(default_factory=list)
     every: list[Node] = field(default_factory=list)
-    """What no item may fit."""
+    """Schemas that no item may fit."""
     is_repeating: bool = False
 
     @classmethod
@@ -379,4 +379,4 @@ class _Array:
 
 
 THEORIES: Final[dict[int, ContainerTheory]] = {ARRAY: array_contradicts, OBJECT: object_contradicts}
-"""What decides about each type of container."""
+"""The decision procedure of each type of container."""

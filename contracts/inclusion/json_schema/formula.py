@@ -67,7 +67,7 @@ class Formula:
 
     @cached_property
     def shape(self) -> Hashable:
-        """What schemas share that say the same in the same words."""
+        """The identity that equal texts of schemas share."""
         return shape(self._judged)
 
     @cached_property
@@ -89,7 +89,7 @@ class Formula:
 
     @cached_property
     def judge(self) -> JsonSchemaFormat:
-        """What judges records. Raises ContractError for an invalid schema."""
+        """The validator of records. Raises ContractError for an invalid schema."""
         formats = "assert" if self.formats_asserted else "annotate"
         return JsonSchemaFormat(
             JsonSchema.model_validate({"type": "json-schema", "definition": self.schema, "formats": formats})
@@ -196,7 +196,7 @@ def below(node: Node) -> tuple[Node, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What judging a document takes: `looks` of the judge, and how many of them had to be counted one by one."""
+    """The cost of judging a document: `looks` of the judge, and how many of them had to be counted one by one."""
 
     looks: int
     counted: int

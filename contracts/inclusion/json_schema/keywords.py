@@ -1,4 +1,4 @@
-"""What each keyword says, by name: the formula that it adds to its schema."""
+"""Keywords by name: the formula that each adds to its schema."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class Condition(Node):
 
 @dataclass(slots=True)
 class Definition:
-    """What a reference leads to, once it is compiled."""
+    """The target of a reference, once it is compiled."""
 
     node: Node | None = None
 

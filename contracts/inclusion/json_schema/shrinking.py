@@ -24,7 +24,7 @@ Put = Callable[[Any], Any]
 
 
 class Trial(Enum):
-    """What a lighter document is."""
+    """The result of a trial with a lighter document."""
 
     APART = auto()
     """It still tells the schemas apart."""

@@ -69,7 +69,7 @@ class _Evaluated:
 
     @property
     def kinds(self) -> frozenset[str | int]:
-        """What is evaluated by kind and not by name or index."""
+        """Members that are evaluated by a kind, and not by name or index."""
         return frozenset(self.patterns) | {node.id for node in self.contained}
 
     def has(self, each: str | int) -> bool:

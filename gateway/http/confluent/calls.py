@@ -40,7 +40,7 @@ E = TypeVar("E", bound=Entity)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is sent back: a JSON value, or with `content` bytes as they are."""
+    """The answer: a JSON value, or with `content` bytes as they are."""
 
     value: Any = None
     status: int = 200

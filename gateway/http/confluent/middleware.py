@@ -53,7 +53,7 @@ _VERSIONS = b"/versions/"
 _KEPT_ANSWERS = 4096
 _KEPT_BYTES = 64 * 2**20
 _BYTES_OF_A_TEXT = 57
-"""What a text takes in CPython beside its characters, with its place in a tuple."""
+"""Bytes of a text in CPython beside its characters, with its place in a tuple."""
 _PYTHON = b"python/"
 KEPT_SECONDS = 5.0
 """How long a process answers by id without reading the database: another process may have permanently deleted the schema."""

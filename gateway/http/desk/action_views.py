@@ -25,7 +25,7 @@ LONGEST_REASON = 500
 
 
 class Action(StrEnum):
-    """What a person may do to a stream."""
+    """The actions that a person may take on a stream."""
 
     PAUSE = "pause"
     RESUME = "resume"
@@ -81,7 +81,7 @@ class ActionView:
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """What the previews look at."""
+    """The stream of a preview, with what it reads from."""
 
     factory: Factory
     name: str

@@ -19,7 +19,7 @@ Words = Annotated[Annotated[str, Field(max_length=300)] | None, BeforeValidator(
 
 
 class AuditFilter(BaseModel):
-    """What of the log is shown; every field is a parameter of the address. `before` is the number of an entry."""
+    """The filters of the log; every field is a parameter of the address. `before` is the number of an entry."""
 
     who: Words = None
     action: Words = None

@@ -58,7 +58,7 @@ class Column:
 
     @property
     def share(self) -> float | None:
-        """What `total` is of all records, from 0 up; None without records."""
+        """The share of `total` in all records, from 0 up; None without records."""
         return self.total / self.volume if self.volume else None
 
 

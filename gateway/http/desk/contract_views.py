@@ -61,7 +61,7 @@ class RuleRow:
 
     @property
     def words(self) -> str:
-        """What the rule demands, in the words of its author if there are any."""
+        """The demand of the rule, in the words of its author if there are any."""
         return self.rule.description or (f"passes with {self.passes}" if self.passes else "")
 
 

@@ -20,7 +20,7 @@ ROWS = 100
 
 
 class ContractsFilter(BaseModel):
-    """What of the list is shown; every field is a parameter of the address. `q` is a part of an id, topic or owner."""
+    """The filters of the list; every field is a parameter of the address. `q` is a part of an id, topic or owner."""
 
     q: Words = None
     owner: Words = None

@@ -1,4 +1,4 @@
-"""What all pages share: errors are pages too, every page knows who looks at it, and forms are read with a limit."""
+"""The base of all pages: errors are pages too, every page knows its reader, and forms are read with a limit."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ ABILITIES: Final = {
     Role.APPROVER: "pause, resume and reconcile streams, promote versions, approve changes, and see hidden values",
     Role.ADMIN: "delete and restore versions, and with every subject manage keys and read the audit log",
 }
-"""What each role adds to those below it."""
+"""The permissions that each role adds to those below it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """What the records of the problem are counted by."""
+    """The dimensions by which the records of the problem are counted."""
 
     heading: str
     rows: tuple[GroupRow, ...]

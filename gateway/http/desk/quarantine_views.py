@@ -67,7 +67,7 @@ class RecordsFilter(BaseModel):
 
     @property
     def wanted(self) -> QuarantineFilter:
-        """What the domain is asked for."""
+        """The query to the domain."""
         return QuarantineFilter(
             self.problem,
             self.stage,
@@ -208,7 +208,7 @@ def _problem(
 
 @dataclass(frozen=True, slots=True)
 class FoundView:
-    """What a search found: the addresses of records by their position; not all if `is_complete` is False."""
+    """The result of a search: the addresses of records by their position; not all if `is_complete` is False."""
 
     stream: str
     sought: str

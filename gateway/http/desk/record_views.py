@@ -50,7 +50,7 @@ class Reason:
 
     @property
     def violation(self) -> Violation:
-        """What the judge said."""
+        """The verdict of the judge."""
         return self.explanation.violation
 
 

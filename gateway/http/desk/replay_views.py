@@ -30,7 +30,7 @@ _PLACE: Final = re.compile(r"[0-9]{1,9}:[0-9]{1,19}")
 
 @dataclass(frozen=True, slots=True)
 class PreviewView:
-    """What a replay would do. `sentences` are counts, `reasons` why records would fail, `before` and `digest` which records."""
+    """The preview of a replay. `sentences` are counts, `reasons` why records would fail, `before` and `digest` which records."""
 
     sentences: tuple[str, ...]
     reasons: tuple[tuple[str, str, int], ...]

@@ -158,14 +158,14 @@ class Link:
 
 
 class Measure(StrEnum):
-    """What the bars of the chart are."""
+    """The unit of the bars of the chart."""
 
     RECORDS = "records"
     SHARE = "share"
 
 
 class StreamFilter(BaseModel):
-    """What of a stream is shown; every field is a parameter of the address."""
+    """The selection of a stream's page; every field is a parameter of the address."""
 
     range: Words = None
     since: Moment = Field(default=None, alias="from")
@@ -218,7 +218,7 @@ class StreamView:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """What all rows of the rule table share."""
+    """The values that all rows of the rule table share."""
 
     stream: str
     wanted: StreamFilter

@@ -22,7 +22,7 @@ MOST_STREAMS: Final = 5000
 
 
 class StreamsFilter(BaseModel):
-    """What of the list is shown; every field is a parameter of the address. `q` is a part of a name, topic or owner."""
+    """The filters of the list; every field is a parameter of the address. `q` is a part of a name, topic or owner."""
 
     q: Words = None
     owner: Words = None

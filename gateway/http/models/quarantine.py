@@ -218,7 +218,7 @@ class PartitionInfo(BaseModel):
 
 
 class QuarantineInfo(BaseModel):
-    """What is kept of a stream's refused records, and how far they are indexed. `lag` counts offsets."""
+    """The retained refused records of a stream, and how far they are indexed. `lag` counts offsets."""
 
     model_config = example(
         {
@@ -351,7 +351,7 @@ class NeighbouredRecord(BaseModel):
 
 
 class FindRequest(BaseModel):
-    """What is looked for: a record's key as text or in Base64, or `partition/offset` in the source topic."""
+    """The search term: a record's key as text or in Base64, or `partition/offset` in the source topic."""
 
     model_config = request_example({"source": "0/90211"})
 

@@ -65,7 +65,7 @@ class ShadowRequest(BaseModel):
 
 
 class PromotionInfo(BaseModel):
-    """What would change if a version were enforced from now on."""
+    """The differences if a version were enforced from now on."""
 
     model_config = example(
         {

@@ -124,7 +124,7 @@ def list_refusals(
 
 
 class ExpectationEntry(BaseModel):
-    """What became of one expectation in one batch."""
+    """The outcome of one expectation in one batch."""
 
     model_config = ConfigDict(from_attributes=True)
 

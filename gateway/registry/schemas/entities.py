@@ -1,4 +1,4 @@
-"""What clients send and receive: schemas with references, metadata and rule sets; settings; associations; a schema's GUID.
+"""Entities of the API: schemas with references, metadata and rule sets; settings; associations; a schema's GUID.
 
 Unknown members are ignored, as the peer does when a client asks for it (`Confluent-Accept-Unknown-Properties`).
 Sets and maps are kept sorted, because the GUID of a schema hashes them in that order.
@@ -58,7 +58,7 @@ class Reference(Entity):
 
 
 class Metadata(Entity):
-    """What is known of a schema beside itself: tags of fields, properties, and which properties are sensitive."""
+    """Metadata of a schema: tags of fields, properties, and which properties are sensitive."""
 
     tags: TagMap = Field(default_factory=dict)
     properties: StringMap = Field(default_factory=dict)

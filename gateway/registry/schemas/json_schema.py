@@ -123,7 +123,7 @@ _SIBLINGS: Final = (
     KEYWORDS[Dialect.DRAFT202012]
     | {"then", "else", "minContains", "maxContains", "additionalItems", "$id", "$anchor"}
 ) - {"$ref"}
-"""What changes the meaning of a schema when it counts beside `$ref`."""
+"""Keywords that change the meaning of a schema if they count beside `$ref`."""
 
 _Path = tuple[Any, str] | None
 """The tokens of a JSON Pointer as links to the place above, so that no pointer is built that is not shown."""

@@ -15,7 +15,7 @@ _LITERAL = re.compile(
 )
 _MESSAGE = re.compile(r"(?<![\w.])message\b((?:\.[A-Za-z_]\w*)*)(\s*\()?")
 NAMES: Final = ("value", "parent", "this")
-"""What an expression about a field can name; one about a record has only the last."""
+"""Names in an expression about a field; one about a record has only the last."""
 
 
 def condition(expression: str, names: Mapping[str, str], *, is_of_field: bool) -> str:

@@ -27,7 +27,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one partition has to get in one commit: its records, and the first offset that is not read yet.
+    """One commit of a partition: its records, and the first offset that is not read yet.
 
     `claimed` is the partition as it was when its records were read from `claimed.next_offset` on. `high` is the end of the
     partition, if it is known.

@@ -53,7 +53,7 @@ MOST_FOUND: Final = 1_000
 
 
 class Dimension(StrEnum):
-    """What records may be counted by."""
+    """The dimensions by which records may be counted."""
 
     PROBLEM = "problem"
     STAGE = "stage"

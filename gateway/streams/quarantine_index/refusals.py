@@ -60,7 +60,7 @@ class RefusedRecord:
 
 @dataclass(frozen=True, slots=True)
 class ContractHints:
-    """What the index has to know of a contract version.
+    """The facts about a contract version that the index needs.
 
     `decode` reads records of Avro. `sentinels` are the values that a rule names, by its id. `producer_headers` are (name, is public).
     """
