@@ -185,10 +185,10 @@ def archive(
         raise SettingsError(f"--as {name}: a name has letters, digits and underscores, 128 at most")
     settings = read_settings(given, AdoptSettings)
 
-    from tidegate.spark_jobs.adopt.adopt import adopter  # noqa: PLC0415 - loads Spark
+    from tidegate.spark_jobs.adopt.archive import archiver  # noqa: PLC0415 - loads Spark
     from tidegate.spark_jobs.adopt.report import archived_text  # noqa: PLC0415 - the same
 
-    with shown_progress(), adopter(settings, stream) as found:
+    with shown_progress(), archiver(settings, stream) as found:
         written = found.archive(name, Confirmations(is_sure=yes).confirm_archive, repeats=repeat_records)
     typer.echo(archived_text(written, name))
 

@@ -12,7 +12,8 @@ from tidegate.spark_jobs.progress import doing
 
 if TYPE_CHECKING:
     from tidegate.contracts.stream.replay_preview import ReplayPreview
-    from tidegate.spark_jobs.adopt.adopt import Archive, Forgotten, Look, Skip
+    from tidegate.spark_jobs.adopt.adopt import Forgotten, Look, Skip
+    from tidegate.spark_jobs.adopt.archive import Archive
     from tidegate.spark_jobs.adopt.erase import EraseLook
     from tidegate.spark_jobs.adopt.rewind import RewindLook
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tidegate.contracts.stream.adoption import PartitionFound
 from tidegate.contracts.stream.ledger import Ledger
-from tidegate.spark_jobs.adopt.adopt import Archive, Forgotten, Look, Skip
+from tidegate.spark_jobs.adopt.adopt import Forgotten, Look, Skip
+from tidegate.spark_jobs.adopt.archive import Archive
 from tidegate.spark_jobs.adopt.erase import EraseLook
 from tidegate.spark_jobs.adopt.rewind import RewindLook
 
