@@ -44,7 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
 # and what starts processes of its own, in the other. In the long run, half of what needs a session and a broker gets them
 # in the other process too: with all of it in one, the other would be idle for an hour.
 LONGEST_ID = 60
-SHARED_FIXTURES = {"broker", "spark"}
+SHARED_FIXTURES = {"broker", "spark", "suite"}
+"""One process has the session, the broker, and the compiled JSON-Schema-Test-Suite."""
 OTHER_HALF = {
     "test_erase.py",
     "test_faults.py",

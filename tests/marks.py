@@ -13,6 +13,11 @@ def full(*values: object) -> list[ParameterSet]:
     return [pytest.param(value, marks=pytest.mark.full) for value in values]
 
 
+def is_short() -> bool:
+    """Return whether this is `make test`."""
+    return os.environ.get("TIDEGATE_TESTS") == "short"
+
+
 def examples(number: int) -> int:
     """Return how many examples of a property are tried: all of them, and a fifth in `make test`."""
-    return number // 5 if os.environ.get("TIDEGATE_TESTS") == "short" else number
+    return number // 5 if is_short() else number

@@ -10,19 +10,18 @@ file, so that whatever ends the process leaves what it died of; every run prints
 from __future__ import annotations
 
 import argparse
-import resource
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random, SystemRandom
-from typing import Final, TypeVar
+from typing import Final
 
 import pyarrow as pa
 
+from tests.fuzz.bounds import bound_memory, within
 from tests.fuzz.mutation import mutated, mutated_document
 from tests.fuzz.requests import fuzz_requests
 from tests.fuzz.seeds import CONTRACTS, DOCUMENTS, RECORDS, WRITERS
@@ -31,14 +30,10 @@ from tidegate.contracts.errors import ContractError
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.verdict import Disposition
 
-T = TypeVar("T")
-
 CPU_SECONDS: Final = 1.0
 """Longest that one record may take."""
 DOCUMENT_CPU_SECONDS: Final = 10.0
 """Longest that one contract document may take: schemas are compiled, and proofs are bounded by counts."""
-MEMORY_BYTES: Final = 512 * 1024 * 1024
-"""Most memory that the inputs, of at most 128 KiB, may take above what the process begins with."""
 _BY_BYTES: Final = 0.3
 """Share of the documents that are changed as bytes; the others are changed as JSON, and stay contracts more often."""
 _BATCH: Final = 20
@@ -66,7 +61,7 @@ def main() -> int:
     chosen = [arguments.only] if arguments.only else list(sorts)
     for sort in chosen:
         if sort != "requests":  # threads of a server reserve more addresses than they use memory
-            _bound_memory()
+            bound_memory()
         until = time.monotonic() + arguments.seconds / len(chosen)
         rounds = iter(range(arguments.inputs)) if arguments.inputs else _rounds(until)
         done = sorts[sort](Random(f"{sort} {arguments.seed}"), rounds, arguments.keep)  # noqa: S311 - to be repeated
@@ -84,8 +79,8 @@ def fuzz_records(chance: Random, rounds: Iterator[int], keep: Path) -> int:
         values = [mutated(chance, RECORDS[name]) for _ in range(_BATCH)]
         for value in values:
             keep.write_bytes(name.encode() + b"\n" + value)
-            _within(CPU_SECONDS, lambda value=value, name=name: judge_alone(plans[name], value))  # type: ignore[misc] # bound now
-        _within(CPU_SECONDS * _BATCH, lambda name=name, values=values: judge_together(plans[name], values))  # type: ignore[misc] # the same
+            within(CPU_SECONDS, lambda value=value, name=name: judge_alone(plans[name], value))  # type: ignore[misc] # bound now
+        within(CPU_SECONDS * _BATCH, lambda name=name, values=values: judge_together(plans[name], values))  # type: ignore[misc] # the same
         done = number + 1
     return done * _BATCH
 
@@ -97,11 +92,11 @@ def fuzz_documents(chance: Random, rounds: Iterator[int], keep: Path) -> int:
         change = mutated if chance.random() < _BY_BYTES else mutated_document
         document = change(chance, DOCUMENTS)
         keep.write_bytes(document)
-        plan = _within(DOCUMENT_CPU_SECONDS, lambda document=document: compile_document(document))  # type: ignore[misc] # the same
+        plan = within(DOCUMENT_CPU_SECONDS, lambda document=document: compile_document(document))  # type: ignore[misc] # the same
         if plan is not None:
             value = mutated(chance, chance.choice(list(RECORDS.values())))
             keep.write_bytes(document + b"\n" + value)
-            _within(CPU_SECONDS, lambda plan=plan, value=value: judge_alone(plan, value))  # type: ignore[misc] # the same
+            within(CPU_SECONDS, lambda plan=plan, value=value: judge_alone(plan, value))  # type: ignore[misc] # the same
         done = number + 1
     return done
 
@@ -147,21 +142,6 @@ def _rounds(until: float) -> Iterator[int]:
         if time.monotonic() > until:
             return
         yield number
-
-
-def _within(seconds: float, work: Callable[[], T]) -> T:
-    """Do some work; the process is ended by SIGPROF when it takes more of the processor's time, in C code too."""
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        return work()
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-
-
-def _bound_memory() -> None:
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    limit = pages * resource.getpagesize() + MEMORY_BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 if __name__ == "__main__":

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.marks import examples
 from tidegate.gateway.embedded.broker import Broker
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(("sort", "inputs"), [("records", 30), ("documents", 150)])
+@pytest.mark.parametrize(("sort", "inputs"), [("records", examples(50)), ("documents", examples(250))])
 def test_nothing_that_arrives_crashes_hangs_or_takes_the_memory(
     tmp_path: Path, sort: str, inputs: int
 ) -> None:
@@ -21,7 +22,7 @@ def test_nothing_that_arrives_crashes_hangs_or_takes_the_memory(
 
 
 def test_no_request_fails_or_shows_what_is_another_teams(tmp_path: Path, broker: Broker) -> None:
-    fuzz(tmp_path, "requests", 300, "--bootstrap-servers", broker.bootstrap)
+    fuzz(tmp_path, "requests", examples(1_500), "--bootstrap-servers", broker.bootstrap)
 
 
 def fuzz(folder: Path, sort: str, inputs: int, *options: str) -> None:
@@ -40,9 +41,9 @@ def fuzz(folder: Path, sort: str, inputs: int, *options: str) -> None:
 
 def test_the_bounds_are_held() -> None:
     """What breaks a bound does end the process: otherwise the fuzzer would see nothing."""
-    beginning = "from tests.fuzz.run import _bound_memory, _within\n"
-    hang = beginning + "_within(0.05, lambda: sum(range(10**12)))"
-    greed = beginning + "_bound_memory(); bytearray(2**30)"
+    beginning = "from tests.fuzz.bounds import bound_memory, within\n"
+    hang = beginning + "within(0.05, lambda: sum(range(10**12)))"
+    greed = beginning + "bound_memory(); bytearray(2**30)"
     assert _status(hang) == -27  # SIGPROF
     assert _status(greed) == 1
 
