@@ -120,9 +120,13 @@ def encoded(schema: Any, record: Any) -> bytes:
     return file.getvalue()
 
 
-def test_each_missing_thing_has_its_own_message(broker: Broker, tmp_path: Path) -> None:
+def test_a_missing_topic_has_its_own_message(broker: Broker, tmp_path: Path) -> None:
     out = ("-o", tmp_path / "c.yaml")
     missing = infer("kafka:no-such-topic", "--bootstrap-servers", broker.bootstrap, *out)
     assert (missing.returncode, "no topic no-such-topic" in missing.stderr) == (2, True)
+
+
+def test_no_broker_has_its_own_message(tmp_path: Path) -> None:
+    out = ("-o", tmp_path / "c.yaml")
     silent = infer("kafka:no-such-topic", "--bootstrap-servers", "127.0.0.1:1", *out)
     assert (silent.returncode, "no broker answers" in silent.stderr) == (3, True)

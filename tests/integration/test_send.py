@@ -188,6 +188,17 @@ def test_nothing_is_sent_of_a_file_with_a_record_that_cannot_be_encoded(
     assert (piped.returncode, "were sent" in piped.stderr) == (1, True)
 
 
+def test_a_broker_or_a_registry_that_does_not_answer_has_its_own_message(tmp_path: Path) -> None:
+    contract, file = contract_of(tmp_path, "no-such-topic", JSON), tmp_path / "orders.jsonl"
+    file.write_text("{}\n")
+    silent = send(contract, file, "--bootstrap-servers", "127.0.0.1:1")
+    assert (silent.returncode, "no broker answers" in silent.stderr) == (3, True)
+    unnamed = send("unknown.stream", file, "--bootstrap-servers", "x:1", "--registry", "http://127.0.0.1:1")
+    assert (unnamed.returncode, "no registry answers" in unnamed.stderr) == (3, True)
+    without = send(contract, file)
+    assert (without.returncode, "name the brokers" in without.stderr) == (2, True)
+
+
 def test_what_is_not_there_and_what_the_brokers_refuse_is_told_apart(
     broker: Broker, make_topic: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -196,12 +207,6 @@ def test_what_is_not_there_and_what_the_brokers_refuse_is_told_apart(
     file = tmp_path / "orders.jsonl"
     missing = send(contract, file, "--bootstrap-servers", broker.bootstrap)
     assert (missing.returncode, "no topic no-such-topic" in missing.stderr) == (2, True)
-    silent = send(contract, file, "--bootstrap-servers", "127.0.0.1:1")
-    assert (silent.returncode, "no broker answers" in silent.stderr) == (3, True)
-    unnamed = send("unknown.stream", file, "--bootstrap-servers", "x:1", "--registry", "http://127.0.0.1:1")
-    assert (unnamed.returncode, "no registry answers" in unnamed.stderr) == (3, True)
-    without = send(contract, file)
-    assert (without.returncode, "name the brokers" in without.stderr) == (2, True)
     small = contract_of(tmp_path, make_topic("orders", max_message_bytes="1000"), JSON)
     refused = send(small, file, "--bootstrap-servers", broker.bootstrap)
     assert refused.returncode == 2

@@ -369,12 +369,13 @@ def test_a_delta_table_is_a_history_once(make_line: Callable[..., Line], tmp_pat
         line.enforce(history=HistoryRequest(tables=(f"delta:{tmp_path}/raw",)))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("sink", "step"),
     [
         ("iceberg", Step.QUARANTINE),
         *(
-            pytest.param(sink, step, marks=pytest.mark.full)
+            (sink, step)
             for sink in APPENDED
             for step in (Step.CLAIM, Step.JUDGE, Step.SLOT, Step.PUBLISH, Step.COMMITTED)
             if sink != "kafka" or step is not Step.SLOT

@@ -68,7 +68,7 @@ def line(make_line: Callable[..., Line], request: pytest.FixtureRequest) -> Line
     return line_of(make_line, request)
 
 
-@pytest.mark.parametrize("sink", ["iceberg", "kafka", *full("delta", "postgresql", "kafka-tasks")])
+@pytest.mark.parametrize("sink", ["iceberg", *full("kafka", "delta", "postgresql", "kafka-tasks")])
 def test_refused_records_are_written_once_with_their_fix(line: Line, sink: str) -> None:
     refused = fill(line)
     request(line, fix=MENDED)

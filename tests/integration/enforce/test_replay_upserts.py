@@ -92,6 +92,7 @@ def test_a_key_that_is_deleted_while_its_record_is_replayed_stays_deleted(line: 
     require_exactly_once(line, {(0, 0), (0, 1)})
 
 
+@pytest.mark.full
 def test_records_from_before_the_oldest_mark_are_left(line: Line) -> None:
     """Retention deletes marks: then whether a key was deleted is not known."""
     refused_by_batches(line)
@@ -108,6 +109,7 @@ def test_records_from_before_the_oldest_mark_are_left(line: Line) -> None:
     require_exactly_once(line, {(0, 9), (0, 10)})
 
 
+@pytest.mark.full
 def test_a_replayed_record_without_mark_and_row_cannot_be_proven(line: Line) -> None:
     """A fix may have given it another key than its source has."""
     refused_by_batches(line)
