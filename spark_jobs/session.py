@@ -119,12 +119,14 @@ def stop_session(spark: SparkSession, settings: SinkSettings) -> None:
 
 def active_session(settings: SinkSettings) -> SparkSession:
     """Return the session of this process, or start one; it ends with the process."""
+    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - as above
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
-    if (active := SparkSession.getActiveSession()) is not None:
-        return active
-    doing("starting Spark")
-    return build_session(settings)
+    try:
+        return SparkSession.active()  # of another thread too
+    except PySparkRuntimeError:
+        doing("starting Spark")
+        return build_session(settings)
 
 
 def worker_sockets(master: str, temporary_folder: str) -> dict[str, str]:

@@ -438,6 +438,7 @@ class Replay:
             request(self._line, action=action, reason="of the model")
             return
         values = [{"from": amount_of(pointer), "to": 1} for pointer in sorted(self._mended)]
+        values = values or [{"from": _NO_AMOUNT, "to": 1}]
         fix = {"fix": "mended", "steps": [{"action": "map", "field": "/amount", "values": values}]}
         request(self._line, action=action, fix=fix, allowed=1.0)
 
@@ -465,9 +466,13 @@ class Replay:
         """Let a contract be in force that refuses what the model's does. What the model drops is refused here."""
         verdicts = self._bounds.verdicts
         refused = [amount_of(pointer) for pointer in verdicts if verdicts[pointer][version] != ACCEPT]
-        rules = [{**KNOWN, "values": refused}]
+        rules = [{**KNOWN, "values": refused or [_NO_AMOUNT]}]
         keyed = {} if self._deletes is None else {"primary_key": ["id"], "tombstones": "delete"}
         self._line.contracts.plan = self._line.plan(version=f"1.0.{version}", rules=rules, **keyed)
+
+
+_NO_AMOUNT = -1
+"""An amount that no record has: a contract that refuses nothing of a schedule still has a rule."""
 
 
 def amount_of(pointer: tuple[int, int]) -> int:
