@@ -48,7 +48,6 @@ RUN: tuple[AnyPart, ...] = (
     ClosurePart.FENCE_SENDER,
     ClosurePart.CHECKS_CLAIM,
     ClosurePart.LOOKS_AHEAD,
-    ClosurePart.COMPARES,
     ClosurePart.NAMES_POSITIONS,
     ClosurePart.LEFT_OUT,
     ClosurePart.COUNTS_LEFT_OUT,
@@ -57,7 +56,11 @@ RUN: tuple[AnyPart, ...] = (
     ClosurePart.REWIND_LOOKS_AHEAD,
     ClosurePart.REWIND_REOPENS,
 )
-"""The parts whose schedules differ. Those of halves of a commit end where the schedule of `COUNT` does."""
+"""The parts whose schedules differ. Those of halves of a commit end where the schedule of `COUNT` does.
+
+The schedule of `ClosurePart.COMPARES` has a chunk between two batches of what Spark offers at once. The attempt holds its
+lock there, so that no chunk can begin. `ReplayPart.COMPARES` drives the same commit.
+"""
 
 _WRITES_MARKS = "marked, marks_digest = self._marks.records(held, {**held.end, **end}, marks)"
 _NAMED = "if discarded == found.discarded and"
