@@ -12,7 +12,6 @@ from itertools import chain
 
 from tests.model.replay import ReplayProtocol, next_request
 from tests.model.staged import (
-    ACCEPT,
     COMMITTED,
     LEFT,
     Bounds,
@@ -154,7 +153,9 @@ class ClosureProtocol(ReplayProtocol):
             return
         if me.ahead is None:
             sender = world.sender if self._lacks is ClosurePart.FENCE_SENDER else who
-            after = with_instance(world._replace(sender=sender), who, me._replace(at=_KNOW))
+            after = with_instance(
+                world._replace(sender=sender), who, me._replace(at=_KNOW, begun=world.contract)
+            )
             yield "fences the sender", after
         elif world.actions[found.request] == ReplayAction.REPLAY:
             yield from super()._read(world, who, me)
@@ -187,14 +188,14 @@ class ClosureProtocol(ReplayProtocol):
         if action == ReplayAction.DISCARD:
             chunk = {*self._open(world, held, places)} - self._closed(me, ahead)
             new = _with(held, Closure.DISCARDED, chunk, progress)
-            return me._replace(at=ReplayStep.POSITIONS, new=self._named(held, new), sending=())
+            return me._replace(at=ReplayStep.POSITIONS, new=self._named(held, new), sending=(), begun=None)
         chunk = {*self._open(world, held, places)} - self._closed(me, set())
-        due = {each for each in chunk - ahead if self._passes(world, each)}
+        due = {each for each in chunk - ahead if self._passes(world, me, each)}
         named = chunk & ahead if self._lacks is ClosurePart.NAMES_AHEAD else ahead
         new = _with(held, Closure.RESENT, named | due, progress)
         begins_late = self._lacks is ClosurePart.SENDS_FIRST
         at = ReplayStep.SEND if due and not begins_late else ReplayStep.POSITIONS
-        return me._replace(at=at, new=self._named(held, new), sending=tuple(sorted(due)))
+        return me._replace(at=at, new=self._named(held, new), sending=tuple(sorted(due)), begun=None)
 
     def _open(self, world: World, held: Ledger, places: tuple[int, ...]) -> Iterator[Pointer]:
         """Yield the refusals at some places that the ledger counts."""
@@ -209,9 +210,6 @@ class ClosureProtocol(ReplayProtocol):
         if self._lacks is ClosurePart.SKIP_CLOSED:
             return set()
         return _all_of(me.held.discarded) | _all_of(me.held.resent) | ahead
-
-    def _passes(self, world: World, pointer: Pointer) -> bool:
-        return self._bounds.verdicts[pointer][world.contract] == ACCEPT or pointer in self._mended
 
     def _named(self, held: Ledger, new: Ledger) -> Ledger:
         if self._lacks is not ClosurePart.NAMES_POSITIONS:

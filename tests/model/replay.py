@@ -105,7 +105,7 @@ class ReplayProtocol(RewindProtocol):
         for places, progress in found.chunks():
             chunk = self._accepted_again(world, me, places)
             new = self._after(held, chunk)._replace(progress=progress)
-            after = me._replace(at=ReplayStep.POSITIONS, chunk=chunk, new=new)
+            after = me._replace(at=ReplayStep.POSITIONS, chunk=chunk, new=new, begun=None)
             yield f"reads {places} of request {found.request}", with_instance(world, who, after)
 
     def _accepted_again(self, world: World, me: Instance, places: tuple[int, ...]) -> tuple[Pointer, ...]:
@@ -121,10 +121,13 @@ class ReplayProtocol(RewindProtocol):
                 continue
             if offset >= held.end[partition] and self._left is not ReplayPart.SKIP_AHEAD:
                 continue
-            is_valid = self._bounds.verdicts[entry.pointer][world.contract] == ACCEPT
-            if is_valid or entry.pointer in self._mended:
+            if self._passes(world, me, entry.pointer):
                 found.add(entry.pointer)
         return tuple(sorted(found))
+
+    def _passes(self, world: World, me: Instance, pointer: Pointer) -> bool:
+        contract = world.contract if me.begun is None else me.begun
+        return self._bounds.verdicts[pointer][contract] == ACCEPT or pointer in self._mended
 
     def _after(self, held: Ledger, chunk: tuple[Pointer, ...]) -> Ledger:
         """Return the ledger after a chunk: its records are no longer refused."""

@@ -102,6 +102,8 @@ class Instance(NamedTuple):
     """The refusals that were sent to the source and that its ledger does not name; None before it has looked."""
     sending: tuple[Pointer, ...] = ()
     """The refusals that it is about to send there."""
+    begun: int | None = None
+    """The contract of a chunk that has begun and has read nothing yet; None for that of the moment it reads."""
 
 
 class World(NamedTuple):

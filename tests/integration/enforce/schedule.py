@@ -40,7 +40,7 @@ from tests.model.schedules import (
 from tests.model.staged import ACCEPT, Bounds
 from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
 from tidegate.contracts.stream.ledger import Ledger, Vector
-from tidegate.contracts.stream.replay import ReplayAction, ReplayReport, ReplayRequest
+from tidegate.contracts.stream.replay import ReplayAction, ReplayReport, ReplayRequest, ReplayState
 from tidegate.spark_jobs.job import resend
 from tidegate.spark_jobs.job.batch_limits import BatchLimits
 from tidegate.spark_jobs.job.stream import StreamAttempt
@@ -213,15 +213,25 @@ class Instance(Thread, BatchLimits):
         self._published += is_counted
 
     def current(self) -> ReplayRequest | None:
-        """Wait until the instance may replay, and return the request of the line."""
-        first = behind(self._published, self._chunks + 1, FENCES_SENDER)
+        """Wait until the instance may replay, and return the request of the line.
+
+        No chunk begins before the batches are published that the schedule names before it.
+        """
         with self._changed:
-            while not (self._may >= first or self._attempt._closing):
+            while not (self._may_replay() or self._attempt._closing):
                 self._changed.wait(LOOK_SECONDS)
         return None if self._attempt._closing else self._line.replays.current()
 
+    def _may_replay(self) -> bool:
+        first = behind(len(self._ends), self._chunks + 1, FENCES_SENDER)
+        return self._may >= first and not self._attempt._in_hand
+
     def report(self, report: ReplayReport) -> bool:
-        """Report it to the line."""
+        """Report it to the line. A request that is stopped takes no more steps: its chunk is over."""
+        if report.state is ReplayState.STOPPED:
+            with self._changed:
+                self._at = behind(self._published, self._chunks, ReplayStep.PUBLISH)
+                self._changed.notify_all()
         return self._line.replays.report(report)
 
     def _replay(self, step: ReplayStep) -> None:

@@ -22,9 +22,9 @@ from tests.model.closures import ClosurePart
 from tests.model.replay import ReplayPart
 from tests.model.schedules import replay_counterexample, world_of
 from tests.model.upserts import UpsertPart
-from tidegate.contracts.stream import rewind as rewind_values
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import Closed, ReplayedChunk
+from tidegate.spark_jobs.adopt import rewind as rewinding
 from tidegate.spark_jobs.adopt.rewind import Rewinder, rewinder
 from tidegate.spark_jobs.job import replay_chunk, resend
 from tidegate.spark_jobs.job.resend import ClosedRecords
@@ -102,7 +102,7 @@ MUTANTS: dict[AnyPart, Apply] = {
         (('(digest if count else "") or held.replayed_digest', "held.replayed_digest"),),
     ),
     ReplayPart.REWIND_FORGETS: Source(
-        rewind_values,
+        rewinding,  # its own name of the function is the one that it calls
         "rewind_to",
         (("found.replayed.within({}, {**held.end, **points})", "found.replayed"),),
     ),
