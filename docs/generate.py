@@ -29,6 +29,7 @@ from tidegate.contracts.stream.kafka_connection import KafkaSettings
 from tidegate.gateway import exits
 from tidegate.gateway.access.principal import ANONYMOUS
 from tidegate.gateway.access.rules import RULES, Reach
+from tidegate.gateway.access.rules import Rule as AccessRule
 from tidegate.gateway.access.settings import AccessSettings
 from tidegate.gateway.alerts.settings import AlertSettings
 from tidegate.gateway.checks.codes import MEANINGS as CODES
@@ -309,13 +310,25 @@ def _http_api() -> Iterator[str]:
     operations: dict[str, list[tuple[str, ...]]] = defaultdict(list)
     for path, methods in document["paths"].items():
         for method, found in methods.items():
-            rule = roles[method.upper(), path]
-            role = "" if rule.reach is Reach.NOBODY_ASKED else _code(rule.role.word)
+            role = _role(roles[method.upper(), path])
             operations[found["tags"][0]].append((_code(f"{method.upper()} {path}"), role, found["summary"]))
     told = {tag["name"]: tag["description"] for tag in document["tags"]}
     for tag, rows in operations.items():
         yield from (f"### {tag}", "", told.get(tag, ""), "")
         yield from _table(("operation", "role", "what it does"), rows)
+
+
+def _role(rule: AccessRule) -> str:
+    if rule.reach is Reach.NOBODY_ASKED:
+        return ""
+    return _code(rule.role.word) + " of everything" * (rule.reach is Reach.EVERYWHERE)
+
+
+def _desk_roles() -> Iterator[str]:
+    rows = [
+        (_code(f"{method} {path}"), _role(rule)) for (method, path), rule in RULES.items() if "/desk" in path
+    ]
+    yield from _table(("operation", "role"), [row for row in rows if row[1]])
 
 
 class _factory:  # noqa: N801 - used like a function
@@ -415,6 +428,7 @@ _WRITERS: Final = {
     "settings-spark": lambda: _settings(SparkSettings),
     "settings-job": lambda: _settings(JobSettings, (KafkaSettings, SparkSettings)),
     "http-api": _http_api,
+    "desk-roles": _desk_roles,
     "metrics": _metrics,
     "log-events": _log_events,
     "kafka-headers": _kafka_headers,

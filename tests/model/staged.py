@@ -464,6 +464,17 @@ _TWO_COMMITS = (Part.ONE_COMMIT_DATA_FIRST, Part.ONE_COMMIT_LEDGER_FIRST, Part.S
 """After which an instance has one more thing to do; step 11 is among them only if positions come from Spark."""
 
 
+class Recovery(StagedProtocol):
+    """Asks in every state whether an instance that is started now, and is left alone, brings the stream to its end."""
+
+    def violation(self, world: World) -> str | None:
+        if world.instances[len(self._bounds.slots) - 1] != Instance():
+            return None  # it has been started: no other is left
+        if self.is_complete(self.alone(world)):
+            return None
+        return "the next instance does not come to the end"
+
+
 def with_instance(world: World, who: int, me: Instance) -> World:
     """Return the world after an instance has changed."""
     instances = world.instances

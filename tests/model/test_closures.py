@@ -67,15 +67,8 @@ def test_no_part_of_closing_can_be_left_out(part: ClosurePart) -> None:
     assert found.violation is not None
 
 
-class ClosureRecovery(ClosureProtocol):
+class ClosureRecovery(staged.Recovery, ClosureProtocol):
     """Asks whether the next instance comes to the end, with what requests ask for, after a crash of all others."""
-
-    def violation(self, world: staged.World) -> str | None:
-        if world.instances[len(self._bounds.slots) - 1] != staged.Instance():
-            return None
-        if self.is_complete(self.alone(world)):
-            return None
-        return "the next instance does not come to the end"
 
 
 @pytest.mark.parametrize(

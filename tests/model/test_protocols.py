@@ -20,7 +20,7 @@ from tests.model.schedules import (
     bounds_of,
 )
 from tests.model.search import search
-from tests.model.staged import ACCEPT, REFUSE, Bounds, StagedProtocol
+from tests.model.staged import ACCEPT, REFUSE, Bounds, Recovery, StagedProtocol
 from tests.model.task_slots import TaskSlotsProtocol
 from tests.model.upserts import UpsertPart, UpsertProtocol
 
@@ -69,32 +69,14 @@ def test_no_part_can_be_left_out(part: Part) -> None:
     assert found.trace
 
 
-class Recovery(StagedProtocol):
-    """Asks in every state whether an instance that is started now, and is left alone, brings the stream to its end."""
-
-    def violation(self, world: staged.World) -> str | None:
-        if world.instances[-1] != staged.Instance():
-            return None  # it has been started: no other is left
-        if self.is_complete(self.alone(world)):
-            return None
-        return "the next instance does not come to the end"
-
-
 @pytest.mark.parametrize("bounds", [TWO_INSTANCES, THREE_SUCCESSORS])
 def test_whatever_has_happened_the_next_instance_continues_to_the_end(bounds: Bounds) -> None:
     found = search(Recovery(bounds))
     assert found.violation is None, str(found)
 
 
-class RewindRecovery(RewindProtocol):
+class RewindRecovery(Recovery, RewindProtocol):
     """The same, after a rewind that may have been cut off anywhere."""
-
-    def violation(self, world: staged.World) -> str | None:
-        if world.instances[len(self._bounds.slots) - 1] != staged.Instance():
-            return None
-        if self.is_complete(self.alone(world)):
-            return None
-        return "the next instance does not come to the end"
 
 
 @pytest.mark.parametrize("bounds", [REWOUND, KEEPS_NO_REFUSAL])
@@ -221,15 +203,8 @@ def test_no_part_of_a_replay_into_upserts_can_be_left_out(part: UpsertPart) -> N
     assert found.violation is not None
 
 
-class ReplayRecovery(ReplayProtocol):
+class ReplayRecovery(Recovery, ReplayProtocol):
     """Asks whether the next instance comes to the end, with what requests ask for, after a crash of all others."""
-
-    def violation(self, world: staged.World) -> str | None:
-        if world.instances[len(self._bounds.slots) - 1] != staged.Instance():
-            return None
-        if self.is_complete(self.alone(world)):
-            return None
-        return "the next instance does not come to the end"
 
 
 def test_whatever_a_replay_has_done_the_next_instance_continues_to_the_end() -> None:

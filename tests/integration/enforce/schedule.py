@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from threading import Condition, Event, Thread, current_thread
+from threading import Event, current_thread
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -26,7 +26,9 @@ from tests.integration.enforce.scheduled_rewind import (
     PATIENCE_SECONDS,
     REFUSED,
     OpenRewinder,
+    Place,
     ScheduledRewind,
+    ScheduledThread,
 )
 from tests.model.schedules import (
     FENCES_SENDER,
@@ -56,9 +58,6 @@ TRANSACTION_SECONDS = 600
 """No transaction ends by itself while its instance waits."""
 STORES = (IcebergTable, DeltaTable, PostgresqlTable)
 
-Place = tuple[float, float, float, float]
-"""How far an instance has come: batch (0 is the start), step, slot, and whether the slot's transaction is committed."""
-
 REPLAYS: tuple[str, ...] = (
     FENCES_SENDER,
     KNOWS,
@@ -71,7 +70,6 @@ REPLAYS: tuple[str, ...] = (
 BEHIND = 10
 """More than a start or a batch has steps."""
 
-EVERYWHERE: Place = (math.inf, 0, 0, 0)
 WHOLE = math.inf
 """A step with all its slots."""
 
@@ -85,7 +83,10 @@ class Order:
     writes: tuple[str, str]
 
     def place(self, batch: int, step: str, slot: float = WHOLE, *, is_open: bool = False) -> Place:
-        """Return the place at which a step is over."""
+        """Return the place at which a step is over.
+
+        It is the batch (0 is the start), the step, the slot, and whether the slot's transaction is committed.
+        """
         if step == Step.SLOT:
             step = self.writes[min(batch, 1)]
         steps = self.batch if batch else self.start
@@ -106,24 +107,19 @@ TOLD = {step: step for step in (Step.CLAIM, Step.FENCE, Step.VERIFY, Step.SCAN, 
 """What is told of, as the models name it: to them a batch is judged when it is decided. The rest goes on without waiting."""
 
 
-class Instance(Thread, BatchLimits):
+class Instance(ScheduledThread, BatchLimits):
     """An attempt of its own, which goes on no further than it may, and takes the batches that it is told to."""
 
     def __init__(self, line: Line, order: Order, name: str, slots: int) -> None:
-        Thread.__init__(self, daemon=True, name=name)
+        ScheduledThread.__init__(self, name, (0, -1, 0, 0))
         BatchLimits.__init__(self, line.settings.max_batch_bytes)
         self._line, self._order = line, order
-        self._changed = Condition()
-        self._at: Place = (0, -1, 0, 0)
-        self._may: Place = self._at
-        self._has_ended = False
         self._judged = self._published = 0
         self._ends: list[Vector] = []
         self._fenced_slots = 0
         self._chunks_told = self._chunks = 0
         self._is_replaying = False
         self.asks_twice = False
-        self.failure: BaseException | None = None
         self._attempt = line.attempt(
             self._observe,
             limits=self,
@@ -134,15 +130,8 @@ class Instance(Thread, BatchLimits):
         )
         self._attempt._control.replays = self  # type: ignore[assignment, misc] # those of the line, behind a gate
 
-    def run(self) -> None:
-        try:
-            self._attempt.run(Event(), Event())
-        except BaseException as error:  # noqa: BLE001 - the test looks at it
-            self.failure = error
-        finally:
-            with self._changed:
-                self._has_ended = True
-                self._changed.notify_all()
+    def work(self) -> None:
+        self._attempt.run(Event(), Event())
 
     def take(self, move: Move) -> None:
         """Go on until the instance has done what a line of the schedule says, or more, or has ended."""
@@ -152,25 +141,10 @@ class Instance(Thread, BatchLimits):
         if move.step in REPLAYS:
             self._chunks_told += move.step == ReplayStep.READ
             chunk = self._chunks_told + (move.step in {FENCES_SENDER, KNOWS})
-            self._go(behind(batch, chunk, move.step))
+            self.go(behind(batch, chunk, move.step))
             return
         slot = WHOLE if move.slot is None else move.slot
-        self._go(self._order.place(batch, move.step, slot, is_open=move.is_open))
-
-    def _go(self, place: Place) -> None:
-        with self._changed:
-            self._may = place
-            self._changed.notify_all()
-            if not self.is_alive() and not self._has_ended:
-                self.start()
-            found = self._changed.wait_for(lambda: self._at >= place or self._has_ended, PATIENCE_SECONDS)
-        assert found, f"{self.name} was to come to {place}, and is at {self._at}"
-
-    def finish(self) -> None:
-        """Let it go on, and wait until it has ended."""
-        self._go(EVERYWHERE)
-        self.join(PATIENCE_SECONDS)
-        assert not self.is_alive(), f"{self.name} does not end"
+        self.go(self._order.place(batch, move.step, slot, is_open=move.is_open))
 
     # In the threads of the attempt.
 
@@ -198,9 +172,8 @@ class Instance(Thread, BatchLimits):
         """Tell that this is done, and wait until the instance may go on."""
         with self._changed:
             batch = 0 if step in self._order.start or not self._judged else self._published + 1
-            self._at = self._order.place(batch, step, slot, is_open=is_open)
-            self._changed.notify_all()
-            assert self._changed.wait_for(lambda: self._may > self._at, PATIENCE_SECONDS)
+            place = self._order.place(batch, step, slot, is_open=is_open)
+        self._wait(place)
 
     def fenced(self) -> None:
         """Wait after one slot is fenced."""
@@ -249,10 +222,7 @@ class Instance(Thread, BatchLimits):
         self._wait_in_chunk(self._chunks + 1, step)
 
     def _wait_in_chunk(self, chunk: int, step: str) -> None:
-        with self._changed:
-            self._at = behind(self._published, chunk, step)
-            self._changed.notify_all()
-            assert self._changed.wait_for(lambda: self._may > self._at, PATIENCE_SECONDS)
+        self._wait(behind(self._published, chunk, step))
 
     def _observe(self, _stream: str, step: Step | ReplayStep) -> None:
         if isinstance(step, ReplayStep):

@@ -1,7 +1,9 @@
-"""A rewind that a schedule of the models moves step by step, in a thread of its own."""
+"""Threads that a schedule of the models moves step by step, and the rewind among them."""
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from threading import Condition, Thread
@@ -17,24 +19,28 @@ REFUSED = (ConflictError, Fenced, StreamStopped)
 """What a rewind ends with that another one, or an instance, has overtaken."""
 
 
-class ScheduledRewind(Thread):
-    """A rewind in a thread of its own, which goes on no further than it may."""
+Place = tuple[float, ...]
+"""How far a thread has come; a later place is greater."""
+EVERYWHERE: Place = (math.inf,)
 
-    STEPS: tuple[str, ...] = (REWINDS_TO, *RewindStep)
 
-    def __init__(self, open_rewinder: OpenRewinder, point: tuple[int, int], name: str) -> None:
+class ScheduledThread(Thread):
+    """A thread that goes on no further than it may."""
+
+    def __init__(self, name: str, before: Place) -> None:
         super().__init__(daemon=True, name=name)
-        self._open = open_rewinder
-        self._to = RewindTo(offsets={0: point[0], 1: point[1]})
         self._changed = Condition()
-        self._at = self._may = -1
-        self.failure: BaseException | None = None
+        self._at = self._may = before
         self._has_ended = False
+        self.failure: BaseException | None = None
+
+    @abstractmethod
+    def work(self) -> None:
+        """Do what the schedule moves."""
 
     def run(self) -> None:
         try:
-            with self._open(self._wait_at) as rewinder:
-                rewinder.rewind(self._to, self._confirm)
+            self.work()
         except BaseException as error:  # noqa: BLE001 - the test looks at it
             self.failure = error
         finally:
@@ -42,34 +48,50 @@ class ScheduledRewind(Thread):
                 self._has_ended = True
                 self._changed.notify_all()
 
-    def go(self, place: int) -> None:
-        """Go on until it has done this step, or has ended."""
+    def go(self, place: Place) -> None:
+        """Go on until it has come to this place, or has ended."""
         with self._changed:
             self._may = place
             self._changed.notify_all()
             if not self.is_alive() and not self._has_ended:
                 self.start()
             found = self._changed.wait_for(lambda: self._at >= place or self._has_ended, PATIENCE_SECONDS)
-        assert found, f"{self.name} was to come to {self.STEPS[place]}, and is at {self.STEPS[self._at]}"
-
-    def take(self, move: Move) -> None:
-        """Go on until the rewind has done what a line of the schedule says."""
-        self.go(self.STEPS.index(move.step))
+        assert found, f"{self.name} was to come to {place}, and is at {self._at}"
 
     def finish(self) -> None:
         """Let it go on, and wait until it has ended."""
-        with self._changed:
-            self._may = len(self.STEPS)
-            self._changed.notify_all()
-        if self.is_alive():
-            self.join(PATIENCE_SECONDS)
+        self.go(EVERYWHERE)
+        self.join(PATIENCE_SECONDS)
         assert not self.is_alive(), f"{self.name} does not end"
+
+    def _wait(self, at: Place) -> None:
+        """Tell that it has come to this place, and wait until it may go on."""
+        with self._changed:
+            self._at = at
+            self._changed.notify_all()
+            assert self._changed.wait_for(lambda: self._may > self._at, PATIENCE_SECONDS)
+
+
+class ScheduledRewind(ScheduledThread):
+    """A rewind whose places are the numbers of its steps."""
+
+    STEPS: tuple[str, ...] = (REWINDS_TO, *RewindStep)
+
+    def __init__(self, open_rewinder: OpenRewinder, point: tuple[int, int], name: str) -> None:
+        super().__init__(name, (-1,))
+        self._open = open_rewinder
+        self._to = RewindTo(offsets={0: point[0], 1: point[1]})
+
+    def work(self) -> None:
+        with self._open(self._wait_at) as rewinder:
+            rewinder.rewind(self._to, self._confirm)
+
+    def take(self, move: Move) -> None:
+        """Go on until the rewind has done what a line of the schedule says."""
+        self.go((self.STEPS.index(move.step),))
 
     def _confirm(self, _: RewindLook) -> None:
         self._wait_at(REWINDS_TO)
 
     def _wait_at(self, step: str) -> None:
-        with self._changed:
-            self._at = self.STEPS.index(step)
-            self._changed.notify_all()
-            assert self._changed.wait_for(lambda: self._may > self._at, PATIENCE_SECONDS)
+        self._wait((self.STEPS.index(step),))
