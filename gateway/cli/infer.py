@@ -18,11 +18,11 @@ from tidegate.contracts.infer.proposal import Proposal
 from tidegate.contracts.infer.text import contract_text, schema_text
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.words import seen
-from tidegate.gateway.cli.infer_spark import FilesInSpark
+from tidegate.gateway.cli.infer_parts import FilesInParts, large_files, require_schema
 from tidegate.gateway.cli.options import OutputFormat
 from tidegate.gateway.cli.reading import reading
-from tidegate.gateway.cli.spark_workers import Spark, SparkMaster, require_spark
 from tidegate.gateway.cli.terminal import err, out, show_warnings
+from tidegate.gateway.cli.workers import Spark, SparkMaster, require_spark, spark_workers
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.sources.files import FileFormat
 from tidegate.gateway.sources.open_source import SourceOptions, open_source
@@ -135,14 +135,16 @@ def infer(  # noqa: PLR0913 - one parameter for each option
     are. What is doubtful is a comment. One record in ten is held back, and
     judged by the contract, to estimate how many it would refuse wrongly.
 
-    Records are read once, in bounded memory. A topic is read from its beginning
-    to the records that it has now, without a consumer group. PostgreSQL is
-    reached by TIDEGATE_POSTGRESQL_URL, Iceberg by PyIceberg's configuration.
+    Records are read in bounded memory. Large files are read in parts, by one
+    process for each processor, unless --max-records is given. A topic is read
+    from its beginning to the records that it has now, without a consumer group.
+    PostgreSQL is reached by TIDEGATE_POSTGRESQL_URL, Iceberg by PyIceberg's
+    configuration.
     Avro in a topic is read with the schemas of --registry, or that of --schema.
 
-    --spark reads files, folders and patterns in Spark, on all processors or on a
-    cluster: each worker profiles some records, and the profiles are merged. The
-    executors need the files under the same path.
+    --spark reads files, folders and patterns in Spark, for example on a cluster:
+    each worker profiles some records, and the profiles are merged. The executors
+    need the files under the same path.
 
     Examples:
       tidegate infer orders.jsonl
@@ -170,12 +172,13 @@ def infer(  # noqa: PLR0913 - one parameter for each option
         schema=schema,
     )
     with ExitStack() as stack:
-        opened: Source | FilesInSpark
+        opened: Source | FilesInParts
         if spark:
-            opened = FilesInSpark(source, options, spark_master)
+            opened = FilesInParts(source, options, spark_workers(spark_master))
         else:
             require_spark(spark_master)
-            opened = stack.enter_context(open_source(source, options))
+            large = large_files(source, options) if max_records is None else None
+            opened = large or stack.enter_context(open_source(source, options))
         if opened.avro_schema is not None:
             schema_file = output.with_name(f"{output.stem}.avsc")
         for path in (output, schema_file):
@@ -184,7 +187,7 @@ def infer(  # noqa: PLR0913 - one parameter for each option
                     f"{path} exists; name another file with --out, or overwrite it with --force"
                 )
         started = time.monotonic()
-        inference = opened.infer() if isinstance(opened, FilesInSpark) else _read(opened, max_records)
+        inference = opened.infer() if isinstance(opened, FilesInParts) else _read(opened, max_records)
         if not inference.records:
             err.print(f"[bold red]no record of {opened.title} can be read[/]{_advice(inference)}")
             raise typer.Exit(ExitCode.FINDINGS)
@@ -215,6 +218,7 @@ def _read(source: Source, most: int | None) -> Inference:
     read = 0
     with reading(source) as show:
         for chunk in source.chunks():
+            require_schema(source, inference.avro_schema, source.title)
             batch, positions = chunk.batch, chunk.positions
             if most is not None and read + len(positions) > most:
                 batch, positions = batch.slice(0, most - read), positions[: most - read]
@@ -241,7 +245,7 @@ def _advice(inference: Inference) -> str:
     return f": {inference.broken.count:,} are not JSON objects of one line each; name the format with --input-format"
 
 
-def _print(found: Inferred, source: Source | FilesInSpark, seconds: float) -> None:
+def _print(found: Inferred, source: Source | FilesInParts, seconds: float) -> None:
     broken = (
         f" · {found.broken.count:,} unreadable ({source.places(found.broken.first)})"
         if found.broken.count
@@ -267,7 +271,7 @@ def _print(found: Inferred, source: Source | FilesInSpark, seconds: float) -> No
     )
 
 
-def _row(each: Proposal, source: Source | FilesInSpark) -> tuple[str, str, str, str]:
+def _row(each: Proposal, source: Source | FilesInParts) -> tuple[str, str, str, str]:
     doubt = f"doubtful: {each.doubt}" if each.doubt else ""
     where = source.places(each.first[:3]) if each.exceptions else ""
     return (
@@ -278,7 +282,7 @@ def _row(each: Proposal, source: Source | FilesInSpark) -> tuple[str, str, str, 
     )
 
 
-def _report(found: Inferred, source: Source | FilesInSpark) -> dict[str, Any]:
+def _report(found: Inferred, source: Source | FilesInParts) -> dict[str, Any]:
     evaluation = found.evaluation
     return {
         "id": found.document["id"],

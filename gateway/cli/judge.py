@@ -24,8 +24,8 @@ from tidegate.gateway.cli.judge_summary import SecondOpinion, print_summary
 from tidegate.gateway.cli.judged_files import JudgedFiles
 from tidegate.gateway.cli.judgement import JudgedBlock, Judgement
 from tidegate.gateway.cli.reading import reading
-from tidegate.gateway.cli.spark_workers import Spark, SparkMaster, require_spark
 from tidegate.gateway.cli.terminal import err
+from tidegate.gateway.cli.workers import Spark, SparkMaster, require_spark
 from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.sources.files import FileFormat

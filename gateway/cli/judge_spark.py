@@ -12,7 +12,7 @@ from tidegate.gateway.cli.judged_files import JudgedFiles
 from tidegate.gateway.cli.judged_folder import JudgedFolder
 from tidegate.gateway.cli.judgement import JudgedBlock, Judgement
 from tidegate.gateway.cli.reading import reading
-from tidegate.gateway.cli.spark_workers import TaskProgress, spark_workers
+from tidegate.gateway.cli.workers import TaskProgress, spark_workers
 from tidegate.gateway.sources.file_parts import FilePart, FileParts, file_parts, in_tasks
 from tidegate.gateway.sources.open_source import SourceOptions
 from tidegate.gateway.sources.record_reader import RecordReader, contract_of_files

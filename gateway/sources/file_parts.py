@@ -25,6 +25,7 @@ from tidegate.gateway.sources.source import Chunk, named
 
 _PART_BYTES: Final = 64 << 20
 """About so much is read at once: a few seconds of judging."""
+_VALUE_BYTES: Final = 8
 _BLOCK: Final = 1 << 20
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -39,7 +40,7 @@ class MapInWorkers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A file, or the part of one that `span` of `FileSource` names; `size` is in bytes.
+    """A file, or the part of one that `span` of `FileSource` names; `size` is in bytes, about.
 
     `before` is the number of records before it in its file. `file_size` shows a reader elsewhere that it has the same file.
     """
@@ -144,14 +145,18 @@ def in_tasks(parts: Sequence[FilePart], size: int | None = None) -> list[tuple[F
     return [tuple(task) for task in tasks]
 
 
+def is_files(name: str) -> bool:
+    """Return whether a source is a file, or a folder or a pattern of files."""
+    path = Path(name)
+    if path.is_dir():
+        return not tables.is_delta(path) and not tables.is_iceberg(path)
+    return path.is_file() or (not path.exists() and is_pattern(name))
+
+
 def _paths(name: str) -> list[Path]:
     path = Path(name)
-    if path.is_dir() and not tables.is_delta(path) and not tables.is_iceberg(path):
-        return files_of(name)
-    if path.is_file():
-        return [path]
-    if not path.exists() and is_pattern(name):
-        return files_of(name)
+    if is_files(name):
+        return [path] if path.is_file() else files_of(name)
     if name == "-" or path.exists() or name.startswith(("iceberg:", "postgresql:", "kafka:")):
         raise SettingsError(f"--spark reads files, folders and patterns of files; leave it out for {name}")
     raise SettingsError(f"there is no file {name}; --spark reads files, folders and patterns of files")
@@ -169,7 +174,7 @@ def _require_same_file(part: FilePart) -> None:
     if size != part.file_size:
         raise SettingsError(
             f"{part.path} had {part.file_size:,} bytes, and has {size:,} on {socket.gethostname()}: it is written to, or "
-            "another file is there"
+            "another file is there; read a copy"
         )
 
 
@@ -214,7 +219,8 @@ def _row_groups(whole: FilePart) -> Iterator[FilePart]:
     first, size, before, rows = 0, 0, 0, 0
     for index in range(metadata.num_row_groups):
         group = metadata.row_group(index)
-        size += group.total_byte_size
+        # Encoded values may take a bit each; reading them takes as long as if they took their width.
+        size += max(group.total_byte_size, group.num_rows * group.num_columns * _VALUE_BYTES)
         rows += group.num_rows
         if size >= _PART_BYTES or index == metadata.num_row_groups - 1:
             yield replace(whole, size=size, span=range(first, index + 1), before=before)

@@ -19,7 +19,7 @@ from tests.unit.cli.conftest import CONTRACT
 from tests.unit.cli.test_judge_files import ADMISSION, RULES_OF_AVRO, WRITERS, container, with_dates
 from tests.unit.cli.test_judge_framed import contract_of
 from tidegate.contracts.lint.lint import lint
-from tidegate.gateway.cli import infer_spark
+from tidegate.gateway.cli import infer_parts
 from tidegate.gateway.cli.main import main
 from tidegate.gateway.embedded.demo.admissions import admissions_stream
 from tidegate.gateway.sources import file_parts
@@ -139,7 +139,7 @@ def test_a_contract_is_inferred_from_the_parts_of_files(
     (data / "1.jsonl").write_bytes(b"\n".join(values[:200]))
     (data / "2.jsonl").write_bytes(b"\n".join(values[200:]))
     monkeypatch.setattr(file_parts, "_PART_BYTES", 500_000)
-    monkeypatch.setattr(infer_spark, "_TASK_BYTES", 1_000_000)
+    monkeypatch.setattr(infer_parts, "_TASK_BYTES", 1_000_000)
     here, there = tmp_path / "here.yaml", tmp_path / "there.yaml"
     assert ran("infer", data, "-o", here)[0] == 0
     code, printed, error = ran("infer", data, "-o", there, "--spark")

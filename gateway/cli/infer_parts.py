@@ -1,4 +1,4 @@
-"""`tidegate infer --spark`: parts of files are profiled in the workers of Spark, and their profiles are merged."""
+"""`tidegate infer` of large files: their parts are profiled in other processes, and the profiles are merged."""
 
 from __future__ import annotations
 
@@ -10,9 +10,17 @@ from typing import Any, Final
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.infer.infer import Inference
 from tidegate.gateway.cli.reading import reading
-from tidegate.gateway.cli.spark_workers import TaskProgress, spark_workers
-from tidegate.gateway.sources.file_parts import FilePart, FileParts, file_parts, in_tasks
+from tidegate.gateway.cli.workers import TaskProgress, local_workers, processors
+from tidegate.gateway.sources.file_parts import (
+    FilePart,
+    FileParts,
+    MapInWorkers,
+    file_parts,
+    in_tasks,
+    is_files,
+)
 from tidegate.gateway.sources.open_source import SourceOptions
+from tidegate.gateway.sources.source import Source
 
 _TASK_BYTES: Final = 256 << 20
 """A profile is larger than counts, so a task reads more than one of `judge` does."""
@@ -20,25 +28,31 @@ _NUMBER_BITS: Final = 40
 """A position is the number of a record in its file, and above these bits the index of its part."""
 
 
-class FilesInSpark:
-    """Files that Spark profiles; has what is said about a source."""
+class FilesInParts:
+    """Files whose parts are profiled in workers; has what is said about a source."""
 
     framing: str = "none"
 
-    def __init__(self, name: str, options: SourceOptions, spark_master: str | None) -> None:
+    def __init__(self, name: str, options: SourceOptions, in_workers: MapInWorkers) -> None:
         """Find the files. Raises SettingsError for what cannot be read in parts."""
-        self._in_workers = spark_workers(spark_master)
+        self._in_workers = in_workers
         self._files, self._parts = file_parts(
-            name, options.format, tuple(options.nulls), options.default, self._in_workers
+            name, options.format, tuple(options.nulls), options.default, in_workers
         )
+        self._tasks = in_tasks(self._parts, _TASK_BYTES)
         self.title = self._files.title
         self.stem = self._files.stem
         self.avro_schema: Any = self._files.avro_schema
 
+    @property
+    def has_tasks(self) -> bool:
+        """Whether the files are large enough for more than one task."""
+        return len(self._tasks) > 1
+
     def infer(self) -> Inference:
         """Profile all records. Raises SettingsError, and Unavailable if Spark gives the work up."""
         whole = Inference(avro_schema=self.avro_schema)
-        tasks = in_tasks(self._parts, _TASK_BYTES)
+        tasks = self._tasks
         work = _Work(self._files, most_held=max(whole.most_held // len(tasks), 1))
         progress = TaskProgress(self.title, sum(part.size for part in self._parts))
         # The end of the last task is the first part of none.
@@ -57,6 +71,20 @@ class FilesInSpark:
         return self._files.places(found)
 
 
+def large_files(name: str, options: SourceOptions) -> FilesInParts | None:
+    """Return the files of a source that several processes of this machine read faster than one, otherwise None."""
+    if processors() == 1 or not is_files(name):
+        return None
+    found = FilesInParts(name, options, local_workers)
+    return found if found.has_tasks else None
+
+
+def require_schema(source: Source, schema: Any, title: str) -> None:
+    """Raise SettingsError for a file of Avro that has another schema than the first one of those with this title."""
+    if source.avro_schema != schema:
+        raise SettingsError(f"{title} have more than one Avro schema: infer from files of one schema")
+
+
 @dataclass(frozen=True, slots=True)
 class _Work:
     """The function that a worker calls: infer from the parts of one task. Parts are numbered through all tasks."""
@@ -70,10 +98,7 @@ class _Work:
         inference = Inference(avro_schema=schema, most_held=self.most_held)
         for index, part in enumerate(parts, first):
             with self.files.open(part) as source:
-                if source.avro_schema != schema:
-                    raise SettingsError(
-                        f"{part.path} has another Avro schema than {self.files.first}: infer from files of one schema"
-                    )
+                require_schema(source, schema, self.files.title)
                 for chunk in source.chunks():
                     moved = chunk.moved(index << _NUMBER_BITS)
                     inference.add(moved.batch, moved.positions, untyped=source.is_untyped)

@@ -1,16 +1,22 @@
-"""Options, workers and progress of the commands that read files in Spark."""
+"""Options, workers and progress of the commands that read files in parts, in processes of this machine or in Spark."""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
+from threading import Thread
 from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
-from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.errors import SettingsError, Unavailable
 from tidegate.gateway.embedded.java import find_java
 from tidegate.gateway.sources.file_parts import FilePart, MapInWorkers
 from tidegate.gateway.sources.open_source import naming_extras
@@ -57,6 +63,43 @@ def _map_in_workers() -> Callable[..., Any]:
         work: Callable[..., Any] = found.load()
     find_java()  # PySpark only says that its Java process ended
     return work
+
+
+def local_workers(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    """Yield the result of `work` for each item, in their order, from processes of this machine: one for each processor.
+
+    Raises the TidegateError of an item, and Unavailable if a process is killed.
+    """
+    spawn = multiprocessing.get_context("spawn")  # this process has threads, which a fork does not survive
+    with ProcessPoolExecutor(min(processors(), len(items)), spawn, _end_with_parent) as pool:
+        try:
+            yield from pool.map(work, items)
+        except BrokenProcessPool as error:
+            raise Unavailable(
+                "a process that read a part of the files was killed, maybe for its memory: free some, or limit the processors "
+                "with `taskset --cpu-list 0`"
+            ) from error
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def processors() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _end_with_parent() -> None:
+    """End this process, without a traceback, at Ctrl-C and when its parent has ended."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    Thread(target=_exit_after_parent, daemon=True).start()
+
+
+def _exit_after_parent() -> None:
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)
 
 
 @dataclass(slots=True)
