@@ -221,10 +221,10 @@ def _keep_private(file: Path) -> None:
 
     A narrower mode, such as 0640 for a backup, is kept.
     """
-    file.parent.parent.mkdir(parents=True, exist_ok=True)
-    file.parent.mkdir(mode=0o700, exist_ok=True)
     if str(file).startswith("file:"):  # a URI, which SQLite reads
         return
+    file.parent.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(mode=0o700, exist_ok=True)
     try:
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:

@@ -10,10 +10,12 @@ import json
 import os
 import socket
 import time
+from functools import cache
 from hashlib import sha256
+from pathlib import Path
 from threading import Event, Thread
 from typing import Final, NamedTuple, Protocol
-from uuid import uuid4
+from uuid import getnode, uuid4
 
 import structlog
 from confluent_kafka import (
@@ -78,7 +80,7 @@ class Lease:
         self._kafka = settings.kafka
         self._stream = stream
         self._group = lease_group(settings, stream)
-        self._owner = f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
+        self._owner = f"{socket.gethostname()}/{_machine()}/{os.getpid()}/{uuid4().hex[:8]}"
         self._topic = ""
         self._beat = 0
         self._admin: AdminClient | None = None
@@ -295,11 +297,22 @@ def lease_group(settings: JobSettings, stream: str) -> str:
     return f"{group_of(stream)}.lease-{settings.sink}-{digest[:8]}"
 
 
+@cache
+def _machine() -> str:
+    """Return what only processes share that see each other's ids: the same host name may stand for two containers."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        return f"{boot}-{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:  # no Linux
+        return f"{getnode():x}"
+
+
 def _has_died(owner: str) -> bool:
-    """Return whether a process of this machine, or of this container before its restart, had the lease and is gone."""
-    host, _, rest = owner.partition("/")
+    """Return whether a process of this machine had the lease and is gone. What another machine's does is not known."""
+    _, _, rest = owner.partition("/")
+    machine, _, rest = rest.partition("/")
     pid = rest.partition("/")[0]
-    if host != socket.gethostname() or not pid.isdecimal():
+    if machine != _machine() or not pid.isdecimal():
         return False
     if int(pid) == os.getpid():
         return True

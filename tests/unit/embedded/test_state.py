@@ -13,6 +13,7 @@ def test_a_new_folder_is_made_and_ignored_by_git(tmp_path: Path) -> None:
     with StateDirectory(tmp_path / "deep" / "state") as state:
         assert (state.path / ".gitignore").read_text() == "*\n"
         assert state.ended == ()
+        assert state.path.stat().st_mode & 0o777 == 0o700
         assert state.database_url == f"sqlite:///{tmp_path}/deep/state/registry.db"
 
 

@@ -313,3 +313,11 @@ def test_a_world_readable_database_is_closed_and_a_chosen_mode_stays(
     file.chmod(before)
     Database(f"sqlite:///{file}").close()
     assert file.stat().st_mode & 0o777 == after
+
+
+def test_no_folder_is_made_for_an_address_that_sqlite_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Database(f"sqlite:///file:{tmp_path}/registry.db?uri=true").close()
+    assert not (tmp_path / "file:").exists()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
-from tidegate.spark_jobs.job.lease import lease_group
+from tidegate.spark_jobs.job.lease import _has_died, _machine, lease_group
 from tidegate.spark_jobs.settings import JobSettings
 
 REST = "http://catalog:8181"
@@ -61,3 +65,22 @@ def test_two_places_have_two_leases() -> None:
     }
     assert len(groups) == 9
     assert all(each.startswith(("tidegate.a.b.lease-", "tidegate.a.c.lease-")) for each in groups)
+
+
+def test_a_process_of_this_machine_that_is_gone_has_died() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    host = socket.gethostname()
+    assert _has_died(f"{host}/{_machine()}/{ended.pid}/abc")
+    assert _has_died(f"{host}/{_machine()}/{os.getpid()}/abc"), "it had this id before a restart"
+    assert not _has_died(f"{host}/{_machine()}/{os.getppid()}/abc")
+
+
+@pytest.mark.parametrize("machine", ["another-4026531836", ""])
+def test_a_container_of_the_same_host_name_is_not_taken_for_dead(machine: str) -> None:
+    """It has process ids of its own, so two replicas with one name would take the lease from each other in turn."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    for pid in (os.getpid(), ended.pid):
+        assert not _has_died(f"{socket.gethostname()}/{machine}/{pid}/abc")
+    assert not _has_died(f"{socket.gethostname()}/{ended.pid}/abc"), "as an earlier release wrote it"
