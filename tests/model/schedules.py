@@ -16,6 +16,7 @@ from tests.model.closures import ClosurePart, ClosureProtocol
 from tests.model.one_transaction import OneTransactionProtocol
 from tests.model.parts import Part
 from tests.model.replay import ReplayPart, ReplayProtocol
+from tests.model.rewind import RewindPart, RewindProtocol
 from tests.model.search import search
 from tests.model.staged import ACCEPT, DROP, REFUSE, Bounds, Pointer, StagedProtocol, Verdicts
 from tests.model.upserts import UpsertPart, UpsertProtocol
@@ -32,6 +33,9 @@ TWO_INSTANCES = Bounds(THREE, (2, 1))
 THREE_SUCCESSORS = Bounds(ONE_PARTITION, (1, 1, 1))
 OTHER_SLOTS = Bounds(ONE_EACH, (2, 1, 2))
 """The second instance has fewer slots than the first, the third more."""
+REWOUND = Bounds(ONE_PARTITION, (1, 1))
+KEEPS_NO_REFUSAL = Bounds({(0, 0): (ACCEPT, ACCEPT), (0, 1): (REFUSE, ACCEPT)}, (1, 1))
+"""What is covered when the stream is rewound needs no generation to be remembered; what a zombie refuses would."""
 ONE_TRANSACTION = Bounds(ONE_SLOT, (1, 1))
 """The two records of the model of one transaction, whose outputs depend on the contract."""
 
@@ -153,9 +157,23 @@ CLOSURE_WORLDS: dict[ClosurePart, ClosureWorld] = {
 }
 
 
-def world_of(part: ReplayPart | UpsertPart | ClosurePart) -> ReplayWorld:
-    """Return the world in which the harm of leaving a part of a replay out is looked for."""
+AnyPart = ReplayPart | UpsertPart | ClosurePart | RewindPart
+"""A part of what goes on beside the batches of a table."""
+REFUSED_WHEN_REWOUND = (
+    RewindPart.CLAIM,
+    RewindPart.FENCE,
+    RewindPart.LOOK_AFTER_FENCE,
+    RewindPart.COMMIT_COMPARES,
+)
+"""Parts without which a refusal of before the rewind counts after it."""
+
+
+def world_of(part: AnyPart) -> ReplayWorld:
+    """Return the world in which the harm of leaving a part of a replay or of a rewind out is looked for."""
     match part:
+        case RewindPart():
+            bounds = KEEPS_NO_REFUSAL if part in REFUSED_WHEN_REWOUND else REWOUND
+            return ReplayWorld(bounds, 0, frozenset(), rewinds=1)
         case ClosurePart():
             bounds, _, requests, rewinds, mended = CLOSURE_WORLDS[part]
             return ReplayWorld(bounds, requests, mended, rewinds=rewinds)
@@ -169,14 +187,17 @@ def world_of(part: ReplayPart | UpsertPart | ClosurePart) -> ReplayWorld:
 
 
 @lru_cache
-def replay_counterexample(part: ReplayPart | UpsertPart | ClosurePart) -> tuple[str, ...]:
-    """Return the shortest schedule that does harm to replays without this part."""
-    if isinstance(part, ClosurePart):
-        return search(CLOSURE_WORLDS[part].protocol(part)).trace
+def replay_counterexample(part: AnyPart) -> tuple[str, ...]:
+    """Return the shortest schedule that does harm to replays or rewinds without this part."""
     world = world_of(part)
-    if isinstance(part, ReplayPart):
-        protocol = ReplayProtocol(world.bounds, world.requests, world.rewinds, part, world.mended)
-        return search(protocol).trace
+    match part:
+        case RewindPart():
+            return search(RewindProtocol(world.bounds, world.rewinds, part)).trace
+        case ClosurePart():
+            return search(CLOSURE_WORLDS[part].protocol(part)).trace
+        case ReplayPart():
+            protocol = ReplayProtocol(world.bounds, world.requests, world.rewinds, part, world.mended)
+            return search(protocol).trace
     deletes = world.deletes or frozenset()
     return search(UpsertProtocol(world.bounds, world.requests, deletes, part, world.mended)).trace
 
@@ -228,7 +249,7 @@ _LINES: tuple[tuple[str, str, str | None], ...] = (
 )
 _OF_REWINDS: tuple[tuple[str, str], ...] = (
     (r"is to go to \((?P<zero>\d), (?P<one>\d)\)", REWINDS_TO),
-    (r"claims epoch \d", RewindStep.CLAIM),
+    (r"claims epoch \d|claims nothing", RewindStep.CLAIM),
     (r"fences slot 0", RewindStep.FENCE),
     (r"counts what goes", RewindStep.LOOK),
     (r"goes back to \(.*\)", RewindStep.COMMIT),

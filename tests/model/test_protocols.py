@@ -11,9 +11,12 @@ from tests.model.parts import Part
 from tests.model.replay import ReplayPart, ReplayProtocol
 from tests.model.rewind import RewindPart, RewindProtocol
 from tests.model.schedules import (
+    KEEPS_NO_REFUSAL,
     ONE_EACH,
     ONE_PARTITION,
     OTHER_SLOTS,
+    REFUSED_WHEN_REWOUND,
+    REWOUND,
     THREE,
     THREE_SUCCESSORS,
     TWO_INSTANCES,
@@ -23,16 +26,6 @@ from tests.model.search import search
 from tests.model.staged import ACCEPT, REFUSE, Bounds, Recovery, StagedProtocol
 from tests.model.task_slots import TaskSlotsProtocol
 from tests.model.upserts import UpsertPart, UpsertProtocol
-
-REWOUND = Bounds(ONE_PARTITION, (1, 1))
-KEEPS_NO_REFUSAL = Bounds({(0, 0): (ACCEPT, ACCEPT), (0, 1): (REFUSE, ACCEPT)}, (1, 1))
-"""What is covered when the stream is rewound needs no generation to be remembered; what a zombie refuses would."""
-RACES = (
-    RewindPart.CLAIM,
-    RewindPart.FENCE,
-    RewindPart.LOOK_AFTER_FENCE,
-    RewindPart.COMMIT_COMPARES,
-)
 
 ONE_RECORD = Bounds({(0, 0): (REFUSE, ACCEPT)}, (1, 1))
 MENDED = frozenset({(0, 0)})
@@ -132,7 +125,7 @@ def test_a_rewind_loses_nothing_and_leaves_no_verdict_of_before(bounds: Bounds, 
 
 @pytest.mark.parametrize("part", RewindPart)
 def test_no_part_of_a_rewind_can_be_left_out(part: RewindPart) -> None:
-    found = search(RewindProtocol(KEEPS_NO_REFUSAL if part in RACES else REWOUND, 1, part))
+    found = search(RewindProtocol(KEEPS_NO_REFUSAL if part in REFUSED_WHEN_REWOUND else REWOUND, 1, part))
     print(f"without {part}\n{found}")  # noqa: T201 - the trace is what one wants to see
     assert found.violation is not None
 

@@ -21,7 +21,7 @@ import pytest
 
 from tests.integration.enforce.checker import account, require_exactly_once
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
-from tests.integration.enforce.replaying import request, require_closed_once
+from tests.integration.enforce.replaying import refusals, request, require_closed_once
 from tests.integration.enforce.scheduled_rewind import (
     PATIENCE_SECONDS,
     REFUSED,
@@ -42,11 +42,13 @@ from tests.model.schedules import (
 from tests.model.staged import ACCEPT, Bounds
 from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
 from tidegate.contracts.stream.ledger import Ledger, Vector
+from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.replay import ReplayAction, ReplayReport, ReplayRequest, ReplayState
 from tidegate.spark_jobs.job import resend
 from tidegate.spark_jobs.job.batch_limits import BatchLimits
 from tidegate.spark_jobs.job.stream import StreamAttempt
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
+from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.sinks import staged
 from tidegate.spark_jobs.sinks.delta.table import DeltaTable
 from tidegate.spark_jobs.sinks.iceberg.table import IcebergTable
@@ -409,7 +411,11 @@ class Replay:
         assert self._open_rewinder is not None
         if move.point is not None:
             self._rewinds[move.who] = ScheduledRewind(self._open_rewinder, move.point, move.who)
-        self._rewinds[move.who].take(move)
+        rewind = self._rewinds[move.who]
+        rewind.take(move)
+        if rewind.has_committed:
+            kafka = self._line.settings.kafka
+            rewind.quarantine_end = Topics(kafka).latest(quarantine_topic(self._line.topic))
 
     def _request(self, action: ReplayAction) -> None:
         """Ask for an action on all that is refused now, with a fix of what the model says."""
@@ -426,15 +432,28 @@ class Replay:
         try:
             if self._rewinds or {*self._actions} - {ReplayAction.REPLAY}:
                 require_closed_once(self._line, is_rewound=bool(self._rewinds))
+                self._require_judged_again()
             else:
                 require_exactly_once(self._line, self._mended if self._actions else frozenset())
         except AssertionError as error:
             found, totals = account(self._line), self._line.ledger().totals
             harm = {name: positions for name, positions in vars(found).items() if positions}
-            self.harm = (
-                f"{harm or 'miscounted'}, {totals.written} written and {totals.quarantined} quarantined"
-            )
+            self.harm = f"{error}: {harm or 'miscounted'}, {totals.written} written and {totals.quarantined} quarantined"
             raise AssertionError(self.harm) from error
+
+    def _require_judged_again(self) -> None:
+        """Require of each record from the point of a rewind on a row, or a refusal that is newer than the rewind."""
+        written = {(each["_source"]["partition"], each["_source"]["offset"]) for each in self._line.rows()}
+        for rewind in self._rewinds.values():
+            if not rewind.has_committed or self._actions:
+                continue
+            newer = {
+                source
+                for (partition, offset), source in refusals(self._line).items()
+                if offset >= rewind.quarantine_end[partition]
+            }
+            judged = {each for each in self._bounds.verdicts if each[1] >= rewind.point[each[0]]}
+            assert not judged - written - newer, f"with a verdict of before: {judged - written - newer}"
 
     def _instance(self, who: str) -> Instance:
         if who not in self._instances:

@@ -10,6 +10,7 @@ from threading import Condition, Thread
 
 from tests.model.schedules import REWINDS_TO, Move
 from tidegate.contracts.errors import ConflictError, Fenced, StreamStopped
+from tidegate.contracts.stream.ledger import Vector
 from tidegate.spark_jobs.adopt.rewind import Rewinder, RewindLook, RewindStep, RewindTo
 
 PATIENCE_SECONDS = 300.0
@@ -80,15 +81,22 @@ class ScheduledRewind(ScheduledThread):
     def __init__(self, open_rewinder: OpenRewinder, point: tuple[int, int], name: str) -> None:
         super().__init__(name, (-1,))
         self._open = open_rewinder
-        self._to = RewindTo(offsets={0: point[0], 1: point[1]})
+        self.point = point
+        self.quarantine_end: Vector = {}
+        """The end of the quarantine topic when the rewind has committed; empty before."""
 
     def work(self) -> None:
         with self._open(self._wait_at) as rewinder:
-            rewinder.rewind(self._to, self._confirm)
+            rewinder.rewind(RewindTo(offsets=dict(enumerate(self.point))), self._confirm)
 
     def take(self, move: Move) -> None:
         """Go on until the rewind has done what a line of the schedule says."""
         self.go((self.STEPS.index(move.step),))
+
+    @property
+    def has_committed(self) -> bool:
+        """Whether it has deleted the rows and moved the ledger."""
+        return self._at >= (self.STEPS.index(RewindStep.COMMIT),)
 
     def _confirm(self, _: RewindLook) -> None:
         self._wait_at(REWINDS_TO)

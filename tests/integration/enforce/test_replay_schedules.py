@@ -1,8 +1,8 @@
-"""The models of replays drive the code, as in test_schedules.py: their counterexamples are run on real tables.
+"""The models of replays and rewinds drive the code, as in test_schedules.py: their counterexamples are run on real tables.
 
 Left out are schedules of what happens between reading a chunk and publishing it, of chunks of a part of a request, and of
-retention: test_replay.py, test_replay_upserts.py and test_closed_records.py have these. Parts that are halves of a commit or of a transaction have
-schedules that end where others do.
+retention: test_replay.py, test_replay_upserts.py and test_closed_records.py have these. Parts that are halves of a commit or
+of a transaction have schedules that end where others do. test_rewind.py kills rewinds at each step.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from tests.integration.enforce.test_faults import SINKS
 from tests.integration.enforce.test_schedules import require_harm
 from tests.model.closures import ClosurePart
 from tests.model.replay import ReplayPart
-from tests.model.schedules import replay_counterexample, world_of
+from tests.model.rewind import RewindPart
+from tests.model.schedules import AnyPart, replay_counterexample, world_of
 from tests.model.upserts import UpsertPart
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import Closed, ReplayedChunk
+from tidegate.contracts.stream.rewind import Rewind
 from tidegate.spark_jobs.adopt import rewind as rewinding
 from tidegate.spark_jobs.adopt.rewind import Rewinder, rewinder
 from tidegate.spark_jobs.job import replay_chunk, resend
@@ -31,8 +33,6 @@ from tidegate.spark_jobs.job.resend import ClosedRecords
 from tidegate.spark_jobs.kafka import replayed
 from tidegate.spark_jobs.sinks import adoption, merging, staged
 from tidegate.spark_jobs.sinks.staged import StagedSink
-
-AnyPart = ReplayPart | UpsertPart | ClosurePart
 
 RUN: tuple[AnyPart, ...] = (
     ReplayPart.SKIP_REPLAYED,
@@ -55,8 +55,16 @@ RUN: tuple[AnyPart, ...] = (
     ClosurePart.REWIND_KEEPS_SENT,
     ClosurePart.REWIND_LOOKS_AHEAD,
     ClosurePart.REWIND_REOPENS,
+    RewindPart.CLAIM,
+    RewindPart.FENCE,
+    RewindPart.LOOK_AFTER_FENCE,
+    RewindPart.COUNT_AGAIN,
+    RewindPart.POINTS,
+    RewindPart.COMMIT_COMPARES,
+    RewindPart.SCAN_COMPARES,
+    RewindPart.HEADER,
 )
-"""The parts whose schedules differ. Those of halves of a commit end where the schedule of `COUNT` does.
+"""The parts whose schedules differ. Those of halves of a commit end where the schedules of `COUNT` and `COUNT_AGAIN` do.
 
 The schedule of `ClosurePart.COMPARES` has a chunk between two batches of what Spark offers at once. The attempt holds its
 lock there, so that no chunk can begin. `ReplayPart.COMPARES` drives the same commit.
@@ -66,6 +74,11 @@ _WRITES_MARKS = "marked, marks_digest = self._marks.records(held, {**held.end, *
 _NAMED = "if discarded == found.discarded and"
 _KEPT = "Closure.RESENT: found.resent}"
 _FORGOTTEN = "Closure.RESENT: found.resent.within({}, {**ledger.end, **points})}"
+
+
+_LOOKS = "rewind_to(shown.points, claimed, self._found(claimed, shown.points))"
+_FENCES = "self._sink.fence(held.name, held.slots)"
+_RETRACTS = "self._sink.retract(shown.points,"
 
 
 def ordering_by_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,8 +142,59 @@ MUTANTS: dict[AnyPart, Apply] = {
         Rewinder, "_with_closed", ((_NAMED, "if False and"), (_KEPT, _FORGOTTEN))
     ),
     ClosurePart.REWIND_LOOKS_AHEAD: partial(finding_nothing, replayed, "resent_ahead"),
+    RewindPart.CLAIM: Source(
+        Rewinder,
+        "rewind",
+        (
+            ("claimed = held.claim(held.slots, identity[:8])", "claimed = held"),
+            ("self._sink.write(held, claimed)", "pass"),
+        ),
+    ),
+    RewindPart.FENCE: ids_of_their_own(adoption),
+    RewindPart.LOOK_AFTER_FENCE: Source(
+        Rewinder,
+        "rewind",
+        (
+            (f"found = {_LOOKS}", "found = early"),
+            (_FENCES, f"early = {_LOOKS}; {_FENCES}"),
+        ),
+    ),
+    RewindPart.COUNT_AGAIN: Source(
+        Rewind,
+        "ledger",
+        (("totals[name] = totals.get(name, 0) - count", 'totals[name] -= count * (name != "quarantined")'),),
+    ),
+    RewindPart.POINTS: Source(
+        Rewind,
+        "ledger",
+        (
+            (
+                "rewound(claimed.rewinds, self.points,",
+                "rewound(claimed.rewinds, dict.fromkeys(self.points, 0),",
+            ),
+        ),
+    ),
+    RewindPart.COMMIT_COMPARES: Source(
+        Rewinder,
+        "rewind",
+        ((f"{_RETRACTS} claimed, new)", f"{_RETRACTS} self._sink.read(), new)"),),
+    ),
+    RewindPart.DELETE: Source(
+        Rewinder, "rewind", ((f"{_RETRACTS} claimed, new)", "self._sink.write(claimed, new)"),)
+    ),
+    RewindPart.SCAN_COMPARES: Source(
+        staged,
+        "settled_in",
+        (("if not ledger.counts(source.partition, source.offset, found[0].generation):", "if False:"),),
+    ),
 }
 """What takes out each part, where a line of the code has it and no other line holds as well."""
+
+SAME_SCHEDULE: dict[AnyPart, AnyPart] = {
+    ReplayPart.POSITIONS_FIRST: ReplayPart.COUNT,
+    RewindPart.DELETE: RewindPart.CLAIM,
+}
+"""Parts whose own schedule ends within a commit, and another that shows the harm."""
 
 STANDS_WITHOUT: dict[AnyPart, Apply] = {
     ReplayPart.SKIP_AHEAD: Source(
@@ -200,8 +264,8 @@ def test_replays_stand_what_harms_them_without_a_part(sink: str, part: AnyPart, 
 def test_without_a_part_its_schedule_does_harm(
     part: AnyPart, replay: StartReplay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    same = ReplayPart.COUNT if part is ReplayPart.POSITIONS_FIRST else part
-    require_harm(MUTANTS[part], monkeypatch, lambda: replay("iceberg", part), replay_counterexample(same))
+    same = SAME_SCHEDULE.get(part, part)
+    require_harm(MUTANTS[part], monkeypatch, lambda: replay("iceberg", same), replay_counterexample(same))
 
 
 @pytest.mark.full
