@@ -18,7 +18,7 @@ from tests.jvm import SHORT_LIVED_JAVA
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.stream.evidence import headers_of, read_timestamp
-from tidegate.contracts.stream.ledger import Ledger
+from tidegate.contracts.stream.ledger import Ledger, Position
 from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
 from tidegate.contracts.stream.reconcile import Reconciliation
 from tidegate.contracts.stream.replay import ReplayReport, ReplayRequest, ReplayState
@@ -187,6 +187,12 @@ class Line:
             return rows.orderBy("_source.partition", "_source.offset").toArrow().to_pylist()
         found = open_table(self.settings, self.contract_id).scan().to_arrow().to_pylist()
         return sorted(found, key=lambda each: (each["_source"]["partition"], each["_source"]["offset"]))
+
+    def positions(self) -> list[Position]:
+        """The source positions of the table's rows."""
+        if self.settings.sink == "postgresql":
+            return [(each["_source_partition"], each["_source_offset"]) for each in self.rows()]
+        return [(each["_source"]["partition"], each["_source"]["offset"]) for each in self.rows()]
 
     def _rows_of_postgresql(self) -> list[dict[str, Any]]:
         table = sql.Identifier(*qualified_name(self.contract_id))

@@ -131,7 +131,7 @@ def require_closed_once(line: Line, *, is_rewound: bool) -> None:
     places = refusals(line)
     origins = [dict(headers_of(each))[SENT_BACK_HEADER] or b"" for each in sent_back(line)]
     sent = Counter((int(p), int(offset)) for _, p, offset in (each.decode().split("/") for each in origins))
-    written = Counter((each["_source"]["partition"], each["_source"]["offset"]) for each in line.rows())
+    written = Counter(line.positions())
     assert {*sent.values(), *written.values()} <= {1}, (sent, written)
     assert not sent.keys() & written.keys(), f"sent and written: {sent.keys() & written.keys()}"
     ledger = line.ledger()

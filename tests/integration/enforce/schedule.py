@@ -443,7 +443,7 @@ class Replay:
 
     def _require_judged_again(self) -> None:
         """Require of each record from the point of a rewind on a row, or a refusal that is newer than the rewind."""
-        written = {(each["_source"]["partition"], each["_source"]["offset"]) for each in self._line.rows()}
+        written = {*self._line.positions()}
         for rewind in self._rewinds.values():
             if not rewind.has_committed or self._actions:
                 continue
