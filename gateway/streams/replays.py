@@ -10,6 +10,8 @@ from uuid import UUID, uuid4
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.contracts.fix.load import parse_fix
+from tidegate.contracts.privacy.classes import Classes, classes_of
+from tidegate.contracts.privacy.masked_fixes import masked
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions
@@ -22,7 +24,7 @@ from tidegate.contracts.stream.replay import (
     StreamReplay,
     positions_of,
 )
-from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Principal
+from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Principal, Role
 from tidegate.gateway.registry.subject_scope import ENFORCED, subject_of_contract, topic_of_contract
 from tidegate.gateway.storage.audit_chain import Change, content_hash
 from tidegate.gateway.storage.database import Service
@@ -116,21 +118,24 @@ class StreamReplays(Service):
             _audit(stores, ended, "cancelled", subject, (by.name, at))
             return ended
 
-    def of_problem(self, stream: str, problems: Collection[str]) -> tuple[StreamReplay, ...]:
-        """Return those that have records of some problems, newest first. Raises NotFoundError."""
-        return tuple(each for each in self.all(stream) if not {*problems}.isdisjoint(each.problems))
+    def of_problem(
+        self, stream: str, problems: Collection[str], by: Principal = ANONYMOUS
+    ) -> tuple[StreamReplay, ...]:
+        """Return those that have records of some problems, as `all` does."""
+        return tuple(each for each in self.all(stream, by) if not {*problems}.isdisjoint(each.problems))
 
-    def all(self, stream: str) -> tuple[StreamReplay, ...]:
-        """Return those that are kept, newest first. Raises NotFoundError for a stream without a contract."""
-        with self._database.reading() as stores:
-            subject_of_contract(stores, stream)
-            return stores.replays.all(stream)
+    def all(self, stream: str, by: Principal = ANONYMOUS) -> tuple[StreamReplay, ...]:
+        """Return those that are kept, newest first, without classified values that `by` may not reveal.
 
-    def find(self, stream: str, replay: UUID) -> StreamReplay:
-        """Return one. Raises NotFoundError."""
+        Raises NotFoundError for a stream without a contract.
+        """
         with self._database.reading() as stores:
-            subject_of_contract(stores, stream)
-            return _find(stores, stream, replay)
+            return _shown(stores, stream, stores.replays.all(stream), by)
+
+    def find(self, stream: str, replay: UUID, by: Principal = ANONYMOUS) -> StreamReplay:
+        """Return one, as `all` does. Raises NotFoundError."""
+        with self._database.reading() as stores:
+            return _shown(stores, stream, (_find(stores, stream, replay),), by)[0]
 
     def request(self, stream: str, replay: UUID, by: Principal = ANONYMOUS) -> ReplayRequest:
         """Return the whole request of an open one, for the job. Raises NotFoundError, Forbidden for who may not report."""
@@ -174,6 +179,23 @@ def needs_approval(stores: Stores, stream: str, order: ReplayOrder) -> bool:
     )
     changes_records = order.fix is not None or order.action is ReplayAction.TO_SOURCE
     return approval == "always" or (approval == "fixes" and changes_records)
+
+
+def _shown(
+    stores: Stores, stream: str, replays: tuple[StreamReplay, ...], by: Principal
+) -> tuple[StreamReplay, ...]:
+    """Return requests as a person may see them: a fix may name values of classified fields."""
+    if by.may(Role.APPROVER, subject_of_contract(stores, stream)):
+        return replays
+    version = stores.contracts.highest(stream, ENFORCED)
+    if version is None:  # without a contract that says what is classified, all is
+        classes = Classes({"": "unknown"})
+    else:
+        classes = classes_of(DataContract.model_validate_json(version.document))
+    return tuple(
+        each if each.fix is None else each.model_copy(update={"fix": masked(each.fix, classes)})
+        for each in replays
+    )
 
 
 def _problems(stores: Stores, stream: str, request: ReplayRequest) -> tuple[str, ...]:

@@ -196,7 +196,10 @@ def _read_until(consumer: Consumer, begin: Vector, topic: str, end: Vector) -> I
     while open_partitions:
         doing(f"reading {topic}: {span(begin, read):,} of {wanted:,} offsets")
         if time.monotonic() > deadline:
-            raise Unavailable(f"topic {topic}: partitions {sorted(open_partitions)} do not reach their end")
+            raise Unavailable(
+                f"topic {topic}: partitions {sorted(open_partitions)} do not reach their end: a transaction is open there. It "
+                "ends when its producer goes on, and after the producer's transaction timeout otherwise; then try again"
+            )
         for message in consumer.consume(10_000, _LOOK_SECONDS):
             error = message.error()
             partition, offset = _place(message)

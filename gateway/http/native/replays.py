@@ -120,9 +120,9 @@ def ask_for_replay(
     summary="List replays",
     responses=responses(404, 503),
 )
-def list_replays(stream: StreamName, factory: FactoryDep) -> ReplaysInfo:
-    """List who asked for what, and how far it is."""
-    return ReplaysInfo(replays=factory.replays().all(stream))
+def list_replays(stream: StreamName, factory: FactoryDep, principal: PrincipalDep) -> ReplaysInfo:
+    """List who asked for what, and how far it is. Values of classified fields in a fix are shown to approvers only."""
+    return ReplaysInfo(replays=factory.replays().all(stream, principal))
 
 
 @router.get(
@@ -132,9 +132,11 @@ def list_replays(stream: StreamName, factory: FactoryDep) -> ReplaysInfo:
     response_model=StreamReplay,
     responses={**_ANSWER, **responses(404, 422, 503)},
 )
-def get_replay(stream: StreamName, replay: ReplayId, factory: FactoryDep) -> StreamReplay:
-    """Return who asked for a replay, and how far it is."""
-    return factory.replays().find(stream, replay)
+def get_replay(
+    stream: StreamName, replay: ReplayId, factory: FactoryDep, principal: PrincipalDep
+) -> StreamReplay:
+    """Return who asked for a replay, and how far it is. Values of classified fields in a fix are shown to approvers only."""
+    return factory.replays().find(stream, replay, principal)
 
 
 @router.post(
