@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.model.one_transaction import Part
+from tests.model.rewind import RewindPart
 from tests.model.schedules import THREE, counterexample
 from tests.model.staged import Bounds
 
@@ -115,3 +116,48 @@ ONE_TRANSACTION_BY_HAND: dict[str, tuple[str, ...]] = {
         *lines("B judges up to 2 by contract 1; B appends in a transaction"),
     ),
 }  # fmt: skip
+
+
+def _one_slot(who: str, epoch: int) -> tuple[str, ...]:
+    """Return the whole start of an instance with one slot."""
+    return lines(
+        f"{who} reads the ledger; {who} claims epoch {epoch}; {who} fences slot 0; {who} verifies; {who} scans, 0 settled"
+    )
+
+
+_ACCEPTED = (
+    *_one_slot("A", 1),
+    *lines("A judges up to (1, 0) by contract 0; A has nothing to quarantine; A publishes up to (1, 0)"),
+)
+_REFUSES = "{0} appends [(0, 1)] to slot 0; {0} commits slot 0"
+_GOES, _RETURNS = "rewind 1 is to go to (0, 0)", "rewind 1 goes back to (0, 0)"
+_DECIDES = "judges up to (2, 0) by contract 0"
+
+REWINDS_BY_HAND: dict[RewindPart, tuple[str, ...]] = {
+    RewindPart.CLAIM: (
+        *_ACCEPTED,
+        *lines("B reads the ledger; B claims epoch 2"),
+        *lines(f"{_GOES}; rewind 1 claims nothing; rewind 1 fences slot 0"),
+        *lines(f"B fences slot 0; B verifies; B scans, 0 settled; B {_DECIDES}"),
+        *lines(f"rewind 1 counts what goes; {_REFUSES.format('B')}; {_RETURNS}"),
+    ),
+    RewindPart.FENCE: (
+        *_ACCEPTED,
+        f"A {_DECIDES}",
+        *lines(f"{_GOES}; rewind 1 claims epoch 2; rewind 1 fences slot 0; rewind 1 counts what goes"),
+        *lines(f"{_REFUSES.format('A')}; {_RETURNS}"),
+    ),
+    RewindPart.LOOK_AFTER_FENCE: (
+        *_ACCEPTED,
+        f"A {_DECIDES}",
+        *lines(f"{_GOES}; rewind 1 claims epoch 2; {_REFUSES.format('A')}"),
+        *lines(f"rewind 1 fences slot 0; rewind 1 counts what goes; {_RETURNS}"),
+    ),
+    RewindPart.COMMIT_COMPARES: (
+        *_ACCEPTED,
+        *lines(f"{_GOES}; rewind 1 claims epoch 2; B reads the ledger; B claims epoch 3"),
+        *lines("rewind 1 fences slot 0; B fences slot 0; B verifies; B scans, 0 settled"),
+        *lines(f"B {_DECIDES}; rewind 1 counts what goes; {_REFUSES.format('B')}; {_RETURNS}"),
+    ),
+}
+"""Those that the search finds have a transaction open while the rewind looks at the refusals; the code waits for its end."""

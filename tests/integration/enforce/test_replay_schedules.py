@@ -12,6 +12,7 @@ from functools import partial
 
 import pytest
 
+from tests.integration.enforce.hand_schedules import REWINDS_BY_HAND
 from tests.integration.enforce.line import Line
 from tests.integration.enforce.mutants import Apply, Source, all_of, ids_of_their_own
 from tests.integration.enforce.registry import Registry
@@ -20,7 +21,7 @@ from tests.integration.enforce.test_faults import SINKS
 from tests.integration.enforce.test_schedules import require_harm
 from tests.model.closures import ClosurePart
 from tests.model.replay import ReplayPart
-from tests.model.rewind import RewindPart
+from tests.model.rewind import RewindPart, RewindProtocol
 from tests.model.schedules import AnyPart, replay_counterexample, world_of
 from tests.model.upserts import UpsertPart
 from tidegate.contracts.stream.positions import Positions
@@ -77,7 +78,7 @@ _FORGOTTEN = "Closure.RESENT: found.resent.within({}, {**ledger.end, **points})}
 
 
 _LOOKS = "rewind_to(shown.points, claimed, self._found(claimed, shown.points))"
-_FENCES = "self._sink.fence(held.name, held.slots)"
+_CLAIMS = "self._sink.write(held, claimed)"
 _RETRACTS = "self._sink.retract(shown.points,"
 
 
@@ -147,7 +148,7 @@ MUTANTS: dict[AnyPart, Apply] = {
         "rewind",
         (
             ("claimed = held.claim(held.slots, identity[:8])", "claimed = held"),
-            ("self._sink.write(held, claimed)", "pass"),
+            (_CLAIMS, "pass"),
         ),
     ),
     RewindPart.FENCE: ids_of_their_own(adoption),
@@ -156,7 +157,7 @@ MUTANTS: dict[AnyPart, Apply] = {
         "rewind",
         (
             (f"found = {_LOOKS}", "found = early"),
-            (_FENCES, f"early = {_LOOKS}; {_FENCES}"),
+            (_CLAIMS, f"{_CLAIMS}; early = {_LOOKS}"),
         ),
     ),
     RewindPart.COUNT_AGAIN: Source(
@@ -252,11 +253,27 @@ def named(part: AnyPart) -> str:
     return f"{type(part).__name__}-{part.name}"
 
 
+def schedule_of(part: AnyPart) -> tuple[str, ...]:
+    """Return the schedule that does harm without a part."""
+    by_hand = REWINDS_BY_HAND.get(part) if isinstance(part, RewindPart) else None
+    return by_hand or replay_counterexample(part)
+
+
+@pytest.mark.parametrize("part", REWINDS_BY_HAND)
+def test_a_schedule_by_hand_does_harm_in_the_model(part: RewindPart) -> None:
+    world = world_of(part)
+    protocol = RewindProtocol(world.bounds, world.rewinds, part)
+    state = protocol.first()
+    for line in REWINDS_BY_HAND[part]:
+        state = dict(protocol.following(state))[line]
+    assert protocol.violation(state) is not None
+
+
 @pytest.mark.parametrize(
     ("sink", "part"), chosen(*((sink, part) for sink in ("iceberg", "delta", "postgresql") for part in RUN))
 )
 def test_replays_stand_what_harms_them_without_a_part(sink: str, part: AnyPart, replay: StartReplay) -> None:
-    replay(sink, part).run(replay_counterexample(part))
+    replay(sink, part).run(schedule_of(part))
 
 
 @pytest.mark.full
@@ -265,7 +282,7 @@ def test_without_a_part_its_schedule_does_harm(
     part: AnyPart, replay: StartReplay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     same = SAME_SCHEDULE.get(part, part)
-    require_harm(MUTANTS[part], monkeypatch, lambda: replay("iceberg", same), replay_counterexample(same))
+    require_harm(MUTANTS[part], monkeypatch, lambda: replay("iceberg", same), schedule_of(same))
 
 
 @pytest.mark.full
