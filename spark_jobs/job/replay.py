@@ -41,7 +41,14 @@ from tidegate.contracts.stream.replay import (
 )
 from tidegate.contracts.stream.replay_preview import RefusedRecord, fix_for, judged_again
 from tidegate.contracts.stream.replay_progress import ReplayProgress
-from tidegate.spark_jobs.job.replay_chunk import CHUNK_RECORDS, Places, ReplayChunk, read_chunk, rows_of
+from tidegate.spark_jobs.job.replay_chunk import (
+    CHUNK_RECORDS,
+    Places,
+    ReplayChunk,
+    most_records,
+    read_chunk,
+    rows_of,
+)
 from tidegate.spark_jobs.job.resend import ClosedRecords
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.replayed import ReplayedTopic
@@ -274,8 +281,7 @@ class Replayer:
         if request.action is ReplayAction.TO_SOURCE:  # what was sent before its commit is still to be closed
             closed = Closed(closed.replayed, closed.discarded, closed.resent - self._closed.ahead)
         since = self._sink.deletes_known_since() if request.action is ReplayAction.REPLAY else {}
-        limit = min(CHUNK_RECORDS, request.rate or CHUNK_RECORDS)
-        wanted = self._positions(request).chunk(progress.done, limit)
+        wanted = self._positions(request).chunk(progress.done, most_records(request))
         return read_chunk(request, held, closed, since, wanted, self._messages(request.topic, wanted))
 
     def _require_topic(self, request: ReplayRequest) -> None:

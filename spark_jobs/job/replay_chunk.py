@@ -38,6 +38,12 @@ CHUNK_RECORDS: Final = 5_000
 """Most records of a chunk: its commit must not keep a batch waiting for long."""
 CHUNK_BYTES: Final = 32 * 1024 * 1024
 
+
+def most_records(request: ReplayRequest) -> int:
+    """Return how many records the next chunk of a request may have: those of one second at most, if it has a rate."""
+    return min(CHUNK_RECORDS, request.rate or CHUNK_RECORDS)
+
+
 _ROWS: Final = pa.schema(
     [
         ("partition", pa.int32()),
