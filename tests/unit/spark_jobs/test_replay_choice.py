@@ -11,7 +11,8 @@ from tidegate.contracts.stream.evidence import EventPointer, Evidence
 from tidegate.contracts.stream.replay import Untouched
 from tidegate.contracts.stream.replay_preview import ReplayPreview
 from tidegate.contracts.verdict import Severity, Stage, Violation
-from tidegate.spark_jobs.adopt.replay import Choice, parse_where, preview_text, read_positions
+from tidegate.spark_jobs.adopt.replay import Choice, parse_where, read_positions
+from tidegate.spark_jobs.adopt.replay_preview import preview_text
 
 REFUSED = Evidence(
     source=EventPointer("t", 3, 7),
