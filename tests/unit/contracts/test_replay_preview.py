@@ -36,6 +36,8 @@ def test_a_preview_counts_what_would_pass_and_why_the_others_would_fail() -> Non
     found.add(records({"age": 999}, {"age": 998}, {"age": 999, "ward": 7}, {"age": 1}), plan, fix)
     assert (found.passing, found.failing, found.changed, found.judged) == (2, 2, 2, 4)
     assert {code: count for (_, code, _), count in found.reasons.items()} == {"age-is-known": 1, "type": 1}
+    assert found.present is None  # only who looks into the table knows
+
     without = ReplayPreview()
     without.add(records({"age": 999}), plan, None)
     assert (without.passing, without.failing, without.changed) == (0, 1, 0)
