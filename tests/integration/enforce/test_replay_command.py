@@ -99,7 +99,7 @@ def test_the_command_shows_and_runs_requests_of_a_stopped_stream(
     assert f"1 of {len(refused) + 2} records would be sent to the source topic" in sent
     assert f"is done: 1 sent to the source topic, 0 refused again, {len(refused) + 1} left" in sent
     assert len(sent_back(line)) == 1
-    kept = httpx.get(f"{registry.url}/api/v1/streams/{line.contract_id}/replays").json()
+    kept = httpx.get(f"{registry.url}/api/v1/streams/{line.contract_id}/replays").json()["replays"]
     (asked,) = [each for each in kept if each["action"] == "to-source"]
     assert (asked["append_late"], asked["accept_batches"], asked["allowed"], asked["rate"]) == (
         True,
