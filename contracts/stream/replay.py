@@ -115,6 +115,20 @@ _CLOSURES: Final = {
 Reason = Annotated[str, Field(min_length=1, max_length=500)]
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayTerms:
+    """The part of a request that decides which of its refusals are left, and whether the sink may take the others."""
+
+    action: ReplayAction = ReplayAction.REPLAY
+    append_late: bool = False
+    accept_batches: bool = False
+
+    @property
+    def writes_rows(self) -> bool:
+        """Whether records that pass are written to the sink."""
+        return self.action is ReplayAction.REPLAY
+
+
 class ReplayOrder(BaseModel):
     """A request to replay a fixed set of refused records. Records that arrive later are not in it.
 
@@ -168,6 +182,11 @@ class ReplayOrder(BaseModel):
         if self.action is ReplayAction.DISCARD and self.fix is not None:
             raise ValueError("discarded records are not fixed")
         return self
+
+    @property
+    def terms(self) -> ReplayTerms:
+        """The part that decides which refusals are left."""
+        return ReplayTerms(self.action, self.append_late, self.accept_batches)
 
     def refusals(self) -> Positions:
         """Return the positions. Raises ValueError unless they have the digest and the number of the request."""

@@ -6,8 +6,10 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.contracts.document.model import AvroSchema, JsonSchema
 from tidegate.contracts.errors import ConflictError
@@ -19,6 +21,7 @@ from tidegate.contracts.rules.clock import Moments
 from tidegate.contracts.stream.avro_fix import AvroFix
 from tidegate.contracts.stream.counts import RuleKey
 from tidegate.contracts.stream.decide import rule_keys
+from tidegate.contracts.stream.evidence import Original
 from tidegate.contracts.stream.replay import Untouched
 from tidegate.contracts.verdict import Verdict
 
@@ -58,17 +61,29 @@ class RefusedRecord:
     timestamp_ms: int
     judged_at: int
 
+    @classmethod
+    def of(cls, key: bytes | None, value: bytes | None, original: Original, kafka_ms: int) -> Self:
+        """Return a record of the quarantine topic; `kafka_ms` is its time there.
+
+        Older records lack headers: without its own time it has that of the topic, and it was judged at its own time.
+        """
+        at = kafka_ms if original.timestamp_ms is None else original.timestamp_ms
+        judged_at = at * 1_000_000 if original.judged_at is None else original.judged_at
+        return cls(key, value, original.headers, at, judged_at)
+
 
 @dataclass(slots=True)
 class ReplayPreview:
     """The records that would be written, and those that would stay refused, by reason.
 
-    `changed` records are changed by the fix. A record counts once under each of its reasons.
+    `changed` records are changed by the fix. A record counts once under each of its reasons. `present` of those that pass
+    have a primary key that is in the table already; None when that was not looked up.
     """
 
     passing: int = 0
     failing: int = 0
     changed: int = 0
+    present: int | None = None
     reasons: Counter[RuleKey] = field(default_factory=Counter)
     untouched: Counter[Untouched] = field(default_factory=Counter)
 
@@ -77,16 +92,21 @@ class ReplayPreview:
         """Number of records that would be judged."""
         return self.passing + self.failing
 
-    def add(self, records: Iterable[RefusedRecord], plan: EnforcementPlan, fix: RecordFix | None) -> None:
-        """Fix and judge some records."""
+    def add(
+        self, records: Iterable[RefusedRecord], plan: EnforcementPlan, fix: RecordFix | None
+    ) -> list[JudgedAgain]:
+        """Fix and judge some records; return those that pass."""
+        passing = []
         for each in judged_again(records, plan, fix):
             self.changed += each.value is not each.record.value
             if each.verdict.disposition.is_written:
-                self.passing += 1
+                passing.append(each)
                 continue
             self.failing += 1
             for reason in rule_keys(each.verdict.violations):
                 self.reasons[reason] += 1
+        self.passing += len(passing)
+        return passing
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,25 +122,43 @@ def judged_again(
     records: Iterable[RefusedRecord], plan: EnforcementPlan, fix: RecordFix | None
 ) -> Iterator[JudgedAgain]:
     """Fix and judge records; those with one moment of judging are judged together. In no order."""
+    for moment, together in _by_moment(records):
+        values = [each.value if fix is None else fix.apply(each.value) for each in together]
+        *judged, keys = _arrays(together, values, plan)
+        verdicts = plan.with_now(moment).explain_each(*judged, typed=True, keys=keys)
+        yield from map(JudgedAgain, together, values, verdicts)
+
+
+def primary_keys(passing: Iterable[JudgedAgain], plan: EnforcementPlan) -> pa.Table:
+    """Return the primary keys of records that pass, in no order: typed and masked as in a table of the contract."""
+    names = plan.contract.primary_key
+    value_of = {id(each.record): each.value for each in passing}
+    found = []
+    for moment, together in _by_moment(each.record for each in passing):
+        arrays = _arrays(together, [value_of[id(each)] for each in together], plan)
+        columns = plan.with_now(moment).judge_typed(*arrays).field(2)
+        found.append(pa.table([pc.struct_field(columns, name) for name in names], names=[*names]))
+    return pa.concat_tables(found)
+
+
+def _by_moment(records: Iterable[RefusedRecord]) -> Iterable[tuple[int, list[RefusedRecord]]]:
     by_moment: dict[int, list[RefusedRecord]] = {}
     for record in records:
         by_moment.setdefault(record.judged_at, []).append(record)
-    for moment, together in by_moment.items():
-        yield from _judged(together, plan.with_now(moment), fix)
+    return by_moment.items()
 
 
-def _judged(
-    records: list[RefusedRecord], plan: EnforcementPlan, fix: RecordFix | None
-) -> Iterator[JudgedAgain]:
-    values = [each.value if fix is None else fix.apply(each.value) for each in records]
+def _arrays(
+    records: list[RefusedRecord], values: list[bytes | None], plan: EnforcementPlan
+) -> tuple[pa.Array, Moments, pa.Array | None, pa.Array]:
+    """Return what a plan judges: values, moments, headers and keys."""
     headers = None
     if plan.reads_headers:
         headers = pa.array([schema_header(each.headers) for each in records], pa.binary())
-    verdicts = plan.explain_each(
+    moments = Moments(records=pa.array([each.timestamp_ms for each in records], pa.timestamp("ms")))
+    return (
         pa.array(values, pa.binary()),
-        Moments(records=pa.array([each.timestamp_ms for each in records], pa.timestamp("ms"))),
+        moments,
         headers,
-        typed=True,
-        keys=pa.array([each.key for each in records], pa.binary()),
+        pa.array([each.key for each in records], pa.binary()),
     )
-    return map(JudgedAgain, records, values, verdicts)

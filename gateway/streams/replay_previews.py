@@ -159,11 +159,8 @@ def _judgeable(records: list[QuarantinedRecord], preview: ReplayPreview) -> Iter
         if original.is_omitted or each.evidence.refusal is not None:
             preview.untouched[Untouched.OMITTED if original.is_omitted else Untouched.BATCH] += 1
             continue
-        at = original.timestamp_ms
-        if at is None:
-            at = 0 if each.timestamp is None else int(each.timestamp.timestamp() * 1000)
-        judged_at = original.judged_at if original.judged_at is not None else at * 1_000_000
-        yield RefusedRecord(each.key, each.value, original.headers, at, judged_at)
+        kafka_ms = 0 if each.timestamp is None else int(each.timestamp.timestamp() * 1000)
+        yield RefusedRecord.of(each.key, each.value, original, kafka_ms)
 
 
 def _open_positions(stores: Stores, stream: str, problem: str) -> Positions:

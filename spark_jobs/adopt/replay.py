@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -23,35 +22,28 @@ from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
 from tidegate.contracts.fix.model import Fix
 from tidegate.contracts.registry_client import requests
 from tidegate.contracts.registry_client.messages import Answer, Request, send
-from tidegate.contracts.stream.evidence import Evidence, headers_of, read_evidence, read_original
-from tidegate.contracts.stream.ledger import Ledger
+from tidegate.contracts.stream.evidence import Evidence, headers_of, read_evidence
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
     ReplayAction,
     ReplayOrder,
+    ReplayTerms,
     Run,
     StreamReplay,
-    Untouched,
     digest_of_refusals,
     positions_of,
     runs_of,
-    why_untouched,
 )
-from tidegate.contracts.stream.replay_preview import RefusedRecord, ReplayPreview, fix_for
+from tidegate.contracts.stream.replay_preview import ReplayPreview
 from tidegate.spark_jobs.adopt.log import required
+from tidegate.spark_jobs.adopt.replay_preview import ReplayLook
 from tidegate.spark_jobs.contract_source import RegistryContract, mask_key_of, registry_http
-from tidegate.spark_jobs.kafka.marks import read_marks
 from tidegate.spark_jobs.kafka.outputs import read_committed
-from tidegate.spark_jobs.kafka.replayed import require_closed
 from tidegate.spark_jobs.kafka.source_topic import find_source
 from tidegate.spark_jobs.kafka.topics import Topics
-from tidegate.spark_jobs.sinks.kind import kind_of
-from tidegate.spark_jobs.sinks.recovery_scan import require_own
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message
-
     from tidegate.contracts.judge.plan import EnforcementPlan
     from tidegate.spark_jobs.settings import JobSettings
 
@@ -135,17 +127,13 @@ class ReplayPlanner:
             raise NotFoundError(f"{self._topic} holds no such record")
         return found
 
-    def preview(self, positions: Positions, fix: Fix | None, *, accept_batches: bool) -> ReplayPreview:
-        """Return what a replay would do now; nothing is changed. Raises NotFoundError for a stream without a ledger."""
-        held = self._held()
-        compiled = None if fix is None else fix_for(fix, self._plan)
-        preview = ReplayPreview()
-        records = self._records(positions, held, preview, accept_batches=accept_batches)
-        while together := list(islice(records, _AT_A_TIME)):
-            preview.add(together, self._plan, compiled)
-        preview.untouched[Untouched.MISSING] += len(positions) - preview.judged - preview.untouched.total()
-        preview.untouched = +preview.untouched
-        return preview
+    def preview(self, positions: Positions, fix: Fix | None, terms: ReplayTerms) -> ReplayPreview:
+        """Return what a replay would do now; nothing is changed.
+
+        Raises NotFoundError for a stream without a ledger, ConflictError for a request that the job would stop.
+        """
+        looked = ReplayLook(self._settings, self._plan, self._topics, self._topic)
+        return looked.preview(positions, fix, terms)
 
     def order(self, positions: Positions, fix: Fix | None, **options: Any) -> StreamReplay:
         """Request a replay of the registry. `options` are further fields of the request. Raises ConflictError, SettingsError."""
@@ -198,44 +186,6 @@ class ReplayPlanner:
         required(self._client, answer, "list the records of a problem")
         return read_positions(answer.content.decode())
 
-    def _held(self) -> Ledger:
-        sink = kind_of(self._settings).adoptable(self._settings, self._plan)
-        held = sink.ledger_if_there()
-        if held is None:
-            raise NotFoundError(f"{sink.name} has no ledger of {self._stream}: no record of it was refused")
-        require_own(held, self._stream, sink.name)
-        return held
-
-    def _records(
-        self, positions: Positions, held: Ledger, preview: ReplayPreview, *, accept_batches: bool
-    ) -> Iterator[RefusedRecord]:
-        closed, since = require_closed(self._kafka, held), read_marks(self._kafka, held).since
-        for message in self._messages(positions):
-            headers = headers_of(message)
-            found, original = read_evidence(headers), read_original(headers)
-            why = why_untouched(
-                found,
-                held,
-                closed,
-                is_omitted=original.is_omitted,
-                accepts_batches=accept_batches,
-                deletes_known_since=since,
-            )
-            if why is not None:
-                preview.untouched[why] += 1
-                continue
-            at = original.timestamp_ms if original.timestamp_ms is not None else message.timestamp()[1]
-            judged_at = original.judged_at if original.judged_at is not None else at * 1_000_000
-            yield RefusedRecord(message.key(), message.value(), original.headers, at, judged_at)
-
-    def _messages(self, positions: Positions) -> Iterator[Message]:
-        latest, bitmaps = self._latest(), positions.bitmaps()
-        start = {partition: bitmap.min() for partition, bitmap in bitmaps.items()}
-        end = {p: min(bitmap.max() + 1, latest.get(p, 0)) for p, bitmap in bitmaps.items()}
-        for message in read_committed(self._kafka, self._topic, start, end):
-            if (message.partition() or 0, message.offset()) in positions:
-                yield message
-
     def _latest(self) -> dict[int, int]:
         return self._topics.latest(self._topic) if self._topics.identity(self._topic) is not None else {}
 
@@ -257,36 +207,6 @@ def parse_where(texts: Iterable[str]) -> dict[str, str]:
             raise SettingsError(f"--where {text}: give one of {', '.join(f'{each}=...' for each in WHERE)}")
         found[name] = value
     return found
-
-
-def preview_text(preview: ReplayPreview, records: int) -> str:
-    """Return what a replay would do, for people."""
-    lines = [f"{preview.passing:,} of {records:,} records would be written"]
-    if preview.changed:
-        lines[0] += f"; the fix changes {preview.changed:,}"
-    if preview.failing:
-        lines.append(f"{preview.failing:,} would stay refused:")
-        lines += [
-            f"  {count:,} with {code} ({stage.value})"
-            for (stage, code, _), count in sorted(preview.reasons.items(), key=lambda each: -each[1])
-        ]
-    lines += [f"{count:,} would be left: {_LEFT[why]}" for why, count in preview.untouched.items()]
-    return "\n".join(lines)
-
-
-_LEFT: Final[dict[Untouched, str]] = {
-    Untouched.MISSING: "they are no longer in the quarantine topic",
-    Untouched.FOREIGN: "they were refused by another ledger",
-    Untouched.OVERRULED: "they were judged again after a rewind",
-    Untouched.AHEAD: "their batch was not published yet",
-    Untouched.REPLAYED: "they were replayed before",
-    Untouched.DISCARDED: "they were discarded",
-    Untouched.RESENT: "they were sent to the source topic before",
-    Untouched.SENT_BACK: "they were sent to the source topic before, and refused again",
-    Untouched.UNORDERED: "whether their key was deleted since is not known",
-    Untouched.OMITTED: "they were set aside without their bytes",
-    Untouched.BATCH: "they are valid, and their batch was refused; --accept-batches writes them",
-}
 
 
 def replay_text(replay: StreamReplay) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.errors import SettingsError, Unavailable
 from tidegate.contracts.fix.load import load_fix
 from tidegate.spark_jobs.adopt.cli import Yes
 from tidegate.spark_jobs.adopt.confirmations import Confirmations
@@ -20,7 +20,7 @@ from tidegate.spark_jobs.settings import JobSettings
 
 if TYPE_CHECKING:
     from tidegate.contracts.fix.model import Fix
-    from tidegate.contracts.stream.replay import StreamReplay
+    from tidegate.contracts.stream.replay import ReplayTerms, StreamReplay
     from tidegate.spark_jobs.adopt.replay import Choice, ReplayPlanner
 
 
@@ -101,22 +101,21 @@ def replay(  # noqa: PLR0913 - one parameter for each option
 
     Exit codes: 0 requested, or processed with --run; 1 not confirmed, a mistake
     in the fix, or the request was stopped; 2 no ledger, no such record, or an
-    invalid setting; 3 the registry, a broker or a store does not answer; 4 or 5
-    another instance is still writing; 7 no permission.
+    invalid setting; 3 the registry, a broker or a store does not answer, or the
+    request is still open after --run; 4 or 5 another instance is still writing;
+    7 no permission.
     """
-    options = {
-        "append_late": append_late,
-        "accept_batches": accept_batches,
-        "allowed": allowed,
-        "rate": rate,
-        "action": "to-source" if to_source else "replay",
-    }
-    selection = _Selection(positions, problem, where)
-    loaded = None if fix is None else load_fix(fix)
+    from tidegate.contracts.stream.replay import ReplayAction, ReplayTerms  # noqa: PLC0415 - loads numpy
+
+    terms = ReplayTerms(
+        ReplayAction.TO_SOURCE if to_source else ReplayAction.REPLAY, append_late, accept_batches
+    )
+    selection, loaded = _Selection(positions, problem, where), None if fix is None else load_fix(fix)
+    mode = _Mode(dry_run, run, yes)
     with _planner(stream, given) as planner:
-        found = _replayed(planner, selection, loaded, options, _Mode(dry_run, run, yes))
+        found = _replayed(planner, selection, loaded, terms, mode, allowed=allowed, rate=rate)
     if found is not None:
-        _report(found)
+        _report(found, has_run=run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,28 +166,39 @@ def _planner(stream: str, given: Given) -> Iterator[ReplayPlanner]:
 
 
 def _replayed(
-    planner: ReplayPlanner, selection: _Selection, fix: Fix | None, options: dict[str, Any], mode: _Mode
+    planner: ReplayPlanner,
+    selection: _Selection,
+    fix: Fix | None,
+    terms: ReplayTerms,
+    mode: _Mode,
+    **limits: Any,
 ) -> StreamReplay | None:
     """Show what a replay would do, request it, and process it if asked to; None after a dry run."""
-    from tidegate.spark_jobs.adopt.replay import preview_text  # noqa: PLC0415 - loads Spark
+    from tidegate.spark_jobs.adopt.replay_preview import preview_text  # noqa: PLC0415 - loads Spark
 
     chosen = planner.freeze(selection.choice())
-    preview = planner.preview(chosen, fix, accept_batches=options["accept_batches"])
-    typer.echo(preview_text(preview, len(chosen)))
+    preview = planner.preview(chosen, fix, terms)
+    typer.echo(preview_text(preview, len(chosen), terms.action))
     if mode.is_dry:
         return None
     Confirmations(is_sure=mode.is_sure).confirm_replay(preview, len(chosen))
-    found = planner.order(chosen, fix, **options)
+    found = planner.order(chosen, fix, **asdict(terms), **limits)
     return planner.run(found.id) if mode.runs and found.state == "open" else found
 
 
-def _report(found: StreamReplay) -> None:
-    """Print how far a replay is; exit with 1 when it was stopped."""
+def _report(found: StreamReplay, *, has_run: bool) -> None:
+    """Print how far a replay is. Exit with 1 when it was stopped; raise Unavailable when it was to end here, and has not."""
     from tidegate.spark_jobs.adopt.replay import replay_text  # noqa: PLC0415 - loads Spark
 
     typer.echo(replay_text(found))
     if found.state == "stopped":
         raise typer.Exit(1)
+    if has_run and found.state == "open":
+        raise Unavailable(
+            f"the request {found.id} is still open: the registry did not take a report, or something else did not answer. The "
+            "job of the stream ends it when it runs again. To end it without a job, cancel it (DELETE "
+            f"/api/v1/streams/{found.stream}/replays/{found.id}) and run this command again; no record is written twice"
+        )
 
 
 @output_options()
@@ -223,8 +233,8 @@ def discard(  # noqa: PLR0913 - one parameter for each option
 
     Exit codes: 0 requested, or processed with --run; 1 not confirmed, or the
     request was stopped; 2 no ledger, no such record, or an invalid setting; 3
-    the registry, a broker or a store does not answer; 4 or 5 another instance
-    is still writing; 7 no permission.
+    the registry, a broker or a store does not answer, or the request is still
+    open after --run; 4 or 5 another instance is still writing; 7 no permission.
     """
     selection = _Selection(positions, problem, where)
     with _planner(stream, given) as planner:
@@ -236,7 +246,7 @@ def discard(  # noqa: PLR0913 - one parameter for each option
         found = planner.order(chosen, None, action="discard", reason=reason)
         if run and found.state == "open":
             found = planner.run(found.id)
-    _report(found)
+    _report(found, has_run=run)
 
 
 def _text_of(file: Path) -> str:

@@ -41,9 +41,16 @@ from tidegate.contracts.stream.replay import (
 )
 from tidegate.contracts.stream.replay_preview import RefusedRecord, fix_for, judged_again
 from tidegate.contracts.stream.replay_progress import ReplayProgress
-from tidegate.spark_jobs.job.replay_chunk import CHUNK_RECORDS, Places, ReplayChunk, read_chunk, rows_of
+from tidegate.spark_jobs.job.replay_chunk import (
+    CHUNK_RECORDS,
+    Places,
+    ReplayChunk,
+    messages_at,
+    most_records,
+    read_chunk,
+    rows_of,
+)
 from tidegate.spark_jobs.job.resend import ClosedRecords
-from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.replayed import ReplayedTopic
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
 from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Replay, Sink
@@ -114,7 +121,7 @@ class Replayer:
         self._require_topic(request)
         wanted = positions.chunk(self._looked, min(CHUNK_RECORDS, progress.done - self._looked))
         known = self._closed.known(held)
-        chunk = read_chunk(request, held, known, {}, wanted, self._messages(request.topic, wanted))
+        chunk = read_chunk(request.terms, held, known, {}, wanted, self._messages(request, wanted))
         self._looked += chunk.taken
         self._close(chunk)
         return self.report(request, progress, ReplayState.OPEN)
@@ -273,10 +280,9 @@ class Replayer:
         closed = self._closed.known(held)
         if request.action is ReplayAction.TO_SOURCE:  # what was sent before its commit is still to be closed
             closed = Closed(closed.replayed, closed.discarded, closed.resent - self._closed.ahead)
-        since = self._sink.deletes_known_since() if request.action is ReplayAction.REPLAY else {}
-        limit = min(CHUNK_RECORDS, request.rate or CHUNK_RECORDS)
-        wanted = self._positions(request).chunk(progress.done, limit)
-        return read_chunk(request, held, closed, since, wanted, self._messages(request.topic, wanted))
+        since = self._sink.deletes_known_since() if request.terms.writes_rows else {}
+        wanted = self._positions(request).chunk(progress.done, most_records(request))
+        return read_chunk(request.terms, held, closed, since, wanted, self._messages(request, wanted))
 
     def _require_topic(self, request: ReplayRequest) -> None:
         identity = self._topics.identity(request.topic)
@@ -285,14 +291,8 @@ class Replayer:
                 f"{request.topic} was created again since the replay was requested: its records are others. Request it again"
             )
 
-    def _messages(self, topic: str, wanted: Positions) -> Iterator[Message]:
-        """Yield the committed records at these positions of one partition, in order."""
-        ((partition, bitmap),) = wanted.bitmaps().items()
-        end = min(bitmap.max() + 1, self._topics.latest(topic).get(partition, 0))
-        for message in read_committed(self._kafka, topic, {partition: bitmap.min()}, {partition: end}):
-            offset = message.offset()
-            if offset is not None and offset in bitmap:
-                yield message
+    def _messages(self, request: ReplayRequest, wanted: Positions) -> Iterator[Message]:
+        return messages_at(self._kafka, self._topics, request.topic, wanted)
 
     def _positions(self, request: ReplayRequest) -> Positions:
         if self._refusals is None or self._refusals[0] != request.id:

@@ -18,6 +18,7 @@ from tidegate.contracts.stream.evidence import (
     read_evidence,
     read_original,
 )
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.ledger import Ledger, Position, Vector
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
@@ -25,10 +26,13 @@ from tidegate.contracts.stream.replay import (
     Closed,
     ReplayAction,
     ReplayRequest,
+    ReplayTerms,
     Untouched,
     why_untouched,
 )
 from tidegate.contracts.stream.replay_preview import RefusedRecord
+from tidegate.spark_jobs.kafka.outputs import read_committed
+from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.worker.request import JUDGED_AT
 
 if TYPE_CHECKING:
@@ -37,6 +41,12 @@ if TYPE_CHECKING:
 CHUNK_RECORDS: Final = 5_000
 """Most records of a chunk: its commit must not keep a batch waiting for long."""
 CHUNK_BYTES: Final = 32 * 1024 * 1024
+
+
+def most_records(request: ReplayRequest) -> int:
+    """Return how many records the next chunk of a request may have: those of one second at most, if it has a rate."""
+    return min(CHUNK_RECORDS, request.rate or CHUNK_RECORDS)
+
 
 _ROWS: Final = pa.schema(
     [
@@ -80,9 +90,7 @@ class ReplayChunk:
     def add(self, message: Message, original: Original, source: Position) -> None:
         """Add a record to be processed."""
         key, value = message.key(), message.value()
-        at = original.timestamp_ms if original.timestamp_ms is not None else message.timestamp()[1]
-        judged_at = original.judged_at if original.judged_at is not None else at * 1_000_000
-        self.records[source] = RefusedRecord(key, value, original.headers, at, judged_at)
+        self.records[source] = RefusedRecord.of(key, value, original, message.timestamp()[1])
         self.places[source] = _place(message)
         self.size += len(key or b"") + len(value or b"")
 
@@ -121,8 +129,18 @@ def rows_of(rows: list[tuple[Any, ...]]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=_ROWS)
 
 
+def messages_at(kafka: KafkaConnection, topics: Topics, topic: str, wanted: Positions) -> Iterator[Message]:
+    """Yield the committed records at these positions of one partition of a topic, in order."""
+    ((partition, bitmap),) = wanted.bitmaps().items()
+    end = min(bitmap.max() + 1, topics.latest(topic).get(partition, 0))
+    for message in read_committed(kafka, topic, {partition: bitmap.min()}, {partition: end}):
+        offset = message.offset()
+        if offset is not None and offset in bitmap:
+            yield message
+
+
 def read_chunk(
-    request: ReplayRequest,
+    terms: ReplayTerms,
     held: Ledger,
     closed: Closed,
     since: Vector,
@@ -132,7 +150,7 @@ def read_chunk(
     """Read the refusals at the wanted positions of one partition, in order, as many as a chunk may have.
 
     `messages` are the committed records there, in order; those that retention has deleted are missing. `since` are the
-    offsets from which on it is known whether the key of a record was deleted.
+    offsets from which on it is known whether the key of a record was deleted; it counts for a request that writes rows.
     """
     chunk, due = ReplayChunk(), iter(wanted)
     for message in messages:
@@ -143,7 +161,7 @@ def read_chunk(
             chunk.leave(Untouched.MISSING)
         headers = headers_of(message)
         found, original = read_evidence(headers), read_original(headers)
-        why = _why(request, held, closed, since, found, original)
+        why = _why(terms, held, closed, since, found, original)
         if why is not None or found is None:
             chunk.leave(why or Untouched.FOREIGN, _place(message))
         elif (source := (found.source.partition, found.source.offset)) in chunk.records:
@@ -159,7 +177,7 @@ def read_chunk(
 
 
 def _why(
-    request: ReplayRequest,
+    terms: ReplayTerms,
     held: Ledger,
     closed: Closed,
     since: Vector,
@@ -167,16 +185,16 @@ def _why(
     original: Original,
 ) -> Untouched | None:
     """Return why a record is left; a discard closes also what a replay cannot read, or leaves with its batch."""
-    is_discard = request.action is ReplayAction.DISCARD
+    is_discard = terms.action is ReplayAction.DISCARD
     why = why_untouched(
         found,
         held,
         closed,
         is_omitted=original.is_omitted and not is_discard,
-        accepts_batches=request.accept_batches or is_discard,
-        deletes_known_since=since,
+        accepts_batches=terms.accept_batches or is_discard,
+        deletes_known_since=since if terms.writes_rows else {},
     )
-    if why is None and request.action is ReplayAction.TO_SOURCE and was_sent_back(original):
+    if why is None and terms.action is ReplayAction.TO_SOURCE and was_sent_back(original):
         return Untouched.SENT_BACK
     return why
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from typing import Final
+from uuid import UUID
 
 import structlog
 from confluent_kafka import KafkaException
@@ -25,7 +26,7 @@ log = structlog.get_logger()
 _RETRY_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.2
 _MOST_FAILURES: Final = 5
-"""So many failures of Spark in a row stop a request; those of a broker or the registry never do."""
+"""So many failures of Spark in a row stop a request; waiting for a broker, the registry or a paused stream never does."""
 
 Begin = Callable[[], tuple[EnforcementPlan, Ledger] | None]
 """Returns the contract and the ledger for a chunk that begins now; None while the attempt ends."""
@@ -36,20 +37,31 @@ Publish = Callable[[Prepared], Ledger | None]
 class ReplayLoop:
     """Processes the requests of one attempt, in the thread of its stream."""
 
-    def __init__(self, replays: Replays, replayer: Replayer, begin: Begin, publish: Publish) -> None:
+    def __init__(
+        self,
+        replays: Replays,
+        replayer: Replayer,
+        begin: Begin,
+        publish: Publish,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._replays = replays
         self._replayer = replayer
         self._begin = begin
         self._publish = publish
+        self._now = now
         self._due_at = 0.0
         self._failures = 0
+        """Failures of Spark in a row, with one request."""
+        self._failing: UUID | None = None
+        self._is_waiting = False
         self._has_request = False
 
     def run(self, stopping: Stop) -> None:
         """Process all requests that there are, until `stopping` is set or one has to wait for an outage to end."""
         while not stopping.is_set():
             is_done = self.step()
-            if not is_done and (not self._has_request or self._failures):
+            if not is_done and (not self._has_request or self._is_waiting):
                 return
             if not is_done:
                 time.sleep(_POLL_SECONDS)
@@ -80,11 +92,11 @@ class ReplayLoop:
 
     def _base(self) -> tuple[ReplayRequest, EnforcementPlan, Ledger] | None:
         """Return the request that is due, with contract and ledger; None when nothing is to be done now."""
-        if time.monotonic() < self._due_at:
+        if self._now() < self._due_at:
             return None
         try:
             request = self._replays.current()
-            self._has_request = request is not None
+            self._has_request, self._is_waiting = request is not None, False
             begun = self._begin() if request is not None else None
         except (TidegateError, KafkaException) as error:  # the next batch meets the same
             self._wait(error)
@@ -104,7 +116,7 @@ class ReplayLoop:
         progress = request.begun(ledger)
         before = prepared.replay.progress
         if request.rate is not None:
-            self._due_at = time.monotonic() + (progress.done - before.done) / request.rate
+            self._due_at = self._now() + (progress.done - before.done) / request.rate
         log.info(
             "replay_published",
             stream=request.stream,
@@ -129,15 +141,18 @@ class ReplayLoop:
         return True
 
     def _wait(self, error: BaseException | None) -> None:
-        self._failures += 1
-        self._due_at = time.monotonic() + _RETRY_SECONDS
+        self._is_waiting = True
+        self._due_at = self._now() + _RETRY_SECONDS
         if error is not None:
             log.warning("replay_waits", error=str(error)[:500])
 
     def _failed(self, request: ReplayRequest, held: Ledger, error: Exception) -> bool:
         """Stop a request that cannot be processed; after a failure of Spark only if it fails again and again."""
+        if self._failing != request.id:
+            self._failing, self._failures = request.id, 0
+        self._failures += 1
         may_pass = isinstance(error, (PySparkException, Py4JError)) and not isinstance(error, PythonException)
-        if may_pass and self._failures + 1 < _MOST_FAILURES:
+        if may_pass and self._failures < _MOST_FAILURES:
             self._wait(error)
             return False
         self._failures = 0

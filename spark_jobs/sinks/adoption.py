@@ -107,6 +107,10 @@ class AdoptableSink(Protocol):
         """Return the source positions of written records whose column has one of these values, compared as text."""
         ...
 
+    def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:
+        """Require that the job would write refused records behind newer ones. Raises ConflictError with the way out."""
+        ...
+
     def retract(self, taken: Vector | Positions, held: Ledger, new: Ledger) -> None:
         """Take back what was written, in one commit with the ledger. Raises Fenced, Unavailable.
 
@@ -211,6 +215,9 @@ class AdoptableTable:
     def written_with(self, column: str, values: Sequence[str]) -> Positions:
         """Return the positions of such rows."""
         return self._store.positions_with(self._plan.contract.topic, column, values).seen
+
+    def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:
+        """Require nothing, as the sink of the job."""
 
     def retract(self, taken: Vector | Positions, held: Ledger, new: Ledger) -> None:
         """Delete the rows and move the ledger."""

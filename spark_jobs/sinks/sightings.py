@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from tidegate.contracts.stream.positions import Positions, Sightings
 from tidegate.spark_jobs.progress import doing
 from tidegate.spark_jobs.sinks.quarantine_rows import Outdated
-from tidegate.spark_jobs.sinks.store import Taken
+from tidegate.spark_jobs.sinks.store import RECORDS_OF_KEY, Taken
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,6 +28,20 @@ def rows_of(table: DataFrame, topic: str) -> DataFrame:
 def rows_with(table: DataFrame, topic: str, column: str, values: Sequence[str]) -> DataFrame:
     """Return partition and offset of the rows of this topic whose column has one of these values, as text."""
     return rows_of(table.where(table[f"`{column}`"].cast("string").isin(list(values))), topic)
+
+
+def records_present(table: DataFrame, keys: pa.Table) -> int:
+    """Return how many records have a primary key that a row of the table has; takes what `LedgerStore.records_present` takes."""
+    *names, _ = keys.column_names
+    if not {*names} <= {*table.columns}:
+        return 0  # the contract has got its key since the table was written
+    doing("looking for the primary keys in the table")
+    own = [f"k{number}" for number in range(len(names))]
+    wanted = table.sparkSession.createDataFrame(keys.rename_columns([*own, RECORDS_OF_KEY]))
+    of_table = table.select(*(table[f"`{name}`"].alias(each) for name, each in zip(names, own, strict=True)))
+    # The table is read once and not shuffled, however large it is: each task gets all keys.
+    found = of_table.join(F.broadcast(wanted), own).distinct().agg(F.sum(RECORDS_OF_KEY)).collect()
+    return int(found[0][0] or 0)
 
 
 def rows_taken(topic: str, taken: Taken) -> str:

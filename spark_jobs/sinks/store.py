@@ -23,6 +23,7 @@ STAGE_ATTEMPTS: Final = 5
 MANY_SNAPSHOTS: Final = 5_000
 """With so many snapshots a commit takes seconds: the job warns, and expires them before the claim."""
 
+RECORDS_OF_KEY: Final = "records"
 
 Taken = Vector | Positions | Outdated
 """Rows to delete: from the first offset of each partition on, at some positions, or those that no longer count."""
@@ -109,6 +110,13 @@ class LedgerStore(Protocol):
 
     def positions_with(self, topic: str, column: str, values: Sequence[str]) -> Sightings:
         """Return the source positions of the rows of a topic whose column has one of these values, compared as text."""
+        ...
+
+    def records_present(self, keys: pa.Table) -> int:
+        """Return how many records have a primary key that a row of the table has, whoever wrote it; 0 without its columns.
+
+        `keys` has the columns of the key, without nulls and each key once; then `RECORDS_OF_KEY`, the number of its records.
+        """
         ...
 
     def retract(self, taken: Taken, held: Ledger, new: Ledger) -> Ledger | None:

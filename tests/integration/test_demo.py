@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import httpx
 import psutil
@@ -21,15 +23,18 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from pyiceberg.catalog.sql import SqlCatalog
 
+from tidegate.contracts.fix.load import load_fix
 from tidegate.contracts.stream.evidence import EventPointer, quarantine_headers
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
+from tidegate.gateway.cli.verbs import command_of
 from tidegate.gateway.embedded.broker import Broker
 from tidegate.gateway.embedded.demo.admissions import admissions_stream
 from tidegate.gateway.embedded.demo.feed import send
 from tidegate.gateway.embedded.demo.flights import findings, read_flights
 from tidegate.gateway.embedded.demo.outcome import count_records, read_outcome, read_quarantine
 from tidegate.gateway.embedded.demo.stream import PARTITIONS
+from tidegate.spark_jobs.adopt.replay_cli import replay
 
 MakeTopic = Callable[..., str]
 
@@ -156,6 +161,8 @@ def test_the_whole_demo_serves_its_page_until_it_is_interrupted(tmp_path: Path) 
             break
     output = "".join(lines)
     desk = next(line.removeprefix("open ").strip() for line in lines if line.startswith("open "))
+    (shown,) = [line for line in lines if line.rstrip().endswith("--dry-run")]
+    require_replay(shown, tmp_path)
     page = httpx.get(desk, trust_env=False)
     assert page.status_code == 200
     assert "hospital.admissions" in page.text
@@ -169,6 +176,23 @@ def test_the_whole_demo_serves_its_page_until_it_is_interrupted(tmp_path: Path) 
     assert "1.7 days" in output
     assert "8.5 days" in output
     assert not _running(tmp_path)
+
+
+def require_replay(shown: str, folder: Path) -> None:
+    """Require that a line that a shell is to run is a replay as the command reads it, with a fix that is there."""
+    program, verb, *words = shlex.split(shown)
+    assert Path(program).name == "tidegate"
+    command: Any = command_of(verb, replay)
+    with command.make_context(verb, words) as context:
+        given = context.params
+    assert (verb, given["stream"], given["where"], given["dry_run"]) == (
+        "replay",
+        "hospital.admissions",
+        ["rule=type"],
+        True,
+    )
+    assert load_fix(folder / given["fix"]).steps
+    assert (folder / given["warehouse"]).is_dir()
 
 
 def _read(broker: Broker, topic: str, count: int) -> list[Message]:

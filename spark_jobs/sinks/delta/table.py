@@ -50,7 +50,7 @@ from tidegate.spark_jobs.sinks.merging import (
     require_mode,
 )
 from tidegate.spark_jobs.sinks.provenance import PROVENANCE, SOURCE
-from tidegate.spark_jobs.sinks.sightings import rows_of, rows_taken, rows_with, sightings
+from tidegate.spark_jobs.sinks.sightings import records_present, rows_of, rows_taken, rows_with, sightings
 from tidegate.spark_jobs.sinks.store import TableRows, Taken
 from tidegate.spark_jobs.worker.judge import column_types
 from tidegate.spark_jobs.worker.part_writer import DELETED, FileTarget
@@ -176,6 +176,10 @@ class DeltaTable:
         """Return the source positions of the rows of this topic that have one of these values."""
         table = self._spark.read.format("delta").load(self._location)
         return sightings(rows_with(table, topic, column, values))
+
+    def records_present(self, keys: pa.Table) -> int:
+        """Return how many records have a primary key that a row has."""
+        return records_present(self._spark.read.format("delta").load(self._location), keys)
 
     def last_epoch(self, ledger: str) -> int:
         """Return the highest transaction version of this ledger in the log: Delta skips a MERGE with an existing version."""

@@ -53,7 +53,7 @@ from tidegate.spark_jobs.sinks.merging import (
     require_mode,
 )
 from tidegate.spark_jobs.sinks.provenance import PROVENANCE, SOURCE
-from tidegate.spark_jobs.sinks.sightings import rows_of, rows_taken, rows_with, sightings
+from tidegate.spark_jobs.sinks.sightings import records_present, rows_of, rows_taken, rows_with, sightings
 from tidegate.spark_jobs.sinks.store import TableRows, Taken
 from tidegate.spark_jobs.worker.judge import column_types
 from tidegate.spark_jobs.worker.part_writer import DELETED, FileTarget
@@ -218,6 +218,10 @@ class IcebergTable:
     def positions_with(self, topic: str, column: str, values: Sequence[str]) -> Sightings:
         """Return the source positions of the rows of this topic that have one of these values."""
         return sightings(rows_with(self._spark.table(self._quoted), topic, column, values))
+
+    def records_present(self, keys: pa.Table) -> int:
+        """Return how many records have a primary key that a row has."""
+        return records_present(self._spark.table(self._quoted), keys)
 
     def last_epoch(self, ledger: str) -> int:  # noqa: ARG002 - the ledger is compared as a whole here
         """Return 0: properties have no history."""

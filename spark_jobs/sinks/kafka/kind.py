@@ -23,7 +23,7 @@ from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
 from tidegate.spark_jobs.kafka.replayed import fenced_sender
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.sinks.adoption import readable
-from tidegate.spark_jobs.sinks.kafka.sink import KafkaSink
+from tidegate.spark_jobs.sinks.kafka.sink import KafkaSink, require_order
 from tidegate.spark_jobs.sinks.kind import SinkContext, SinkKind
 from tidegate.spark_jobs.sinks.outputs import FindPlan, Outputs, output_positions, provenances, unclaimed
 from tidegate.spark_jobs.sinks.recovery_scan import names_ledger
@@ -149,6 +149,10 @@ class AdoptableTopic:
     def written_with(self, column: str, values: Sequence[str]) -> Positions:  # noqa: ARG002 - as the protocol has it
         """Refuse as `require_rewindable` does."""
         self.require_rewindable()
+
+    def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:
+        """Require what the sink of the job requires."""
+        require_order(self._accepted, has_keys=has_keys, append_late=append_late)
 
     def retract(self, taken: Vector | Positions, held: Ledger, new: Ledger) -> None:  # noqa: ARG002 - as the protocol has it
         """Refuse as `require_rewindable` does."""

@@ -260,11 +260,7 @@ class KafkaSink:
 
     def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:
         """Require that no record has a key, or that the request appends it behind newer ones of its key."""
-        if has_keys and not append_late:
-            raise ConflictError(
-                f"{self._accepted.name} would get records behind newer ones of their keys: nothing more was replayed. If its "
-                "readers expect that, replay with --append-late; otherwise send the corrected records to the source topic"
-            )
+        require_order(self._accepted.name, has_keys=has_keys, append_late=append_late)
 
     def keep_positions(self) -> None:
         """Create the topic of replayed positions."""
@@ -335,3 +331,12 @@ class KeptRows:
     def release(self) -> None:
         """Release the records that Spark keeps."""
         self.kept.unpersist()
+
+
+def require_order(topic: str, *, has_keys: bool, append_late: bool) -> None:
+    """Require that records have no key, or that the request appends them behind newer ones. Raises ConflictError."""
+    if has_keys and not append_late:
+        raise ConflictError(
+            f"{topic} would get records behind newer ones of their keys: nothing more was replayed. If its readers expect "
+            "that, replay with --append-late; otherwise send the corrected records to the source topic, with --to-source"
+        )

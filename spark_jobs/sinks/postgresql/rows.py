@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
+from tidegate.spark_jobs.progress import doing
 from tidegate.spark_jobs.worker.part_writer import DELETED
 
 STAGING_SCHEMA: Final = "tidegate"
@@ -249,6 +250,28 @@ def definition(field: pa.Field) -> sql.Composable:
     """Return the definition of a column, for CREATE TABLE."""
     # The types come from our own code, not from a user.
     return sql.SQL("{} " + sql_type(field.type)).format(sql.Identifier(field.name))
+
+
+def records_present(
+    connection: psycopg.Connection[tuple[Any, ...]], table: sql.Identifier, keys: pa.Table
+) -> int:
+    """Return how many records have a primary key that a row has; takes what `LedgerStore.records_present` takes."""
+    doing("looking for the primary keys in the table")
+    own = [sql.Identifier(f"k{number}") for number in range(keys.num_columns - 1)]
+    same = [
+        sql.SQL("t.{} = {}").format(sql.Identifier(name), each)
+        for name, each in zip(keys.column_names, own, strict=False)
+    ]
+    query = sql.SQL(
+        "SELECT coalesce(sum(records), 0) FROM unnest({}) AS k({}, records) WHERE EXISTS (SELECT FROM {} t WHERE {})"
+    ).format(
+        sql.SQL(", ").join(sql.SQL("%s::" + sql_type(each.type) + "[]") for each in keys.schema),
+        sql.SQL(", ").join(own),
+        table,
+        sql.SQL(" AND ").join(same),
+    )
+    found = connection.execute(query, [column.to_pylist() for column in keys.columns]).fetchone()
+    return int(found[0]) if found else 0
 
 
 def _failure(error: psycopg.Error) -> str:

@@ -38,6 +38,7 @@ from tidegate.spark_jobs.sinks.postgresql.rows import (
     connect,
     definition,
     first_line,
+    records_present,
     sql_type,
 )
 from tidegate.spark_jobs.sinks.quarantine_rows import Outdated
@@ -229,6 +230,13 @@ class PostgresqlTable:
             query = POSITIONS.format(position, self._table) + where
             found = connection.execute(query, (topic, list(values)))
             return Sightings(found)
+
+    def records_present(self, keys: pa.Table) -> int:
+        """Return how many records have a primary key that a row has."""
+        with self._working("look for keys") as connection:
+            if not {*keys.column_names[:-1]} <= self._columns(connection).keys():
+                return 0  # the contract has got its key since the table was written
+            return records_present(connection, self._table, keys)
 
     def last_epoch(self, ledger: str) -> int:  # noqa: ARG002 - the ledger is compared as a whole here
         """Return 0: rows have no history."""

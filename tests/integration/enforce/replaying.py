@@ -21,7 +21,15 @@ from tidegate.contracts.stream.evidence import SENT_BACK_HEADER, headers_of, rea
 from tidegate.contracts.stream.ledger import Position
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions
-from tidegate.contracts.stream.replay import ReplayRequest, digest_of_refusals, positions_of, runs_of
+from tidegate.contracts.stream.replay import (
+    ReplayRequest,
+    ReplayTerms,
+    digest_of_refusals,
+    positions_of,
+    runs_of,
+)
+from tidegate.contracts.stream.replay_preview import ReplayPreview
+from tidegate.spark_jobs.adopt.replay import Choice, replays
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.replayed import read_closed
 from tidegate.spark_jobs.kafka.topics import Topics
@@ -175,6 +183,14 @@ def new_request(line: Line, places: Any = None, **changes: Any) -> ReplayRequest
             "append_late": changes.get("append_late", line.settings.sink == "kafka"),
         }
     )
+
+
+def previewed(line: Line, registry_url: str, **terms: Any) -> ReplayPreview:
+    """Return what the command shows of a replay of all refused records, with the fix."""
+    settings = line.settings.model_copy(update={"registry_url": registry_url})
+    with replays(settings, line.contract_id) as planner:
+        fix = parse_fix(json.dumps(MENDED), name="fix.json")
+        return planner.preview(planner.freeze(Choice(where={})), fix, ReplayTerms(**terms))
 
 
 def post_request(asked: ReplayRequest, registry_url: str) -> UUID:

@@ -23,6 +23,7 @@ from tests.integration.enforce.replaying import (
     kill_at,
     line_of,
     long,
+    previewed,
     refusals,
     request,
     sent_back,
@@ -32,7 +33,7 @@ from tests.marks import full
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.evidence import SENT_BACK_HEADER, headers_of
 from tidegate.contracts.stream.ledger import Position
-from tidegate.contracts.stream.replay import ReplayRequest, ReplayState, Untouched
+from tidegate.contracts.stream.replay import ReplayAction, ReplayRequest, ReplayState, Untouched
 from tidegate.spark_jobs.steps import ReplayStep
 
 
@@ -227,7 +228,10 @@ def test_a_zombie_sends_nothing_to_the_source_that_another_has_sent(
     require_sent_once(line, refused, places)
 
 
-def test_a_record_that_was_sent_back_and_is_refused_again_is_never_sent_again(line: Line) -> None:
+def test_a_record_that_was_sent_back_and_is_refused_again_is_never_sent_again(
+    line: Line, registry: Registry, publish: Publish
+) -> None:
+    publish(line.document())
     fill(line)
     line.contracts.plan = line.plan(version="1.1.0", rules=[])
     request(line, action="to-source")
@@ -238,10 +242,13 @@ def test_a_record_that_was_sent_back_and_is_refused_again_is_never_sent_again(li
     count = len(sent_back(line))
     assert len(again) == 2 * count
     line.replays.told.clear()
+    shown = previewed(line, registry.url, action=ReplayAction.TO_SOURCE)
+    assert (shown.passing, shown.failing) == (0, 0)
     request(line, fix=MENDED, action="to-source")
     line.enforce()
     told = line.replays.told[-1]
-    assert told.untouched == {Untouched.RESENT: count, Untouched.SENT_BACK: count}
+    assert told.untouched == shown.untouched == {Untouched.RESENT: count, Untouched.SENT_BACK: count}
+    assert previewed(line, registry.url).passing == count
     assert len(sent_back(line)) == count
     request(line, fix=MENDED)
     line.enforce()

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
 from tests.integration.enforce.checker import CLEAN, account, require_exactly_once
 from tests.integration.enforce.faults import Publish, StartJob, kill_after, stop_after
-from tests.integration.enforce.line import KNOWN, Line, Sent, environment, row
+from tests.integration.enforce.line import KNOWN, Line, Sent, row
 from tests.integration.enforce.losing import lose_ledger
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.replaying import (
@@ -27,29 +25,31 @@ from tests.integration.enforce.replaying import (
     fill,
     line_of,
     long,
+    previewed,
     refusals,
     request,
 )
 from tests.integration.enforce.test_faults import SINKS
 from tests.integration.enforce.test_source_changes import PowerCutError
 from tests.marks import full
-from tidegate.contracts.errors import Fenced
+from tidegate.contracts.errors import ConflictError, Fenced
 from tidegate.contracts.stream.evidence import (
     REPLAY_HEADER,
 )
 from tidegate.contracts.stream.output_topics import replayed_topic
 from tidegate.contracts.stream.reconciliation import Answer
 from tidegate.contracts.stream.replay import (
+    ReplayAction,
     ReplayState,
     Untouched,
 )
-from tidegate.gateway.embedded.jars import Jars
 from tidegate.gateway.exits import ExitCode
 from tidegate.spark_jobs.adopt.adopt import adopter
 from tidegate.spark_jobs.adopt.erase import Subject, eraser
 from tidegate.spark_jobs.adopt.rewind import RewindTo, rewinder
+from tidegate.spark_jobs.job import replay_chunk
 from tidegate.spark_jobs.kafka.topics import Topics
-from tidegate.spark_jobs.steps import ReplayStep
+from tidegate.spark_jobs.steps import ReplayStep, Step
 
 TABLES = [name for name in SINKS if "kafka" not in name]
 
@@ -137,6 +137,33 @@ def test_an_instance_that_is_overtaken_in_a_replay_writes_nothing(
 
     with pytest.raises(Fenced):
         line.enforce(claim_meanwhile)
+    require_exactly_once(line, refused)
+
+
+def test_chunks_of_a_replay_and_live_batches_take_turns(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While each chunk waits for its commit, a batch of the stream is judged and published."""
+    monkeypatch.setattr(replay_chunk, "CHUNK_RECORDS", 2)
+    refused = fill(line)
+    request(line, fix=MENDED)
+    stopping, committed = Event(), Event()
+    turns: list[object] = []
+
+    def produce_meanwhile(_stream: str, step: object) -> None:
+        if step is ReplayStep.JUDGE:
+            committed.clear()
+            line.produce(row(100 + len(turns)))
+            assert committed.wait(120)
+        if step in {Step.COMMITTED, ReplayStep.PUBLISH}:
+            turns.append(step)
+        if step is Step.COMMITTED:
+            committed.set()
+        if turns.count(ReplayStep.PUBLISH) == 4:
+            stopping.set()
+
+    line.attempt(produce_meanwhile, available_now=False).run(stopping, Event())
+    assert turns == [Step.COMMITTED, ReplayStep.PUBLISH] * 4
+    assert [each.written for each in line.replays.told] == [2, 3, 5, len(refused)]  # of two partitions
+    assert line.replays.told[-1].state is ReplayState.DONE
     require_exactly_once(line, refused)
 
 
@@ -238,11 +265,19 @@ def test_a_request_that_is_not_what_was_approved_is_stopped_and_the_stream_conti
 def test_records_with_keys_are_not_appended_behind_newer_ones(
     line: Line,
     sink: str,  # noqa: ARG001 - `line` takes it
+    registry: Registry,
+    publish: Publish,
 ) -> None:
     """Unless the request says so: other tests of this file do, and find the header `tidegate.replay`."""
-    fill(line)
+    publish(line.document())
+    refused = fill(line)
     line.produce(row(0), Sent(row(1, 999).value, None, 1))
     line.enforce()
+    with pytest.raises(ConflictError, match="--append-late"):
+        previewed(line, registry.url)
+    for allowed in ({"append_late": True}, {"action": ReplayAction.TO_SOURCE}):
+        shown = previewed(line, registry.url, **allowed)
+        assert (shown.passing, shown.present) == (len(refused) + 1, None)
     request(line, fix=MENDED, append_late=False)
     line.enforce()
     assert line.replays.told[-1].state is ReplayState.STOPPED
@@ -401,35 +436,5 @@ def test_a_zombie_of_a_replay_wakes_up_to_another_epoch(
     os.kill(zombie.pid, signal.SIGCONT)
     line.produce(row(1001))
     assert zombie.wait() == ExitCode.FENCED
-    line.enforce()
-    require_exactly_once(line, refused)
-
-
-@pytest.mark.full
-def test_the_command_shows_and_runs_a_replay_of_a_stopped_stream(
-    line: Line, jars: Jars, publish: Publish, registry: Registry, tmp_path: Path
-) -> None:
-    publish(line.document())
-    refused = fill(line)
-    line.produce(row(100))  # it must not be judged
-    fix = tmp_path / "fix.json"
-    fix.write_text(json.dumps(MENDED))
-
-    def replay(*options: str) -> str:
-        command = [sys.executable, "-m", "tidegate.gateway.cli.main", "replay", line.contract_id, *options]
-        env = {**os.environ, **environment(line, jars, registry.url)}
-        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
-
-    chosen = ("--where", "rule=amount-is-known", "--fix", str(fix))
-    shown = replay(*chosen, "--dry-run")
-    assert (
-        shown
-        == f"{len(refused)} of {len(refused)} records would be written; the fix changes {len(refused)}\n"
-    )
-    before = line.ledger()
-    ended = replay(*chosen, "--run", "--yes")
-    assert f"is done: {len(refused)} written, 0 refused again, 0 left" in ended
-    assert line.ledger().end == before.end
-    assert "would be left: they were replayed before" in replay(*chosen, "--dry-run")
     line.enforce()
     require_exactly_once(line, refused)

@@ -13,13 +13,13 @@ from tests.integration.enforce.faults import Publish
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.losing import lose_ledger
 from tests.integration.enforce.registry import Registry
-from tests.integration.enforce.replaying import KEYED, MENDED, refusals, request, tombstone
+from tests.integration.enforce.replaying import KEYED, MENDED, previewed, refusals, request, tombstone
 from tests.integration.enforce.test_faults import SINKS
 from tests.marks import full
 from tidegate.contracts.stream.ledger import Position
 from tidegate.contracts.stream.output_topics import marks_topic
 from tidegate.contracts.stream.reconciliation import Answer
-from tidegate.contracts.stream.replay import ReplayState, Untouched
+from tidegate.contracts.stream.replay import ReplayAction, ReplayState, Untouched
 from tidegate.spark_jobs.adopt.adopt import adopter
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.steps import ReplayStep, Step
@@ -93,18 +93,25 @@ def test_a_key_that_is_deleted_while_its_record_is_replayed_stays_deleted(line: 
 
 
 @pytest.mark.full
-def test_records_from_before_the_oldest_mark_are_left(line: Line) -> None:
-    """Retention deletes marks: then whether a key was deleted is not known."""
+def test_records_from_before_the_oldest_mark_are_left(
+    line: Line, registry: Registry, publish: Publish
+) -> None:
+    """Retention deletes marks: then whether a key was deleted is not known. Of what is sent to the source it does not matter."""
+    publish(line.document(**KEYED))
     refused_by_batches(line)
     marks, topics = marks_topic(line.topic), Topics(line.settings.kafka)
     topics.delete_before(marks, topics.latest(marks))
     line.produce(row(10, 999), row(12, 999), tombstone(12))
     line.enforce()
+    to_source = previewed(line, registry.url, action=ReplayAction.TO_SOURCE)
+    assert (to_source.passing, to_source.untouched) == (7, {})
+    shown = previewed(line, registry.url)
     request(line, fix=MENDED)
     line.enforce()
     told = line.replays.told[-1]
     assert (told.state, told.written, told.left) == (ReplayState.DONE, 2, 5)
-    assert told.untouched == {Untouched.UNORDERED: 5}
+    assert told.untouched == shown.untouched == {Untouched.UNORDERED: 5}
+    assert shown.passing == 2
     assert amounts(line) == {"r0": 7, "r6": 6, "r10": 1}
     require_exactly_once(line, {(0, 9), (0, 10)})
 

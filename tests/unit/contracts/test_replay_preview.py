@@ -5,9 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.documents import plan_with
 from tidegate.contracts.fix.apply import CompiledFix
 from tidegate.contracts.fix.load import parse_fix
+from tidegate.contracts.stream.evidence import (
+    SOURCE_HEADER,
+    EventPointer,
+    judged_at_header,
+    read_original,
+    timestamp_header,
+)
 from tidegate.contracts.stream.replay_preview import RefusedRecord, ReplayPreview
 
 
@@ -27,6 +36,25 @@ def test_a_preview_counts_what_would_pass_and_why_the_others_would_fail() -> Non
     found.add(records({"age": 999}, {"age": 998}, {"age": 999, "ward": 7}, {"age": 1}), plan, fix)
     assert (found.passing, found.failing, found.changed, found.judged) == (2, 2, 2, 4)
     assert {code: count for (_, code, _), count in found.reasons.items()} == {"age-is-known": 1, "type": 1}
+    assert found.present is None  # only who looks into the table knows
+
     without = ReplayPreview()
     without.add(records({"age": 999}), plan, None)
     assert (without.passing, without.failing, without.changed) == (0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("headers", "at", "judged_at"),
+    [
+        ((timestamp_header(5_000), *judged_at_header(7_000_000_001)), 5_000, 7_000_000_001),
+        ((timestamp_header(5_000),), 5_000, 5_000 * 10**6),
+        ((*judged_at_header(7_000_000_001),), 9_000, 7_000_000_001),
+        ((), 9_000, 9_000 * 10**6),
+    ],
+)
+def test_older_records_were_judged_at_their_time(
+    headers: tuple[tuple[str, bytes], ...], at: int, judged_at: int
+) -> None:
+    pointer = (SOURCE_HEADER, str(EventPointer("t", 0, 0)).encode())
+    found = RefusedRecord.of(b"k", b"v", read_original([("own", b"1"), pointer, *headers]), 9_000)
+    assert found == RefusedRecord(b"k", b"v", (("own", b"1"),), at, judged_at)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
+import typer
 
-from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.errors import SettingsError, Unavailable
 from tidegate.contracts.stream.evidence import EventPointer, Evidence
-from tidegate.contracts.stream.replay import Untouched
+from tidegate.contracts.stream.replay import ReplayAction, ReplayState, StreamReplay, Untouched
 from tidegate.contracts.stream.replay_preview import ReplayPreview
 from tidegate.contracts.verdict import Severity, Stage, Violation
-from tidegate.spark_jobs.adopt.replay import Choice, parse_where, preview_text, read_positions
+from tidegate.gateway.exits import ExitCode, exit_code
+from tidegate.spark_jobs.adopt.replay import Choice, parse_where, read_positions
+from tidegate.spark_jobs.adopt.replay_cli import _report
+from tidegate.spark_jobs.adopt.replay_preview import preview_text
 
 REFUSED = Evidence(
     source=EventPointer("t", 3, 7),
@@ -75,3 +81,48 @@ def test_a_preview_says_what_would_happen() -> None:
         "  1 with type (schema)\n"
         "1 would be left: they were replayed before"
     )
+
+
+@pytest.mark.parametrize(
+    ("present", "line"),
+    [
+        (12, "\n12 have a primary key that is in the table already"),
+        (1, "\n1 has a primary key that is in the table already"),
+        (None, ""),
+    ],
+)
+def test_a_preview_says_how_many_keys_are_in_the_table_if_it_knows(present: int | None, line: str) -> None:
+    shown = preview_text(ReplayPreview(30, present=present), 30)
+    assert shown == f"30 of 30 records would be written{line}"
+
+
+def test_a_preview_says_where_records_would_be_sent() -> None:
+    preview = ReplayPreview(2)
+    preview.untouched.update({Untouched.SENT_BACK: 1})
+    assert preview_text(preview, 3, ReplayAction.TO_SOURCE) == (
+        "2 of 3 records would be sent to the source topic\n"
+        "1 would be left: they were sent to the source topic before, and refused again"
+    )
+
+
+def test_a_command_that_was_to_process_a_request_says_that_it_is_still_open() -> None:
+    ended = StreamReplay(
+        id=UUID(int=1),
+        stream="s",
+        state=ReplayState.OPEN,
+        by="ann",
+        at=datetime.now(UTC),
+        topic="t.quarantine",
+        records=3,
+        digest="0" * 64,
+        allowed=0.2,
+    )
+    _report(ended, has_run=False)
+    with pytest.raises(Unavailable, match=r"is still open.*DELETE /api/v1/streams/s/replays/") as raised:
+        _report(ended, has_run=True)
+    assert exit_code(raised.value) is ExitCode.UNAVAILABLE
+    _report(ended.model_copy(update={"state": ReplayState.DONE}), has_run=True)
+    _report(ended.model_copy(update={"state": ReplayState.PROPOSED}), has_run=True)
+    with pytest.raises(typer.Exit) as stopped:
+        _report(ended.model_copy(update={"state": ReplayState.STOPPED}), has_run=True)
+    assert stopped.value.exit_code == ExitCode.FINDINGS

@@ -155,6 +155,9 @@ class AdoptableToy:
         """Return where the ledger is: no snapshot is kept."""
         return held.end
 
+    def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:
+        """Take every record."""
+
     def retract(self, since: Vector, held: Ledger, new: Ledger) -> None:  # noqa: ARG002 - as the protocol has it
         """Delete the positions and put the ledger there."""
         WRITTEN[self._stream] = [
