@@ -93,6 +93,11 @@ class Runtime:
         return self._require_broker().bootstrap if own is None else own.servers
 
     @property
+    def kafka_config(self) -> Path | None:
+        """The file of client properties of the user's brokers, if they need one."""
+        return None if self._options.kafka is None else self._options.kafka.config
+
+    @property
     def registry_url(self) -> str:
         """The gateway's address."""
         return f"http://{ports.HOST}:{self._claim.port}"

@@ -55,7 +55,10 @@ class Contracts:
         """Show the command that sends records to a stream."""
         stream = next(iter(streams)) if len(streams) == 1 else "STREAM"
         servers, registry = self._runtime.bootstrap, self._runtime.registry_url
-        self._show("send", f"tidegate send {stream} FILE --bootstrap-servers {servers} --registry {registry}")
+        config = "" if self._runtime.kafka_config is None else f" --kafka-config {self._runtime.kafka_config}"
+        self._show(
+            "send", f"tidegate send {stream} FILE --bootstrap-servers {servers}{config} --registry {registry}"
+        )
 
     def _show_failures(self) -> None:
         """Show new log lines about failed streams; the job continues without them."""

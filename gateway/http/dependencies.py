@@ -48,14 +48,14 @@ async def read_body(request: Request, limit_bytes: int) -> bytes:
     return b"".join(chunks)
 
 
-def posted(model: type[M], what: str, *, left_out: M | None = None) -> Any:
-    """Return the dependency that reads a small JSON body as a model; `left_out` is what no body means, if that is allowed.
+def posted(model: type[M], what: str, *, left_out: M | None = None, limit_bytes: int | None = None) -> Any:
+    """Return the dependency that reads a JSON body as a model; `left_out` is what no body means, if that is allowed.
 
-    It raises UnknownMediaType, BodyTooLarge, InvalidBody with each place.
+    `limit_bytes` replaces the limit of all documents. It raises UnknownMediaType, BodyTooLarge, InvalidBody with each place.
     """
 
     async def read(request: Request, factory: FactoryDep) -> M:
-        content = await read_body(request, factory.settings.max_document_bytes)
+        content = await read_body(request, limit_bytes or factory.settings.max_document_bytes)
         if left_out is not None and not content:
             return left_out
         media_type(request, ("application/json",))

@@ -126,10 +126,11 @@ def required(client: httpx.Client, answer: Answer, what: str) -> None:
             f"the registry at {client.base_url} does not let you {what} ({answer.status}): set "
             "TIDEGATE_REGISTRY_TOKEN to a key of yours with the role approver; nothing was changed"
         )
-    if answer.status == httpx.codes.CONFLICT:
-        raise ConflictError(
-            f"{answer.document.get('detail', 'the registry refuses it')}; nothing was changed"
-        )
+    detail = answer.document.get("detail", f"the registry at {client.base_url} refuses to {what}")
+    if answer.status == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
+        raise ConflictError(f"{detail}: choose fewer records with --problem or --where; nothing was changed")
+    if answer.status in {httpx.codes.CONFLICT, httpx.codes.UNPROCESSABLE_ENTITY}:
+        raise ConflictError(f"{detail}; nothing was changed")
     raise Unavailable(
         f"the registry at {client.base_url} answered {answer.status} when asked to {what}; nothing was changed"
     )

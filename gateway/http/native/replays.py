@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 from uuid import UUID
 
 import structlog
@@ -11,7 +11,7 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel
 
 from tidegate.contracts.errors import ConflictError
-from tidegate.contracts.stream.replay import ReplayOrder, ReplayReport, ReplayRequest, StreamReplay
+from tidegate.contracts.stream.replay import MOST_RUNS, ReplayOrder, ReplayReport, ReplayRequest, StreamReplay
 from tidegate.gateway.http.dependencies import FactoryDep, body_of, json_content, posted
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.models.examples import example
@@ -74,6 +74,10 @@ _ANSWER: dict[int | str, dict[str, Any]] = {
 }
 
 
+MOST_ORDER_BYTES: Final = 32 * MOST_RUNS
+"""A run takes at most two offsets of 13 digits, and a fix takes less than what the runs leave."""
+
+
 class ReplaysInfo(BaseModel):
     """The replays of a stream that are kept, newest first."""
 
@@ -101,7 +105,9 @@ class ReplaysInfo(BaseModel):
 )
 def ask_for_replay(
     stream: StreamName,
-    order: Annotated[ReplayOrder, posted(ReplayOrder, "request to replay records")],
+    order: Annotated[
+        ReplayOrder, posted(ReplayOrder, "request to replay records", limit_bytes=MOST_ORDER_BYTES)
+    ],
     factory: FactoryDep,
     principal: PrincipalDep,
 ) -> StreamReplay:

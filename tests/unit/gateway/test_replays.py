@@ -24,6 +24,7 @@ from tidegate.contracts.stream.replay import (
 )
 from tidegate.gateway.access.principal import Forbidden, Principal, read_grants
 from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.native.replays import MOST_ORDER_BYTES
 from tidegate.gateway.storage.audit_chain import AuditEntry
 from tidegate.gateway.streams.problem_states import ProblemState
 from tidegate.gateway.streams.problems import ProblemQuery
@@ -272,3 +273,18 @@ def test_closed_places_of_reports_are_kept_apart_and_resolve_problems(
     broken = told.model_copy(update={"closures": {Closure.REPLAYED: {0: ((3, 1),)}}})
     with pytest.raises(ConflictError, match="cannot be kept"):
         replays.progress(STREAM, broken, JOB)
+
+
+def test_a_request_with_many_runs_of_positions_is_taken(client: Any) -> None:
+    places = Positions([(0, 2 * each) for each in range(200_000)])
+    asked = order(
+        positions=runs_of(places), records=len(places), digest=digest_of_refusals(TOPIC, places)
+    ).model_dump_json()
+    assert len(asked) > 2_000_000
+    answer = client.post(PATH, asked)
+    assert answer.status_code == 201, answer.text
+    assert answer.json()["records"] == 200_000
+
+
+def test_a_larger_request_is_refused_by_its_size(client: Any) -> None:
+    assert client.post(PATH, b" " * (MOST_ORDER_BYTES + 1)).status_code == 413
