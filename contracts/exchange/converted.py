@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from tidegate.contracts.exchange.imported import LeftOut, pointer
@@ -41,6 +41,13 @@ def is_known_type(written: object) -> bool:
     """Return whether a type has a logical type, or may hold any value on purpose."""
     plain = str(written).lower()
     return bool(logical_type(written)) or plain in {"variant", "json", "jsonb", "null", "bytes", "binary"}
+
+
+def unread(part: Mapping[str, Any], known: Collection[str], place: str) -> Iterator[LeftOut]:
+    """Yield the keys of a part of a document that the converter does not read."""
+    for name, value in part.items():
+        if name not in known and value not in (None, "", [], {}):
+            yield LeftOut(f"{place}{pointer(name)}", "a contract has no place for it")
 
 
 class Places:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tidegate.contracts.document.fields import tokens, value_at
 from tidegate.contracts.errors import ContractError
-from tidegate.contracts.exchange.converted import LOCAL_TIMESTAMP, Places, is_known_type, logical_type
+from tidegate.contracts.exchange.converted import LOCAL_TIMESTAMP, Places, is_known_type, logical_type, unread
 from tidegate.contracts.exchange.imported import LeftOut, pointer
 
 _OPTIONS: Final = (
@@ -27,6 +27,16 @@ _WORDS: Final = {
     "unique": "unique",
     "required": "required",
 }
+_DOCUMENT: Final = frozenset(
+    {"dataContractSpecification", "id", "info", "servers", "models", "definitions", "servicelevels"}
+)
+_INFO: Final = frozenset({"title", "version", "status", "description", "owner", "contact"})
+_MODEL: Final = frozenset({"description", "fields", "primaryKey", "quality"})
+_FIELD: Final = frozenset(
+    {"type", "format", "primaryKey", "primary", "classification", "pii", "enum", "references", "examples"}
+    | {"quality", "fields", "items", "values", *_OPTIONS, *_WORDS}
+)
+"""The keys that are read at each level; others are listed."""
 _MOST_REFERENCES: Final = 20
 """How many definitions refer to each other at most."""
 
@@ -50,8 +60,14 @@ def convert_datacontract(document: dict[str, Any]) -> tuple[dict[str, Any], Plac
     converter.places.note("/schema", "/models")
     contact = info.get("contact") or {}
     converted |= {"team": {"name": info["owner"]}} if info.get("owner") else {}
-    channel = contact.get("email") or contact.get("url") or contact.get("name")
-    converted |= {"support": [{"channel": channel}]} if channel else {}
+    used = next((word for word in ("email", "url", "name") if contact.get(word)), "")
+    converted |= {"support": [{"channel": contact[used]}]} if used else {}
+    converter.left_out += unread(document, _DOCUMENT, "")
+    converter.left_out += unread(info, _INFO, "/info")
+    converter.left_out += unread(contact, {used}, "/info/contact")
+    for name, server in (document.get("servers") or {}).items():
+        known = {"type", "topic", "format"} if server.get("type") == "kafka" else ()
+        converter.left_out += unread(server, known, pointer("servers", name))
     for name in document.get("servicelevels") or {}:
         reason = "a service level is not judged; a rule of kind `freshness` may be meant"
         converter.left_out.append(LeftOut(pointer("servicelevels", name), reason))
@@ -70,6 +86,7 @@ class _Converter:
         place, source = pointer("schema", self._models), pointer("models", name)
         self._models += 1
         self.places.note(place, source)
+        self.left_out += unread(model, _MODEL, source)
         servers = (self._document.get("servers") or {}).values()
         topics = [each["topic"] for each in servers if each.get("type") == "kafka" and each.get("topic")]
         converted: dict[str, Any] = {"name": name, "description": model.get("description")}
@@ -103,6 +120,7 @@ class _Converter:
             inherited = {name: value for name, value in found.items() if name not in {"name", "domain"}}
             merged = inherited | {name: value for name, value in field.items() if name != "$ref"}
             return self._property(merged, place, source, depth + 1)
+        self.left_out += unread(field, _FIELD, source)
         written = field.get("type")
         if written is not None and not is_known_type(written):
             self.left_out.append(

@@ -7,24 +7,26 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tidegate.contracts.exchange.converted import Places, is_known_type, logical_type
+from tidegate.contracts.exchange.converted import Places, is_known_type, logical_type, unread
 from tidegate.contracts.exchange.imported import LeftOut, pointer
 
 _ONE_COLUMN: Final = "expect_column_"
+_TESTED: Final = frozenset({"name", "description", "constraints", "data_tests", "tests"})
 
 
 def convert_dbt(document: dict[str, Any]) -> tuple[dict[str, Any], Places, list[LeftOut]]:
     """Return the document in the standard, the places of its parts, and the parts that have no counterpart."""
     converter = _Converter()
-    models = [each for each in document.get("models") or [] if isinstance(each, dict) and each.get("name")]
-    names = [str(each["name"]) for each in models]
+    converter.left_out += unread(document, {"version", "models"}, "")
+    models = converter.named(document, "models", "")
+    names = [str(each["name"]) for each in models.values()]
     converted = {
         "apiVersion": "v3.1.0",
         "kind": "DataContract",
         "id": names[0] if len(names) == 1 else "dbt",
         "version": "1.0.0",
         "status": "active",
-        "schema": [converter.model(index, each) for index, each in enumerate(models)],
+        "schema": [converter.model(index, *each) for index, each in enumerate(models.items())],
     }
     converter.places.note("/schema", "/models")
     return converted, converter.places, converter.left_out
@@ -37,14 +39,25 @@ class _Converter:
         self.places = Places()
         self.left_out: list[LeftOut] = []
 
-    def model(self, index: int, model: dict[str, Any]) -> dict[str, Any]:
+    def named(self, part: dict[str, Any], key: str, source: str) -> dict[str, dict[str, Any]]:
+        """Return the elements of a list by their places; those without a name are left out."""
+        found = {}
+        for at, each in enumerate(part.get(key) or []):
+            place = f"{source}/{key}/{at}"
+            if isinstance(each, dict) and each.get("name"):
+                found[place] = each
+            else:
+                self._leave(place, "it has no name")
+        return found
+
+    def model(self, index: int, source: str, model: dict[str, Any]) -> dict[str, Any]:
         """Return the schema object of a model."""
-        place, source = pointer("schema", index), pointer("models", index)
+        place = pointer("schema", index)
         self.places.note(place, source)
-        columns = [each for each in model.get("columns") or [] if isinstance(each, dict) and each.get("name")]
+        self.left_out += unread(model, _TESTED | {"columns"}, source)
         properties = [
-            self._property(each, f"{place}/properties/{at}", f"{source}/columns/{at}")
-            for at, each in enumerate(columns)
+            self._property(each, f"{place}/properties/{at}", where)
+            for at, (where, each) in enumerate(self.named(model, "columns", source).items())
         ]
         named = {each["name"]: each for each in properties}
         for at, each in enumerate(model.get("constraints") or []):
@@ -66,6 +79,7 @@ class _Converter:
 
     def _property(self, column: dict[str, Any], place: str, source: str) -> dict[str, Any]:
         self.places.note(place, source)
+        self.left_out += unread(column, _TESTED | {"data_type"}, source)
         written = column.get("data_type")
         if written is not None and not is_known_type(written):
             self._leave(f"{source}/data_type", f"the type `{written}` is not known; any value passes")
@@ -97,6 +111,8 @@ class _Converter:
             return
         self.places.note(f"{place}/quality/{len(quality)}", source)
         match plain:
+            case "not_null" if labels["severity"].lower() == "warn":
+                self._leave(source, "`not_null` as a warning is not judged; write a rule of kind `cel`")
             case "not_null":
                 found["required"] = True
             case "primary_key":
@@ -111,7 +127,7 @@ class _Converter:
                 found["relationships"] = [{"to": str(given.get("to"))}]
                 self.places.note(f"{place}/relationships", source)
             case "accepted_range":
-                quality.append(_rule(_range(given), found["name"], labels))
+                quality += self._range_rule(given, found["name"], labels, source)
             case _ if plain.startswith(_ONE_COLUMN):
                 kwargs = {
                     key: value
@@ -125,6 +141,21 @@ class _Converter:
             case _:
                 self._leave(source, f"`{name}` is not judged; write it as a rule")
 
+    def _range_rule(
+        self, given: dict[str, Any], column: str, labels: dict[str, Any], source: str
+    ) -> list[dict[str, Any]]:
+        """Return the rule of an accepted range, if it has a bound that is a number."""
+        inclusive = given.get("inclusive", True)
+        names = ("minimum", "maximum") if inclusive else ("exclusive_minimum", "exclusive_maximum")
+        bounds = {}
+        for name, word in zip(names, ("min_value", "max_value"), strict=True):
+            value = given.get(word)
+            if isinstance(value, int | float):
+                bounds[name] = value
+            elif value is not None:
+                self._leave(source, f"the bound `{word}: {value}` is no number, and is not judged")
+        return [_rule({"kind": "range", **bounds}, column, labels)] if bounds else []
+
     def _leave(self, source: str, reason: str) -> None:
         self.left_out.append(LeftOut(source, reason))
 
@@ -137,16 +168,6 @@ def _named(test: Any) -> tuple[str, dict[str, Any]]:
         name, arguments = next(iter(test.items()))
         return str(name), arguments if isinstance(arguments, dict) else {}
     return str(test), {}
-
-
-def _range(given: dict[str, Any]) -> dict[str, Any]:
-    inclusive = given.get("inclusive", True)
-    low, high = ("minimum", "maximum") if inclusive else ("exclusive_minimum", "exclusive_maximum")
-    bounds = {low: given.get("min_value"), high: given.get("max_value")}
-    return {
-        "kind": "range",
-        **{name: value for name, value in bounds.items() if isinstance(value, int | float)},
-    }
 
 
 def _rule(rule: dict[str, Any], column: str, labels: dict[str, Any]) -> dict[str, Any]:

@@ -96,12 +96,106 @@ def test_the_data_contract_specification_is_read() -> None:
     assert codes(contract, good | {"total": -1, "status": "lost"}) == {"minimum", "enum"}
     assert codes(contract, good | {"lines": [{"sku": "a", "n": 0}]}) == {"minimum"}
     assert left_out.keys() == {
+        "/servers/production/host",
         "/servicelevels/freshness",
         "/models/orders/fields/order_id/unique",
         "/models/orders/fields/total/quality/0",
         "/models/orders/fields/blob/type",
         "/models/orders/quality/0",
     }
+
+
+UNREAD_SPECIFICATION = """\
+dataContractSpecification: 1.1.0
+id: orders
+info: {title: Orders, version: 1.0.0, owner: Checkout, contact: {name: Ann, email: ann@example.org, url: https://example.org}}
+servers:
+  production: {type: kafka, host: 'broker:9092', topic: shop.orders, format: json}
+  lake: {type: s3, location: 's3://orders', format: parquet}
+terms: {usage: Analysis only., limitations: None.}
+tags: [orders]
+links: {wiki: https://example.org/orders}
+models:
+  orders:
+    type: table
+    title: The orders
+    fields:
+      total: {type: decimal, precision: 12, scale: 2, tags: [money], links: {wiki: x}, lineage: {inputFields: []}}
+      by_day: {type: map, keys: {type: string}, values: {type: long, config: {avroType: long}}}
+examples: [{type: json, data: []}]
+quality: {type: SodaCL, specification: {}}
+"""
+
+
+def test_every_key_of_the_data_contract_specification_is_read_or_listed() -> None:
+    _, left_out = imported("orders.yaml", UNREAD_SPECIFICATION)
+    field = "/models/orders/fields"
+    assert left_out.keys() == {
+        "/info/contact/name",
+        "/info/contact/url",
+        "/servers/production/host",
+        "/servers/lake/type",
+        "/servers/lake/location",
+        "/servers/lake/format",
+        "/terms",
+        "/tags",
+        "/links",
+        "/examples",
+        "/quality",
+        "/models/orders/type",
+        "/models/orders/title",
+        f"{field}/total/precision",
+        f"{field}/total/scale",
+        f"{field}/total/tags",
+        f"{field}/total/links",
+        f"{field}/total/lineage",
+        f"{field}/by_day/keys",
+        f"{field}/by_day/values/config",
+    }
+
+
+UNREAD_DBT = """\
+version: 2
+sources: [{name: raw, tables: [{name: orders}]}]
+exposures: [{name: board}]
+models:
+  - {description: without a name}
+  - name: orders
+    meta: {owner: ann}
+    config: {tags: [daily]}
+    columns:
+      - {data_type: int}
+      - name: total
+        data_type: int
+        meta: {unit: eur}
+        tags: [money]
+        tests:
+          - dbt_utils.accepted_range: {min_value: "{{ var('least') }}", max_value: 9}
+          - dbt_utils.accepted_range: {min_value: "'2020-01-01'"}
+          - not_null: {config: {severity: warn}}
+"""
+
+
+def test_every_key_of_a_model_of_dbt_is_read_or_listed() -> None:
+    contract, left_out = imported("schema.yml", UNREAD_DBT)
+    column = "/models/1/columns/1"
+    assert left_out.keys() == {
+        "/sources",
+        "/exposures",
+        "/models/0",
+        "/models/1/meta",
+        "/models/1/config",
+        "/models/1/columns/0",
+        f"{column}/meta",
+        f"{column}/tags",
+        f"{column}/tests/0",
+        f"{column}/tests/1",
+        f"{column}/tests/2",
+    }
+    assert "`min_value: {{ var('least') }}` is no number" in left_out[f"{column}/tests/0"]
+    assert len(contract.rules) == 1
+    assert codes(contract, {"total": 10}) == {contract.rules[0].id}
+    assert codes(contract, {"total": None}) == set()
 
 
 def test_a_definition_that_refers_to_itself_is_refused() -> None:
