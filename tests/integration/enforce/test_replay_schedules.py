@@ -163,7 +163,12 @@ MUTANTS: dict[AnyPart, Apply] = {
     RewindPart.COUNT_AGAIN: Source(
         Rewind,
         "ledger",
-        (("totals[name] = totals.get(name, 0) - count", 'totals[name] -= count * (name != "quarantined")'),),
+        (
+            (
+                "totals[name] = totals.get(name, 0) - count",
+                'totals[name] = totals.get(name, 0) - count * (name != "quarantined")',
+            ),
+        ),
     ),
     RewindPart.POINTS: Source(
         Rewind,
