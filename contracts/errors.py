@@ -22,7 +22,13 @@ from typing import Self
 
 
 class TidegateError(Exception):
-    """Root of all errors raised on purpose; the message says what to do next."""
+    """Root of all errors raised on purpose; the message says what to do next.
+
+    The first argument is the message; a class may have further ones, which it is pickled with.
+    """
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
 
 
 @dataclass(frozen=True, slots=True)

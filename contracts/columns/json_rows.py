@@ -112,13 +112,13 @@ def _cells(column: pa.Array, types: frozenset[str]) -> list[Any]:
     ]
 
 
-def json_record(record: Any, may_be_absent: Callable[[str], bool], place: str = "") -> bytes:
+def json_record(record: Any, may_be_absent: Callable[[str], bool]) -> bytes:
     """Return a record of Python values, as `fastavro` reads it, as a JSON text by the mapping of `json_rows`.
 
     Raises SettingsError for a value that JSON has nothing for.
     """
     try:
-        return orjson.dumps(_plain(record, may_be_absent, place), default=_written, option=_OPTIONS)
+        return orjson.dumps(_plain(record, may_be_absent, ""), default=_written, option=_OPTIONS)
     except TypeError as error:
         raise SettingsError(f"a record has a value that JSON has nothing for: {error}") from None
 

@@ -99,13 +99,13 @@ class Profile:
     def add_rows(self, rows: list[dict[str, Any]], positions: Positions) -> None:
         """Add decoded records."""
         if rows:
-            self._add_table((), self.root, PythonRows(rows), np.ones(len(rows), bool), positions)
+            self._add_table(PythonRows(rows), np.ones(len(rows), bool), positions)
 
     def add_table(self, batch: pa.RecordBatch, positions: Positions, *, untyped: bool = False) -> None:
         """Add the rows of a table. `untyped`: its columns are texts of a file without types."""
         if len(positions):
             rows = ArrowRows(batch.schema.names, batch.columns, untyped=untyped)
-            self._add_table((), self.root, rows, np.ones(len(positions), bool), positions)
+            self._add_table(rows, np.ones(len(positions), bool), positions)
 
     def merge(self, other: Profile) -> None:
         """Add the profile of other records; do not use it any more."""
@@ -168,13 +168,11 @@ class Profile:
             if found.properties is not None:
                 pending += list(found.properties.fields.values())[::-1]
 
-    def _add_table(
-        self, path: Path, profile: ObjectProfile, rows: Rows, exists: Mask, positions: Positions
-    ) -> None:
-        """Add objects, with the relations between their fields."""
+    def _add_table(self, rows: Rows, exists: Mask, positions: Positions) -> None:
+        """Add records, with the relations between their fields."""
         batch = _Batch(positions)
-        self._add_object(path, profile, rows, exists, batch)
-        relations = self.relations.setdefault(path, Relations())
+        self._add_object((), self.root, rows, exists, batch)
+        relations = self.relations.setdefault((), Relations())
         relations.pairs.add(batch.comparable, positions)
         relations.presence.add(batch.present, batch.texts, positions)
 

@@ -80,9 +80,6 @@ class BudgetSpent(StreamStopped):
         super().__init__(message, spent)
         self.spent = spent
 
-    def __str__(self) -> str:
-        return str(self.args[0])
-
 
 @dataclass(frozen=True, slots=True)
 class BudgetContext:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pydantic import ConfigDict
@@ -52,10 +52,10 @@ def newer_ledger(text: str | bytes) -> tuple[int, str] | None:
     return number, f"Tidegate {release}" if is_release else "a newer release of Tidegate"
 
 
-def not_obeyed(control: Mapping[str, Any], obeyed: Collection[str] = OBEYED) -> tuple[str, ...]:
+def not_obeyed(control: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what a control requires that a job cannot do; anything but a list of names is unknown too."""
     required = control.get("requires", ())
     if not isinstance(required, (list, tuple)):
         return ("unknown",)
     named = {each if isinstance(each, str) and _ABILITY.fullmatch(each) else "unknown" for each in required}
-    return tuple(sorted(named - set(obeyed))[:_SHOWN])
+    return tuple(sorted(named - set(OBEYED))[:_SHOWN])

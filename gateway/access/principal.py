@@ -17,9 +17,6 @@ class AccessError(TidegateError):
         super().__init__(message, headers)
         self.headers = dict(headers or {})
 
-    def __str__(self) -> str:
-        return str(self.args[0])
-
 
 class Unauthenticated(AccessError):  # noqa: N818 - named for the state of who asks
     """Credentials are missing, wrong, expired or revoked. The message does not say which."""

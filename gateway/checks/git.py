@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import IO, Self, cast
@@ -16,14 +15,6 @@ from tidegate.contracts.document.load import LoadedContract, parse_contract
 from tidegate.contracts.errors import SettingsError
 
 _REGULAR = ("100644", "100755")
-
-
-@dataclass(frozen=True, slots=True)
-class TreeFile:
-    """A regular file of a commit: its path from the root of the repository, and the id of its content."""
-
-    path: str
-    object_id: str
 
 
 class Revision:
@@ -37,7 +28,7 @@ class Revision:
         self.ref = ref
         self.root = Path(os.fsdecode(_git(folder, "rev-parse", "--show-toplevel").rstrip(b"\n"))).resolve()
         self.commit = self._resolve(ref)
-        self._files: dict[str, TreeFile] | None = None
+        self._files: dict[str, str] | None = None
         self._reader = subprocess.Popen(
             ["git", "cat-file", "--batch"], cwd=self.root, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -52,13 +43,13 @@ class Revision:
         self._reader.communicate()
 
     @property
-    def files(self) -> dict[str, TreeFile]:
-        """The regular files of the commit by path: neither links nor submodules."""
+    def files(self) -> dict[str, str]:
+        """The ids of the regular files of the commit by their path from the root: neither links nor submodules."""
         if self._files is None:
             listing = _git(self.root, "ls-tree", "-r", "-z", "--full-tree", self.commit)
             entries = (entry.partition(b"\t") for entry in listing.split(b"\0") if entry)
             self._files = {
-                (path := os.fsdecode(name)): TreeFile(path, meta.split()[2].decode())
+                os.fsdecode(name): meta.split()[2].decode()
                 for meta, _, name in entries
                 if meta.split()[0].decode() in _REGULAR
             }
@@ -66,12 +57,12 @@ class Revision:
 
     def read(self, path: str) -> bytes:
         """Read a file by its path from the root. Raises OSError, as reading a file does, when it is not there."""
-        file = self.files.get(path)
-        if file is None:
+        object_id = self.files.get(path)
+        if object_id is None:
             raise FileNotFoundError(2, f"there is no such file in {self.ref}", path)
         stdin, stdout = self._pipes
         try:
-            stdin.write(file.object_id.encode() + b"\n")
+            stdin.write(object_id.encode() + b"\n")
             stdin.flush()
             header = stdout.readline().split()
         except BrokenPipeError:  # which would otherwise look like a reader of our own output that went away

@@ -10,7 +10,7 @@ import typer
 
 from tidegate.contracts.errors import SettingsError
 from tidegate.gateway.audit import AuditLog
-from tidegate.gateway.cli.options import opened_output
+from tidegate.gateway.cli.options import Output, opened_output, subcommands
 from tidegate.gateway.cli.registry_database import DEFAULT_URL, DatabaseUrl, registry_database
 from tidegate.gateway.cli.terminal import err, out
 from tidegate.gateway.exits import ExitCode
@@ -24,14 +24,8 @@ from tidegate.gateway.storage.audit_chain import (
     read_line,
 )
 
-_HELP = {"help_option_names": ["-h", "--help"]}
+app = subcommands()
 
-app = typer.Typer(add_completion=False, rich_markup_mode="rich", no_args_is_help=True, context_settings=_HELP)
-
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", dir_okay=False, help="File to write.", show_default="standard output"),
-]
 Export = Annotated[
     Path | None,
     typer.Argument(

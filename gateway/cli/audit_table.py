@@ -30,9 +30,10 @@ from tidegate.contracts.stream.decide import Judged, results_of
 from tidegate.contracts.stream.report import ExpectationOutcome, ExpectationResult
 from tidegate.contracts.stream.table_audit import DispositionCounts, TableAudit
 from tidegate.contracts.words import seen
-from tidegate.gateway.cli.judge import ContractFile, Show
+from tidegate.gateway.cli.judge import Show
 from tidegate.gateway.cli.judge_summary import Tally, print_summary
 from tidegate.gateway.cli.judgement import JudgedBlock
+from tidegate.gateway.cli.options import ContractFile
 from tidegate.gateway.cli.reading import reading
 from tidegate.gateway.cli.terminal import out, say
 from tidegate.gateway.client.registry import RegistryClient

@@ -34,8 +34,8 @@ from tidegate.gateway.checks.backtest import (
 from tidegate.gateway.checks.discovery import Candidate, select
 from tidegate.gateway.checks.formats.backtest import FORMATS
 from tidegate.gateway.cli.check import REGISTRY, Against, open_baseline, write_file
-from tidegate.gateway.cli.infer import KafkaConfig, MostSeconds, Servers
-from tidegate.gateway.cli.options import DEFAULT_REGISTRY
+from tidegate.gateway.cli.infer import MostSeconds, Servers
+from tidegate.gateway.cli.options import DEFAULT_REGISTRY, KafkaConfig
 from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.sources.open_source import SourceOptions, open_source

@@ -11,15 +11,14 @@ import typer
 
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.lint.lint import lint
-from tidegate.gateway.cli.options import DEFAULT_REGISTRY, ContractId, OutputFormat, RegistryUrl
+from tidegate.gateway.cli.options import DEFAULT_REGISTRY, ContractId, OutputFormat, RegistryUrl, subcommands
 from tidegate.gateway.client.consumers import ConsumerClient
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.http.models.changes import ChangeInfo, ConsumerInfo
 
-_HELP = {"help_option_names": ["-h", "--help"]}
 _FINGERPRINT = re.compile("[0-9a-f]{64}")
 
-app = typer.Typer(add_completion=False, rich_markup_mode="rich", no_args_is_help=True, context_settings=_HELP)
+app = subcommands()
 
 ConsumerId = Annotated[str, typer.Argument(metavar="CONSUMER", help="Id of the consumer.")]
 

@@ -10,9 +10,10 @@ import typer
 
 from tidegate.contracts.document.load import LoadedContract, load_contract
 from tidegate.contracts.errors import ContractError, SettingsError
+from tidegate.contracts.words import counted
 from tidegate.gateway.checks.checking import compare_documents
 from tidegate.gateway.checks.formats.json_report import diff_json
-from tidegate.gateway.checks.formats.text import contract_lines, counted
+from tidegate.gateway.checks.formats.text import contract_lines
 from tidegate.gateway.checks.git import Revision, load_contract_at
 from tidegate.gateway.cli.check import GIT, Level
 from tidegate.gateway.cli.options import DEFAULT_REGISTRY, OutputFormat, RegistryUrl

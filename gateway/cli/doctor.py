@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from tidegate.contracts.stream.kafka_connection import KafkaSettings
-from tidegate.gateway.cli.options import OutputFormat
+from tidegate.gateway.cli.options import KafkaConfig, OutputFormat
 from tidegate.gateway.cli.terminal import out
 from tidegate.gateway.embedded.doctor import Finding, examine, examine_topics
 from tidegate.gateway.exits import ExitCode
@@ -23,10 +23,6 @@ Servers = Annotated[
         envvar="TIDEGATE_BOOTSTRAP_SERVERS",
         help="Also check output topics of these Kafka brokers (host:port,...).",
     ),
-]
-KafkaConfig = Annotated[
-    Path | None,
-    typer.Option(envvar="TIDEGATE_KAFKA_CONFIG", help="File of Kafka client properties (SASL, TLS)."),
 ]
 
 

@@ -23,6 +23,7 @@ from tidegate.contracts.exchange.odcs import write_odcs
 from tidegate.contracts.exchange.read import read_foreign
 from tidegate.contracts.judge.plan import check_compiles
 from tidegate.contracts.lint.lint import lint
+from tidegate.gateway.cli.options import ContractFile
 from tidegate.gateway.cli.terminal import err
 from tidegate.gateway.client.subjects import SubjectClient
 from tidegate.gateway.registry.schemas.imported_subject import import_subject
@@ -35,10 +36,6 @@ ForeignFile = Annotated[
 ]
 Subject = Annotated[
     str | None, typer.Option("--subject", metavar="NAME", help="Subject to import from a schema registry.")
-]
-ContractFile = Annotated[
-    Path,
-    typer.Argument(metavar="CONTRACT", exists=True, dir_okay=False, help="Contract document, YAML or JSON."),
 ]
 Chosen = Annotated[
     str | None,

@@ -19,7 +19,7 @@ from tidegate.contracts.infer.text import contract_text, schema_text
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.words import seen
 from tidegate.gateway.cli.infer_parts import FilesInParts, large_files, require_schema
-from tidegate.gateway.cli.options import OutputFormat
+from tidegate.gateway.cli.options import KafkaConfig, Nulls, OutputFormat
 from tidegate.gateway.cli.reading import reading
 from tidegate.gateway.cli.terminal import err, out, show_warnings
 from tidegate.gateway.cli.workers import Spark, SparkMaster, require_spark, spark_workers
@@ -52,12 +52,6 @@ InputFormat = Annotated[
         help=f"Format of the file, if its name does not say it: {', '.join(FileFormat)}.",
     ),
 ]
-Nulls = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--null", metavar="TEXT", help="Text that stands for null in CSV, besides an empty cell. Repeatable."
-    ),
-]
 MostRecords = Annotated[
     int | None, typer.Option("--max-records", metavar="N", min=1, help="Read at most this many records.")
 ]
@@ -71,15 +65,6 @@ Servers = Annotated[
         envvar="TIDEGATE_BOOTSTRAP_SERVERS",
         show_envvar=False,
         help="Kafka brokers; default: TIDEGATE_BOOTSTRAP_SERVERS.",
-    ),
-]
-KafkaConfig = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        envvar="TIDEGATE_KAFKA_CONFIG",
-        show_envvar=False,
-        help="Kafka client properties (SASL, TLS); default: TIDEGATE_KAFKA_CONFIG.",
     ),
 ]
 

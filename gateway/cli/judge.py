@@ -23,6 +23,7 @@ from tidegate.gateway.cli.judge_spark import SparkRequest, judge_on_spark
 from tidegate.gateway.cli.judge_summary import SecondOpinion, print_summary
 from tidegate.gateway.cli.judged_files import JudgedFiles
 from tidegate.gateway.cli.judgement import JudgedBlock, Judgement
+from tidegate.gateway.cli.options import ContractFile, Nulls
 from tidegate.gateway.cli.reading import reading
 from tidegate.gateway.cli.terminal import err
 from tidegate.gateway.cli.workers import Spark, SparkMaster, require_spark
@@ -34,10 +35,6 @@ from tidegate.gateway.sources.record_files import RecordBlock, RecordForm, recor
 from tidegate.gateway.sources.record_reader import RecordReader
 from tidegate.gateway.sources.source import Unreadable
 
-ContractFile = Annotated[
-    Path,
-    typer.Argument(metavar="CONTRACT", exists=True, dir_okay=False, help="Contract document, YAML or JSON."),
-]
 Data = Annotated[
     str,
     typer.Option(
@@ -61,12 +58,6 @@ Form = Annotated[
         "--records",
         metavar="FORM",
         help="lines, json, csv, parquet, avro, avro-json, sized or base64; without it, the data's beginning or name says it.",
-    ),
-]
-Nulls = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--null", metavar="TEXT", help="Text that stands for null in CSV, besides an empty cell. Repeatable."
     ),
 ]
 AcceptedFile = Annotated[

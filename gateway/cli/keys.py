@@ -10,15 +10,13 @@ import typer
 
 from tidegate.gateway.access.keys import KeyService
 from tidegate.gateway.access.principal import read_grants
-from tidegate.gateway.cli.options import OutputFormat
+from tidegate.gateway.cli.options import OutputFormat, subcommands
 from tidegate.gateway.cli.registry_database import DEFAULT_URL, DatabaseUrl, operator, registry_database
 from tidegate.gateway.cli.terminal import err, out
 from tidegate.gateway.clock import now
 from tidegate.gateway.storage.access import StoredKey
 
-_HELP = {"help_option_names": ["-h", "--help"]}
-
-app = typer.Typer(add_completion=False, rich_markup_mode="rich", no_args_is_help=True, context_settings=_HELP)
+app = subcommands()
 
 Name = Annotated[str, typer.Argument(help="Purpose of the key, such as `admissions job`.")]
 Grants = Annotated[

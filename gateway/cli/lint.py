@@ -14,6 +14,7 @@ from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.expectations.vocabulary import VOCABULARY
 from tidegate.contracts.lint.lint import lint as lint_document
+from tidegate.contracts.words import counted
 from tidegate.gateway.checks.discovery import affected_contracts
 from tidegate.gateway.cli.terminal import err, out, show_error, show_warnings
 from tidegate.gateway.exits import ExitCode
@@ -63,18 +64,18 @@ def lint(files: Files, *, strict: Strict = False, changed: Changed = False) -> N
         show_warnings(loaded)
         warnings += len(loaded.warnings)
         contract = loaded.contract
-        rules = _count(len(contract.rules), "rule")
-        more = f" · {_count(len(contract.expectations), 'expectation')}" if contract.expectations else ""
+        rules = counted(len(contract.rules), "rule")
+        more = f" · {counted(len(contract.expectations), 'expectation')}" if contract.expectations else ""
         carried = carried_rules(contract)
         number = len(carried.rules) + len(carried.left_out)
-        more += f" · {_count(number, 'rule')} of the schema not judged" if number else ""
+        more += f" · {counted(number, 'rule')} of the schema not judged" if number else ""
         out.print(f"{escape(str(file))}: [green]ok[/] · {contract.id} {contract.version} · {rules}{more}")
         for note in _notes(contract, carried):
             out.print(f"  [yellow]note[/]: {escape(note)}")
     if problems:
-        err.print(f"[bold red]{_count(problems, 'problem')}[/] in {_count(len(files), 'file')}")
+        err.print(f"[bold red]{counted(problems, 'problem')}[/] in {counted(len(files), 'file')}")
     if warnings:
-        err.print(f"[bold yellow]{_count(warnings, 'warning')}[/] in {_count(len(files), 'file')}")
+        err.print(f"[bold yellow]{counted(warnings, 'warning')}[/] in {counted(len(files), 'file')}")
     if problems or (strict and warnings):
         raise typer.Exit(ExitCode.FINDINGS)
 
@@ -92,7 +93,3 @@ def _notes(contract: DataContract, carried: ImportedRules) -> Iterator[str]:
         )
     for reason in carried.left_out:
         yield f"of the rules that the schema carries for clients, one {reason}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

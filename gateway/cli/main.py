@@ -13,8 +13,9 @@ from typer.main import get_command
 from tidegate.contracts.crash import chain_of, described
 from tidegate.contracts.errors import TidegateError
 from tidegate.gateway.cli.argument_secrets import refuse_secrets
+from tidegate.gateway.cli.options import HELP
 from tidegate.gateway.cli.terminal import err, show_error
-from tidegate.gateway.cli.verbs import HELP, VerbGroup
+from tidegate.gateway.cli.verbs import VerbGroup
 from tidegate.gateway.exits import MEANINGS, ExitCode, exit_code
 
 _EPILOG = "[bold]Exit codes[/]\n" + "\n".join(f"{code:>3}  {meaning}" for code, meaning in MEANINGS.items())

@@ -15,8 +15,7 @@ from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.strength.measure import GoodRecords, Outcome, Strength, measure, plan_for_mutation
 from tidegate.contracts.strength.text import suggested_rules
 from tidegate.contracts.words import seen
-from tidegate.gateway.cli.judge import ContractFile
-from tidegate.gateway.cli.options import OutputFormat
+from tidegate.gateway.cli.options import ContractFile, OutputFormat
 from tidegate.gateway.cli.terminal import err, out
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.sources.open_source import SourceOptions, open_source

@@ -12,6 +12,7 @@ import typer
 
 from tidegate.contracts.errors import SettingsError
 
+HELP: Final = {"help_option_names": ["-h", "--help"]}
 DEFAULT_REGISTRY: Final = "http://127.0.0.1:8081"
 
 RegistryUrl = Annotated[
@@ -21,8 +22,38 @@ StreamId = Annotated[
     str, typer.Argument(metavar="STREAM", help="Name of the stream: the id of its contract.")
 ]
 ContractId = Annotated[str, typer.Argument(metavar="CONTRACT", help="Id of the contract.")]
+ContractFile = Annotated[
+    Path,
+    typer.Argument(metavar="CONTRACT", exists=True, dir_okay=False, help="Contract document, YAML or JSON."),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", dir_okay=False, help="File to write.", show_default="standard output"),
+]
+Nulls = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--null", metavar="TEXT", help="Text that stands for null in CSV, besides an empty cell. Repeatable."
+    ),
+]
+KafkaConfig = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        envvar="TIDEGATE_KAFKA_CONFIG",
+        show_envvar=False,
+        help="Kafka client properties (SASL, TLS); default: TIDEGATE_KAFKA_CONFIG.",
+    ),
+]
 OutputFormat = Annotated[Literal["text", "json"], typer.Option("--format", help="Format of the output.")]
 """The one way to ask for JSON: one document, or one object a line where the number of objects has no bound."""
+
+
+def subcommands() -> typer.Typer:
+    """Return the command that a group of verbs is added to."""
+    return typer.Typer(
+        add_completion=False, rich_markup_mode="rich", no_args_is_help=True, context_settings=HELP
+    )
 
 
 @contextmanager

@@ -8,13 +8,20 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import chain
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import typer
 
 from tidegate.contracts.errors import Unavailable
-from tidegate.gateway.cli.options import DEFAULT_REGISTRY, OutputFormat, RegistryUrl, StreamId, opened_output
+from tidegate.gateway.cli.options import (
+    DEFAULT_REGISTRY,
+    Output,
+    OutputFormat,
+    RegistryUrl,
+    StreamId,
+    opened_output,
+    subcommands,
+)
 from tidegate.gateway.cli.terminal import SlowStatus, err, say
 from tidegate.gateway.client.quarantine import Filter, QuarantineClient
 from tidegate.gateway.streams.problem_states import ProblemState
@@ -23,12 +30,7 @@ _LOOK_SECONDS: Final = 0.5
 _BEGIN_SECONDS: Final = 60.0
 """How long a registry may take to begin: another replica may hold the lease of a partition until it expires."""
 
-app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode="rich",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = subcommands()
 
 
 States = Annotated[
@@ -69,10 +71,6 @@ ExportFormat = Annotated[
     typer.Option("--format", metavar="FORMAT", help="jsonl, csv or parquet."),
 ]
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the topic is read.")]
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", dir_okay=False, help="File to write.", show_default="standard output"),
-]
 
 
 def problems(

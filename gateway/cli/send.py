@@ -15,9 +15,9 @@ from tidegate.contracts.formats.writers import WriterSchemas
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.stream.kafka_connection import KafkaSettings
 from tidegate.contracts.words import counted, seen
-from tidegate.gateway.cli.infer import KafkaConfig, Nulls, Servers
+from tidegate.gateway.cli.infer import Servers
 from tidegate.gateway.cli.judge import AVRO_JSON, file_format
-from tidegate.gateway.cli.options import DEFAULT_REGISTRY, RegistryUrl
+from tidegate.gateway.cli.options import DEFAULT_REGISTRY, KafkaConfig, Nulls, RegistryUrl
 from tidegate.gateway.cli.reading import reading
 from tidegate.gateway.cli.terminal import err, out
 from tidegate.gateway.client.registry import RegistryClient

@@ -13,11 +13,8 @@ from tidegate.contracts.exchange.expectation_suite import with_derived_columns
 from tidegate.contracts.expectations.library import read_suite, write_suite
 from tidegate.contracts.judge.plan import compile_plan, table_columns
 from tidegate.contracts.lint.lint import lint
+from tidegate.gateway.cli.options import ContractFile
 
-ContractFile = Annotated[
-    Path,
-    typer.Argument(metavar="CONTRACT", exists=True, dir_okay=False, help="Contract document, YAML or JSON."),
-]
 SuiteFile = Annotated[
     Path | None,
     typer.Option(

@@ -8,17 +8,17 @@ from typing import Annotated
 import typer
 
 from tidegate.contracts.stream.kafka_connection import KafkaConnection, KafkaSettings
+from tidegate.gateway.cli.options import KafkaConfig, subcommands
 from tidegate.gateway.cli.terminal import err, out
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.topics.cluster import Cluster
 from tidegate.gateway.topics.document import load_topics
 from tidegate.gateway.topics.plan import AddPartitions, Change, ChangeSetting, CreateTopic, Plan, plan_topics
 
-_HELP = {"help_option_names": ["-h", "--help"]}
 _PENDING = 2
 """As the tools that plan changes have it; of wrong usage it is told apart by what stands on stdout."""
 
-app = typer.Typer(add_completion=False, rich_markup_mode="rich", no_args_is_help=True, context_settings=_HELP)
+app = subcommands()
 
 File = Annotated[
     Path,
@@ -30,10 +30,6 @@ Environment = Annotated[
 ]
 Servers = Annotated[
     str, typer.Option(envvar="TIDEGATE_BOOTSTRAP_SERVERS", help="Kafka brokers (host:port,...).")
-]
-KafkaConfig = Annotated[
-    Path | None,
-    typer.Option(help="File of Kafka client properties (SASL, TLS).", envvar="TIDEGATE_KAFKA_CONFIG"),
 ]
 
 

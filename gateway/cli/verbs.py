@@ -21,10 +21,10 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.cli.options import HELP
 from tidegate.gateway.exits import ExitCode
 
 GROUP = "tidegate.verbs"
-HELP = {"help_option_names": ["-h", "--help"]}
 
 _BEGINNINGS = frozenset({"init", "new", "create", "generate", "profile", "discover"})
 """Names that other tools have for the first command of a beginner."""

@@ -55,9 +55,6 @@ class RequestError(TidegateError):
         super().__init__(message, problems)
         self.problems = problems
 
-    def __str__(self) -> str:
-        return str(self.args[0])
-
 
 class InvalidBody(RequestError):  # noqa: N818 - named for what the request has
     """A body that is read, and says something that cannot be."""

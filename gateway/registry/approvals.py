@@ -47,9 +47,6 @@ class NotApproved(ConflictError):  # noqa: N818 - named for what is missing
         super().__init__(_sentence(proposal), proposal)
         self.proposal = proposal
 
-    def __str__(self) -> str:
-        return str(self.args[0])
-
 
 class Approvals(Service):
     """The changes that wait for an approver."""

@@ -89,9 +89,6 @@ class BreakingChange(ConflictError):  # noqa: N818 - named for what was asked
         super().__init__(message, review)
         self.review = review
 
-    def __str__(self) -> str:
-        return str(self.args[0])
-
 
 def check_publication(stores: Stores, contract: DataContract) -> None:
     """Refuse a version that is to be enforced and breaks the enforced one. Raises BreakingChange."""

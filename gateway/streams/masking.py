@@ -75,9 +75,9 @@ def masks_by_part(data: bytes, visibility: Visibility, found: Found) -> dict[str
     return dict(_masks(data, visibility, visibility.hidden_fields, found))
 
 
-def declared_names(contract: DataContract) -> frozenset[str] | None:
-    """Return the property names that the contract's schema declares anywhere; None when it declares none."""
-    return frozenset(_names(contract.schema_.definition)) or None
+def declared_names(contract: DataContract) -> frozenset[str]:
+    """Return the property names that the contract's schema declares anywhere."""
+    return frozenset(_names(contract.schema_.definition))
 
 
 def _masks(

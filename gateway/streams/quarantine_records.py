@@ -93,7 +93,7 @@ class ContractSight:
         """The parts of a record that are shown."""
         if self.contract is None:
             return Visibility(None, revealed=self.revealed)
-        return visibility_of(self.contract, declared_names(self.contract) or frozenset(), self.revealed)
+        return visibility_of(self.contract, declared_names(self.contract), self.revealed)
 
     @cached_property
     def explainer(self) -> Explainer | None:

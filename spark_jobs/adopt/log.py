@@ -68,7 +68,7 @@ class AdoptionLog:
         answer = self._ask(Request("GET", requests.stream_path(self._stream)))
         if answer.is_missing:
             return 0
-        self._require(answer, "say what was reported of the stream")
+        required(self._client, answer, "say what was reported of the stream")
         try:
             return int(answer.document["epoch"])
         except (ValueError, KeyError, TypeError) as error:
@@ -79,7 +79,7 @@ class AdoptionLog:
         answer = self._ask(Request("GET", requests.stream_path(self._stream, "adoptions")))
         if answer.is_missing:
             return False
-        self._require(answer, "say what was adopted")
+        required(self._client, answer, "say what was adopted")
         try:
             return any(
                 each["adoption"].get("kind") == "rewind" and each["adoption"]["ledger"] == ledger
@@ -96,7 +96,7 @@ class AdoptionLog:
                 f"the registry at {self._client.base_url} keeps no adoptions of {adoption.stream}: no contract is published "
                 "under that id, or it is an older version of Tidegate; nothing was changed"
             )
-        self._require(answer, "write the adoption down")
+        required(self._client, answer, "write the adoption down")
 
     def _ask(self, request: Request) -> Answer:
         try:
@@ -112,9 +112,6 @@ class AdoptionLog:
             f"the registry at {self._client.base_url} answers in a way that cannot be read here; is it another version of "
             "Tidegate?"
         )
-
-    def _require(self, answer: Answer, what: str) -> None:
-        required(self._client, answer, what)
 
 
 def required(client: httpx.Client, answer: Answer, what: str) -> None:

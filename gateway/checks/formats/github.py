@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tidegate.contracts.compatibility.finding import FindingSeverity
-from tidegate.contracts.words import seen
-from tidegate.gateway.checks.formats.text import counted
+from tidegate.contracts.words import counted, seen
 from tidegate.gateway.checks.places import from_root
 from tidegate.gateway.checks.results import CheckFinding, CheckReport, ContractCheck, message
 

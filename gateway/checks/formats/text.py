@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from tidegate.contracts.compatibility.finding import FindingSeverity
-from tidegate.contracts.words import seen
+from tidegate.contracts.words import counted, seen
 from tidegate.gateway.checks.results import CheckFinding, CheckReport, ContractCheck, shown_example
 
 _STYLES = {
@@ -76,8 +76,3 @@ def _sum(report: CheckReport) -> Text:
     else:
         head = Text(f"{counted(len(report.contracts), 'contract')} against {seen(report.against)} · ")
     return Text.assemble(head, line, f" · exit {int(report.failed)}")
-
-
-def counted(number: int, noun: str) -> str:
-    """Return how many: `1 warning`, `2 warnings`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

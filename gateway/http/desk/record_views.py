@@ -137,7 +137,7 @@ class Viewer:
         """Return a viewer for a contract, and its plan if it has one."""
         if contract is None:
             return cls(None, Visibility(None, revealed=revealed), may_reveal=may_reveal)
-        visibility = visibility_of(contract, declared_names(contract) or frozenset(), revealed)
+        visibility = visibility_of(contract, declared_names(contract), revealed)
         return cls(
             contract, visibility, plan, None if plan is None else Explainer(plan, visibility), may_reveal
         )
