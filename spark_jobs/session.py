@@ -85,6 +85,7 @@ def build_plain_session(settings: SparkSettings) -> SparkSession:
 def _started(settings: SparkSettings, engine: dict[str, str], private: dict[str, str]) -> SparkSession:
     """Start Java and a session. `private` are properties that may hold secrets."""
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - `tidegate --help` must not wait for pyspark
+    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - the same
     from pyspark.sql import SparkSession  # noqa: PLC0415 - the same
 
     # Otherwise the workers start the machine's python3, where our packages are not installed.
@@ -95,7 +96,13 @@ def _started(settings: SparkSettings, engine: dict[str, str], private: dict[str,
     # PySpark passes the configuration to Java as arguments, which every user of the machine can list. The catalog's
     # properties may be secrets: they follow through the connection to Java, whose token is in a file of this user.
     launch = SparkConf().setMaster(settings.spark_master).setAll(list(engine.items()))
-    SparkContext._ensure_initialized(conf=launch)  # noqa: SLF001 - no public call starts Java without a context
+    try:
+        SparkContext._ensure_initialized(conf=launch)  # noqa: SLF001 - no public call starts Java without a context
+    except PySparkRuntimeError as error:
+        raise SettingsError(
+            f"Java ended when it was started ({error.getCondition()}); its message is above. Look at JAVA_HOME, the variables "
+            "with options of Java, such as JDK_JAVA_OPTIONS, and the free memory: tidegate doctor"
+        ) from error
     jvm = SparkContext._jvm  # noqa: SLF001 - the folder of sockets is known to the Java process alone
     assert jvm is not None  # noqa: S101 - narrows for the type checker
     sockets = worker_sockets(settings.spark_master, jvm.System.getProperty("java.io.tmpdir"))

@@ -169,3 +169,14 @@ def test_a_cluster_judges_in_its_executors(contract: Path, tmp_path: Path) -> No
         assert any(cluster.executors(number) for number in (1, 2))
     finally:
         cluster.stop()
+
+
+@pytest.mark.full
+def test_a_java_that_does_not_start_is_an_error_with_a_way_on(contract: Path, tmp_path: Path) -> None:
+    WRITERS["records.jsonl"](tmp_path / "records.jsonl")
+    command = [sys.executable, "-m", "tidegate.gateway.cli.main", "judge", str(contract)]
+    options = ["--data", str(tmp_path / "records.jsonl"), "--spark"]
+    settings = {**os.environ, **SHORT_LIVED_JAVA, "TIDEGATE_SPARK_DRIVER_MEMORY": "900000g"}
+    ran = subprocess.run([*command, *options], capture_output=True, check=False, env=settings)
+    assert ran.returncode == 2, ran.stderr
+    assert b"Java ended when it was started (JAVA_GATEWAY_EXITED); its message is above" in ran.stderr

@@ -54,7 +54,7 @@ from tidegate.spark_jobs.sinks.merging import (
 )
 from tidegate.spark_jobs.sinks.provenance import PROVENANCE, SOURCE
 from tidegate.spark_jobs.sinks.sightings import records_present, rows_of, rows_taken, rows_with, sightings
-from tidegate.spark_jobs.sinks.store import TableRows, Taken
+from tidegate.spark_jobs.sinks.store import STAGE_ATTEMPTS, TableRows, Taken
 from tidegate.spark_jobs.worker.judge import column_types
 from tidegate.spark_jobs.worker.part_writer import DELETED, FileTarget
 
@@ -433,19 +433,32 @@ class IcebergTable:
             raise Fenced(f"{self.name}: another instance of this stream holds the ledger now")
 
     def _align_branch(self) -> None:
-        """Move the branch to the head of `main`; it is there already unless another writer has committed."""
+        """Move the branch to the head of `main`; it is there already unless another writer has committed.
+
+        Iceberg does not repeat a change of branches that another commit came before. Raises Unavailable.
+        """
+        for _ in range(STAGE_ATTEMPTS):
+            try:
+                return self._move_branch()
+            except JAVA_ERRORS as error:
+                if not java_class(error).endswith(".CommitFailedException"):
+                    raise
+        raise Unavailable(f"{self.name}: other commits kept moving the table meanwhile; try again")
+
+    def _move_branch(self) -> None:
         base = self._operations().refresh()
         head, branch = base.currentSnapshot(), base.ref(BRANCH)
         if head is None:
             # The first snapshot on a missing branch creates the branch, without a parent.
             if branch is not None:
-                self._load().manageSnapshots().removeBranch(BRANCH).commit()
+                self._branches().removeBranch(BRANCH).commit()
         elif branch is None:
-            self._load().manageSnapshots().createBranch(BRANCH, head.snapshotId()).commit()
+            self._branches().createBranch(BRANCH, head.snapshotId()).commit()
         elif branch.snapshotId() != head.snapshotId():
-            self._load().manageSnapshots().removeBranch(BRANCH).createBranch(
-                BRANCH, head.snapshotId()
-            ).commit()
+            self._branches().removeBranch(BRANCH).createBranch(BRANCH, head.snapshotId()).commit()
+
+    def _branches(self) -> Any:
+        return self._load().manageSnapshots()
 
     def _load(self) -> Any:
         return self._iceberg.spark.Spark3Util.loadIcebergTable(self._spark._jsparkSession, self._quoted)  # noqa: SLF001 - as above

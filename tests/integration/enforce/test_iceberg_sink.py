@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, date, datetime
+from itertools import count
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -260,3 +263,47 @@ def test_a_stream_may_start_at_the_latest_record(line: Line) -> None:
     assert [each["id"] for each in line.rows()] == ["r2"]
     assert line.ledger().begin == {0: 1, 1: 0}
     assert line.reconcile().holds
+
+
+class _Overtaken:
+    """A change of branches that another commit comes before."""
+
+    def __init__(self, change: Any, commit_another: Callable[[], object]) -> None:
+        self._change, self._commit_another = change, commit_another
+
+    def removeBranch(self, name: str) -> _Overtaken:  # noqa: N802 - as Iceberg names it
+        self._change.removeBranch(name)
+        return self
+
+    def createBranch(self, name: str, snapshot: int) -> _Overtaken:  # noqa: N802 - as Iceberg names it
+        self._change.createBranch(name, snapshot)
+        return self
+
+    def commit(self) -> None:
+        self._commit_another()
+        self._change.commit()
+
+
+def test_another_commit_while_the_branch_is_moved_is_no_failure(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line.produce(row(0))
+    line.enforce()
+    name = table_name(line.contract_id)
+    line.spark.table(name).limit(0).writeTo(name).append()  # the branch must follow
+    table, changes = IcebergTable(line.spark, name), count()
+
+    def changed() -> Any:
+        change = load().manageSnapshots()
+        if next(changes):
+            return change
+        return _Overtaken(
+            change, lambda: line.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('other' = '1')")
+        )
+
+    load = table._load
+    held = table.read()
+    assert held is not None
+    monkeypatch.setattr(table, "_branches", changed)
+    assert table.publish(table.stage([]), held, held) is not None
+    assert next(changes) == 2

@@ -17,6 +17,7 @@ import pytest
 from tests.integration.enforce.job import Publish, RunningJob
 from tests.integration.enforce.line import KNOWN, Line, environment, row
 from tests.integration.enforce.registry import Registry
+from tests.jvm import JAVA_OPTIONS
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.gateway.embedded.jars import Jars
 from tidegate.spark_jobs.kafka.topics import Topics
@@ -82,7 +83,9 @@ def test_a_run_writes_the_archive_that_java_reads_its_classes_from_later(
     publish(line.document())
     line.produce(row(0), row(1, 999))
     (tmp_path / "jars").symlink_to(jars.spark_dir)  # an archive is beside the folder that the settings name
-    settings = {**environment(line, jars, registry.url), "TIDEGATE_SPARK_JARS": str(tmp_path / "jars")}
+    # Java writes no archive on top of the one that the tests start from.
+    own = {"TIDEGATE_SPARK_JARS": str(tmp_path / "jars"), "JDK_JAVA_OPTIONS": JAVA_OPTIONS}
+    settings = {**environment(line, jars, registry.url), **own}
     writing = RunningJob([line.contract_id], {**settings, "TIDEGATE_WRITE_CLASS_ARCHIVE": "true"})
     writing.await_event("batch_published")
     assert writing.stop(signal.SIGTERM) == 0
