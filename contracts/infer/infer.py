@@ -212,7 +212,7 @@ class Inference:
         elif kind.is_only(Kind.DATE, Kind.TIMESTAMP, Kind.LOCAL_TIMESTAMP) or (
             kind.is_only(Kind.STRING) and each.texts.days.count
         ):
-            day_rules(each, rules, is_date=kind.format == "date", is_personal=is_personal)
+            day_rules(each, rules, day_format=kind.format, is_personal=is_personal)
         elif kind.is_only(Kind.STRING):
             text_rules(each, rules, is_personal=is_personal)
 
