@@ -223,7 +223,7 @@ class Contract:
 class Registry:
     """A contract registry over HTTP; a context manager, or close it.
 
-    Credentials are those of the command line: TIDEGATE_TOKEN and its like.
+    Credentials are those of the command line: TIDEGATE_REGISTRY_TOKEN and its like, or those of `tidegate login`.
     """
 
     def __init__(self, url: str) -> None:
@@ -235,7 +235,8 @@ class Registry:
     def contract(self, contract_id: str, version: str = "latest") -> Contract:
         """Return one version of a contract; `latest` is the highest one that is enforced.
 
-        Raises NotFoundError if there is none, and Unavailable if the registry does not answer.
+        Raises NotFoundError if there is none, Unavailable if the registry does not answer, and SettingsError for
+        credentials that it rejects.
         """
         return Contract(self._client.fetch(contract_id, version).contract)
 

@@ -55,6 +55,4 @@ def _places(positions: Sequence[int]) -> str:
     mask = (1 << PARTITION_BITS) - 1
     if all(each <= mask for each in positions):
         return f"row{'' if len(positions) == 1 else 's'} {', '.join(f'{each:,}' for each in positions)}"
-    return ", ".join(
-        f"row {each & mask:,} of partition {(each >> PARTITION_BITS) - 1}" for each in positions
-    )
+    return ", ".join(f"row {each & mask:,} of partition {(each >> PARTITION_BITS) - 1}" for each in positions)

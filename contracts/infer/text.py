@@ -65,10 +65,13 @@ def _head(found: Inferred, source: str) -> Iterator[str]:
 
 
 def _schema(
-    found: Inferred, schema_file: str | None, places: Callable[[Sequence[int]], str]) -> Iterator[str]:
+    found: Inferred, schema_file: str | None, places: Callable[[Sequence[int]], str]
+) -> Iterator[str]:
     for each in found.structure.proposals:
         if each.exceptions or each.doubt is not None:
-            doubt = "" if each.doubt is None else f" Doubtful, so the schema has no {each.code}: {each.doubt}."
+            doubt = (
+                "" if each.doubt is None else f" Doubtful, so the schema has no {each.code}: {each.doubt}."
+            )
             yield from _comment(f"{each.pointer}: {each.because}. {_evidence(each, places)}{doubt}")
     kind = found.document["schema"]["type"]
     yield "schema:"
@@ -137,10 +140,10 @@ def _evidence(each: Proposal, places: Callable[[Sequence[int]], str]) -> str:
         text = f"Violated by {each.exceptions:,} of {each.support:,} ({_share(each)}): {places(each.first)}."
     else:
         text = f"Holds for all {each.support:,}."
-    if each.unexpected >= 1:
-        text += f" Refuses {each.held_back:,} held-back records, {each.unexpected:.0f} more than expected."
-    elif each.held_back:
-        text += f" Refuses {each.held_back:,} held-back records, as expected."
+    if each.held_back:
+        records = "record" if each.held_back == 1 else "records"
+        how = f"{each.unexpected:.0f} more than" if each.unexpected >= 1 else "as"
+        text += f" Refuses {each.held_back:,} held-back {records}, {how} expected."
     return text
 
 
@@ -210,9 +213,7 @@ def scalar(value: Any) -> str:
 
 def _printable(text: str) -> str:
     """Return JSON with escapes for what YAML does not take as it is."""
-    return "".join(
-        each if each.isprintable() or each == "\n" else f"\\U{ord(each):08x}" for each in text
-    )
+    return "".join(each if each.isprintable() or each == "\n" else f"\\U{ord(each):08x}" for each in text)
 
 
 def _units(character: str) -> str:

@@ -97,6 +97,18 @@ def test_texts_that_stand_for_unknown_are_forbidden_and_left_out_of_lists() -> N
     assert not accepts(found, {"ward": "ICU"})
 
 
+def test_a_text_that_may_be_a_value_of_its_own_is_asked_for_and_not_refused() -> None:
+    states = [CHANCE.choice(("open", "shut")) for _ in range(2_000)]
+    for index in range(0, 2_000, 100):
+        states[index] = "unknown"
+    states[7] = "void"
+    found = inferred([{"state": state} for state in states])
+    assert [rule["values"] for rule in rules(found, "one_of", "/state")] == [["open", "shut", "unknown"]]
+    assert [each.rule["values"] for each in found.rules if each.rule and each.doubt] == [["unknown", "void"]]
+    assert accepts(found, {"state": "unknown"})
+    assert not accepts(found, {"state": "void"})
+
+
 def test_coordinates_at_the_origin_are_refused() -> None:
     places = [{"lat": CHANCE.uniform(45, 48), "lon": CHANCE.uniform(-10, 10)} for _ in range(500)]
     places[3] = places[77] = places[78] = {"lat": 0, "lon": 0}
@@ -126,7 +138,11 @@ def some_places(least: float, most: float) -> pa.Array:
     ("columns", "unknown", "known"),
     [
         ({"left": rarely(DAYS, np.datetime64("1900-01-01"))}, ["1900-01-01"], ["2023-05-05"]),
-        ({"left": rarely(DAYS, np.datetime64("9999-12-31")).cast(pa.string())}, ["9999-12-31"], ["2023-05-05"]),
+        (
+            {"left": rarely(DAYS, np.datetime64("9999-12-31")).cast(pa.string())},
+            ["9999-12-31"],
+            ["2023-05-05"],
+        ),
         (
             {"left": rarely(DAYS.astype("datetime64[s]"), np.datetime64("1970-01-01T00:00:00"))},
             ["1970-01-01T00:00:00"],
@@ -153,7 +169,9 @@ def test_thirty_of_a_million_that_stand_for_unknown_are_found(
     found = inference.finish("test.records")
     assert not accepts(found, dict(zip(columns, unknown, strict=True)))
     assert accepts(found, dict(zip(columns, known, strict=True)))
-    counted = [each.exceptions + each.held_back for each in found.rules if each.is_enforced and each.exceptions]
+    counted = [
+        each.exceptions + each.held_back for each in found.rules if each.is_enforced and each.exceptions
+    ]
     assert set(counted) == {30}
     assert found.evaluation.unexpected.count == 0
 
