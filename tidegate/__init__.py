@@ -26,12 +26,14 @@ if TYPE_CHECKING:
         Unavailable,
     )
     from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
+    from tidegate.inferred import InferredContract
 
 # Loaded when asked for: the command line imports this module before it knows what a verb needs.
 _HOMES = {
     "Contract": "tidegate.contract",
     "ContractError": "tidegate.contracts.errors",
     "Disposition": "tidegate.contracts.verdict",
+    "InferredContract": "tidegate.inferred",
     "NotFoundError": "tidegate.contracts.errors",
     "Registry": "tidegate.contract",
     "SettingsError": "tidegate.contracts.errors",
@@ -46,6 +48,7 @@ __all__ = [
     "Contract",
     "ContractError",
     "Disposition",
+    "InferredContract",
     "NotFoundError",
     "Registry",
     "SettingsError",

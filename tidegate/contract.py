@@ -24,6 +24,7 @@ from tidegate.frames import VERDICT, VERDICT_TYPE, kind_of
 
 if TYPE_CHECKING:
     from tidegate.gateway.client.registry import RegistryClient
+    from tidegate.inferred import InferredContract
 
 Frame = TypeVar("Frame")
 """A DataFrame of Spark (classic or Connect), pandas or polars, or a `pyarrow.Table`."""
@@ -74,6 +75,20 @@ class Contract:
         Raises ContractError with every mistake of the document, located.
         """
         return cls(parse_contract(text, name=name, read_schema=None).contract)
+
+    @classmethod
+    def infer(cls, frame: object, *, id: str) -> InferredContract:  # noqa: A002 - the name in contracts
+        """Propose a contract from the rows of a DataFrame of Spark, pandas or polars, or of an Arrow table.
+
+        One row in ten is held back, at most 20,000, and judged by the proposal. Spark profiles each partition where it is and
+        merges the profiles, so that no row but the held-back ones is collected.
+
+        Raises SettingsError for an `id` that is none, a frame without rows, and a column that JSON has no value for.
+        """
+        from tidegate.inferred import InferredContract, infer_text  # noqa: PLC0415 - judging does without it
+
+        text = infer_text(frame, id)
+        return InferredContract(cls.parse(text, name=f"{id}.yaml"), text)
 
     @property
     def document(self) -> DataContract:
@@ -208,7 +223,7 @@ class Contract:
 class Registry:
     """A contract registry over HTTP; a context manager, or close it.
 
-    Credentials are those of the command line: TIDEGATE_TOKEN and its like.
+    Credentials are those of the command line: TIDEGATE_REGISTRY_TOKEN and its like, or those of `tidegate login`.
     """
 
     def __init__(self, url: str) -> None:
@@ -220,7 +235,8 @@ class Registry:
     def contract(self, contract_id: str, version: str = "latest") -> Contract:
         """Return one version of a contract; `latest` is the highest one that is enforced.
 
-        Raises NotFoundError if there is none, and Unavailable if the registry does not answer.
+        Raises NotFoundError if there is none, Unavailable if the registry does not answer, and SettingsError for
+        credentials that it rejects.
         """
         return Contract(self._client.fetch(contract_id, version).contract)
 

@@ -11,14 +11,17 @@ from tidegate.contracts.document.fields import join
 from tidegate.contracts.infer.number_rules import Sentinel
 from tidegate.contracts.infer.profile import FieldProfile
 from tidegate.contracts.infer.proposal import Proposal, RuleList, slug
+from tidegate.contracts.infer.text_formats import TextFormat
 from tidegate.contracts.infer.values import DAY_SENTINELS, DayProfile, Seen
 
 _MONTH: Final = 31
 _DECADE: Final = 3_653
 
 
-def day_rules(field: FieldProfile, rules: RuleList, *, is_date: bool, is_personal: bool) -> None:
-    """Propose rules about the days of a field; `is_date`: it has no time of day."""
+def day_rules(
+    field: FieldProfile, rules: RuleList, *, day_format: TextFormat | None, is_personal: bool
+) -> None:
+    """Propose rules about the days of a field of dates, or of times with or without a zone."""
     profile = field.days if field.days.count else field.texts.days
     # Of a personal field, only well-known days are written.
     sentinels = [each for each in day_sentinels(profile) if not is_personal or each.value in DAY_SENTINELS]
@@ -36,11 +39,11 @@ def day_rules(field: FieldProfile, rules: RuleList, *, is_date: bool, is_persona
     )
     verb = "stands" if len(days) == 1 else "stand"
     description = {"description": f"{names} {verb} for an unknown date."}
-    if is_date:
+    if day_format is TextFormat.DATE:
         rule: dict[str, Any] = {"kind": "forbidden", "field": join(field.path), "values": days}
         rules.add(f"{slug(field.path)}-is-known", {**rule, **description}, proposal)
         return
-    bounds = _bounds(profile, sentinels)
+    bounds = _bounds(profile, sentinels, "" if day_format is TextFormat.LOCAL_DATE_TIME else "Z")
     if bounds:
         rules.add(
             f"{slug(field.path)}-is-known",
@@ -49,7 +52,7 @@ def day_rules(field: FieldProfile, rules: RuleList, *, is_date: bool, is_persona
         )
 
 
-def _bounds(profile: DayProfile, sentinels: list[Sentinel]) -> dict[str, str]:
+def _bounds(profile: DayProfile, sentinels: list[Sentinel], zone: str) -> dict[str, str]:
     """Return the bounds of a range of timestamps that leaves out the sentinels at both ends."""
     found = {each.value for each in sentinels}
     ascending, descending = profile.counts.edges()
@@ -59,9 +62,9 @@ def _bounds(profile: DayProfile, sentinels: list[Sentinel]) -> dict[str, str]:
     below = [day for day in found if low is not None and day < low]
     above = [day for day in found if high is not None and day > high]
     if below:
-        bounds["not_before"] = f"{np.datetime64(int(max(below)) + 1, 'D')}T00:00:00Z"
+        bounds["not_before"] = f"{np.datetime64(int(max(below)) + 1, 'D')}T00:00:00{zone}"
     if above:
-        bounds["before"] = f"{np.datetime64(int(min(above)), 'D')}T00:00:00Z"
+        bounds["before"] = f"{np.datetime64(int(min(above)), 'D')}T00:00:00{zone}"
     return bounds
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tidegate.contracts.document.fields import join
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.infer.columns import Positions
-from tidegate.contracts.infer.proposal import Proposal
+from tidegate.contracts.infer.proposal import LEAST, MOST, Proposal
 from tidegate.contracts.infer.values import Tally
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.verdict import Stage, Violation
@@ -47,7 +47,7 @@ def evaluate(
 ) -> Evaluation:
     """Judge records, and write into each proposal how many violate it.
 
-    A rule without exceptions that refuses too many of them becomes doubtful, and its refusals do not count.
+    A rule or length without exceptions that refuses too many of them becomes doubtful, and its refusals do not count.
     """
     plan = compile_plan(contract)
     found: list[tuple[int, tuple[Violation, ...]]] = []
@@ -73,7 +73,8 @@ def evaluate(
     for proposal in proposals:
         proposal.held_back = counts[id(proposal)]
         proposal.unexpected = max(0.0, proposal.held_back - proposal.share * at)
-        if proposal.rule is not None and not proposal.exceptions and proposal.held_back > _TOLERABLE * at:
+        can_go = proposal.rule is not None or proposal.code in (LEAST, MOST)
+        if can_go and not proposal.exceptions and proposal.held_back > _TOLERABLE * at:
             proposal.doubt = f"it refuses {proposal.held_back} of {at:,} held-back records"
     return _summary(causes, positions, at)
 

@@ -19,6 +19,7 @@ from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.infer.columns import Kind, Positions
 from tidegate.contracts.infer.day_rules import day_rules
 from tidegate.contracts.infer.evaluate import Evaluation, evaluate
+from tidegate.contracts.infer.length_rules import length_rules, withdraw_doubtful
 from tidegate.contracts.infer.number_rules import number_rules
 from tidegate.contracts.infer.pairs import Path
 from tidegate.contracts.infer.personal import CLASS, reason_of
@@ -180,11 +181,14 @@ class Inference:
             self._field_rules(each, structure.types.get(path), rules, is_personal=path in personal)
         relation_rules(self.profile, fields, personal, rules)
         order = list(fields)
+        if self.avro_schema is None:  # which has no lengths
+            length_rules(fields, structure, rules)
         rules.rules.sort(key=lambda each: order.index(each.path))
         usable = [each for each in rules.rules if all(step == EACH or step for step in each.path)]
         key = self._key(structure)
         document = self._document(name, structure, usable, personal, key)
         evaluation = self._evaluate(document, [*structure.proposals, *usable], structure)
+        withdraw_doubtful(structure)
         document = self._document(name, structure, usable, personal, key)
         return Inferred(
             document,
@@ -208,7 +212,7 @@ class Inference:
         elif kind.is_only(Kind.DATE, Kind.TIMESTAMP, Kind.LOCAL_TIMESTAMP) or (
             kind.is_only(Kind.STRING) and each.texts.days.count
         ):
-            day_rules(each, rules, is_date=kind.format == "date", is_personal=is_personal)
+            day_rules(each, rules, day_format=kind.format, is_personal=is_personal)
         elif kind.is_only(Kind.STRING):
             text_rules(each, rules, is_personal=is_personal)
 

@@ -11,8 +11,8 @@ from tidegate.contracts.document.fields import join
 from tidegate.contracts.infer.pairs import Path
 from tidegate.contracts.infer.profile import EACH
 
-SCHEMA: Final = "schema"
-RULE: Final = "rule"
+LEAST: Final = "minLength"
+MOST: Final = "maxLength"
 
 
 @dataclass(slots=True)

@@ -52,6 +52,8 @@ class Structure:
     definition: dict[str, Any]
     proposals: list[Proposal] = field(default_factory=list)
     types: dict[Path, ProposedType] = field(default_factory=dict)
+    texts: dict[Path, dict[str, Any]] = field(default_factory=dict)
+    """The parts of the schema that describe texts without a format."""
 
 
 def structure_of(root: ObjectProfile, title: str) -> Structure:
@@ -107,19 +109,13 @@ def _field(profile: FieldProfile, found: Structure) -> dict[str, Any]:
             schema["minItems"] = 1
         if profile.most_items:
             schema["maxItems"] = int(nice_above(3 * profile.most_items))
-    if "string" in names:
-        schema |= _text_keywords(profile, kind)
-    return schema
-
-
-def _text_keywords(profile: FieldProfile, kind: ProposedType) -> dict[str, Any]:
     if kind.format is not None:
-        return {"format": str(kind.format)}
-    if Kind.BYTES in kind.kinds:
-        return {"contentEncoding": "base64"}
-    if profile.texts.shapes.is_free:  # otherwise a pattern or a list says more
-        return {"maxLength": int(nice_above(3 * max(profile.texts.longest, 10)))}
-    return {}
+        schema["format"] = str(kind.format)
+    elif Kind.BYTES in kind.kinds:
+        schema["contentEncoding"] = "base64"
+    elif Kind.STRING in kind.kinds:
+        found.texts[profile.path] = schema
+    return schema
 
 
 def _type(profile: FieldProfile, found: Structure) -> ProposedType:

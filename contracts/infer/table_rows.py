@@ -23,7 +23,7 @@ def json_values(batch: pa.RecordBatch, structure: Structure | None) -> list[byte
     cells of a file without types are read; None for a table with types.
     """
     if structure is None:
-        return [json_row(row) for row in batch.to_pylist()]
+        return [json_row(row) for row in batch.to_pylist(maps_as_pydicts="lossy")]
     columns = [
         cells(array, structure.types[(name,)].kinds)
         for name, array in zip(batch.schema.names, batch.columns, strict=True)

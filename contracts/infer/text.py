@@ -23,9 +23,12 @@ Place = Callable[[int], str]
 
 
 def contract_text(
-    found: Inferred, *, source: str, schema_file: str, places: Callable[[Sequence[int]], str]
+    found: Inferred, *, source: str, schema_file: str | None, places: Callable[[Sequence[int]], str]
 ) -> str:
-    """Return the YAML of a proposed contract. `places` names positions of records, `source` is where they are from."""
+    """Return the YAML of a proposed contract. `places` names positions of records, `source` is where they are from.
+
+    Without a `schema_file`, the schema is part of the text.
+    """
     lines = [*_head(found, source), *_schema(found, schema_file, places)]
     if found.key is not None:
         lines += ["", *_key(found, found.key, places)]
@@ -61,14 +64,23 @@ def _head(found: Inferred, source: str) -> Iterator[str]:
     yield f"topic: {scalar(found.document['topic'])}"
 
 
-def _schema(found: Inferred, schema_file: str, places: Callable[[Sequence[int]], str]) -> Iterator[str]:
+def _schema(
+    found: Inferred, schema_file: str | None, places: Callable[[Sequence[int]], str]
+) -> Iterator[str]:
     for each in found.structure.proposals:
-        if each.exceptions:
-            yield from _comment(f"{each.pointer}: {each.because}. {_evidence(each, places)}")
+        if each.exceptions or each.doubt is not None:
+            doubt = (
+                "" if each.doubt is None else f" Doubtful, so the schema has no {each.code}: {each.doubt}."
+            )
+            yield from _comment(f"{each.pointer}: {each.because}. {_evidence(each, places)}{doubt}")
     kind = found.document["schema"]["type"]
     yield "schema:"
     yield f"  type: {kind}"
-    yield f"  file: {scalar(schema_file)}"
+    if schema_file is None:
+        yield "  definition:"
+        yield from (f"    {line}" for line in _printable(schema_text(found.definition)).splitlines())
+    else:
+        yield f"  file: {scalar(schema_file)}"
     if "columns" in found.document:
         yield from _comment("Derived columns would have equal names, or not hold all values.")
         yield "columns:"
@@ -128,10 +140,10 @@ def _evidence(each: Proposal, places: Callable[[Sequence[int]], str]) -> str:
         text = f"Violated by {each.exceptions:,} of {each.support:,} ({_share(each)}): {places(each.first)}."
     else:
         text = f"Holds for all {each.support:,}."
-    if each.unexpected >= 1:
-        text += f" Refuses {each.held_back:,} held-back records, {each.unexpected:.0f} more than expected."
-    elif each.held_back:
-        text += f" Refuses {each.held_back:,} held-back records, as expected."
+    if each.held_back:
+        records = "record" if each.held_back == 1 else "records"
+        how = f"{each.unexpected:.0f} more than" if each.unexpected >= 1 else "as"
+        text += f" Refuses {each.held_back:,} held-back {records}, {how} expected."
     return text
 
 
@@ -197,6 +209,11 @@ def scalar(value: Any) -> str:
         each if each.isprintable() else "".join(f"\\u{ord(unit):04x}" for unit in _units(each))
         for each in quoted
     )
+
+
+def _printable(text: str) -> str:
+    """Return JSON with escapes for what YAML does not take as it is."""
+    return "".join(each if each.isprintable() or each == "\n" else f"\\U{ord(each):08x}" for each in text)
 
 
 def _units(character: str) -> str:

@@ -16,6 +16,8 @@ MOST_LISTED: Final = 50
 _LONGEST_LISTED: Final = 30
 _PER_VALUE: Final = 50
 """Records for each value from which on a list is enforced."""
+_LISTED_FROM: Final = 5
+"""Records that have a value of a list; a rarer one may be a mistake."""
 _ENOUGH: Final = 200
 _RARE: Final = 1e-3
 _AMBIGUOUS: Final = frozenset(
@@ -37,14 +39,19 @@ def text_rules(field: FieldProfile, rules: RuleList, *, is_personal: bool) -> No
         if texts.is_complete
         else {}
     )
-    if not is_personal and _list(field, values, unknown, rules):
+    # The list must not refuse what is only asked for.
+    asked = {
+        text: seen for text, seen in unknown.items() if _is_ambiguous(text) and seen.count >= _LISTED_FROM
+    }
+    refused = {text: seen for text, seen in unknown.items() if text not in asked}
+    if not is_personal and values and _list(field, {**values, **asked}, refused, rules):
         return
     _pattern(field, values, unknown, rules, is_personal=is_personal)
 
 
 def _forbid(field: FieldProfile, unknown: dict[str, Seen], rules: RuleList) -> None:
     values = sorted(unknown)
-    ambiguous = [text for text in values if text.strip().lower() in _AMBIGUOUS]
+    ambiguous = [text for text in values if _is_ambiguous(text)]
     # What may be a value of its own is asked for, and does not take the others along.
     for some, doubt in (
         ([text for text in values if text not in ambiguous], None),
@@ -72,6 +79,10 @@ def _forbid(field: FieldProfile, unknown: dict[str, Seen], rules: RuleList) -> N
         rules.add(f"{slug(field.path)}-is-known", rule, proposal)
 
 
+def _is_ambiguous(text: str) -> bool:
+    return text.strip().lower() in _AMBIGUOUS
+
+
 def _list(field: FieldProfile, values: dict[str, Seen], unknown: dict[str, Seen], rules: RuleList) -> bool:
     """Propose the values that the field may have, if they are few; return whether that was possible."""
     if not 2 <= len(values) <= MOST_LISTED or any(len(text) > _LONGEST_LISTED for text in values):
@@ -81,7 +92,7 @@ def _list(field: FieldProfile, values: dict[str, Seen], unknown: dict[str, Seen]
     kept = {text: seen for text, seen in values.items() if text not in variants}
     once = sum(seen.count == 1 for seen in kept.values())
     doubt = None
-    if count < _PER_VALUE * len(kept) or min(seen.count for seen in kept.values()) < 5:
+    if count < _PER_VALUE * len(kept) or min(seen.count for seen in kept.values()) < _LISTED_FROM:
         # Values that occur once or twice are followed by values that have not occurred yet.
         doubt = f"{once} of its {len(kept)} values occur once" if once else "few records for each value"
         if count < 10 * len(kept):

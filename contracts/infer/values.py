@@ -25,6 +25,7 @@ MOST_POSITIONS: Final = 5
 _MOST_NUMBERS: Final = 5_000
 _MOST_DAYS: Final = 80_000
 _MOST_TEXTS: Final = 20_000
+_MOST_LENGTHS: Final = 1_000
 _LONGEST_TEXT: Final = 200
 """Bytes of a text that is counted as a value."""
 _EDGE: Final = 24
@@ -275,8 +276,8 @@ class TextProfile:
 
     def __init__(self) -> None:
         self.count = 0
-        self.shortest = 1 << 62
         self.longest = 0
+        self.lengths = ValueCounts(_MOST_LENGTHS)
         self.counts: dict[str, Seen] = {}
         self.is_complete = True
         self.sentinels: dict[str, Seen] = {}
@@ -303,8 +304,8 @@ class TextProfile:
         count = int(counts.sum())
         self.count += count
         lengths = pc.utf8_length(labels).to_numpy()
-        self.shortest = min(self.shortest, int(lengths.min()))
         self.longest = max(self.longest, int(lengths.max()))
+        self._count_lengths(lengths, counts, firsts)
         self._count_values(labels, counts, firsts)
         self._count_sentinels(labels, counts, firsts)
         self.shapes.add(labels, counts)
@@ -314,8 +315,8 @@ class TextProfile:
     def merge(self, other: TextProfile) -> None:
         """Add the texts of other records."""
         self.count += other.count
-        self.shortest = min(self.shortest, other.shortest)
         self.longest = max(self.longest, other.longest)
+        self.lengths.merge(other.lengths)
         if self.is_complete and other.is_complete:
             _merge_seen(self.counts, other.counts.items())
             self.is_complete = len(self.counts) <= _MOST_TEXTS
@@ -334,6 +335,15 @@ class TextProfile:
 
     def _is_hopeless(self, fails: Tally) -> bool:
         return fails.count > max(0.05 * self.count, 2)
+
+    def _count_lengths(
+        self, lengths: npt.NDArray[np.int32], counts: npt.NDArray[np.int64], firsts: Positions
+    ) -> None:
+        unique, inverse = np.unique(lengths, return_inverse=True)
+        first = np.full(len(unique), np.iinfo(np.int64).max)
+        np.minimum.at(first, inverse, firsts)
+        number = np.bincount(inverse, weights=counts).astype(np.int64)
+        self.lengths.add(unique.tolist(), number.tolist(), first.tolist())
 
     def _count_values(self, labels: pa.Array, counts: npt.NDArray[np.int64], firsts: Positions) -> None:
         if not self.is_complete:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.connect.session import SparkSession as RemoteSession
 
+from tests.docs.python_blocks import BLOCKS, run
 from tests.integration.enforce.running import eventually
 from tidegate import Contract, SettingsError
 from tidegate.gateway.embedded.java import Java
@@ -35,6 +37,13 @@ schema:
 rules: [{id: age-is-known, kind: forbidden, field: /age, values: [999]}]
 """
 SELECT = "SELECT * FROM VALUES (63, 'icu', DATE'2026-01-31', 1.50), (999, NULL, NULL, NULL), (7, NULL, NULL, NULL) AS t(age, ward, left, charge)"
+ROWS = """
+SELECT CAST(id AS STRING) || 'S' AS stay_id, CAST(IF(id % 400 = 7, 999, id % 97) AS INT) AS age,
+  DATE'2024-01-01' + CAST(id * 7919 % 700 AS INT) AS admitted,
+  DATE'2024-01-01' + CAST(id * 7919 % 700 + id % 30 AS INT) AS left, sha2(CAST(id AS STRING), 256) AS digest,
+  CAST(id % 1000 AS DECIMAL(9, 2)) AS charge, map('a', id) AS marks, named_struct('name', IF(id % 3 = 0, NULL, 'x')) AS patient
+FROM RANGE(6000)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +69,57 @@ def check_frames(session: Any, contract: Contract) -> None:
         contract.judge_frame(judged)
 
 
+def check_inference(session: Any) -> None:
+    """Infer from the partitions of a frame, and compare with the same rows in one table."""
+    frame = session.sql(ROWS).repartition(5)
+    proposed = Contract.infer(frame, id="hospital.stays")
+    whole = Contract.infer(frame.toArrow(), id="hospital.stays")
+    assert proposed.contract.fingerprint == whole.contract.fingerprint
+    assert {rule.id for rule in proposed.contract.document.rules} >= {"age-is-known", "admitted-to-left"}
+    assert proposed.text.startswith("# Inferred from 6,000 records of a Spark DataFrame.")
+    unknown = next(line for line in proposed.text.splitlines() if "999: apart from all other values" in line)
+    assert re.search(r"of partition [0-4]\b", unknown)
+    with pytest.raises(SettingsError, match=r"the column /for .*duration"):
+        Contract.infer(session.sql("SELECT INTERVAL '1' DAY AS for"), id="a")
+    with pytest.raises(SettingsError, match="no rows"):
+        Contract.infer(frame.filter("age < 0"), id="a")
+
+
+@pytest.mark.full
+def test_a_contract_is_inferred_from_the_partitions_of_a_frame(spark: SparkSession) -> None:
+    check_inference(spark)
+
+
+@pytest.mark.full
+def test_the_examples_of_the_page_run_in_a_session(
+    spark: SparkSession, contract: Contract, tmp_path: Path
+) -> None:
+    (block,) = (each for each in BLOCKS if "spark" in each)
+    written: dict[str, list[int]] = {"accepted": [], "refused": []}
+
+    def append_to(name: str) -> Callable[[DataFrame], None]:
+        return lambda batch: written[name].extend(row["age"] for row in batch.collect())
+
+    spark.sql(SELECT).write.option("path", str(tmp_path / "table")).saveAsTable("admissions")
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "checkpoints"))
+    names = {
+        "contract": contract,
+        "spark": spark,
+        "append_to_table": append_to("accepted"),
+        "append_to_quarantine": append_to("refused"),
+    }
+    try:
+        run(block, names)
+        assert names["accepted"].count() == 2
+        for query in spark.streams.active:
+            query.processAllAvailable()
+            query.stop()
+    finally:
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+        spark.sql("DROP TABLE admissions")
+    assert (sorted(written["accepted"]), written["refused"]) == ([7, 63], [999])
+
+
 def test_a_frame_of_a_session_is_judged_and_split(spark: SparkSession, contract: Contract) -> None:
     check_frames(spark, contract)
 
@@ -70,6 +130,7 @@ def test_a_frame_of_spark_connect_is_judged_and_split(java: Java, contract: Cont
         session = RemoteSession.builder.remote(address).getOrCreate()
         try:
             check_frames(session, contract)
+            check_inference(session)
         finally:
             session.stop()
 

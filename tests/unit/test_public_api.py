@@ -194,3 +194,52 @@ def test_avro_is_judged_as_bytes_only() -> None:
         avro.judge({"n": 1})
     with pytest.raises(SettingsError, match="describes Avro"):
         avro.judge_table(pa.table({"n": [1]}))
+
+
+STRANGE = "x\u2028\U0001f600 \x7f: #é'\"\\ *"
+STAYS = {
+    "age": [999 if row % 400 == 7 else row % 97 for row in range(4_000)],
+    "left": [date(2024, 1, 1 + row % 30) for row in range(4_000)],
+    "seen": [datetime(2024, 1, 1 + row % 30, row % 24) for row in range(4_000)],  # noqa: DTZ001 - local times
+    STRANGE: [row % 2 == 0 for row in range(4_000)],
+}
+
+
+@pytest.mark.parametrize("make", [pa.table, pd.DataFrame, pl.DataFrame], ids=["arrow", "pandas", "polars"])
+def test_a_contract_is_inferred_from_a_frame_and_judges_it(make: Callable[[Any], Any]) -> None:
+    frame = make(STAYS)
+    proposed = tidegate.Contract.infer(frame, id="hospital.stays")
+    assert proposed.contract.fingerprint == tidegate.Contract.parse(proposed.text).fingerprint
+    assert (proposed.contract.id, proposed.contract.document.status) == ("hospital.stays", "draft")
+    _, refused = proposed.contract.split(frame)
+    assert {row["age"] for row in rows(refused)} == {999}
+    assert len(refused) == STAYS["age"].count(999)
+    assert "# 999: apart from all other values of the field. Violated by " in proposed.text
+    definition = proposed.contract.document.schema_.definition
+    assert definition["properties"][STRANGE] == {"type": "boolean"}
+    assert definition["properties"]["seen"] == {"type": "string", "format": "date-time-local"}
+
+
+def test_maps_and_a_lone_column_of_bytes_are_inferred_as_they_are_judged() -> None:
+    marks = pa.array([[("a", 1.5)], []] * 500, pa.map_(pa.string(), pa.float64()))
+    photos = pa.array([b'{"age": 1}', b"\xff"] * 500, pa.binary())
+    for table in (pa.table({"marks": marks}), pa.table({"value": photos})):
+        proposed = tidegate.Contract.infer(table, id="a")
+        accepted, refused = proposed.contract.split(table)
+        assert (accepted.num_rows, refused.num_rows) == (1_000, 0)
+        assert "0.000% false refusals" in proposed.text
+
+
+@pytest.mark.parametrize(
+    ("frame", "name", "message"),
+    [
+        (pa.table({"age": [1]}), "a b", r"'a b' is no id of a contract"),
+        (pa.table({"age": pa.array([], pa.int64())}), "a", r"has no rows"),
+        (pd.DataFrame({"x": [pd.Timedelta(1, "s")]}), "a", r"the column /x .*is of type duration"),
+        (pa.table({"x": pa.array([1], pa.timestamp("ns"))}), "a", r"fraction of a microsecond"),
+        ([1], "a", r"list is no DataFrame"),
+    ],
+)
+def test_what_no_contract_can_be_inferred_from_is_refused(frame: Any, name: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        tidegate.Contract.infer(frame, id=name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from tests.unit.checks.workplace import Git
 from tidegate.gateway.cli.backtest import Reservoir
@@ -90,9 +92,16 @@ def test_markdown_for_a_pull_request_in_a_file(
     assert "| age-is-known (rule) | /age | 10 | lines 91, 92, 93, 94, 95 |" in text
 
 
-def test_rows_of_parquet(tidegate: Run, contract: Path, changed: Path, tmp_path: Path) -> None:
-    path = tmp_path / "records.parquet"
-    pq.write_table(pa.Table.from_pylist(RECORDS), path)
+@pytest.mark.parametrize("write", [pq.write_table, lambda table, path: write_deltalake(path, table)])
+def test_rows_of_parquet_and_of_a_delta_table(
+    tidegate: Run,
+    contract: Path,
+    changed: Path,
+    tmp_path: Path,
+    write: Callable[[pa.Table, Path], None],
+) -> None:
+    path = tmp_path / "records"
+    write(pa.Table.from_pylist(RECORDS), path)
     report = found(tidegate("backtest", changed, "--against", contract, "--data", path, "--format", "json"))
     assert (report["records"], report["newly_refused"], report["refused_by_base"]) == (100, 10, 0)
     assert report["newly_refused_by"][0]["first"] == "rows 91, 92, 93, 94, 95"

@@ -7,9 +7,11 @@ import random
 from pathlib import Path
 
 import fastavro
+import numpy as np
 import orjson
 import pytest
 
+from tidegate.contracts.infer.infer import _hashes
 from tidegate.contracts.lint.lint import lint
 from tidegate.gateway.cli.infer import default_id
 
@@ -93,6 +95,49 @@ def test_proposals_as_json_have_evidence_and_no_value_of_a_personal_field(
     assert report["unreadable"] == {"records": 1, "first": "line 41"}
     assert report["held_back"]["expected_false_refusals"] == 0
     assert b"P000123" not in ran.stdout
+
+
+def test_what_is_doubtful_is_a_comment_and_no_rule(tidegate: Run, tmp_path: Path) -> None:
+    lines = []
+    for index in range(2_000):
+        state = "unknown" if index % 100 == 3 else CHANCE.choice(("open", "shut"))
+        number = index - index % 2 if index in (501, 502) else index
+        lines.append(json.dumps({"order_id": f"O{number:06d}", "state": state}))
+    data = tmp_path / "orders.jsonl"
+    data.write_text("\n".join(lines))
+    contract = tmp_path / "orders.yaml"
+    ran = tidegate("infer", str(data), "-o", str(contract), "--format", "json")
+    text = contract.read_text()
+    comment = text[text.index("# 'unknown': written for") : text.index("  # - id: state-is-known")]
+    assert " ".join(comment.split("\n  # ")).rstrip().endswith("Doubtful: it may be a value of its own.")
+    assert "  #   values: [unknown]\n" in text
+    assert "(line 502). Is it the key?\n# primary_key: [order_id]\n" in text
+    loaded = lint(contract)
+    assert (loaded.warnings, loaded.contract.primary_key) == ((), ())
+    assert "state-is-known" not in {rule.id for rule in loaded.contract.rules}
+    doubts = {each["code"]: each["doubt"] for each in json.loads(ran.stdout)["proposals"]}
+    assert doubts["state-is-known"] == "it may be a value of its own"
+    assert doubts["order-id-is-well-formed"] is None
+
+
+def test_each_proposal_has_the_false_refusals_that_are_to_be_expected_of_it(
+    tidegate: Run, tmp_path: Path
+) -> None:
+    """A record that is held back is the only one of its kind, so nothing in the profile predicts its refusal."""
+    records = [
+        {"age": CHANCE.randrange(100), "room": f"R{CHANCE.randrange(1_000):03d}"} for _ in range(3_000)
+    ]
+    held = np.flatnonzero(_hashes(np.arange(1, 3_001)) <= np.uint64(0xFFFFFFFFFFFFFFFF // 10))
+    records[held[5]]["room"] = "hall"
+    data = tmp_path / "rooms.jsonl"
+    data.write_text("\n".join(map(json.dumps, records)))
+    ran = tidegate("infer", str(data), "-o", str(tmp_path / "c.yaml"), "--format", "json")
+    report = json.loads(ran.stdout)
+    share = 1 / len(held)
+    assert report["held_back"]["records"] == len(held)
+    expected = {each["code"]: each["expected_false_refusals"] for each in report["proposals"]}
+    assert expected["room-is-well-formed"] == pytest.approx(share)
+    assert {code for code, each in expected.items() if each} == {"room-is-well-formed"}
 
 
 def test_avro_keeps_its_schema(tidegate: Run, tmp_path: Path) -> None:

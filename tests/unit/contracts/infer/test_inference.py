@@ -12,9 +12,11 @@ import pyarrow as pa
 import pytest
 
 from tidegate.contracts.document.model import DataContract
-from tidegate.contracts.infer.infer import VALUES, Inference, Inferred
+from tidegate.contracts.infer.infer import VALUES, Inference, Inferred, _hashes
 from tidegate.contracts.infer.number_rules import nice_above, number_sentinels
 from tidegate.contracts.infer.profile import Profile
+from tidegate.contracts.infer.proposal import Proposal
+from tidegate.contracts.infer.text import contract_text
 from tidegate.contracts.infer.values import NumberProfile
 from tidegate.contracts.judge.plan import compile_plan
 
@@ -95,12 +97,83 @@ def test_texts_that_stand_for_unknown_are_forbidden_and_left_out_of_lists() -> N
     assert not accepts(found, {"ward": "ICU"})
 
 
+def test_a_text_that_may_be_a_value_of_its_own_is_asked_for_and_not_refused() -> None:
+    states = [CHANCE.choice(("open", "shut")) for _ in range(2_000)]
+    for index in range(0, 2_000, 100):
+        states[index] = "unknown"
+    states[7] = "void"
+    found = inferred([{"state": state} for state in states])
+    assert [rule["values"] for rule in rules(found, "one_of", "/state")] == [["open", "shut", "unknown"]]
+    assert [each.rule["values"] for each in found.rules if each.rule and each.doubt] == [["unknown", "void"]]
+    assert accepts(found, {"state": "unknown"})
+    assert not accepts(found, {"state": "void"})
+
+
 def test_coordinates_at_the_origin_are_refused() -> None:
     places = [{"lat": CHANCE.uniform(45, 48), "lon": CHANCE.uniform(-10, 10)} for _ in range(500)]
     places[3] = places[77] = places[78] = {"lat": 0, "lon": 0}
     found = inferred(places)
     assert not accepts(found, {"lat": 0, "lon": 0})
     assert accepts(found, {"lat": 46.5, "lon": 0})
+
+
+MILLION = 1_000_000
+CHOICE = np.random.default_rng(5)
+DAYS = CHOICE.integers(18_993, 19_893, MILLION).astype("datetime64[D]")
+RARE = np.arange(7, MILLION, MILLION // 30)[:30]
+
+
+def rarely(values: Any, value: Any) -> pa.Array:
+    """Return a million values of which 30 stand for "unknown"."""
+    values = values.copy()
+    values[RARE] = value
+    return pa.array(values)
+
+
+def some_places(least: float, most: float) -> pa.Array:
+    return rarely(CHOICE.uniform(least, most, MILLION), 0)
+
+
+@pytest.mark.parametrize(
+    ("columns", "unknown", "known"),
+    [
+        ({"left": rarely(DAYS, np.datetime64("1900-01-01"))}, ["1900-01-01"], ["2023-05-05"]),
+        (
+            {"left": rarely(DAYS, np.datetime64("9999-12-31")).cast(pa.string())},
+            ["9999-12-31"],
+            ["2023-05-05"],
+        ),
+        (
+            {"left": rarely(DAYS.astype("datetime64[s]"), np.datetime64("1970-01-01T00:00:00"))},
+            ["1970-01-01T00:00:00"],
+            ["2023-05-05T00:00:00"],
+        ),
+        ({"ward": rarely(CHOICE.choice(["icu", "er", "onc"], MILLION), "N/A")}, ["N/A"], ["icu"]),
+        (
+            {"note": rarely(CHOICE.integers(0, 10**12, MILLION).astype("U12").astype(object), "n/a")},
+            ["n/a"],
+            ["123456789"],
+        ),
+        ({"lat": some_places(45, 48), "lon": some_places(-10, 10)}, [0, 0], [46.5, 0]),
+    ],
+    ids=["days", "days as text", "timestamps", "texts", "many texts", "coordinates"],
+)
+def test_thirty_of_a_million_that_stand_for_unknown_are_found(
+    columns: dict[str, pa.Array], unknown: list[Any], known: list[Any]
+) -> None:
+    inference = Inference()
+    first = 1
+    for batch in pa.table(columns).to_batches(50_000):
+        inference.add(batch, np.arange(first, first + batch.num_rows))
+        first += batch.num_rows
+    found = inference.finish("test.records")
+    assert not accepts(found, dict(zip(columns, unknown, strict=True)))
+    assert accepts(found, dict(zip(columns, known, strict=True)))
+    counted = [
+        each.exceptions + each.held_back for each in found.rules if each.is_enforced and each.exceptions
+    ]
+    assert set(counted) == {30}
+    assert found.evaluation.unexpected.count == 0
 
 
 def test_ordered_dates_are_found_and_others_are_not() -> None:
@@ -252,3 +325,60 @@ def test_numbers_at_the_ends_of_doubles_are_read_without_a_warning(least: float,
 def test_two_runs_agree() -> None:
     records = [{"a": CHANCE.randrange(50), "b": CHANCE.choice("xyz")} for _ in range(3_000)]
     assert inferred(records, 1_000).document == inferred(records, 777).document
+
+
+def text_schema(found: Inferred, name: str) -> dict[str, Any]:
+    schema: dict[str, Any] = found.definition["properties"][name]
+    return {each: value for each, value in schema.items() if each != "type"}
+
+
+def proposal(found: Inferred, code: str, pointer: str) -> Proposal:
+    return next(each for each in found.proposals if (each.code, each.pointer) == (code, pointer))
+
+
+def test_lengths_are_proposed_where_no_pattern_and_no_list_says_them() -> None:
+    records = [
+        {
+            "note": "".join(CHANCE.choices("abcdé ,.", k=CHANCE.randrange(5, 80))),
+            "digest": f"{CHANCE.getrandbits(256):064x}",
+            "code": f"S{index:06d}",
+            "ward": CHANCE.choice(("icu", "general")),
+        }
+        for index in range(3_000)
+    ]
+    records[7]["digest"] = "N/A"
+    records[8]["digest"] = records[9]["digest"][:60]
+    found = inferred(records)
+    assert text_schema(found, "note") == {"minLength": 1, "maxLength": 250}
+    assert text_schema(found, "digest") == {"minLength": 64, "maxLength": 64}
+    assert text_schema(found, "code") == text_schema(found, "ward") == {}
+    least, most = (proposal(found, code, "/digest") for code in ("minLength", "maxLength"))
+    assert (least.exceptions, least.first, most.exceptions) == (2, (8, 9), 0)
+    assert least.support == most.support == proposal(found, "maxLength", "/note").support
+    assert proposal(found, "maxLength", "/note").exceptions == 0
+    assert not accepts(found, {**records[0], "digest": "0" * 63})
+    assert accepts(found, {**records[0], "note": "x" * 250})
+
+
+def test_few_texts_say_nothing_about_lengths() -> None:
+    assert text_schema(inferred([{"note": f"{'é' * (index % 50)}"} for index in range(150)]), "note") == {}
+    assert text_schema(inferred([{"note": "é" * 50} for _ in range(3_000)]), "note") == {
+        "minLength": 1,
+        "maxLength": 150,
+    }
+
+
+def test_a_length_that_held_back_records_refuse_is_left_out_of_the_schema() -> None:
+    positions = np.arange(3_000)
+    is_held = _hashes(positions) <= np.uint64(0xFFFFFFFFFFFFFFFF // 10)
+    notes = [f"{'é' * (5 + index % 50)}" for index in range(3_000)]
+    for index in np.flatnonzero(is_held)[:3]:
+        notes[index] = "é" * 5_000
+    inference = Inference()
+    inference.add(pa.record_batch({"note": notes}), positions)
+    found = inference.finish("test.records")
+    assert text_schema(found, "note") == {"minLength": 1}
+    assert accepts(found, {"note": "é" * 10_000})
+    assert found.evaluation.unexpected.count == 0
+    text = contract_text(found, source="a test", schema_file="s.json", places=str)
+    assert "Doubtful, so the schema has no maxLength: it refuses 3 of" in " ".join(text.split("\n# "))
