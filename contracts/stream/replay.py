@@ -442,8 +442,13 @@ class StreamReplay(BaseModel):
     problems: tuple[str, ...] = Field(
         default=(), description="Problems of its records, as the index had them when it was asked for."
     )
-    fix: str | None = Field(default=None, description="The fix as canonical JSON.")
-    fingerprint: str | None = Field(default=None, description="Fingerprint of the fix.")
+    fix: str | None = Field(
+        default=None,
+        description="The fix as JSON; values of classified fields are hidden below the role approver.",
+    )
+    fingerprint: str | None = Field(
+        default=None, description="Fingerprint of the fix; null when values are hidden."
+    )
     append_late: bool = False
     accept_batches: bool = False
     allowed: float

@@ -159,7 +159,7 @@ def replay_rows(
             may_act and each.state == "proposed" and (each.by != principal.name or principal is ANONYMOUS),
             may_act and not each.is_ended,
         )
-        for each in factory.replays().of_problem(problem.stream, members)
+        for each in factory.replays().of_problem(problem.stream, members, principal)
     )
 
 

@@ -120,9 +120,12 @@ def ask_for_replay(
     summary="List replays",
     responses=responses(404, 503),
 )
-def list_replays(stream: StreamName, factory: FactoryDep) -> ReplaysInfo:
-    """List who asked for what, and how far it is."""
-    return ReplaysInfo(replays=factory.replays().all(stream))
+def list_replays(stream: StreamName, factory: FactoryDep, principal: PrincipalDep) -> ReplaysInfo:
+    """List who asked for what, and how far it is.
+
+    Below the role approver, values of classified fields in a fix are hidden.
+    """
+    return ReplaysInfo(replays=factory.replays().all(stream, principal))
 
 
 @router.get(
@@ -132,9 +135,11 @@ def list_replays(stream: StreamName, factory: FactoryDep) -> ReplaysInfo:
     response_model=StreamReplay,
     responses={**_ANSWER, **responses(404, 422, 503)},
 )
-def get_replay(stream: StreamName, replay: ReplayId, factory: FactoryDep) -> StreamReplay:
-    """Return who asked for a replay, and how far it is."""
-    return factory.replays().find(stream, replay)
+def get_replay(
+    stream: StreamName, replay: ReplayId, factory: FactoryDep, principal: PrincipalDep
+) -> StreamReplay:
+    """Return who asked for a replay, and how far it is; its fix as in the list."""
+    return factory.replays().find(stream, replay, principal)
 
 
 @router.post(
