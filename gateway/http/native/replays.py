@@ -11,8 +11,22 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel
 
 from tidegate.contracts.errors import ConflictError
-from tidegate.contracts.stream.replay import ReplayOrder, ReplayReport, ReplayRequest, StreamReplay
-from tidegate.gateway.http.dependencies import FactoryDep, body_of, json_content, posted
+from tidegate.contracts.stream.replay import (
+    MOST_REQUEST_BYTES,
+    ReplayOrder,
+    ReplayReport,
+    ReplayRequest,
+    StreamReplay,
+)
+from tidegate.gateway.access.limits import checked
+from tidegate.gateway.http.dependencies import (
+    FactoryDep,
+    body_of,
+    json_content,
+    posted,
+    posted_json,
+    read_model,
+)
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.models.examples import example
 from tidegate.gateway.http.native.streams import StreamName
@@ -95,13 +109,14 @@ class ReplaysInfo(BaseModel):
                 "StreamReplay", {**_SHOWN, "state": "proposed", "approved_by": None, "report": None}
             ),
         },
-        **responses(403, 404, 409, 413, 415, 422, 503),
+        **responses(403, 404, 409, 413, 415, 422, 429, 503),
     },
     openapi_extra=body_of(ReplayOrder, _ORDER),
 )
+@checked
 def ask_for_replay(
     stream: StreamName,
-    order: Annotated[ReplayOrder, posted(ReplayOrder, "request to replay records")],
+    content: Annotated[bytes, posted_json(MOST_REQUEST_BYTES)],
     factory: FactoryDep,
     principal: PrincipalDep,
 ) -> StreamReplay:
@@ -109,6 +124,7 @@ def ask_for_replay(
 
     `replay_approval` of the contract says which requests need the approval of another person, if access control is on.
     """
+    order = read_model(ReplayOrder, content, "request to replay records")
     replay = factory.replays().ask(stream, order, principal)
     _log.info("replay_asked", stream=stream, replay=str(replay.id), records=replay.records)
     return replay
@@ -202,7 +218,9 @@ def get_replay_request(
 def report_replay(
     stream: StreamName,
     replay: ReplayId,
-    report: Annotated[ReplayReport, posted(ReplayReport, "report of a replay")],
+    report: Annotated[
+        ReplayReport, posted(ReplayReport, "report of a replay", least_limit_bytes=MOST_REQUEST_BYTES)
+    ],
     factory: FactoryDep,
     principal: PrincipalDep,
 ) -> StreamReplay:

@@ -15,6 +15,8 @@ from tidegate.contracts.fix.load import parse_fix
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
+    MOST_REQUEST_BYTES,
+    MOST_REQUEST_RUNS,
     ReplayOrder,
     ReplayReport,
     ReplayState,
@@ -195,6 +197,38 @@ def test_over_http(client: Any) -> None:
     assert client.post(f"{one}/approval", b"").status_code == 409
     assert client.post(PATH, json.dumps({**body, "digest": "0" * 64})).status_code == 409
     assert client.post(PATH, json.dumps({**body, "records": 0})).status_code == 422
+
+
+def scattered(runs: int) -> dict[str, Any]:
+    places = Positions([(0, 2 * each) for each in range(runs)])
+    positions = {0: [(each, each) for each in range(0, 2 * runs, 2)]}
+    return {"positions": positions, "records": runs, "digest": digest_of_refusals(TOPIC, places)}
+
+
+def test_a_request_of_scattered_records_is_posted(client: Any) -> None:
+    runs = 200_000
+    asked = client.post(PATH, order(**PLAIN, **scattered(runs)).model_dump_json())
+    assert asked.status_code == 201, asked.text[:500]
+    found = client.get(f"{PATH}/{asked.json()['id']}/request").json()
+    assert (found["records"], len(found["positions"]["0"])) == (runs, runs)
+
+
+def test_a_request_of_more_runs_says_what_to_do(client: Any) -> None:
+    asked = client.post(PATH, order(**PLAIN, **scattered(MOST_REQUEST_RUNS + 1)).model_dump_json())
+    assert asked.status_code == 409
+    assert "are in 250,001 runs of neighbouring positions" in asked.json()["detail"]
+    assert "--where partition=0" in asked.json()["detail"]
+    assert client.post(PATH, b" " * (MOST_REQUEST_BYTES + 1)).status_code == 413
+    assert client.get(PATH).json()["replays"] == []
+
+
+def test_a_report_of_many_closed_records_is_taken(client: Any, replays: StreamReplays) -> None:
+    """A job that could not report tells all of them at once."""
+    asked = replays.ask(STREAM, order(**PLAIN), ANN)
+    places = {Closure.REPLAYED: {0: tuple((each, each) for each in range(0, 200_000, 2))}}
+    told = report(asked).model_copy(update={"closures": places}).model_dump_json()
+    assert len(told) > 2**20
+    assert client.post(f"{PATH}/{asked.id}/progress", told).status_code == 200
 
 
 def enforce(factory: Factory, make_contract: Callable[..., bytes], approval: str) -> None:
