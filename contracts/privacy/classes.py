@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -101,6 +101,24 @@ class Classes:
             if any(step.value is not None and step.value not in left_out for step in steps):
                 return True
         return any(_counts(step, left_out) for step in steps)
+
+    def touches_pattern(self, pattern: Iterable[str]) -> bool:
+        """Return whether classified values are possible where a pointer leads in any record, or below it.
+
+        `*` and numbers are any step: a record may have an array in place of an object.
+        """
+        steps = [self._root]
+        for token in pattern:
+            if any(step.value is not None for step in steps):
+                return True
+            is_any = token == ANY or token.isdigit()
+            steps = [
+                child
+                for step in steps
+                for name, child in step.children.items()
+                if is_any or name in {token, ANY}
+            ]
+        return any(_counts(step, frozenset()) for step in steps)
 
 
 def _counts(step: Step[str], left_out: frozenset[str]) -> bool:
@@ -319,6 +337,17 @@ class Visibility:
             return True
         names = (token for token in path if isinstance(token, str))
         return self.declared is not None and any(name not in self.declared for name in names)
+
+    def hides_pattern(self, pattern: Sequence[str]) -> bool:
+        """Return whether values where a pointer with `*` leads are hidden in any record; as `hides`, without `revealed`."""
+        if not self.is_limited:
+            return False
+        names = (token for token in pattern if token != ANY)
+        return (
+            self.classes is None
+            or self.classes.touches_pattern(pattern)
+            or (self.declared is not None and any(name not in self.declared for name in names))
+        )
 
     @property
     def hidden_fields(self) -> dict[str, str]:

@@ -31,10 +31,19 @@ from tidegate.contracts.stream.versions import MESSAGE
 MOST_RECORDS: Final = 10_000_000
 """Most refusals of one request."""
 MOST_RUNS: Final = 1_000_000
-"""Most runs of neighbouring positions of one request."""
+"""Most runs of neighbouring positions that are read from a file or a report."""
+MOST_REQUEST_RUNS: Final = 250_000
+"""Most runs of one request: the registry holds about 250 bytes for each while it checks them."""
 MOST_FIX: Final = 256 * 1024
+MOST_REQUEST_BYTES: Final = 42 * MOST_REQUEST_RUNS + 4 * MOST_FIX + 1024 * 1024
+"""Largest request as JSON: a run is two offsets of up to 19 digits with their brackets, a character up to 4 bytes."""
 
 _MOST_PARTITIONS: Final = 10_000
+FEWER_RECORDS: Final = (
+    "request fewer records at a time: those of one partition with --where partition=0, or a part of their positions "
+    "with --positions FILE"
+)
+"""What to do about a request that is too large."""
 Run = tuple[Count, Count]
 """The first and the last offset of neighbouring positions."""
 _Partition = Annotated[int, Field(ge=0, lt=2**31)]
@@ -189,7 +198,13 @@ class ReplayOrder(BaseModel):
         return ReplayTerms(self.action, self.append_late, self.accept_batches)
 
     def refusals(self) -> Positions:
-        """Return the positions. Raises ValueError unless they have the digest and the number of the request."""
+        """Return the positions. Raises ValueError unless they have the digest and the number of the request, or are too many."""
+        runs = sum(map(len, self.positions.values()))
+        if runs > MOST_REQUEST_RUNS:
+            raise ValueError(
+                f"its records are in {runs:,} runs of neighbouring positions, and a request has {MOST_REQUEST_RUNS:,} at most; "
+                f"{FEWER_RECORDS}"
+            )
         found = positions_of(self.positions)
         if len(found) != self.records or digest_of_refusals(self.topic, found) != self.digest:
             raise ValueError("the positions do not have the digest of the request")
@@ -461,8 +476,13 @@ class StreamReplay(BaseModel):
     problems: tuple[str, ...] = Field(
         default=(), description="Problems of its records, as the index had them when it was asked for."
     )
-    fix: str | None = Field(default=None, description="The fix as canonical JSON.")
-    fingerprint: str | None = Field(default=None, description="Fingerprint of the fix.")
+    fix: str | None = Field(
+        default=None,
+        description="The fix as JSON; values of classified fields are hidden below the role approver.",
+    )
+    fingerprint: str | None = Field(
+        default=None, description="Fingerprint of the fix; null when values are hidden."
+    )
     append_late: bool = False
     accept_batches: bool = False
     allowed: float

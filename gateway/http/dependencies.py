@@ -48,27 +48,46 @@ async def read_body(request: Request, limit_bytes: int) -> bytes:
     return b"".join(chunks)
 
 
-def posted(model: type[M], what: str, *, left_out: M | None = None, limit_bytes: int | None = None) -> Any:
-    """Return the dependency that reads a JSON body as a model; `left_out` is what no body means, if that is allowed.
+def posted(model: type[M], what: str, *, left_out: M | None = None, least_limit_bytes: int = 0) -> Any:
+    """Return the dependency that reads a small JSON body as a model; `left_out` is what no body means, if that is allowed.
 
-    `limit_bytes` replaces the limit of all documents. It raises UnknownMediaType, BodyTooLarge, InvalidBody with each place.
+    Bodies of up to `least_limit_bytes` are read whatever the settings say. It raises UnknownMediaType, BodyTooLarge,
+    InvalidBody with each place.
     """
 
     async def read(request: Request, factory: FactoryDep) -> M:
-        content = await read_body(request, limit_bytes or factory.settings.max_document_bytes)
+        content = await read_body(request, max(factory.settings.max_document_bytes, least_limit_bytes))
         if left_out is not None and not content:
             return left_out
         media_type(request, ("application/json",))
-        try:
-            return model.model_validate_json(content)
-        except ValidationError as error:
-            places = tuple(
-                Problem("".join(f"/{part}" for part in one["loc"]), one["msg"])
-                for one in error.errors(include_input=False, include_url=False, include_context=False)
-            )
-            raise InvalidBody(f"the body is no {what}", places) from error
+        return read_model(model, content, what)
 
     return Depends(read)
+
+
+def posted_json(limit_bytes: int) -> Any:
+    """Return the dependency that reads a JSON body of a limited size as bytes: what is large is parsed in its turn.
+
+    It raises UnknownMediaType, BodyTooLarge.
+    """
+
+    async def read(request: Request) -> bytes:
+        media_type(request, ("application/json",))
+        return await read_body(request, limit_bytes)
+
+    return Depends(read)
+
+
+def read_model(model: type[M], content: bytes, what: str) -> M:
+    """Read a JSON body as a model. Raises InvalidBody with each place."""
+    try:
+        return model.model_validate_json(content)
+    except ValidationError as error:
+        places = tuple(
+            Problem("".join(f"/{part}" for part in one["loc"]), one["msg"])
+            for one in error.errors(include_input=False, include_url=False, include_context=False)
+        )
+        raise InvalidBody(f"the body is no {what}", places) from error
 
 
 def json_content(schema: type[BaseModel] | str, example: Any) -> dict[str, Any]:

@@ -193,7 +193,7 @@ class ReplayRow(StreamEntry):
 
     state: Mapped[str] = mapped_column(Text)
     document: Mapped[str] = mapped_column(Text)
-    request: Mapped[str | None] = mapped_column(Text)
+    request: Mapped[str | None] = mapped_column(Text, deferred=True)  # megabytes, which a list does not need
 
 
 class ReplayStore(EntryStore[ReplayRow]):

@@ -1,18 +1,21 @@
-"""Masking of refused records: which bytes of a value a reader may not see, and the value as JSON without them."""
+"""Masking of refused records and of fixes: which values a reader may not see, and the JSON without them."""
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Final
 
 import fastavro
+from pydantic import ValidationError
 
-from tidegate.contracts.document.fields import objects_of
+from tidegate.contracts.document.fields import objects_of, tokens
 from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.rule_model import Condition
+from tidegate.contracts.fix.model import AnyStep, Default, Fix, Map, Rename, Set
 from tidegate.contracts.formats.framing import PREFIX_BYTES
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.privacy.classes import BODY, Visibility
@@ -115,6 +118,67 @@ def apart(masks: list[Mask]) -> tuple[Mask, ...]:
         else:
             found.append(mask)
     return tuple(found)
+
+
+def masked_fix(text: str, visibility: Visibility) -> str:
+    """Return a fix, as canonical JSON, with HIDDEN in place of the values of hidden fields; unchanged without any.
+
+    With a hidden value the description is hidden too, because it is free text about the values. A text that is no fix
+    is hidden as a whole.
+    """
+    try:
+        fix = Fix.model_validate_json(text, strict=True)
+    except ValidationError:
+        return HIDDEN
+    named = _hidden_names(fix, visibility)
+
+    def hides(pointer: str) -> bool:
+        path = tokens(pointer)
+        return visibility.hides_pattern(path) or not named.isdisjoint(path)
+
+    steps = tuple(_masked_step(step, hides) for step in fix.steps)
+    if steps == fix.steps:
+        return text
+    description = None if fix.description is None else HIDDEN
+    return fix.model_copy(update={"steps": steps, "description": description}).text
+
+
+def _hidden_names(fix: Fix, visibility: Visibility) -> frozenset[str]:
+    """Return the names under which renames of a fix take values out of hidden fields, or into them."""
+    renames = [(tokens(step.field), step.to) for step in fix.steps if isinstance(step, Rename)]
+    found: set[str] = set()
+    for _ in renames:  # a chain of renames is at most as long as their number
+        found |= {
+            name
+            for path, to in renames
+            for name in (path[-1], to)
+            if {path[-1], to} & found
+            or visibility.hides_pattern(path)
+            or visibility.hides_pattern((*path[:-1], to))
+        }
+    return frozenset(found)
+
+
+def _masked_step(step: AnyStep, hides: Callable[[str], bool]) -> AnyStep:
+    changes: dict[str, Any] = {}
+    if hides(step.field):
+        match step:
+            case Set() | Default():
+                changes["value"] = HIDDEN
+            case Map():
+                masked = {"value_from": HIDDEN, "to": HIDDEN}
+                changes["values"] = tuple(each.model_copy(update=masked) for each in step.values)
+    if step.when is not None and hides(step.when.field):
+        changes["when"] = _masked_condition(step.when)
+    return step.model_copy(update=changes)
+
+
+def _masked_condition(condition: Condition) -> Condition:
+    masked: dict[str, Any] = {"equals": HIDDEN, "not_equals": HIDDEN}
+    if condition.one_of is not None:
+        masked["one_of"] = (HIDDEN,) * len(condition.one_of)
+    given = {name: value for name, value in masked.items() if name in condition.model_fields_set}
+    return condition.model_copy(update=given)
 
 
 def decoded_json(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Final
 from uuid import UUID, uuid4
@@ -10,8 +10,7 @@ from uuid import UUID, uuid4
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.contracts.fix.load import parse_fix
-from tidegate.contracts.privacy.classes import Classes, classes_of
-from tidegate.contracts.privacy.masked_fixes import masked
+from tidegate.contracts.privacy.classes import Classes, Visibility, classes_of
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions
@@ -24,13 +23,15 @@ from tidegate.contracts.stream.replay import (
     StreamReplay,
     positions_of,
 )
-from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Principal, Role
+from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Principal
 from tidegate.gateway.registry.subject_scope import ENFORCED, subject_of_contract, topic_of_contract
 from tidegate.gateway.storage.audit_chain import Change, content_hash
 from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.streams.controls import reporter_topic, require_same
+from tidegate.gateway.streams.masking import declared_names, masked_fix
 from tidegate.gateway.streams.problem_watch import resolve_emptied
+from tidegate.gateway.streams.quarantine import ROLE
 from tidegate.gateway.streams.quarantine_index.closures import add_closures, problems_at
 from tidegate.gateway.streams.quarantine_index.facets import problem_id
 from tidegate.gateway.streams.quarantine_index.filters import StreamIndex
@@ -43,7 +44,10 @@ MOST_WAITING: Final = 10
 
 
 class StreamReplays(Service):
-    """Requests to replay refused records of streams."""
+    """Requests to replay refused records of streams.
+
+    Who may not reveal values sees a fix without those of classified fields, and then without its fingerprint.
+    """
 
     def ask(self, stream: str, order: ReplayOrder, by: Principal = ANONYMOUS) -> StreamReplay:
         """Store a request; it is open, or waits for the approval of another person as the enforced contract says.
@@ -121,21 +125,20 @@ class StreamReplays(Service):
     def of_problem(
         self, stream: str, problems: Collection[str], by: Principal = ANONYMOUS
     ) -> tuple[StreamReplay, ...]:
-        """Return those that have records of some problems, as `all` does."""
+        """Return those that have records of some problems, newest first. Raises NotFoundError."""
         return tuple(each for each in self.all(stream, by) if not {*problems}.isdisjoint(each.problems))
 
     def all(self, stream: str, by: Principal = ANONYMOUS) -> tuple[StreamReplay, ...]:
-        """Return those that are kept, newest first, without classified values that `by` may not reveal.
-
-        Raises NotFoundError for a stream without a contract.
-        """
+        """Return those that are kept, newest first. Raises NotFoundError for a stream without a contract."""
         with self._database.reading() as stores:
+            subject_of_contract(stores, stream)
             return _shown(stores, stream, stores.replays.all(stream), by)
 
     def find(self, stream: str, replay: UUID, by: Principal = ANONYMOUS) -> StreamReplay:
-        """Return one, as `all` does. Raises NotFoundError."""
+        """Return one. Raises NotFoundError."""
         with self._database.reading() as stores:
-            return _shown(stores, stream, (_find(stores, stream, replay),), by)[0]
+            subject_of_contract(stores, stream)
+            return _shown(stores, stream, [_find(stores, stream, replay)], by)[0]
 
     def request(self, stream: str, replay: UUID, by: Principal = ANONYMOUS) -> ReplayRequest:
         """Return the whole request of an open one, for the job. Raises NotFoundError, Forbidden for who may not report."""
@@ -168,7 +171,7 @@ class StreamReplays(Service):
                 resolve_emptied(stores, stream, at)
             if changed.is_ended and not found.is_ended:
                 _audit(stores, changed, str(state), subject, (by.name, at))
-            return changed
+            return _shown(stores, stream, [changed], by)[0]
 
 
 def needs_approval(stores: Stores, stream: str, order: ReplayOrder) -> bool:
@@ -182,20 +185,34 @@ def needs_approval(stores: Stores, stream: str, order: ReplayOrder) -> bool:
 
 
 def _shown(
-    stores: Stores, stream: str, replays: tuple[StreamReplay, ...], by: Principal
+    stores: Stores, stream: str, found: Iterable[StreamReplay], by: Principal
 ) -> tuple[StreamReplay, ...]:
-    """Return requests as a person may see them: a fix may name values of classified fields."""
-    if by.may(Role.APPROVER, subject_of_contract(stores, stream)):
-        return replays
-    version = stores.contracts.highest(stream, ENFORCED)
-    if version is None:  # without a contract that says what is classified, all is
-        classes = Classes({"": "unknown"})
-    else:
-        classes = classes_of(DataContract.model_validate_json(version.document))
-    return tuple(
-        each if each.fix is None else each.model_copy(update={"fix": masked(each.fix, classes)})
-        for each in replays
-    )
+    """Return replays as a principal sees them."""
+    found = tuple(found)
+    if by.may(ROLE, subject_of_contract(stores, stream)) or all(each.fix is None for each in found):
+        return found
+    visibility = _visibility(stores, stream)
+    return tuple(_masked(each, visibility) for each in found)
+
+
+def _visibility(stores: Stores, stream: str) -> Visibility:
+    """Return what is shown of values of all versions: a fix may be for records that any of them refused."""
+    versions = stores.contracts.versions(stream, deleted=True)
+    contracts = [DataContract.model_validate_json(each.document) for each in versions]
+    if not contracts:
+        return Visibility(None)
+    classes = {pointer: name for each in contracts for pointer, name in classes_of(each).by_pointer.items()}
+    names = [declared_names(each) for each in contracts]
+    return Visibility(Classes(classes), frozenset().union(*names))
+
+
+def _masked(replay: StreamReplay, visibility: Visibility) -> StreamReplay:
+    """Return a replay without the hidden values of its fix.
+
+    The fingerprint goes with them: few values are possible, and it would confirm a guess.
+    """
+    fix = None if replay.fix is None else masked_fix(replay.fix, visibility)
+    return replay if fix == replay.fix else replay.model_copy(update={"fix": fix, "fingerprint": None})
 
 
 def _problems(stores: Stores, stream: str, request: ReplayRequest) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from threading import Event
@@ -17,6 +17,7 @@ from tidegate.contracts.registry_client import requests
 from tidegate.contracts.registry_client.messages import Answer, Request, send
 from tidegate.contracts.stream.adoption import Adoption
 from tidegate.contracts.stream.ledger import Ledger
+from tidegate.contracts.stream.replay import FEWER_RECORDS, MOST_REQUEST_BYTES
 from tidegate.spark_jobs.contract_source import RegistryContract, registry_http
 from tidegate.spark_jobs.settings import JobSettings
 
@@ -54,6 +55,28 @@ def open_registry(settings: JobSettings, stream: str) -> Iterator[tuple[Enforcem
     with registry_http(settings, settings.registry_url, _REGISTRY_SECONDS) as client:
         plan = RegistryContract(client, stream, 0.0, Event(), mask_key).current()
         yield plan, AdoptionLog(client, stream)
+
+
+_ADVICE: Final[Mapping[int, str]] = {
+    httpx.codes.CONFLICT: "Look at what the registry has now, and decide again",
+    httpx.codes.REQUEST_ENTITY_TOO_LARGE: (
+        f"R{FEWER_RECORDS[1:]}. If a proxy has this limit, raise it to {MOST_REQUEST_BYTES / 2**20:.0f} MiB"
+    ),
+    httpx.codes.UNPROCESSABLE_ENTITY: (
+        "Correct what it names. If you gave nothing of that, compare the releases of registry and command "
+        "(tidegate --version)"
+    ),
+}
+"""What to do about what the registry does not take."""
+
+
+def _said(answer: Answer) -> Iterator[str]:
+    """Yield what the registry says about its refusal, each mistake with its place."""
+    if detail := answer.document.get("detail"):
+        yield str(detail)
+    errors = answer.document.get("errors")
+    for each in errors if isinstance(errors, list) else ():
+        yield f"{each.get('pointer')} {each.get('message')}" if isinstance(each, dict) else str(each)
 
 
 class AdoptionLog:
@@ -115,7 +138,10 @@ class AdoptionLog:
 
 
 def required(client: httpx.Client, answer: Answer, what: str) -> None:
-    """Require that the registry did what it was asked. Raises CredentialsError, ConflictError, Unavailable."""
+    """Require that the registry did what it was asked.
+
+    Raises CredentialsError, ConflictError for what it does not take however often it is asked, Unavailable.
+    """
     if answer.is_success:
         return
     if answer.status in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN}:
@@ -123,11 +149,10 @@ def required(client: httpx.Client, answer: Answer, what: str) -> None:
             f"the registry at {client.base_url} does not let you {what} ({answer.status}): set "
             "TIDEGATE_REGISTRY_TOKEN to a key of yours with the role approver; nothing was changed"
         )
-    detail = answer.document.get("detail", f"the registry at {client.base_url} refuses to {what}")
-    if answer.status == httpx.codes.REQUEST_ENTITY_TOO_LARGE:
-        raise ConflictError(f"{detail}: choose fewer records with --problem or --where; nothing was changed")
-    if answer.status in {httpx.codes.CONFLICT, httpx.codes.UNPROCESSABLE_ENTITY}:
-        raise ConflictError(f"{detail}; nothing was changed")
+    if answer.status in _ADVICE:
+        refused = f"the registry at {client.base_url} refuses to {what} ({answer.status})"
+        said = "; ".join(_said(answer)) or answer.reason
+        raise ConflictError(f"{refused}: {said}; nothing was changed. {_ADVICE[answer.status]}")
     raise Unavailable(
         f"the registry at {client.base_url} answered {answer.status} when asked to {what}; nothing was changed"
     )

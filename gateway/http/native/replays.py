@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 from uuid import UUID
 
 import structlog
@@ -11,8 +11,22 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel
 
 from tidegate.contracts.errors import ConflictError
-from tidegate.contracts.stream.replay import MOST_RUNS, ReplayOrder, ReplayReport, ReplayRequest, StreamReplay
-from tidegate.gateway.http.dependencies import FactoryDep, body_of, json_content, posted
+from tidegate.contracts.stream.replay import (
+    MOST_REQUEST_BYTES,
+    ReplayOrder,
+    ReplayReport,
+    ReplayRequest,
+    StreamReplay,
+)
+from tidegate.gateway.access.limits import checked
+from tidegate.gateway.http.dependencies import (
+    FactoryDep,
+    body_of,
+    json_content,
+    posted,
+    posted_json,
+    read_model,
+)
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.models.examples import example
 from tidegate.gateway.http.native.streams import StreamName
@@ -74,10 +88,6 @@ _ANSWER: dict[int | str, dict[str, Any]] = {
 }
 
 
-MOST_ORDER_BYTES: Final = 32 * MOST_RUNS
-"""A run takes at most two offsets of 13 digits, and a fix takes less than what the runs leave."""
-
-
 class ReplaysInfo(BaseModel):
     """The replays of a stream that are kept, newest first."""
 
@@ -99,15 +109,14 @@ class ReplaysInfo(BaseModel):
                 "StreamReplay", {**_SHOWN, "state": "proposed", "approved_by": None, "report": None}
             ),
         },
-        **responses(403, 404, 409, 413, 415, 422, 503),
+        **responses(403, 404, 409, 413, 415, 422, 429, 503),
     },
     openapi_extra=body_of(ReplayOrder, _ORDER),
 )
+@checked
 def ask_for_replay(
     stream: StreamName,
-    order: Annotated[
-        ReplayOrder, posted(ReplayOrder, "request to replay records", limit_bytes=MOST_ORDER_BYTES)
-    ],
+    content: Annotated[bytes, posted_json(MOST_REQUEST_BYTES)],
     factory: FactoryDep,
     principal: PrincipalDep,
 ) -> StreamReplay:
@@ -115,6 +124,7 @@ def ask_for_replay(
 
     `replay_approval` of the contract says which requests need the approval of another person, if access control is on.
     """
+    order = read_model(ReplayOrder, content, "request to replay records")
     replay = factory.replays().ask(stream, order, principal)
     _log.info("replay_asked", stream=stream, replay=str(replay.id), records=replay.records)
     return replay
@@ -127,7 +137,10 @@ def ask_for_replay(
     responses=responses(404, 503),
 )
 def list_replays(stream: StreamName, factory: FactoryDep, principal: PrincipalDep) -> ReplaysInfo:
-    """List who asked for what, and how far it is. Values of classified fields in a fix are shown to approvers only."""
+    """List who asked for what, and how far it is.
+
+    Below the role approver, values of classified fields in a fix are hidden.
+    """
     return ReplaysInfo(replays=factory.replays().all(stream, principal))
 
 
@@ -141,7 +154,7 @@ def list_replays(stream: StreamName, factory: FactoryDep, principal: PrincipalDe
 def get_replay(
     stream: StreamName, replay: ReplayId, factory: FactoryDep, principal: PrincipalDep
 ) -> StreamReplay:
-    """Return who asked for a replay, and how far it is. Values of classified fields in a fix are shown to approvers only."""
+    """Return who asked for a replay, and how far it is; its fix as in the list."""
     return factory.replays().find(stream, replay, principal)
 
 
@@ -205,7 +218,9 @@ def get_replay_request(
 def report_replay(
     stream: StreamName,
     replay: ReplayId,
-    report: Annotated[ReplayReport, posted(ReplayReport, "report of a replay")],
+    report: Annotated[
+        ReplayReport, posted(ReplayReport, "report of a replay", least_limit_bytes=MOST_REQUEST_BYTES)
+    ],
     factory: FactoryDep,
     principal: PrincipalDep,
 ) -> StreamReplay:

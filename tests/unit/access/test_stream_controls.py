@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tidegate.contracts.fix.load import parse_fix
-from tidegate.contracts.stream.positions import Positions
-from tidegate.contracts.stream.replay import digest_of_refusals, runs_of
 from tidegate.gateway.http.native.adoptions import ADOPTION
 from tidegate.gateway.http.native.reconciliations import RESULT
 from tidegate.gateway.http.native.stream_controls import _EVENT, _TRIP
@@ -98,38 +94,3 @@ def test_who_decided_stands_in_what_holds_and_in_the_log(hire: Hire, admin: Pers
         (producer.name, "stream.tripped"),
         (approver.name, "stream.resumed-accepting-batch"),
     ]
-
-
-def test_values_of_a_fix_are_shown_to_those_who_may_reveal_them(
-    hire: Hire, admin: Person, make_contract: MakeContract
-) -> None:
-    document = make_contract(id=MINE, topic=MINE, version="1.3.0", classification={"/age": "pii"})
-    published = admin.ask("POST", "/api/v1/contracts", document)
-    assert published.status_code == 201, published.text
-    approver, job, viewer = (hire(f"{role}:hospital.") for role in ("approver", "reporter", "viewer"))
-    other = hire("approver:hospital.")
-    steps = [
-        {"action": "set", "field": "/age", "value": "Ada Lovelace"},
-        {"action": "map", "field": "/discharge_date", "values": [{"from": "1900-01-01", "to": None}]},
-    ]
-    fix = parse_fix(json.dumps({"fix": "f", "steps": steps}), name="fix.json")
-    places = Positions([(0, 17)])
-    order = {
-        "topic": f"{MINE}.quarantine",
-        "topic_id": "id",
-        "positions": json.loads(json.dumps(runs_of(places))),
-        "records": 1,
-        "digest": digest_of_refusals(f"{MINE}.quarantine", places),
-        "fix": fix.text,
-        "fingerprint": fix.fingerprint,
-    }
-    asked = approver.ask("POST", f"{STREAMS}/{MINE}/replays", order)
-    assert asked.status_code == 201, asked.text
-    one = f"{STREAMS}/{MINE}/replays/{asked.json()['id']}"
-    for person, is_shown in ((approver, True), (other, True), (viewer, False)):
-        for path in (f"{STREAMS}/{MINE}/replays", one):
-            text = person.ask("GET", path, None).text
-            assert ("Ada Lovelace" in text) == is_shown
-            assert "1900-01-01" in text
-    assert other.ask("POST", f"{one}/approval", {}).status_code == 200
-    assert "Ada Lovelace" in job.ask("GET", f"{one}/request", None).text

@@ -19,7 +19,10 @@ from tidegate.contracts.stream.generations import Rewound
 from tidegate.contracts.stream.ledger import BatchRefusal, BatchTotals, Ledger, MarkedKeys
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
+    MOST_FIX,
     MOST_RECORDS,
+    MOST_REQUEST_BYTES,
+    MOST_REQUEST_RUNS,
     Closed,
     ReplayedChunk,
     ReplayRequest,
@@ -66,6 +69,19 @@ def test_a_request_keeps_its_positions_as_runs() -> None:
     asked = request()
     assert asked.positions == {0: ((3, 5),), 2: ((7, 7),)}
     assert ReplayRequest.model_validate_json(asked.model_dump_json()).refusals() == REFUSALS
+
+
+def test_the_largest_request_fits_into_its_bytes() -> None:
+    last = 2**63 - 1
+    runs = ((last, last),) * MOST_REQUEST_RUNS
+    asked = request(positions={2**31 - 1: runs}, fix="\U0001f600" * MOST_FIX, fingerprint="0" * 64)
+    assert MOST_REQUEST_BYTES > len(asked.model_dump_json().encode()) > 10 * 2**20
+
+
+def test_a_request_of_too_many_runs_says_what_to_do() -> None:
+    runs = tuple((each, each) for each in range(0, 2 * MOST_REQUEST_RUNS + 2, 2))
+    with pytest.raises(ValueError, match=r"in 250,001 runs .* --where partition=0"):
+        request(positions={0: runs}).refusals()
 
 
 @given(st.sets(st.tuples(st.integers(0, 3), st.integers(0, 300)), min_size=1))

@@ -15,7 +15,7 @@ from tidegate.contracts.fix.load import parse_fix
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.positions import Positions
-from tidegate.contracts.stream.replay import ReplayOrder, digest_of_refusals, runs_of
+from tidegate.contracts.stream.replay import ReplayOrder, ReplayReport, digest_of_refusals, runs_of
 from tidegate.gateway.access.principal import Principal, read_grants
 from tidegate.gateway.clock import now
 from tidegate.gateway.factory import Factory
@@ -28,9 +28,9 @@ from tidegate.gateway.streams.replay_previews import ProblemSelection, ReplayPre
 
 STREAM = "hospital.admissions"
 TOPIC = f"{STREAM}.quarantine"
-ANN, BEN, EVE = (
+ANN, BEN, EVE, JOB = (
     Principal(f"key:{name}", read_grants([role]))
-    for name, role in (("ann", "approver"), ("ben", "approver"), ("eve", "viewer"))
+    for name, role in (("ann", "approver"), ("ben", "approver"), ("eve", "viewer"), ("job", "reporter"))
 )
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -141,3 +141,28 @@ def test_a_request_is_cancelled_on_the_page(client: Any, factory: Factory, probl
     answer = posted(client, f"{problem}/replays/{asked}", decision="cancel")
     assert (answer.status_code, answer.headers["location"]) == (303, f"{problem}#replays")
     assert "cancelled" in words(client.request("GET", problem))
+
+
+def test_the_page_says_why_records_failed_again(client: Any, factory: Factory, problem: str) -> None:
+    first, second = ask(factory, ANN), ask(factory, ANN)
+    told = {
+        "stream": STREAM,
+        "at": "2026-07-01T12:00:00Z",
+        "state": "done",
+        "records": 2,
+        "written": 0,
+        "refused": 2,
+        "left": 0,
+    }
+    reasons = [
+        {"stage": "rule", "code": "ward-is-open", "severity": "error", "records": 1_234},
+        {"stage": "schema", "code": "<type>", "severity": "error", "records": 1},
+    ]
+    for request, why in ((first, reasons), (second, [])):
+        report = ReplayReport.model_validate({**told, "request": request, "reasons": why})
+        factory.replays().progress(STREAM, report, JOB)
+    page = client.request("GET", problem)
+    assert "1 234 with ward-is-open (rule)" in words(page)
+    assert "1 with &lt;type&gt; (schema)" in words(page)
+    assert f"/desk/contracts/{STREAM}#rule-ward-is-open" in page.text
+    assert page.text.count("Why records were refused again") == 1

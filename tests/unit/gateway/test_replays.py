@@ -15,6 +15,8 @@ from tidegate.contracts.fix.load import parse_fix
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
+    MOST_REQUEST_BYTES,
+    MOST_REQUEST_RUNS,
     ReplayOrder,
     ReplayReport,
     ReplayState,
@@ -24,7 +26,6 @@ from tidegate.contracts.stream.replay import (
 )
 from tidegate.gateway.access.principal import Forbidden, Principal, read_grants
 from tidegate.gateway.factory import Factory
-from tidegate.gateway.http.native.replays import MOST_ORDER_BYTES
 from tidegate.gateway.storage.audit_chain import AuditEntry
 from tidegate.gateway.streams.problem_states import ProblemState
 from tidegate.gateway.streams.problems import ProblemQuery
@@ -198,6 +199,38 @@ def test_over_http(client: Any) -> None:
     assert client.post(PATH, json.dumps({**body, "records": 0})).status_code == 422
 
 
+def scattered(runs: int) -> dict[str, Any]:
+    places = Positions([(0, 2 * each) for each in range(runs)])
+    positions = {0: [(each, each) for each in range(0, 2 * runs, 2)]}
+    return {"positions": positions, "records": runs, "digest": digest_of_refusals(TOPIC, places)}
+
+
+def test_a_request_of_scattered_records_is_posted(client: Any) -> None:
+    runs = 200_000
+    asked = client.post(PATH, order(**PLAIN, **scattered(runs)).model_dump_json())
+    assert asked.status_code == 201, asked.text[:500]
+    found = client.get(f"{PATH}/{asked.json()['id']}/request").json()
+    assert (found["records"], len(found["positions"]["0"])) == (runs, runs)
+
+
+def test_a_request_of_more_runs_says_what_to_do(client: Any) -> None:
+    asked = client.post(PATH, order(**PLAIN, **scattered(MOST_REQUEST_RUNS + 1)).model_dump_json())
+    assert asked.status_code == 409
+    assert "are in 250,001 runs of neighbouring positions" in asked.json()["detail"]
+    assert "--where partition=0" in asked.json()["detail"]
+    assert client.post(PATH, b" " * (MOST_REQUEST_BYTES + 1)).status_code == 413
+    assert client.get(PATH).json()["replays"] == []
+
+
+def test_a_report_of_many_closed_records_is_taken(client: Any, replays: StreamReplays) -> None:
+    """A job that could not report tells all of them at once."""
+    asked = replays.ask(STREAM, order(**PLAIN), ANN)
+    places = {Closure.REPLAYED: {0: tuple((each, each) for each in range(0, 200_000, 2))}}
+    told = report(asked).model_copy(update={"closures": places}).model_dump_json()
+    assert len(told) > 2**20
+    assert client.post(f"{PATH}/{asked.id}/progress", told).status_code == 200
+
+
 def enforce(factory: Factory, make_contract: Callable[..., bytes], approval: str) -> None:
     document = make_contract(version="1.2.1", replay_approval=approval)
     factory.registry().publish(document, "contract.json")
@@ -273,18 +306,3 @@ def test_closed_places_of_reports_are_kept_apart_and_resolve_problems(
     broken = told.model_copy(update={"closures": {Closure.REPLAYED: {0: ((3, 1),)}}})
     with pytest.raises(ConflictError, match="cannot be kept"):
         replays.progress(STREAM, broken, JOB)
-
-
-def test_a_request_with_many_runs_of_positions_is_taken(client: Any) -> None:
-    places = Positions([(0, 2 * each) for each in range(200_000)])
-    asked = order(
-        positions=runs_of(places), records=len(places), digest=digest_of_refusals(TOPIC, places)
-    ).model_dump_json()
-    assert len(asked) > 2_000_000
-    answer = client.post(PATH, asked)
-    assert answer.status_code == 201, answer.text
-    assert answer.json()["records"] == 200_000
-
-
-def test_a_larger_request_is_refused_by_its_size(client: Any) -> None:
-    assert client.post(PATH, b" " * (MOST_ORDER_BYTES + 1)).status_code == 413
