@@ -94,8 +94,9 @@ class Runtime:
 
     @property
     def kafka_config(self) -> Path | None:
-        """The file of client properties of the user's brokers, if they need one."""
-        return None if self._options.kafka is None else self._options.kafka.config
+        """The file of client properties for the broker; None without one."""
+        own = self._options.kafka
+        return None if own is None or own.config is None else own.config.absolute()
 
     @property
     def registry_url(self) -> str:
@@ -265,8 +266,8 @@ class Runtime:
         environment |= {"PYTHONUNBUFFERED": "1"}
         if own is None:
             environment |= dict.fromkeys(_OF_OTHER_BROKERS, "")
-        elif own.config is not None:
-            environment["TIDEGATE_KAFKA_CONFIG"] = str(own.config.absolute())
+        elif self.kafka_config is not None:
+            environment["TIDEGATE_KAFKA_CONFIG"] = str(self.kafka_config)
         self._children[name] = self._state.run.start(Command(name, command, environment))
 
     def _stop(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -55,9 +56,10 @@ class Contracts:
         """Show the command that sends records to a stream."""
         stream = next(iter(streams)) if len(streams) == 1 else "STREAM"
         servers, registry = self._runtime.bootstrap, self._runtime.registry_url
-        config = "" if self._runtime.kafka_config is None else f" --kafka-config {self._runtime.kafka_config}"
+        config = self._runtime.kafka_config
+        login = "" if config is None else f" --kafka-config {shlex.quote(str(config))}"
         self._show(
-            "send", f"tidegate send {stream} FILE --bootstrap-servers {servers}{config} --registry {registry}"
+            "send", f"tidegate send {stream} FILE --bootstrap-servers {servers}{login} --registry {registry}"
         )
 
     def _show_failures(self) -> None:

@@ -213,12 +213,9 @@ def replay_text(replay: StreamReplay) -> str:
     """Return how far a replay is, for people."""
     report, noun = replay.report, "discard" if replay.action is ReplayAction.DISCARD else "replay"
     if report is None:
-        waits = "waits for the job"
-        if replay.state == "proposed":
-            waits = (
-                "waits for another person, who approves it on the desk's page of the problem, or with POST "
-                f"/api/v1/streams/{replay.stream}/replays/{replay.id}/approval"
-            )
+        waits = (
+            "waits for the approval of another person" if replay.state == "proposed" else "waits for the job"
+        )
         return f"{noun} {replay.id} of {replay.records:,} records of {replay.stream} {waits}"
     match replay.action:
         case ReplayAction.REPLAY:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -112,10 +113,10 @@ def replay(  # noqa: PLR0913 - one parameter for each option
     )
     selection, loaded = _Selection(positions, problem, where), None if fix is None else load_fix(fix)
     mode = _Mode(dry_run, run, yes)
-    with _planner(stream, given) as planner:
+    with _planner(stream, given) as (planner, registry):
         found = _replayed(planner, selection, loaded, terms, mode, allowed=allowed, rate=rate)
     if found is not None:
-        _report(found, has_run=run)
+        _report(found, registry, has_run=run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,17 +153,19 @@ class _Mode:
 
 
 @contextmanager
-def _planner(stream: str, given: Given) -> Iterator[ReplayPlanner]:
-    """Open the records of a stream. Its folder is its own: a job on this machine keeps in the other one what waits."""
+def _planner(stream: str, given: Given) -> Iterator[tuple[ReplayPlanner, str]]:
+    """Open the records of a stream; yield them with the address of the registry.
+
+    Its folder is its own: a job on this machine keeps in the other one what waits.
+    """
     from tidegate.spark_jobs.adopt.replay import replays  # noqa: PLC0415 - loads Spark
     from tidegate.spark_jobs.enforce import log_to_stderr  # noqa: PLC0415 - the same
 
     log_to_stderr()
-    with (
-        TemporaryDirectory(prefix="tidegate-replay-") as scratch,
-        replays(read_settings({**given, "checkpoints": scratch}, JobSettings), stream) as planner,
-    ):
-        yield planner
+    with TemporaryDirectory(prefix="tidegate-replay-") as scratch:
+        settings = read_settings({**given, "checkpoints": scratch}, JobSettings)
+        with replays(settings, stream) as planner:
+            yield planner, settings.registry_url
 
 
 def _replayed(
@@ -186,11 +189,13 @@ def _replayed(
     return planner.run(found.id) if mode.runs and found.state == "open" else found
 
 
-def _report(found: StreamReplay, *, has_run: bool) -> None:
+def _report(found: StreamReplay, registry: str, *, has_run: bool) -> None:
     """Print how far a replay is. Exit with 1 when it was stopped; raise Unavailable when it was to end here, and has not."""
     from tidegate.spark_jobs.adopt.replay import replay_text  # noqa: PLC0415 - loads Spark
 
     typer.echo(replay_text(found))
+    if found.state == "proposed":
+        typer.echo(approval_text(found, registry))
     if found.state == "stopped":
         raise typer.Exit(1)
     if has_run and found.state == "open":
@@ -199,6 +204,14 @@ def _report(found: StreamReplay, *, has_run: bool) -> None:
             "job of the stream ends it when it runs again. To end it without a job, cancel it (DELETE "
             f"/api/v1/streams/{found.stream}/replays/{found.id}) and run this command again; no record is written twice"
         )
+
+
+def approval_text(found: StreamReplay, registry: str) -> str:
+    """Return where another person approves a replay: on the page of its first problem if the index has one, or by HTTP."""
+    base, stream = registry.rstrip("/"), quote(found.stream, safe="")
+    ways = [f"{base}/desk/streams/{stream}/problems/{each}#replays" for each in found.problems[:1]]
+    ways.append(f"POST {base}/api/v1/streams/{stream}/replays/{found.id}/approval")
+    return "Another person with the role approver approves it:\n  " + "\n  ".join(ways)
 
 
 @output_options()
@@ -237,7 +250,7 @@ def discard(  # noqa: PLR0913 - one parameter for each option
     open after --run; 4 or 5 another instance is still writing; 7 no permission.
     """
     selection = _Selection(positions, problem, where)
-    with _planner(stream, given) as planner:
+    with _planner(stream, given) as (planner, registry):
         chosen = planner.freeze(selection.choice())
         typer.echo(f"{len(chosen):,} refused records would be discarded")
         if dry_run:
@@ -246,7 +259,7 @@ def discard(  # noqa: PLR0913 - one parameter for each option
         found = planner.order(chosen, None, action="discard", reason=reason)
         if run and found.state == "open":
             found = planner.run(found.id)
-    _report(found, has_run=run)
+    _report(found, registry, has_run=run)
 
 
 def _text_of(file: Path) -> str:

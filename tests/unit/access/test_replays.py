@@ -12,10 +12,11 @@ import pytest
 from tests.unit.gateway.quarantine_records import Process, refused
 from tidegate.contracts.fix.load import parse_fix
 from tidegate.contracts.stream.positions import Positions
-from tidegate.contracts.stream.replay import digest_of_refusals, runs_of
+from tidegate.contracts.stream.replay import StreamReplay, digest_of_refusals, runs_of
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.models.examples import CONTRACT
 from tidegate.gateway.streams.masking import HIDDEN
+from tidegate.spark_jobs.adopt.replay_cli import _report
 
 from .conftest import Hire, Person
 
@@ -154,6 +155,32 @@ def test_neither_the_audit_log_nor_the_log_has_values(
     written = f"{entries} {capsys.readouterr()}"
     assert "replay_asked" in written
     assert not re.search(f"{SECRET}|{NUMBER}", written)
+
+
+def test_the_command_says_where_another_person_approves(
+    hire: Hire, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = StreamReplay.model_validate(ask(hire("approver")))
+    capsys.readouterr()
+    _report(asked, "http://registry:8081/", has_run=False)
+    first, role, page, post = capsys.readouterr().out.splitlines()
+    assert first.endswith("waits for the approval of another person")
+    assert role == "Another person with the role approver approves it:"
+    page, post = page.removeprefix("  http://registry:8081"), post.removeprefix("  POST http://registry:8081")
+    shown = hire("approver").ask("GET", page)
+    assert (shown.status_code, "Approve</button>" in shown.text) == (200, True)
+    assert page.endswith("#replays")
+    assert 'id="replays"' in shown.text
+    approved = hire("approver").ask("POST", post)
+    assert (approved.status_code, approved.json()["state"]) == (200, "open")
+    approved = approved.json() | {"problems": []}
+    capsys.readouterr()
+    _report(
+        StreamReplay.model_validate(approved | {"state": "proposed"}), "http://registry:8081", has_run=False
+    )
+    assert capsys.readouterr().out.splitlines()[2:] == [f"  POST http://registry:8081{post}"]
+    _report(StreamReplay.model_validate(approved), "http://registry:8081", has_run=False)
+    assert "approve" not in capsys.readouterr().out
 
 
 def test_a_class_of_an_earlier_version_still_hides(hire: Hire, factory: Factory) -> None:

@@ -117,12 +117,12 @@ def test_a_command_that_was_to_process_a_request_says_that_it_is_still_open() ->
         digest="0" * 64,
         allowed=0.2,
     )
-    _report(ended, has_run=False)
+    _report(ended, "http://registry:8081", has_run=False)
     with pytest.raises(Unavailable, match=r"is still open.*DELETE /api/v1/streams/s/replays/") as raised:
-        _report(ended, has_run=True)
+        _report(ended, "http://registry:8081", has_run=True)
     assert exit_code(raised.value) is ExitCode.UNAVAILABLE
-    _report(ended.model_copy(update={"state": ReplayState.DONE}), has_run=True)
-    _report(ended.model_copy(update={"state": ReplayState.PROPOSED}), has_run=True)
+    _report(ended.model_copy(update={"state": ReplayState.DONE}), "http://registry:8081", has_run=True)
+    _report(ended.model_copy(update={"state": ReplayState.PROPOSED}), "http://registry:8081", has_run=True)
     with pytest.raises(typer.Exit) as stopped:
-        _report(ended.model_copy(update={"state": ReplayState.STOPPED}), has_run=True)
+        _report(ended.model_copy(update={"state": ReplayState.STOPPED}), "http://registry:8081", has_run=True)
     assert stopped.value.exit_code == ExitCode.FINDINGS
