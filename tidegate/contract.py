@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from pathlib import Path
@@ -121,8 +122,7 @@ class Contract:
         if record is None or isinstance(record, bytes):
             return self._plan.explain(record)
         self._require_json()
-        value = record.encode() if isinstance(record, str) else orjson.dumps(record)
-        return self._plain.explain(value)
+        return self._plain.explain(record.encode() if isinstance(record, str) else _written(record))
 
     def judge_table(self, table: pa.Table) -> pa.Table:
         """Return the table with the column `verdict` (VERDICT_TYPE) at its end.
@@ -255,3 +255,13 @@ class Registry:
 
 def _rebuilt(document: str) -> Contract:
     return Contract(DataContract.model_validate_json(document))
+
+
+def _written(record: dict[str, Any]) -> bytes:
+    """Write a dictionary as JSON, also what the judge refuses then, such as NaN. Raises SettingsError for other types."""
+    try:
+        return json.dumps(record, default=lambda value: orjson.loads(orjson.dumps(value))).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise SettingsError(
+            f"the record cannot be written as JSON: {error}. Give its JSON as bytes or text, or judge a table"
+        ) from None

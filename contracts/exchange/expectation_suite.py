@@ -25,6 +25,13 @@ from tidegate.contracts.verdict import Severity
 _OF_ONE_COLUMN: Final = ("column", "column_A", "column_B")
 _OF_SEVERAL: Final = ("column_list", "column_set")
 _TYPES: Final = ("type_", "type")
+_COLUMN_SETS: Final = frozenset(
+    {
+        "expect_column_to_exist",
+        "expect_table_columns_to_match_set",
+        "expect_table_columns_to_match_ordered_list",
+    }
+)
 
 
 def convert_suite(document: dict[str, Any]) -> tuple[dict[str, Any], Places, list[LeftOut]]:
@@ -60,6 +67,10 @@ class _Converter:
             if name not in self.properties:
                 self.properties[name] = {"name": name, "quality": []}
                 self.places.note(pointer("schema", 0, "properties", len(self.properties) - 1), source)
+        if expectation.kwargs.get("row_condition"):
+            reason = f"`{expectation.type}` with `row_condition` is not judged; write a rule of kind `cel`"
+            self.left_out.append(LeftOut(source, reason))
+            return
         if expectation.kwargs.get("mostly", 1) == 1 and self._of_each_value(expectation, source):
             return
         if expectation.type not in VOCABULARY:
@@ -71,15 +82,21 @@ class _Converter:
             source, expectation, "greatExpectations", {"type": named.type, "kwargs": dict(named.kwargs)}
         )
 
+    def _columns_of_table(self, expectation: Expectation, source: str) -> None:
+        """List an expectation that allows no other columns; all columns are in the schema already."""
+        if expectation.type != "expect_column_to_exist" and expectation.kwargs.get("exact_match", True):
+            reason = (
+                f"`{expectation.type}` allows no other columns; close the schema with `additionalProperties`"
+            )
+            self.left_out.append(LeftOut(source, reason))
+
     def _of_each_value(self, expectation: Expectation, source: str) -> bool:
         """Add what holds for each value to the schema or the rules; return false for any other expectation."""
         kwargs = expectation.kwargs
         found = self.properties.get(str(kwargs.get("column")), {})
         match expectation.type:
-            case "expect_column_to_exist":
-                pass
-            case "expect_table_columns_to_match_set" | "expect_table_columns_to_match_ordered_list":
-                pass
+            case name if name in _COLUMN_SETS:
+                self._columns_of_table(expectation, source)
             case "expect_column_values_to_not_be_null":
                 found["required"] = True
             case "expect_column_values_to_be_of_type" | "expect_column_type_to_be":

@@ -53,6 +53,7 @@ _TIME_FORMATS: Final = {
     "YYYY-MM-DDTHH:mm:ss.SSSZ": "date-time",
 }
 """Formats of dates that JSON Schema has a name for. Any other format leaves a text."""
+_NOT_NULL: Final = ("string", "number", "boolean", "object", "array")
 _JSON_TYPES: Final = {str: "string", bool: "boolean", int: "integer", float: "number"}
 _TEXTS: Final = {"description": "description", "businessName": "title"}
 _AS_THEY_ARE: Final = ("examples", "deprecated")
@@ -103,6 +104,8 @@ class PropertyReader:
             schema["type"] = [schema["type"], "null"]
             if values:
                 schema["enum"] = [*(each for each in values if each is not None), None]
+        if is_required(given) and not {"type", "enum"} & schema.keys():
+            schema["type"] = list(_NOT_NULL)
         if given.get("classification"):
             self.classes[place] = str(given["classification"])
         if given.get("unique"):

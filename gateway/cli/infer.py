@@ -167,6 +167,8 @@ def infer(  # noqa: PLR0913 - one parameter for each option
         if opened.avro_schema is not None:
             schema_file = output.with_name(f"{output.stem}.avsc")
         for path in (output, schema_file):
+            if path.exists() and Path(source).exists() and path.samefile(source):
+                raise SettingsError(f"{path} has the records themselves: name another file with --out")
             if path.exists() and not force:
                 raise SettingsError(
                     f"{path} exists; name another file with --out, or overwrite it with --force"

@@ -19,6 +19,27 @@ _MAGIC: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _PEEKED: Final = 4_096
 
 
+class _Counted(io.RawIOBase):
+    """A file with the number of bytes that were read of it; a pipe has no position."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__()
+        self._file = file
+        self.bytes = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self.bytes += len(data)
+        return data
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
 class Expanded(io.RawIOBase):
     """The content of a compressed file. Raises SettingsError for one that expands beyond bounds, or is damaged."""
 
@@ -26,7 +47,8 @@ class Expanded(io.RawIOBase):
         super().__init__()
         self._file = file
         self._name = name
-        self._stream = pa.CompressedInputStream(pa.PythonFile(file, "r"), codec)
+        self._counted = _Counted(file)
+        self._stream = pa.CompressedInputStream(pa.PythonFile(self._counted, "r"), codec)
         self._written = 0
 
     def readable(self) -> bool:
@@ -41,7 +63,7 @@ class Expanded(io.RawIOBase):
         except OSError as error:
             raise SettingsError(f"{self._name} is not a whole compressed file: {error}") from None
         self._written += len(data)
-        if self._written > max(_ALWAYS_ALLOWED, _MOST_EXPANSION * max(self._file.tell(), 1)):
+        if self._written > max(_ALWAYS_ALLOWED, _MOST_EXPANSION * max(self._counted.bytes, 1)):
             raise SettingsError(
                 f"{self._name} expands to more than {_MOST_EXPANSION} times its size, which no file of records does; "
                 "expand it yourself if you trust it"

@@ -35,8 +35,8 @@ def csv_chunks(stream: BinaryIO, name: str, nulls: Sequence[str]) -> Iterator[Ch
     header = start.split(b"\n", 1)[0].decode("utf-8", "replace").lstrip("\ufeff")
     delimiter = max(",;\t|", key=header.count)
     rows = _Rows()
-    names: list[str] = next(csv_text.reader([header.rstrip("\r")], delimiter=delimiter), [])
     try:
+        names: list[str] = next(csv_text.reader([header.rstrip("\r")], delimiter=delimiter), [])
         with csv.open_csv(
             stream,
             read_options=csv.ReadOptions(block_size=_CSV_BLOCK, use_threads=False),
@@ -65,6 +65,11 @@ def csv_chunks(stream: BinaryIO, name: str, nulls: Sequence[str]) -> Iterator[Ch
                 f"{len(names)} separated by {delimiter!r}"
             ) from None
         raise SettingsError(f"{name} cannot be read as CSV: {first_line(error)}") from None
+    except (UnicodeDecodeError, csv_text.Error):
+        raise SettingsError(
+            f"{name} cannot be read as CSV: its header is not UTF-8 with line ends of Unix or Windows. Convert the file, for "
+            f"example with iconv -f latin1 -t utf-8"
+        ) from None
 
 
 class _Rows:

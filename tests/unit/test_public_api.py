@@ -243,3 +243,24 @@ def test_maps_and_a_lone_column_of_bytes_are_inferred_as_they_are_judged() -> No
 def test_what_no_contract_can_be_inferred_from_is_refused(frame: Any, name: str, message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         tidegate.Contract.infer(frame, id=name)
+
+
+OPEN = """\
+apiVersion: tidegate/v1
+kind: DataContract
+id: a.b
+version: 1.0.0
+topic: a.b
+schema: {type: json-schema, definition: {type: object, properties: {age: {type: [number, "null"]}}}}
+"""
+
+
+def test_a_dictionary_gets_the_verdict_of_its_json() -> None:
+    contract = tidegate.Contract.parse(OPEN)
+    for value in (float("nan"), float("inf")):
+        (violation,) = contract.judge({"age": value}).violations
+        assert violation.code == "json.not-finite"
+    assert contract.judge({"age": 2**64}) == contract.judge(b'{"age":18446744073709551616}')
+    assert not contract.judge({"at": datetime(2026, 1, 1, tzinfo=UTC)}).violations
+    with pytest.raises(SettingsError, match="cannot be written as JSON"):
+        contract.judge({"age": b"7"})

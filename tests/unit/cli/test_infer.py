@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import fastavro
@@ -193,3 +196,44 @@ def test_init_names_infer(tidegate: Run) -> None:
 )
 def test_the_name_of_a_file_becomes_an_id(stem: str, name: str) -> None:
     assert default_id(stem) == name
+
+
+def test_the_records_are_not_overwritten(tidegate: Run, tmp_path: Path) -> None:
+    data = write_records(tmp_path / "a.jsonl", 100)
+    before = data.read_bytes()
+    ran = tidegate("infer", str(data), "-o", str(data), "--force")
+    assert ran.returncode == 2
+    assert b"has the records themselves" in ran.stderr
+    assert data.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["größe,a\n1,2\n".encode("latin-1"), "a,b\n1,2\n".encode("utf-16"), b"a,b\r1,2\r3,4\r"],
+    ids=["latin-1", "utf-16", "cr"],
+)
+def test_a_csv_of_another_encoding_is_refused_with_a_way_on(
+    tidegate: Run, tmp_path: Path, content: bytes
+) -> None:
+    data = tmp_path / "a.csv"
+    data.write_bytes(content)
+    ran = tidegate("infer", str(data), "-o", str(tmp_path / "c.yaml"))
+    assert ran.returncode == 2, ran.stderr
+    assert b"iconv" in ran.stderr
+
+
+def test_a_compressed_file_is_read_from_a_pipe(tmp_path: Path) -> None:
+    data = write_records(tmp_path / "a.jsonl", 200)
+    command = [
+        sys.executable,
+        "-m",
+        "tidegate.gateway.cli.main",
+        "infer",
+        "-",
+        "-o",
+        str(tmp_path / "c.yaml"),
+    ]
+    packed = gzip.compress(data.read_bytes())
+    ran = subprocess.run(command, input=packed, capture_output=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert b"199 records" in ran.stdout

@@ -198,6 +198,36 @@ def test_every_key_of_a_model_of_dbt_is_read_or_listed() -> None:
     assert codes(contract, {"total": None}) == set()
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("schema.yml", "models: [{name: o, columns: [{name: id, data_tests: [not_null]}]}]"),
+        (
+            "suite.json",
+            '{"name": "o", "expectations": [{"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "id"}}]}',
+        ),
+    ],
+)
+def test_a_required_field_without_a_type_is_not_null(name: str, text: str) -> None:
+    contract, left_out = imported(name, text)
+    assert not left_out
+    assert codes(contract, {"id": None}) == {"type"}
+    assert codes(contract, {}) == {"required"}
+    for value in (0, "a", False, {}, []):
+        assert codes(contract, {"id": value}) == set()
+
+
+def test_conditions_and_columns_of_a_suite_are_listed() -> None:
+    column = {"column": "shipped"}
+    expectations = [
+        {"type": "expect_column_values_to_not_be_null", "kwargs": {**column, "row_condition": "status = 1"}},
+        {"type": "expect_table_columns_to_match_set", "kwargs": {"column_set": ["shipped"]}},
+    ]
+    contract, left_out = imported("s.json", json.dumps({"name": "s", "expectations": expectations}))
+    assert left_out.keys() == {f"/expectations/{index}" for index in range(2)}
+    assert codes(contract, {"shipped": None}) == codes(contract, {}) == set()
+
+
 def test_a_definition_that_refers_to_itself_is_refused() -> None:
     text = SPECIFICATION.replace("{type: text, format: uuid,", "{$ref: '#/definitions/order_id',")
     with pytest.raises(ContractError, match="refers to itself"):
