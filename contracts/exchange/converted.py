@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
+from tidegate.contracts.errors import ContractError
 from tidegate.contracts.exchange.imported import LeftOut, pointer
+from tidegate.contracts.exchange.odcs_quality import forbids_nulls
 
 LOCAL_TIMESTAMP: Final = "yyyy-MM-dd'T'HH:mm:ss"
 _LOGICAL: Final = {
@@ -43,11 +45,67 @@ def is_known_type(written: object) -> bool:
     return bool(logical_type(written)) or plain in {"variant", "json", "jsonb", "null", "bytes", "binary"}
 
 
-def unread(part: Mapping[str, Any], known: Collection[str], place: str) -> Iterator[LeftOut]:
-    """Yield the keys of a part of a document that the converter does not read."""
-    for name, value in part.items():
-        if name not in known and value not in (None, "", [], {}):
-            yield LeftOut(f"{place}{pointer(name)}", "a contract has no place for it")
+def mapping(written: Any, source: str) -> dict[str, Any]:
+    """Return a part of a document that must be a mapping; an empty one for null. Raises ContractError."""
+    if not isinstance(written, dict) and written is not None:
+        raise ContractError.at(source, "this is no mapping; the format has a mapping here")
+    return written or {}
+
+
+def sequence(written: Any, source: str) -> list[Any]:
+    """Return a part of a document that must be a list; an empty one for null. Raises ContractError."""
+    if not isinstance(written, list) and written is not None:
+        raise ContractError.at(source, "this is no list; the format has a list here")
+    return written or []
+
+
+def unread(given: dict[str, Any], read: Collection[str], source: str) -> Iterator[LeftOut]:
+    """Yield the parts of a mapping other than those that are `read`, unless they are empty."""
+    for name, value in given.items():
+        if name not in read and value not in (None, "", [], {}):
+            yield LeftOut(source + pointer(name), f"a contract has no field for `{name}`")
+
+
+_OF_EVERY_CHECK: Final = frozenset({"type", "name", "id", "description", "severity"})
+_OF_A_METRIC: Final = frozenset(
+    {"metric", "rule", "unit", "arguments", "mustBe", "mustBeLessThan", "mustBeLessOrEqualTo"}
+)
+_ARGUMENTS: Final = frozenset({"validValues", "pattern", "missingValues"})
+_IMPLEMENTATION: Final = frozenset({"type", "expectation_type", "kwargs"})
+_OF_A_RULE: Final = frozenset({"name", "id", "description", "severity"})
+"""Keys that a check against nulls has no use for: it becomes a part of the schema, not a rule."""
+
+
+def unread_of_checks(checks: list[Any], source: str) -> Iterator[LeftOut]:
+    """Yield the parts of quality rules that a rule of a contract does not have.
+
+    Rules that are not judged at all are not known here; they are listed whole beside this.
+    """
+    for index, each in enumerate(checks):
+        place = f"{source}/{index}"
+        check = mapping(each, place)
+        if check.get("type") == "custom":
+            yield from unread(check, _OF_EVERY_CHECK | {"engine", "implementation"}, place)
+            if isinstance(written := check.get("implementation"), dict) and "kind" not in written:
+                yield from unread(written, _IMPLEMENTATION, f"{place}/implementation")
+            continue
+        is_of_nulls = forbids_nulls([check])
+        yield from unread(
+            check, _OF_EVERY_CHECK - (_OF_A_RULE if is_of_nulls else set()) | _OF_A_METRIC, place
+        )
+        arguments = mapping(check.get("arguments"), f"{place}/arguments")
+        yield from unread(arguments, () if is_of_nulls else _ARGUMENTS, f"{place}/arguments")
+
+
+def outermost(left_out: Iterable[LeftOut]) -> tuple[LeftOut, ...]:
+    """Return what is left out, each once, without parts of what is left out as a whole."""
+    once = dict.fromkeys(left_out)
+    places = {each.pointer for each in once}
+    return tuple(
+        each
+        for each in once
+        if not any(place in places for place in above(each.pointer) if place not in {"", each.pointer})
+    )
 
 
 class Places:
@@ -60,18 +118,21 @@ class Places:
         """Keep the place in the source of a part of the converted document."""
         self._sources[converted] = source
 
+    def of(self, converted: str) -> str:
+        """Return the place in the source of a part that was noted."""
+        return self._sources[converted]
+
     def restore(self, left_out: LeftOut) -> LeftOut:
         """Return what is left out with its place in the source."""
-        place = left_out.pointer
-        for end in _ends(place):
-            if (source := self._sources.get(place[:end])) is not None:
-                return LeftOut(source + place[end:], left_out.reason)
+        for place in above(left_out.pointer):
+            if (source := self._sources.get(place)) is not None:
+                return LeftOut(source + left_out.pointer[len(place) :], left_out.reason)
         return LeftOut(pointer(), left_out.reason)
 
 
-def _ends(place: str) -> Iterator[int]:
-    """Yield the ends of a pointer and of the pointers above it, longest first."""
-    yield len(place)
+def above(place: str) -> Iterator[str]:
+    """Yield a pointer and the pointers above it, longest first."""
+    yield place
     for index in range(len(place) - 1, -1, -1):
         if place[index] == "/":
-            yield index
+            yield place[:index]

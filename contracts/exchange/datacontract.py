@@ -1,5 +1,7 @@
 """The Data Contract Specification of datacontract.com, read as a document of the Open Data Contract Standard.
 
+Each key of the specification is converted or listed as left out.
+
 Source: Data Contract Specification 0.9 to 1.2.
 """
 
@@ -9,9 +11,35 @@ from typing import Any, Final
 
 from tidegate.contracts.document.fields import tokens, value_at
 from tidegate.contracts.errors import ContractError
-from tidegate.contracts.exchange.converted import LOCAL_TIMESTAMP, Places, is_known_type, logical_type, unread
+from tidegate.contracts.exchange.converted import (
+    LOCAL_TIMESTAMP,
+    Places,
+    is_known_type,
+    logical_type,
+    mapping,
+    sequence,
+    unread,
+    unread_of_checks,
+)
 from tidegate.contracts.exchange.imported import LeftOut, pointer
 
+_DOCUMENT: Final = frozenset(
+    {
+        "dataContractSpecification",
+        "id",
+        "info",
+        "servers",
+        "models",
+        "definitions",
+        "servicelevels",
+        "quality",
+    }
+)
+_INFO: Final = frozenset({"title", "version", "status", "description", "owner", "contact"})
+_CONTACT: Final = ("email", "url", "name")
+"""Ways to reach a team; a contract has the first of them."""
+_SERVER: Final = frozenset({"type", "topic", "format"})
+_MODEL: Final = frozenset({"description", "fields", "primaryKey", "quality"})
 _OPTIONS: Final = (
     "minLength",
     "maxLength",
@@ -27,24 +55,26 @@ _WORDS: Final = {
     "unique": "unique",
     "required": "required",
 }
-_DOCUMENT: Final = frozenset(
-    {"dataContractSpecification", "id", "info", "servers", "models", "definitions", "servicelevels"}
-)
-_INFO: Final = frozenset({"title", "version", "status", "description", "owner", "contact"})
-_MODEL: Final = frozenset({"description", "fields", "primaryKey", "quality"})
 _FIELD: Final = frozenset(
-    {"type", "format", "primaryKey", "primary", "classification", "pii", "enum", "references", "examples"}
-    | {"quality", "fields", "items", "values", *_OPTIONS, *_WORDS}
+    {*_OPTIONS, *_WORDS, "$ref", "type", "format", "primaryKey", "primary", "classification", "pii", "enum"}
+    | {"references", "example", "examples", "quality", "fields", "items", "values"}
 )
-"""The keys that are read at each level; others are listed."""
-_MOST_REFERENCES: Final = 20
-"""How many definitions refer to each other at most."""
+_INSTEAD: Final = (("pii", "classification"), ("primary", "primaryKey"), ("example", "examples"))
+"""Keys of a field that are read only if another is not there."""
+_CONVERTED: Final = {
+    **{name: f"logicalTypeOptions/{name}" for name in (*_OPTIONS, "format")},
+    "references": "relationships",
+}
+"""Where the standard has what is under a key of a field, if not under the same name."""
 
 
 def convert_datacontract(document: dict[str, Any]) -> tuple[dict[str, Any], Places, list[LeftOut]]:
     """Return the document in the standard, the places of its parts, and what no part stands for. Raises ContractError."""
     converter = _Converter(document)
-    info = document.get("info") or {}
+    info = mapping(document.get("info"), "/info")
+    contact = mapping(info.get("contact"), "/info/contact")
+    way = next((name for name in _CONTACT if contact.get(name)), None)
+    topic = converter.topic()
     converted: dict[str, Any] = {
         "apiVersion": "v3.1.0",
         "kind": "DataContract",
@@ -53,24 +83,21 @@ def convert_datacontract(document: dict[str, Any]) -> tuple[dict[str, Any], Plac
         "version": info.get("version"),
         "status": info.get("status", "active"),
         "description": {"purpose": info.get("description")},
-        "schema": [converter.model(name, model) for name, model in (document.get("models") or {}).items()],
+        "schema": [
+            converter.model(index, name, model, topic)
+            for index, (name, model) in enumerate(mapping(document.get("models"), "/models").items())
+        ],
     }
     converter.places.note("/version", "/info/version")
     converter.places.note("/status", "/info/status")
     converter.places.note("/schema", "/models")
-    contact = info.get("contact") or {}
     converted |= {"team": {"name": info["owner"]}} if info.get("owner") else {}
-    used = next((word for word in ("email", "url", "name") if contact.get(word)), "")
-    converted |= {"support": [{"channel": contact[used]}]} if used else {}
+    converted |= {"support": [{"channel": contact[way]}]} if way else {}
+    is_title_read = not document.get("id") or (way and not info.get("owner"))
     converter.left_out += unread(document, _DOCUMENT, "")
-    converter.left_out += unread(info, _INFO, "/info")
-    converter.left_out += unread(contact, {used}, "/info/contact")
-    for name, server in (document.get("servers") or {}).items():
-        known = {"type", "topic", "format"} if server.get("type") == "kafka" else ()
-        converter.left_out += unread(server, known, pointer("servers", name))
-    for name in document.get("servicelevels") or {}:
-        reason = "a service level is not judged; a rule of kind `freshness` may be meant"
-        converter.left_out.append(LeftOut(pointer("servicelevels", name), reason))
+    converter.left_out += unread(info, _INFO if is_title_read else _INFO - {"title"}, "/info")
+    converter.left_out += unread(contact, {str(way)}, "/info/contact")
+    converter.list_checks_and_promises()
     return converted, converter.places, converter.left_out
 
 
@@ -79,84 +106,162 @@ class _Converter:
         self._document = document
         self.places = Places()
         self.left_out: list[LeftOut] = []
-        self._models = 0
+        self._definitions: set[str] = set()
+        """Places of the definitions that fields refer to."""
+        self._open: list[str] = []
+        """Places of the definitions that the field now being read is a part of."""
 
-    def model(self, name: str, model: dict[str, Any]) -> dict[str, Any]:
-        """Return a model as an object. Its topic is that of a Kafka server, if there is one model."""
-        place, source = pointer("schema", self._models), pointer("models", name)
-        self._models += 1
+    def topic(self) -> str | None:
+        """Return the topic of the first Kafka server, if there is one model; list the other parts of servers."""
+        topic = None
+        is_alone = len(self._document.get("models") or ()) == 1
+        for name, each in mapping(self._document.get("servers"), "/servers").items():
+            source = pointer("servers", name)
+            server = mapping(each, source)
+            if topic or not is_alone or server.get("type") != "kafka" or not server.get("topic"):
+                reason = (
+                    "of servers, a contract has the topic of the first one of Kafka, if there is one model"
+                )
+                self._leave(source, reason)
+                continue
+            topic = str(server["topic"])
+            self.left_out += unread(server, _SERVER, source)
+            if (written := str(server.get("format", "json"))).lower() not in {"json", "json-schema"}:
+                reason = f"the records are {written}, and the contract describes JSON; give it their schema"
+                self._leave(f"{source}/format", reason)
+        return topic
+
+    def list_checks_and_promises(self) -> None:
+        """List checks in other languages, service levels, and definitions that no field refers to."""
+        for name in mapping(self._document.get("servicelevels"), "/servicelevels"):
+            reason = "a service level is not judged; a rule of kind `freshness` may be meant"
+            self._leave(pointer("servicelevels", name), reason)
+        if checks := self._document.get("quality"):
+            kind = checks.get("type") if isinstance(checks, dict) else None
+            self._leave("/quality", f"checks of the kind `{kind}` are not read; write them as rules")
+        for name in mapping(self._document.get("definitions"), "/definitions"):
+            if (source := pointer("definitions", name)) not in self._definitions:
+                self._leave(source, "no field refers to it")
+
+    def model(self, index: int, name: str, written: Any, topic: str | None) -> dict[str, Any]:
+        """Return a model as an object."""
+        place, source = pointer("schema", index), pointer("models", name)
         self.places.note(place, source)
+        model = mapping(written, source)
+        texts = (mapping(self._document.get("info"), "/info").get("description"), model.get("description"))
+        converted: dict[str, Any] = {
+            "name": name,
+            "description": "\n\n".join(str(each).strip() for each in texts if each),
+            "properties": self._properties(model.get("fields"), f"{place}/properties", f"{source}/fields"),
+        }
+        converted |= {"physicalName": topic} if topic else {}
+        named = {each["name"]: each for each in converted["properties"]}
+        for at, key in enumerate(sequence(model.get("primaryKey"), f"{source}/primaryKey")):
+            if key in named:
+                named[key] |= {"primaryKey": True, "primaryKeyPosition": at + 1}
+            else:
+                self._leave(f"{source}/primaryKey/{at}", f"the model has no field `{key}`")
+        if checks := self._checks(model.get("quality"), f"{source}/quality"):
+            converted["quality"] = checks
         self.left_out += unread(model, _MODEL, source)
-        servers = (self._document.get("servers") or {}).values()
-        topics = [each["topic"] for each in servers if each.get("type") == "kafka" and each.get("topic")]
-        converted: dict[str, Any] = {"name": name, "description": model.get("description")}
-        if topics and len(self._document["models"]) == 1:
-            converted["physicalName"] = topics[0]
-        converted["properties"] = self._properties(
-            model.get("fields") or {}, f"{place}/properties", f"{source}/fields"
-        )
-        for position, key in enumerate(model.get("primaryKey") or (), 1):
-            for each in converted["properties"]:
-                if each["name"] == key:
-                    each |= {"primaryKey": True, "primaryKeyPosition": position}
-        if model.get("quality"):
-            converted["quality"] = model["quality"]
         return converted
 
-    def _properties(self, fields: dict[str, Any], place: str, source: str) -> list[dict[str, Any]]:
+    def _properties(self, written: Any, place: str, source: str) -> list[dict[str, Any]]:
         return [
             {"name": name, **self._property(field, f"{place}/{index}", source + pointer(name))}
-            for index, (name, field) in enumerate(fields.items())
+            for index, (name, field) in enumerate(mapping(written, source).items())
         ]
 
-    def _property(self, field: dict[str, Any], place: str, source: str, depth: int = 0) -> dict[str, Any]:
+    def _property(self, written: Any, place: str, source: str) -> dict[str, Any]:
+        enclosing = len(self._open)
+        field, origins = self._resolved(written, source)
         self.places.note(place, source)
-        if (reference := field.get("$ref")) is not None:
-            if depth >= _MOST_REFERENCES:
-                raise ContractError.at(source, f"`{reference}` refers to itself")
-            found = value_at(self._document, tokens(str(reference).removeprefix("#")))
-            if not isinstance(found, dict):
-                raise ContractError.at(source, f"the definition `{reference}` is not in the document")
-            inherited = {name: value for name, value in found.items() if name not in {"name", "domain"}}
-            merged = inherited | {name: value for name, value in field.items() if name != "$ref"}
-            return self._property(merged, place, source, depth + 1)
-        self.left_out += unread(field, _FIELD, source)
-        written = field.get("type")
-        if written is not None and not is_known_type(written):
-            self.left_out.append(
-                LeftOut(f"{source}/type", f"the type `{written}` is not known; any value passes")
-            )
-        converted = logical_type(written) | {
+        for name, origin in origins.items():
+            self.places.note(f"{place}/{_CONVERTED.get(name, name)}", origin)
+        kind = field.get("type")
+        if kind is not None and not is_known_type(kind):
+            self._leave(origins["type"], f"the type `{kind}` is not known; any value passes")
+        converted = logical_type(kind) | {
             name: field[word] for word, name in _WORDS.items() if field.get(word) is not None
         }
-        options = converted.pop("logicalTypeOptions", {}) | {
-            name: field[name] for name in _OPTIONS if name in field
-        }
-        if field.get("format") and options.get("format") != LOCAL_TIMESTAMP:
-            options["format"] = field["format"]
-        converted |= {"logicalTypeOptions": options} if options else {}
-        if field.get("primaryKey") or field.get("primary"):
-            converted["primaryKey"] = True
-        if label := field.get("classification") or ("pii" if field.get("pii") else None):
-            converted["classification"] = label
+        converted |= self._options(field, origins, converted.get("logicalTypeOptions", {}))
+        for name, other in _INSTEAD:
+            if field.get(name) and field.get(other):
+                self._leave(origins[name], f"`{other}` is read instead")
+        converted |= _labels(field)
         if field.get("enum"):
-            converted["enum"] = [{"value": value} for value in field["enum"]]
-        if field.get("references"):
-            converted["relationships"] = [{"to": field["references"]}]
-            self.places.note(f"{place}/relationships", f"{source}/references")
-        converted |= {name: field[name] for name in ("examples", "quality") if field.get(name)}
-        return converted | self._members(field, place, source)
+            converted["enum"] = [{"value": value} for value in sequence(field["enum"], origins["enum"])]
+        if checks := self._checks(field.get("quality"), origins.get("quality", source)):
+            converted["quality"] = checks
+        converted |= self._members(field, place, origins)
+        del self._open[enclosing:]
+        return converted
 
-    def _members(self, field: dict[str, Any], place: str, source: str) -> dict[str, Any]:
+    def _options(
+        self, field: dict[str, Any], origins: dict[str, str], of_type: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return the options of a field and of its type, if there are any."""
+        options = of_type | {name: field[name] for name in _OPTIONS if name in field}
+        if field.get("format") and of_type.get("format") == LOCAL_TIMESTAMP:
+            self._leave(origins["format"], f"the type `{field['type']}` has its own format")
+        elif field.get("format"):
+            options["format"] = field["format"]
+        return {"logicalTypeOptions": options} if options else {}
+
+    def _resolved(self, written: Any, source: str) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return a field with what it inherits from definitions, and the place of each of its keys."""
+        field: dict[str, Any] = {}
+        origins: dict[str, str] = {}
+        place = source
+        while True:
+            part = mapping(written, place)
+            self.left_out += unread(part, _FIELD, place)
+            field = part | field
+            origins = {name: place + pointer(name) for name in part} | origins
+            if (reference := part.get("$ref")) is None:
+                return field, origins
+            place = str(reference).removeprefix("#")
+            written = value_at(self._document, tokens(place))
+            if not isinstance(written, dict):
+                raise ContractError.at(source, f"the definition `{reference}` is not in the document")
+            if place in self._open:
+                raise ContractError.at(source, f"`{reference}` refers to itself")
+            self._open.append(place)
+            self._definitions.add(place)
+
+    def _members(self, field: dict[str, Any], place: str, origins: dict[str, str]) -> dict[str, Any]:
         members: dict[str, Any] = {}
         if field.get("fields"):
             members["properties"] = self._properties(
-                field["fields"], f"{place}/properties", f"{source}/fields"
+                field["fields"], f"{place}/properties", origins["fields"]
             )
-        if isinstance(field.get("items"), dict):
-            members["items"] = self._property(field["items"], f"{place}/items", f"{source}/items")
-        if isinstance(field.get("values"), dict):
+        if field.get("items"):
+            members["items"] = self._property(field["items"], f"{place}/items", origins["items"])
+        if field.get("values"):
             members["map"] = {
-                "value": self._property(field["values"], f"{place}/map/value", f"{source}/values")
+                "value": self._property(field["values"], f"{place}/map/value", origins["values"])
             }
         return members
+
+    def _checks(self, written: Any, source: str) -> list[Any]:
+        """Return quality rules, which the standard has too; list their parts that a rule does not have."""
+        checks = sequence(written, source)
+        self.left_out += unread_of_checks(checks, source)
+        return checks
+
+    def _leave(self, source: str, reason: str) -> None:
+        self.left_out.append(LeftOut(source, reason))
+
+
+def _labels(field: dict[str, Any]) -> dict[str, Any]:
+    """Return what a field says beside its values: key, class, references, examples."""
+    labels: dict[str, Any] = {}
+    if field.get("primaryKey") or field.get("primary"):
+        labels["primaryKey"] = True
+    if label := field.get("classification") or ("pii" if field.get("pii") else None):
+        labels["classification"] = label
+    if field.get("references"):
+        labels["relationships"] = [{"to": field["references"]}]
+    if examples := field.get("examples") or [each for each in (field.get("example"),) if each]:
+        labels["examples"] = examples
+    return labels

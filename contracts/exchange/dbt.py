@@ -1,35 +1,107 @@
 """Models of dbt (`schema.yml`), read as a document of the Open Data Contract Standard.
 
+Each key of a model is converted or listed as left out.
+
 Source: dbt 1.11, model properties: `columns`, `constraints`, `data_tests`; packages dbt_utils and dbt_expectations.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
-from tidegate.contracts.exchange.converted import Places, is_known_type, logical_type, unread
+from tidegate.contracts.exchange.converted import (
+    Places,
+    is_known_type,
+    logical_type,
+    mapping,
+    sequence,
+    unread,
+)
 from tidegate.contracts.exchange.imported import LeftOut, pointer
 
 _ONE_COLUMN: Final = "expect_column_"
-_TESTED: Final = frozenset({"name", "description", "constraints", "data_tests", "tests"})
+_RANGE: Final = "accepted_range"
+_MODEL: Final = frozenset({"name", "description", "columns", "constraints", "data_tests", "tests"})
+_COLUMN: Final = _MODEL - {"columns"} | {"data_type"}
+_TESTS: Final = ("data_tests", "tests")
+_LABELS: Final = frozenset({"name", "description", "severity"})
+_OF_EVERY_TEST: Final = frozenset({"config", "arguments", "test_name", "type"})
+_SEVERITIES: Final = frozenset({"warn", "error"})
 
 
 def convert_dbt(document: dict[str, Any]) -> tuple[dict[str, Any], Places, list[LeftOut]]:
     """Return the document in the standard, the places of its parts, and the parts that have no counterpart."""
     converter = _Converter()
     converter.left_out += unread(document, {"version", "models"}, "")
-    models = converter.named(document, "models", "")
-    names = [str(each["name"]) for each in models.values()]
+    models = converter.named(document.get("models"), "/models")
+    names = [str(each["name"]) for _, each in models]
     converted = {
         "apiVersion": "v3.1.0",
         "kind": "DataContract",
         "id": names[0] if len(names) == 1 else "dbt",
         "version": "1.0.0",
         "status": "active",
-        "schema": [converter.model(index, *each) for index, each in enumerate(models.items())],
+        "schema": [converter.model(at, source, each) for at, (source, each) in enumerate(models)],
     }
     converter.places.note("/schema", "/models")
     return converted, converter.places, converter.left_out
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    """A test or constraint of a column: its arguments and settings, which a constraint has in one mapping."""
+
+    name: str
+    source: str
+    given: dict[str, Any]
+    given_at: str
+    arguments: dict[str, Any]
+    config: dict[str, Any]
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """Return the name, description and severity of the test, as keys of a quality rule."""
+        severity = str(self.config.get("severity", self.given.get("severity", "error"))).lower()
+        return {"severity": severity} | {
+            name: self.given[name] for name in ("name", "description") if self.given.get(name)
+        }
+
+    def why_not_judged(self) -> str | None:
+        """Return why no record can be judged by the test as it is written; None if one can be."""
+        settings = self.given | self.config
+        if settings.get("where") or settings.get("row_condition") or self.arguments.get("row_condition"):
+            return f"`{self.name}` with a condition is not judged; write a rule of kind `cel`"
+        if str(settings.get("enabled", True)).lower() == "false":
+            return f"`{self.name}` is switched off by `enabled`"
+        if not self.name.endswith(_RANGE) and "{{" in str(self.own()):
+            return f"`{self.name}` has an expression `{{{{ }}}}`, which only dbt can evaluate"
+        return None
+
+    def own(self) -> dict[str, Any]:
+        """Return the arguments that only this kind of test has."""
+        others = _OF_EVERY_TEST | _LABELS
+        return {name: value for name, value in self.arguments.items() if name not in others}
+
+    def unread(self, read: Collection[str], labels: Collection[str] = _LABELS) -> Iterator[LeftOut]:
+        """Yield the parts of the test other than the arguments and labels that were `read`."""
+        given = {
+            name: value
+            for name, value in self.given.items()
+            if (name, value) != ("severity", "error")  # the default
+        }
+        yield from unread(given, {*_OF_EVERY_TEST, *read, *labels}, self.given_at)
+        yield from unread(
+            mapping(self.given.get("arguments"), self.given_at), read, f"{self.given_at}/arguments"
+        )
+        config = {
+            name: value for name, value in self.config.items() if (name, value) != ("severity", "error")
+        }
+        yield from unread(config, set(labels) & {"severity"}, f"{self.given_at}/config")
+        if (severity := self.labels["severity"]) not in _SEVERITIES:
+            place = f"{self.given_at}/config" if "severity" in self.config else self.given_at
+            yield LeftOut(f"{place}/severity", f"the severity `{severity}` is not known; records are refused")
 
 
 class _Converter:
@@ -39,139 +111,136 @@ class _Converter:
         self.places = Places()
         self.left_out: list[LeftOut] = []
 
-    def named(self, part: dict[str, Any], key: str, source: str) -> dict[str, dict[str, Any]]:
-        """Return the elements of a list by their places; those without a name are left out."""
-        found = {}
-        for at, each in enumerate(part.get(key) or []):
-            place = f"{source}/{key}/{at}"
+    def named(self, written: Any, source: str) -> list[tuple[str, dict[str, Any]]]:
+        """Return the parts of a list that have a name, with their places; list the others."""
+        found = []
+        for at, each in enumerate(sequence(written, source)):
             if isinstance(each, dict) and each.get("name"):
-                found[place] = each
+                found.append((f"{source}/{at}", each))
             else:
-                self._leave(place, "it has no name")
+                self._leave(f"{source}/{at}", "it has no name")
         return found
 
     def model(self, index: int, source: str, model: dict[str, Any]) -> dict[str, Any]:
         """Return the schema object of a model."""
         place = pointer("schema", index)
         self.places.note(place, source)
-        self.left_out += unread(model, _TESTED | {"columns"}, source)
+        self.left_out += unread(model, _MODEL, source)
         properties = [
             self._property(each, f"{place}/properties/{at}", where)
-            for at, (where, each) in enumerate(self.named(model, "columns", source).items())
+            for at, (where, each) in enumerate(self.named(model.get("columns"), f"{source}/columns"))
         ]
         named = {each["name"]: each for each in properties}
-        for at, each in enumerate(model.get("constraints") or []):
-            keys = each.get("columns") or []
+        for at, each in enumerate(sequence(model.get("constraints"), f"{source}/constraints")):
+            where = f"{source}/constraints/{at}"
+            keys = mapping(each, where).get("columns") or []
             if each.get("type") == "primary_key" and set(keys) <= named.keys():
                 for position, key in enumerate(keys, 1):
                     named[key] |= {"primaryKey": True, "primaryKeyPosition": position}
+                self.left_out += unread(each, {"type", "columns"}, where)
             else:
-                self._leave(
-                    f"{source}/constraints/{at}",
-                    f"a constraint `{each.get('type')}` of the model is not judged",
-                )
-        for word in ("data_tests", "tests"):
-            for at, each in enumerate(model.get(word) or []):
-                self._leave(
-                    f"{source}/{word}/{at}", f"the test `{_named(each)[0]}` of the model is not judged"
-                )
+                self._leave(where, f"a constraint `{each.get('type')}` of the model is not judged")
+        for word in _TESTS:
+            for at, each in enumerate(sequence(model.get(word), f"{source}/{word}")):
+                where = f"{source}/{word}/{at}"
+                self._leave(where, f"the test `{self._test(each, where).name}` of the model is not judged")
         return {"name": model["name"], "description": model.get("description"), "properties": properties}
 
     def _property(self, column: dict[str, Any], place: str, source: str) -> dict[str, Any]:
         self.places.note(place, source)
-        self.left_out += unread(column, _TESTED | {"data_type"}, source)
+        self.left_out += unread(column, _COLUMN, source)
         written = column.get("data_type")
         if written is not None and not is_known_type(written):
             self._leave(f"{source}/data_type", f"the type `{written}` is not known; any value passes")
         found: dict[str, Any] = {"name": column["name"], **logical_type(written), "quality": []}
         found |= {"description": column["description"]} if column.get("description") else {}
-        for at, each in enumerate(column.get("constraints") or []):
-            self._add(found, str(each.get("type")), each, f"{source}/constraints/{at}", place)
-        for word in ("data_tests", "tests"):
-            for at, each in enumerate(column.get(word) or []):
-                name, arguments = _named(each)
-                self._add(found, name, arguments, f"{source}/{word}/{at}", place)
+        for at, each in enumerate(sequence(column.get("constraints"), f"{source}/constraints")):
+            where = f"{source}/constraints/{at}"
+            given = mapping(each, where)
+            self._add(found, _Test(str(given.get("type")), where, given, where, given, {}), place)
+        for word in _TESTS:
+            for at, each in enumerate(sequence(column.get(word), f"{source}/{word}")):
+                self._add(found, self._test(each, f"{source}/{word}/{at}"), place)
         return found
 
-    def _add(
-        self, found: dict[str, Any], name: str, arguments: dict[str, Any], source: str, place: str
-    ) -> None:
+    def _add(self, found: dict[str, Any], test: _Test, place: str) -> None:
         """Add one test or constraint to a property."""
-        labels = {
-            "severity": str(
-                (arguments.get("config") or {}).get("severity", arguments.get("severity", "error"))
-            )
-        }
-        labels |= {"name": arguments["name"]} if arguments.get("name") else {}
-        given = {**arguments, **(arguments.get("arguments") or {})}
-        quality = found["quality"]
-        plain = name.rpartition(".")[2]
-        if given.get("where") or (given.get("config") or {}).get("where"):
-            self._leave(source, f"`{name}` with `where` is not judged; write a rule of kind `cel`")
+        if (reason := test.why_not_judged()) is not None:
+            self._leave(test.source, reason)
             return
-        self.places.note(f"{place}/quality/{len(quality)}", source)
+        quality, given = found["quality"], test.arguments
+        plain = test.name.rpartition(".")[2]
+        self.places.note(f"{place}/quality/{len(quality)}", test.source)
         match plain:
-            case "not_null" if labels["severity"].lower() == "warn":
-                self._leave(source, "`not_null` as a warning is not judged; write a rule of kind `cel`")
             case "not_null":
                 found["required"] = True
+                self.left_out += test.unread((), ())
             case "primary_key":
                 found["primaryKey"] = True
+                self.left_out += test.unread((), ())
             case "unique":
                 found["unique"] = True
-                self.places.note(f"{place}/unique", source)
+                self.places.note(f"{place}/unique", test.source)
             case "accepted_values":
                 valid = {"validValues": given.get("values") or []}
-                quality.append({"metric": "invalidValues", "mustBe": 0, "arguments": valid, **labels})
+                quality.append({"metric": "invalidValues", "mustBe": 0, "arguments": valid, **test.labels})
+                self.left_out += test.unread({"values"})
             case "relationships" | "foreign_key":
                 found["relationships"] = [{"to": str(given.get("to"))}]
-                self.places.note(f"{place}/relationships", source)
-            case "accepted_range":
-                quality += self._range_rule(given, found["name"], labels, source)
+                self.places.note(f"{place}/relationships", test.source)
+            case _ if plain == _RANGE:
+                self._add_range(found, test)
             case _ if plain.startswith(_ONE_COLUMN):
-                kwargs = {
-                    key: value
-                    for key, value in given.items()
-                    if key not in {"config", "name", "arguments", "severity"}
-                }
-                written = {"type": plain, "kwargs": {"column": found["name"], **kwargs}}
-                quality.append(
-                    {"type": "custom", "engine": "greatExpectations", "implementation": written, **labels}
-                )
+                written = {"type": plain, "kwargs": {"column": found["name"], **test.own()}}
+                custom = {"type": "custom", "engine": "greatExpectations", "implementation": written}
+                quality.append(custom | test.labels)
+                self.left_out += test.unread(test.own())
             case _:
-                self._leave(source, f"`{name}` is not judged; write it as a rule")
+                self._leave(test.source, f"`{test.name}` is not judged; write it as a rule")
 
-    def _range_rule(
-        self, given: dict[str, Any], column: str, labels: dict[str, Any], source: str
-    ) -> list[dict[str, Any]]:
-        """Return the rule of an accepted range, if it has a bound that is a number."""
-        inclusive = given.get("inclusive", True)
-        names = ("minimum", "maximum") if inclusive else ("exclusive_minimum", "exclusive_maximum")
-        bounds = {}
-        for name, word in zip(names, ("min_value", "max_value"), strict=True):
-            value = given.get(word)
-            if isinstance(value, int | float):
-                bounds[name] = value
-            elif value is not None:
-                self._leave(source, f"the bound `{word}: {value}` is no number, and is not judged")
-        return [_rule({"kind": "range", **bounds}, column, labels)] if bounds else []
+    def _add_range(self, found: dict[str, Any], test: _Test) -> None:
+        """Add a range of numbers; list a bound of another kind, such as a column or an expression."""
+        rule: dict[str, Any] = {"kind": "range"}
+        for name, inside, outside in (
+            ("min_value", "minimum", "exclusive_minimum"),
+            ("max_value", "maximum", "exclusive_maximum"),
+        ):
+            bound = test.arguments.get(name)
+            if isinstance(bound, int | float) and not isinstance(bound, bool):
+                rule[inside if test.arguments.get("inclusive", True) else outside] = bound
+            elif bound is not None:
+                within = "/arguments" if name in (test.given.get("arguments") or {}) else ""
+                reason = f"`{bound}` is no number, so no value is judged by it; write a rule"
+                self._leave(f"{test.given_at}{within}/{name}", reason)
+        if len(rule) > 1:
+            found["quality"].append(_rule(rule, found["name"], test.labels))
+            self.left_out += test.unread({"min_value", "max_value", "inclusive"})
+        else:
+            self._leave(test.source, f"`{test.name}` has no bound that is a number; write a rule")
+
+    def _test(self, written: Any, source: str) -> _Test:
+        """Return a test, which is a name, or a mapping from the name to the arguments."""
+        name, given, given_at = str(written), {}, source
+        if isinstance(written, dict) and isinstance(written.get("test_name"), str):
+            name, given = written["test_name"], written
+        elif isinstance(written, dict) and written:
+            name = str(
+                next((each for each in written if each not in _OF_EVERY_TEST | _LABELS), next(iter(written)))
+            )
+            given_at = source + pointer(name)
+            given = mapping(written[name], given_at)
+            self.left_out += unread(written, {name}, source)
+        arguments = given | mapping(given.get("arguments"), f"{given_at}/arguments")
+        return _Test(
+            name, source, given, given_at, arguments, mapping(given.get("config"), f"{given_at}/config")
+        )
 
     def _leave(self, source: str, reason: str) -> None:
         self.left_out.append(LeftOut(source, reason))
 
 
-def _named(test: Any) -> tuple[str, dict[str, Any]]:
-    """Return the name and the arguments of a test, which is a name, or a mapping from the name to the arguments."""
-    if isinstance(test, dict) and test:
-        if isinstance(test.get("test_name"), str):
-            return test["test_name"], test
-        name, arguments = next(iter(test.items()))
-        return str(name), arguments if isinstance(arguments, dict) else {}
-    return str(test), {}
-
-
 def _rule(rule: dict[str, Any], column: str, labels: dict[str, Any]) -> dict[str, Any]:
-    is_warning = labels["severity"].lower() == "warn"
     written = {"id": labels.get("name") or f"{column}-in-range", **rule, "field": pointer(column)}
-    written |= {"severity": "warning"} if is_warning else {}
+    written |= {"description": labels["description"]} if "description" in labels else {}
+    written |= {"severity": "warning"} if labels["severity"] == "warn" else {}
     return {"type": "custom", "engine": "tidegate", "implementation": written}

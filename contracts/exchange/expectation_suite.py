@@ -10,12 +10,13 @@ Source: Great Expectations 1.x and 0.18, `ExpectationSuite.to_json_dict`.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from tidegate.contracts.columns.typed import column_name
 from tidegate.contracts.document.model import Expectation
-from tidegate.contracts.exchange.converted import Places, logical_type
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.exchange.converted import Places, logical_type, unread
 from tidegate.contracts.exchange.imported import LeftOut, identifier, pointer
 from tidegate.contracts.exchange.odcs_quality import ENGINE
 from tidegate.contracts.expectations.library import read_suite
@@ -25,20 +26,23 @@ from tidegate.contracts.verdict import Severity
 _OF_ONE_COLUMN: Final = ("column", "column_A", "column_B")
 _OF_SEVERAL: Final = ("column_list", "column_set")
 _TYPES: Final = ("type_", "type")
-_COLUMN_SETS: Final = frozenset(
-    {
-        "expect_column_to_exist",
-        "expect_table_columns_to_match_set",
-        "expect_table_columns_to_match_ordered_list",
-    }
+_OF_THE_SCHEMA: Final = frozenset(
+    {"expect_column_to_exist", "expect_column_values_to_not_be_null"}
+    | {"expect_column_values_to_be_of_type", "expect_column_type_to_be"}
 )
+"""Expectations that become a part of the schema, which has no description and no severity."""
+
+
+_NEEDED: Final = frozenset({"column"})
 
 
 def convert_suite(document: dict[str, Any]) -> tuple[dict[str, Any], Places, list[LeftOut]]:
     """Return the document in the standard, the places of its parts, and what no part stands for. Raises ContractError."""
     converter = _Converter()
+    named = next((each for each in ("name", "expectation_suite_name") if document.get(each)), "name")
+    converter.left_out += unread(document, {named, "expectations"}, "")
     for index, expectation in enumerate(read_suite(json.dumps(document))):
-        converter.add(expectation, pointer("expectations", index))
+        converter.add(expectation, document["expectations"][index], pointer("expectations", index))
     name = identifier(document.get("name") or document.get("expectation_suite_name")) or "suite"
     converted = {
         "apiVersion": "v3.1.0",
@@ -61,16 +65,21 @@ class _Converter:
         self.properties: dict[str, dict[str, Any]] = {}
         self.of_table: list[dict[str, Any]] = []
 
-    def add(self, expectation: Expectation, source: str) -> None:
-        """Add an expectation; `source` is its place in the suite."""
+    def add(self, expectation: Expectation, written: dict[str, Any], source: str) -> None:
+        """Add an expectation; `written` is its text, `source` its place in the suite."""
+        if expectation.kwargs.get("row_condition"):
+            reason = f"`{expectation.type}` with a condition is not judged; write a rule of kind `cel`"
+            self.left_out.append(LeftOut(source, reason))
+            return
+        needed = VOCABULARY[expectation.type].required if expectation.type in VOCABULARY else _NEEDED
+        if expectation.type in _OF_THE_SCHEMA or expectation.type in VOCABULARY:
+            for name in sorted(needed - expectation.kwargs.keys()):
+                raise ContractError.at(source, f"`{expectation.type}` needs the argument `{name}`")
+        self.left_out += _unread(expectation, written, source)
         for name in _columns(expectation):
             if name not in self.properties:
                 self.properties[name] = {"name": name, "quality": []}
                 self.places.note(pointer("schema", 0, "properties", len(self.properties) - 1), source)
-        if expectation.kwargs.get("row_condition"):
-            reason = f"`{expectation.type}` with `row_condition` is not judged; write a rule of kind `cel`"
-            self.left_out.append(LeftOut(source, reason))
-            return
         if expectation.kwargs.get("mostly", 1) == 1 and self._of_each_value(expectation, source):
             return
         if expectation.type not in VOCABULARY:
@@ -82,21 +91,16 @@ class _Converter:
             source, expectation, "greatExpectations", {"type": named.type, "kwargs": dict(named.kwargs)}
         )
 
-    def _columns_of_table(self, expectation: Expectation, source: str) -> None:
-        """List an expectation that allows no other columns; all columns are in the schema already."""
-        if expectation.type != "expect_column_to_exist" and expectation.kwargs.get("exact_match", True):
-            reason = (
-                f"`{expectation.type}` allows no other columns; close the schema with `additionalProperties`"
-            )
-            self.left_out.append(LeftOut(source, reason))
-
     def _of_each_value(self, expectation: Expectation, source: str) -> bool:
         """Add what holds for each value to the schema or the rules; return false for any other expectation."""
         kwargs = expectation.kwargs
         found = self.properties.get(str(kwargs.get("column")), {})
         match expectation.type:
-            case name if name in _COLUMN_SETS:
-                self._columns_of_table(expectation, source)
+            case "expect_column_to_exist":
+                pass
+            case "expect_table_columns_to_match_set" | "expect_table_columns_to_match_ordered_list":
+                reason = "the fields are read; that there are no others, and their order, is not judged"
+                self.left_out.append(LeftOut(source, reason))
             case "expect_column_values_to_not_be_null":
                 found["required"] = True
             case "expect_column_values_to_be_of_type" | "expect_column_type_to_be":
@@ -137,6 +141,20 @@ class _Converter:
         self.places.note(pointer("schema", 0, "quality", len(self.of_table)), source)
         quality = {"type": "custom", "engine": engine, "implementation": written}
         self.of_table.append({"name": expectation.id, **quality, **_words(expectation)})
+
+
+def _unread(expectation: Expectation, written: dict[str, Any], source: str) -> Iterator[LeftOut]:
+    """Yield the parts of an expectation that no part of a contract stands for."""
+    name = "type" if "type" in written else "expectation_type"
+    is_schema = expectation.type in _OF_THE_SCHEMA and expectation.kwargs.get("mostly", 1) == 1
+    given = {key: value for key, value in written.items() if (key, value) != ("severity", "critical")}
+    labels = () if is_schema else ("description", "severity")
+    yield from unread(given, {name, "kwargs", "meta", *labels}, source)
+    meta = written.get("meta")
+    yield from unread(meta if isinstance(meta, dict) else {}, {ENGINE}, f"{source}/meta")
+    known = VOCABULARY[expectation.type].arguments if expectation.type in VOCABULARY else ("column", *_TYPES)
+    read = set(known) - ({"column_index"} if is_schema else set())
+    yield from unread(written["kwargs"], {*read, "mostly"}, f"{source}/kwargs")
 
 
 def _columns(expectation: Expectation) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from importlib.resources import files
@@ -14,10 +15,11 @@ from tidegate.contracts.document.fields import objects_of
 from tidegate.contracts.document.model import SCHEMA_KEY
 from tidegate.contracts.document.source import Source
 from tidegate.contracts.errors import ContractError, Problem
+from tidegate.contracts.exchange.converted import above, outermost
 from tidegate.contracts.exchange.datacontract import convert_datacontract
 from tidegate.contracts.exchange.dbt import convert_dbt
 from tidegate.contracts.exchange.expectation_suite import convert_suite
-from tidegate.contracts.exchange.imported import Imported, identifier, pointer
+from tidegate.contracts.exchange.imported import Imported, LeftOut, identifier, pointer
 from tidegate.contracts.exchange.odcs import is_odcs, read_odcs
 from tidegate.contracts.exchange.odcs_properties import KEPT
 
@@ -72,11 +74,7 @@ def read_foreign(source: Source, chosen: str | None = None) -> Imported:
             _require_valid(document)
             return read_odcs(document, chosen)
         if found in _CONVERTERS:
-            converted, places, left_out = _CONVERTERS[found](document)
-            read = read_odcs(converted, chosen)
-            for each in objects_of(read.document):
-                each.pop(KEPT, None)
-            return Imported(read.document, (*left_out, *map(places.restore, read.left_out)))
+            return _converted(document, found, chosen)
         if found in {AVRO, JSON_SCHEMA}:
             return Imported(_around(document, found, PurePosixPath(source.name).name.partition(".")[0]))
     except ContractError as error:
@@ -88,12 +86,35 @@ def read_foreign(source: Source, chosen: str | None = None) -> Imported:
     raise ContractError((source.problem("", message),))
 
 
+def _converted(document: dict[str, Any], found: str, chosen: str | None) -> Imported:
+    """Return the contract of a document that is read as one of the standard.
+
+    Nothing is kept as in a document of the standard: what the contract does not have is listed.
+    """
+    converted, places, listed = _CONVERTERS[found](document)
+    read = read_odcs(converted, chosen)
+    for each in objects_of(read.document):
+        each.pop(KEPT, None)
+    left_out = outermost((*listed, *map(places.restore, read.left_out)))
+    others = {
+        places.of(pointer("schema", index)): each["name"]
+        for index, each in enumerate(converted["schema"])
+        if len(converted["schema"]) > 1 and each["name"] != chosen
+    }
+    if others:
+        left_out = tuple(each for each in left_out if not any(map(others.__contains__, above(each.pointer))))
+        names = ", ".join([*others.values()][:_SHOWN]) + (", and more" if len(others) > _SHOWN else "")
+        left_out += (LeftOut(places.of("/schema"), f"{names}: import these with `--object`"),)
+    return Imported(read.document, left_out)
+
+
 def _require_valid(document: dict[str, Any]) -> None:
     """Check a document by the official JSON Schema of the standard."""
     schema = json.loads(
         files("open_data_contract_standard").joinpath("schema.json").read_text(encoding="utf-8")
     )
-    found = [each for each in Draft201909Validator(schema).iter_errors(document) if not _is_of_no_type(each)]
+    validator = Draft201909Validator(schema)
+    found = [each for each in validator.iter_errors(_in_newest_form(document)) if not _is_of_no_type(each)]
     errors = sorted(found, key=lambda each: list(map(str, each.absolute_path)))
     if len(errors) > 1:  # an unknown key is reported by two keywords of the schema
         errors = [each for each in errors if each.validator != "unevaluatedProperties"] or errors[:1]
@@ -101,6 +122,24 @@ def _require_valid(document: dict[str, Any]) -> None:
         raise ContractError(
             tuple(Problem(pointer(*each.absolute_path), each.message[:300]) for each in errors[:_SHOWN])
         )
+
+
+def _in_newest_form(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document of 3.0 with what it writes otherwise in the form of the newest version, only for its schema.
+
+    The package has the schema of the newest version, which has no flag `exclusiveMinimum` and no metric named `rule`.
+    """
+    if not str(document["apiVersion"]).lstrip("v").startswith("3.0"):
+        return document
+    newest = copy.deepcopy(document)
+    for each in objects_of(newest.get("schema")):
+        if isinstance(options := each.get("logicalTypeOptions"), dict):
+            for name in ("exclusiveMinimum", "exclusiveMaximum"):
+                options.pop(name) if isinstance(options.get(name), bool) else None
+        for check in each["quality"] if isinstance(each.get("quality"), list) else ():
+            if isinstance(check, dict) and isinstance(check.get("rule"), str):
+                check.setdefault("metric", "rowCount")
+    return newest
 
 
 def _is_of_no_type(error: ValidationError) -> bool:

@@ -26,6 +26,10 @@ from tidegate.contracts.rules.places import Path as FieldPath
 from tidegate.contracts.rules.rule_kind import undeclared
 
 
+class ForeignFormatError(ContractError):
+    """A document that describes a contract or a schema in another format."""
+
+
 def lint(path: Path) -> LoadedContract:
     """Load a contract file and compile it, so that what the schema says is checked too.
 
@@ -36,7 +40,7 @@ def lint(path: Path) -> LoadedContract:
         message = (
             f"this is a document of another format ({foreign}); `tidegate import` makes a contract of it"
         )
-        raise ContractError((draft.document.problem("", message),))
+        raise ForeignFormatError((draft.document.problem("", message),))
     problems = _compile_problems(draft)
     spelling = _spelling(draft)
     loaded = draft.finish([*problems, *(draft.locate(each) for each in spelling.errors)])

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.contracts.document.load import MAX_JSON_BYTES, LoadedContract, parse_contract
 from tidegate.contracts.errors import ContractError, Problem, SettingsError
-from tidegate.contracts.lint.lint import lint
+from tidegate.contracts.exchange.read import DBT, ODCS, SPECIFICATION
+from tidegate.contracts.lint.lint import ForeignFormatError, lint
 from tidegate.gateway.checks.places import shown_path
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
 _FORMAT = re.compile(rb"""\bapiVersion["']?\s*:\s*["']?([^\s"',}]*)""", re.IGNORECASE)
 _KIND = re.compile(rb"""\bkind["']?\s*:\s*["']?DataContract\b""", re.IGNORECASE)
+_FOREIGN = {
+    ODCS: re.compile(rb"""\bapiVersion["']?\s*:\s*["']?v?[23]\."""),
+    SPECIFICATION: re.compile(rb"""\bdataContractSpecification["']?\s*:\s*["']?[0-9]"""),
+    DBT: re.compile(rb"""^models[ \t]*:(?:[ \t]*(?:#[^\n]*)?\r?\n)+[ \t]*-[ \t]""", re.MULTILINE),
+}
+"""How documents that describe a contract in another format begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +42,8 @@ class Selection:
     files: tuple[ContractFile, ...]
     folders: tuple[Path, ...]
     missing: tuple[Path, ...]
+    foreign: tuple[tuple[Path, str], ...] = ()
+    """Documents in the folders that describe a contract in another format, with its name. They are not checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +60,21 @@ def select(arguments: list[Path]) -> Selection:
     """Find the documents that the arguments name; each once, in the order of the arguments and then of the paths.
 
     A file that is named is taken for a contract, whatever is in it. Of a folder all YAML and JSON files are taken
-    that say so themselves, below it too; folders whose name begins with a dot are passed over, and links not followed.
+    that say so themselves, below it too, and those of other formats are noted; folders whose name begins with a dot are passed over, and links not followed.
     """
     files: dict[Path, ContractFile] = {}
     folders: list[Path] = []
     missing: list[Path] = []
+    foreign: dict[Path, str] = {}
     for argument in arguments:
         if argument.is_dir():
             folders.append(argument)
-            found = [ContractFile(path, argument) for path in contracts_below(argument)]
+            found = []
+            for path, content in _documents_below(argument):
+                if is_contract(content):
+                    found.append(ContractFile(path, argument))
+                elif (name := _foreign_format(content)) is not None:
+                    foreign[path] = name
         elif argument.exists():
             found = [ContractFile(argument, argument)]
         else:
@@ -66,19 +82,31 @@ def select(arguments: list[Path]) -> Selection:
             continue
         for file in found:
             files.setdefault(file.path.resolve(), file)
-    return Selection(tuple(files.values()), tuple(folders), tuple(missing))
+    return Selection(tuple(files.values()), tuple(folders), tuple(missing), tuple(foreign.items()))
 
 
 def contracts_below(folder: Path) -> list[Path]:
     """List the contract documents in a folder and below it, by path. Raises SettingsError for what cannot be read."""
-    found = []
+    return [path for path, content in _documents_below(folder) if is_contract(content)]
+
+
+def _documents_below(folder: Path) -> Iterator[tuple[Path, bytes]]:
+    """Yield the YAML and JSON files in a folder and below it, by path, each with its beginning."""
     for parent, folders, names in os.walk(folder, onerror=_cannot_read):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = Path(parent, name)
-            if path.suffix.lower() in SUFFIXES and path.is_file() and is_contract(_beginning(path)):
-                found.append(path)
-    return found
+            if path.suffix.lower() in SUFFIXES and path.is_file():
+                yield path, _beginning(path)
+
+
+def _foreign_format(content: bytes) -> str | None:
+    """Return the name of the other format in which a document describes a contract; None for any other document.
+
+    The document is not parsed: it may be large or have mistakes. A schema is none, as it belongs to the contract that names it.
+    """
+    names = (name for name, sign in _FOREIGN.items() if sign.search(content))
+    return next((name for name in names if name != ODCS or _KIND.search(content)), None)
 
 
 def affected_contracts(changed: list[Path]) -> list[Path]:
@@ -141,6 +169,8 @@ def read_candidate(file: ContractFile) -> Candidate:
     shown = shown_path(file.path)
     try:
         return Candidate(file, shown, lint(file.path))
+    except ForeignFormatError as error:
+        return Candidate(file, shown, None, error.problems)
     except ContractError as error:
         problems = error.problems
     if not _mentions_format(file.path):

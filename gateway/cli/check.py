@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from tidegate.contracts.document.model import Compatibility
 from tidegate.contracts.errors import SettingsError
@@ -20,10 +21,10 @@ from tidegate.gateway.checks.discovery import Selection, read_candidate, select
 from tidegate.gateway.checks.formats.registry import FORMATS, TEXT
 from tidegate.gateway.checks.formats.text import report_lines
 from tidegate.gateway.checks.git import Revision
-from tidegate.gateway.checks.places import repository_root
+from tidegate.gateway.checks.places import repository_root, shown_path
 from tidegate.gateway.checks.results import CheckReport, FailOn
 from tidegate.gateway.cli.options import DEFAULT_REGISTRY, RegistryUrl
-from tidegate.gateway.cli.terminal import out
+from tidegate.gateway.cli.terminal import err, out
 from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.exits import ExitCode
 
@@ -113,7 +114,8 @@ def check(  # noqa: PLR0913 - one parameter for each option
     Compares each contract with the version before it: schema, rules, columns
     and all other parts. Each finding shows its place (file:line:column), a
     record that was accepted before and is refused now, and the affected
-    consumers.
+    consumers. In a folder, documents of other formats (the Open Data Contract
+    Standard, the Data Contract Specification, dbt) are named and not checked.
 
     Examples:
       tidegate check admissions/contract.yaml --against registry
@@ -141,6 +143,9 @@ def check(  # noqa: PLR0913 - one parameter for each option
 
 def _selected(paths: list[Path], against: str) -> Selection:
     selection = select(paths)
+    for path, name in selection.foreign:
+        note = f": another format ({name}); `tidegate import` makes a contract of it"
+        err.print(Text.assemble(("not checked ", "yellow"), (shown_path(path), "bold"), note))
     is_git = against.startswith(GIT)
     if selection.missing and not is_git:
         raise SettingsError(f"{_listed(list(selection.missing))}: there is no such file or folder")

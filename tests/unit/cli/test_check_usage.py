@@ -82,6 +82,56 @@ class TestWrongUsage:
         self.refused(tidegate("check"), "FILE_OR_FOLDER")
 
 
+FOREIGN = {
+    "orders.odcs.yaml": ("apiVersion: v3.1.0\nkind: DataContract\nid: a\n", "Open Data Contract Standard"),
+    "orders.json": ('{"dataContractSpecification": "1.2.1", "id": "a"}', "Data Contract Specification"),
+    "schema.yml": ("version: 2\nmodels:\n  - name: orders\n", "dbt"),
+}
+
+
+class TestOtherFormats:
+    @pytest.mark.parametrize("name", FOREIGN)
+    def test_a_document_that_is_named_fails_and_names_the_command(
+        self, tidegate: Run, write: Write, name: str
+    ) -> None:
+        text, known_as = FOREIGN[name]
+        write("old.json")
+        ran = tidegate("check", write(name, text), "--against", "old.json")
+        assert ran.returncode == 1
+        message = f"another format ({known_as}); `tidegate import` makes a contract of it"
+        assert message in ran.stdout.decode()
+
+    def test_documents_in_a_folder_are_named_beside_the_contracts(self, tidegate: Run, write: Write) -> None:
+        write("contracts/a.json")
+        for name, (text, _) in FOREIGN.items():
+            write(f"contracts/b/{name}", text + "\n" * 300_000)  # more than a YAML document of ours may have
+        # Neither of these describes a contract.
+        write("contracts/dbt_project.yml", "name: shop\nmodels:\n  shop: {materialized: table}\n")
+        write(
+            "contracts/odcs.schema.json", '{"properties": {"dataContractSpecification": {"type": "string"}}}'
+        )
+        write("contracts/kubernetes.yaml", "apiVersion: v3.1\nkind: Deployment\n")
+        write("contracts/a.schema.json", '{"type": "object", "properties": {}}')
+        write("contracts/broken.yaml", "models: [")
+        ran = tidegate("check", "contracts", "--against", "contracts")
+        assert ran.returncode == 0
+        assert ran.stderr.decode().splitlines() == [
+            f"not checked contracts/b/{name}: another format ({known_as}); "
+            "`tidegate import` makes a contract of it"
+            for name, (_, known_as) in sorted(FOREIGN.items())
+        ]
+
+    def test_a_folder_without_a_contract_is_refused_with_what_is_there(
+        self, tidegate: Run, write: Write
+    ) -> None:
+        write("old.json")
+        write("contracts/schema.yml", FOREIGN["schema.yml"][0])
+        ran = tidegate("check", "contracts", "--against", "old.json")
+        assert ran.returncode == 2
+        assert b"not checked contracts/schema.yml: another format (dbt); `tidegate import`" in ran.stderr
+        assert b"there is no contract in contracts: nothing to check" in ran.stderr
+
+
 class TestShell:
     @pytest.mark.parametrize(
         ("words", "expected"),

@@ -108,3 +108,10 @@ def test_a_suite_that_the_library_writes() -> None:
     contract, left_out = imported(suite["expectations"], suite["name"])
     assert (left_out, contract.id, contract.schema_.definition["required"]) == ([], "theirs", ["age"])
     assert [each.type for each in contract.expectations] == ["expect_column_max_to_be_between"]
+
+
+def test_an_expectation_with_a_condition_on_rows_is_listed() -> None:
+    kwargs = {"column": "a", "min_value": 0, "row_condition": "b = 1", "condition_parser": "pandas"}
+    contract, (line,) = imported([{"type": "expect_column_values_to_be_between", "kwargs": kwargs}])
+    assert line.startswith("/expectations/0: `expect_column_values_to_be_between` with a condition")
+    assert contract.rules == ()

@@ -96,6 +96,7 @@ def test_the_data_contract_specification_is_read() -> None:
     assert codes(contract, good | {"total": -1, "status": "lost"}) == {"minimum", "enum"}
     assert codes(contract, good | {"lines": [{"sku": "a", "n": 0}]}) == {"minimum"}
     assert left_out.keys() == {
+        "/info/title",
         "/servers/production/host",
         "/servicelevels/freshness",
         "/models/orders/fields/order_id/unique",
@@ -103,99 +104,6 @@ def test_the_data_contract_specification_is_read() -> None:
         "/models/orders/fields/blob/type",
         "/models/orders/quality/0",
     }
-
-
-UNREAD_SPECIFICATION = """\
-dataContractSpecification: 1.1.0
-id: orders
-info: {title: Orders, version: 1.0.0, owner: Checkout, contact: {name: Ann, email: ann@example.org, url: https://example.org}}
-servers:
-  production: {type: kafka, host: 'broker:9092', topic: shop.orders, format: json}
-  lake: {type: s3, location: 's3://orders', format: parquet}
-terms: {usage: Analysis only., limitations: None.}
-tags: [orders]
-links: {wiki: https://example.org/orders}
-models:
-  orders:
-    type: table
-    title: The orders
-    fields:
-      total: {type: decimal, precision: 12, scale: 2, tags: [money], links: {wiki: x}, lineage: {inputFields: []}}
-      by_day: {type: map, keys: {type: string}, values: {type: long, config: {avroType: long}}}
-examples: [{type: json, data: []}]
-quality: {type: SodaCL, specification: {}}
-"""
-
-
-def test_every_key_of_the_data_contract_specification_is_read_or_listed() -> None:
-    _, left_out = imported("orders.yaml", UNREAD_SPECIFICATION)
-    field = "/models/orders/fields"
-    assert left_out.keys() == {
-        "/info/contact/name",
-        "/info/contact/url",
-        "/servers/production/host",
-        "/servers/lake/type",
-        "/servers/lake/location",
-        "/servers/lake/format",
-        "/terms",
-        "/tags",
-        "/links",
-        "/examples",
-        "/quality",
-        "/models/orders/type",
-        "/models/orders/title",
-        f"{field}/total/precision",
-        f"{field}/total/scale",
-        f"{field}/total/tags",
-        f"{field}/total/links",
-        f"{field}/total/lineage",
-        f"{field}/by_day/keys",
-        f"{field}/by_day/values/config",
-    }
-
-
-UNREAD_DBT = """\
-version: 2
-sources: [{name: raw, tables: [{name: orders}]}]
-exposures: [{name: board}]
-models:
-  - {description: without a name}
-  - name: orders
-    meta: {owner: ann}
-    config: {tags: [daily]}
-    columns:
-      - {data_type: int}
-      - name: total
-        data_type: int
-        meta: {unit: eur}
-        tags: [money]
-        tests:
-          - dbt_utils.accepted_range: {min_value: "{{ var('least') }}", max_value: 9}
-          - dbt_utils.accepted_range: {min_value: "'2020-01-01'"}
-          - not_null: {config: {severity: warn}}
-"""
-
-
-def test_every_key_of_a_model_of_dbt_is_read_or_listed() -> None:
-    contract, left_out = imported("schema.yml", UNREAD_DBT)
-    column = "/models/1/columns/1"
-    assert left_out.keys() == {
-        "/sources",
-        "/exposures",
-        "/models/0",
-        "/models/1/meta",
-        "/models/1/config",
-        "/models/1/columns/0",
-        f"{column}/meta",
-        f"{column}/tags",
-        f"{column}/tests/0",
-        f"{column}/tests/1",
-        f"{column}/tests/2",
-    }
-    assert "`min_value: {{ var('least') }}` is no number" in left_out[f"{column}/tests/0"]
-    assert len(contract.rules) == 1
-    assert codes(contract, {"total": 10}) == {contract.rules[0].id}
-    assert codes(contract, {"total": None}) == set()
 
 
 @pytest.mark.parametrize(
@@ -293,3 +201,75 @@ def test_formats_are_recognised(document: object, name: str | None) -> None:
 def test_what_cannot_be_read_is_refused_with_the_way_out(text: str, message: str) -> None:
     with pytest.raises(ContractError, match=message):
         read_foreign(read_source("any.yaml", text))
+
+
+def imported_test(test: str, data_type: str = "numeric") -> tuple[DataContract, dict[str, str]]:
+    return imported(
+        "schema.yml",
+        f"models: [{{name: o, columns: [{{name: n, data_type: {data_type}, data_tests: [{test}]}}]}}]",
+    )
+
+
+PLACE = "/models/0/columns/0/data_tests/0"
+
+
+@pytest.mark.parametrize("bound", ["\"{{ var('most') }}\"", "other_column", "\"'2026-01-01'\"", "true"])
+@pytest.mark.parametrize("within", ["", "/arguments"])
+def test_a_bound_that_is_no_number_is_listed(bound: str, within: str) -> None:
+    arguments = f"{{min_value: 0, max_value: {bound}}}"
+    arguments = f"{{arguments: {arguments}}}" if within else arguments
+    contract, left_out = imported_test(f"dbt_utils.accepted_range: {arguments}")
+    assert left_out.keys() == {f"{PLACE}/dbt_utils.accepted_range{within}/max_value"}
+    assert codes(contract, {"n": -1}) == {"n-in-range"}
+    assert codes(contract, {"n": 10**9}) == set()
+
+
+@pytest.mark.parametrize(
+    ("test", "reason"),
+    [
+        ("dbt_utils.accepted_range: {max_value: other_column}", "has no bound that is a number"),
+        ("not_null: {config: {enabled: false}}", "is switched off"),
+        ("accepted_values: {values: [\"{{ var('a') }}\"]}", "only dbt can evaluate"),
+        (
+            "dbt_expectations.expect_column_mean_to_be_between: {max_value: 1, row_condition: n > 0}",
+            "condition",
+        ),
+    ],
+)
+def test_a_test_that_dbt_runs_otherwise_is_listed_as_a_whole(test: str, reason: str) -> None:
+    contract, left_out = imported_test(test)
+    assert left_out.keys() == {PLACE}
+    assert reason in left_out[PLACE]
+    assert (contract.rules, contract.expectations) == ((), ())
+    assert codes(contract, {"n": None}) == set()
+
+
+def test_a_severity_that_is_not_known_is_listed() -> None:
+    test = "dbt_utils.accepted_range: {min_value: 0, config: {severity: \"{{ env_var('s') }}\"}}"
+    contract, left_out = imported_test(test)
+    assert left_out.keys() == {f"{PLACE}/dbt_utils.accepted_range/config/severity"}
+    assert contract.rules[0].severity == "error"
+
+
+def test_parts_of_other_models_are_not_listed_one_by_one() -> None:
+    text = "models: [{name: a, meta: {o: 1}, columns: [{name: n, tags: [x]}]}, {name: b, meta: {o: 1}, columns: []}]"
+    found = read_foreign(read_source("schema.yml", text), "b")
+    assert [str(each) for each in found.left_out] == [
+        "/models/1/meta: a contract has no field for `meta`",
+        "/models: a: import these with `--object`",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("{type: record, fields: {a: 5}}", "this is no mapping"),
+        ("{type: record, fields: [a]}", "this is no mapping"),
+        ("{type: string, quality: {type: sql}}", "this is no list"),
+        ("{type: record, fields: {child: {$ref: '#/definitions/order_id'}}}", "refers to itself"),
+    ],
+)
+def test_parts_of_another_kind_are_refused_with_their_place(field: str, message: str) -> None:
+    text = SPECIFICATION.replace("{type: text, format: uuid, description: An internal id.}", field)
+    with pytest.raises(ContractError, match=r"orders\.yaml:\d+:\d+: .*" + message):
+        imported("orders.yaml", text)
