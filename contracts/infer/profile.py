@@ -261,7 +261,8 @@ class Profile:
         if kind in (Kind.INTEGER, Kind.NUMBER):
             values = array.drop_null().to_numpy(zero_copy_only=False)
             profile.numbers.add(values, positions[valid])
-            profile.keys.add_numbers(values, positions[valid])
+            if not profile.untyped:  # otherwise the texts are added too
+                profile.keys.add_numbers(values, positions[valid])
             _merge_floats(batch, "number", profile.path, array)
         elif kind is Kind.STRING:
             texts = profile.texts.add(array, positions)

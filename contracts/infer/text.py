@@ -101,10 +101,10 @@ def _key(found: Inferred, key: Proposal, places: Callable[[Sequence[int]], str])
 
 
 def _rules(found: Inferred, places: Callable[[Sequence[int]], str]) -> Iterator[str]:
-    if not any(each.is_enforced for each in found.rules):
+    if not found.rules:
         yield "rules: []"
     else:
-        yield "rules:"
+        yield "rules:" if any(each.is_enforced for each in found.rules) else "# rules:"
     for each in found.rules:
         rule = each.rule or {}
         doubt = "" if each.doubt is None else f" Doubtful: {each.doubt}."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv as csv_text
 import io
+import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, Final
@@ -33,7 +34,7 @@ def csv_chunks(stream: BinaryIO, name: str, nulls: Sequence[str]) -> Iterator[Ch
     """
     start = beginning(stream) if isinstance(stream, io.BufferedReader) else b""
     header = start.split(b"\n", 1)[0].decode("utf-8", "replace").lstrip("\ufeff")
-    delimiter = max(",;\t|", key=header.count)
+    delimiter = max(",;\t|", key=re.sub('"[^"]*"', "", header).count)
     rows = _Rows()
     try:
         names: list[str] = next(csv_text.reader([header.rstrip("\r")], delimiter=delimiter), [])

@@ -237,3 +237,31 @@ def test_a_compressed_file_is_read_from_a_pipe(tmp_path: Path) -> None:
     ran = subprocess.run(command, input=packed, capture_output=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert b"199 records" in ran.stdout
+
+
+def test_doubtful_rules_can_be_enforced_where_no_other_rule_is(tidegate: Run, tmp_path: Path) -> None:
+    data, contract = tmp_path / "a.jsonl", tmp_path / "c.yaml"
+    data.write_text('{"ward": "icu"}\n{"ward": "er"}\n' * 20)
+    assert tidegate("infer", str(data), "-o", str(contract)).returncode == 0
+    text = contract.read_text()
+    assert "\n# rules:\n" in text
+    begin = text.index("# rules:")
+    rules = [line for line in text[begin:].splitlines() if line.startswith(("# rules:", "  # - ", "  #   "))]
+    enforced = "\n".join(line.replace("# ", "", 1) for line in rules)
+    contract.write_text(f"{text[:begin]}{enforced}\n")
+    assert lint(contract).contract.rules
+
+
+def test_the_key_of_a_csv_is_counted_once_and_quoted_headers_do_not_choose_the_delimiter(
+    tidegate: Run, tmp_path: Path
+) -> None:
+    data, contract = tmp_path / "a.csv", tmp_path / "c.yaml"
+    rows = "".join(f"{n};1,5;Ulm\n" for n in range(600))
+    data.write_text(f'id;"Betrag, netto";"Ort, PLZ, Land"\n{rows}')
+    ran = tidegate("infer", str(data), "-o", str(contract), "--format", "json")
+    assert ran.returncode == 0, ran.stderr
+    report = json.loads(ran.stdout)
+    assert report["records"] == 600
+    assert report["primary_key"] == {"field": "id", "repeated": 0}
+    profiled = 600 - report["held_back"]["records"]
+    assert f"id is different in every record, in {profiled} records." in contract.read_text()
