@@ -52,6 +52,10 @@ class Proposal:
         return self.exceptions / max(self.support, 1)
 
 
+_MOST_REFUSED: Final = 0.05
+"""Share of exceptions above which a rule is not enforced: so many records are rather the normal case than a mistake."""
+
+
 @dataclass(slots=True)
 class RuleList:
     """Proposed rules with unique ids."""
@@ -73,6 +77,8 @@ class RuleList:
         self._ids.add(unique)
         proposal.code = unique
         proposal.rule = {"id": unique, **rule}
+        if proposal.doubt is None and proposal.share > _MOST_REFUSED:
+            proposal.doubt = f"it refuses more than {_MOST_REFUSED:.0%} of the values"
         self.rules.append(proposal)
 
 

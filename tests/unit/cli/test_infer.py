@@ -265,3 +265,13 @@ def test_the_key_of_a_csv_is_counted_once_and_quoted_headers_do_not_choose_the_d
     assert report["primary_key"] == {"field": "id", "repeated": 0}
     profiled = 600 - report["held_back"]["records"]
     assert f"id is different in every record, in {profiled} records." in contract.read_text()
+
+
+def test_what_a_tenth_of_the_records_have_is_not_refused(tidegate: Run, tmp_path: Path) -> None:
+    data, contract = tmp_path / "a.jsonl", tmp_path / "c.yaml"
+    comments = ("" if n % 10 < 2 else f"comment number {n} of somebody" for n in range(2_000))
+    data.write_text("".join(f"{json.dumps({'comment': each})}\n" for each in comments))
+    assert tidegate("infer", str(data), "-o", str(contract)).returncode == 0
+    text = " ".join(contract.read_text().replace("#", " ").split())
+    assert "Doubtful: it refuses more than 5% of the values." in text
+    assert tidegate("judge", str(contract), "--data", str(data)).returncode == 0
