@@ -60,7 +60,8 @@ def select(arguments: list[Path]) -> Selection:
     """Find the documents that the arguments name; each once, in the order of the arguments and then of the paths.
 
     A file that is named is taken for a contract, whatever is in it. Of a folder all YAML and JSON files are taken
-    that say so themselves, below it too, and those of other formats are noted; folders whose name begins with a dot are passed over, and links not followed.
+    that say so themselves, below it too, and those of other formats are noted. Folders whose name begins with a dot are
+    passed over, and links not followed.
     """
     files: dict[Path, ContractFile] = {}
     folders: list[Path] = []

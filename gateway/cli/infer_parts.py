@@ -18,6 +18,7 @@ from tidegate.gateway.sources.file_parts import (
     file_parts,
     in_tasks,
     is_files,
+    numbered,
 )
 from tidegate.gateway.sources.open_source import SourceOptions
 from tidegate.gateway.sources.source import Source
@@ -36,10 +37,7 @@ class FilesInParts:
     def __init__(self, name: str, options: SourceOptions, in_workers: MapInWorkers) -> None:
         """Find the files. Raises SettingsError for what cannot be read in parts."""
         self._in_workers = in_workers
-        self._files, self._parts = file_parts(
-            name, options.format, tuple(options.nulls), options.default, in_workers
-        )
-        self._tasks = in_tasks(self._parts, _TASK_BYTES)
+        self._files, self._parts = file_parts(name, options.format, tuple(options.nulls), options.default)
         self.title = self._files.title
         self.stem = self._files.stem
         self.avro_schema: Any = self._files.avro_schema
@@ -47,18 +45,19 @@ class FilesInParts:
     @property
     def has_tasks(self) -> bool:
         """Whether the files are large enough for more than one task."""
-        return len(self._tasks) > 1
+        return len(in_tasks(self._parts, _TASK_BYTES)) > 1
 
     def infer(self) -> Inference:
         """Profile all records. Raises SettingsError, and Unavailable if Spark gives the work up."""
         whole = Inference(avro_schema=self.avro_schema)
-        tasks = self._tasks
+        self._parts = numbered(self._files, self._parts, self._in_workers)
+        tasks = in_tasks(self._parts, _TASK_BYTES)
         work = _Work(self._files, most_held=max(whole.most_held // len(tasks), 1))
         progress = TaskProgress(self.title, sum(part.size for part in self._parts))
         # The end of the last task is the first part of none.
-        numbered = list(zip(accumulate(map(len, tasks), initial=0), tasks, strict=False))
+        items = list(zip(accumulate(map(len, tasks), initial=0), tasks, strict=False))
         with reading(progress) as show:
-            for task, found in zip(tasks, self._in_workers(work, numbered), strict=True):
+            for task, found in zip(tasks, self._in_workers(work, items), strict=True):
                 whole.merge(found)
                 progress.add(task)
                 show(whole.records)

@@ -13,7 +13,7 @@ from tidegate.gateway.cli.judged_folder import JudgedFolder
 from tidegate.gateway.cli.judgement import JudgedBlock, Judgement
 from tidegate.gateway.cli.reading import reading
 from tidegate.gateway.cli.workers import TaskProgress, spark_workers
-from tidegate.gateway.sources.file_parts import FilePart, FileParts, file_parts, in_tasks
+from tidegate.gateway.sources.file_parts import FilePart, FileParts, file_parts, in_tasks, numbered
 from tidegate.gateway.sources.open_source import SourceOptions
 from tidegate.gateway.sources.record_reader import RecordReader, contract_of_files
 
@@ -37,7 +37,8 @@ def judge_on_spark(contract: DataContract, request: SparkRequest, found: Judgeme
     """
     in_workers = spark_workers(request.spark_master)
     options = request.options
-    files, parts = file_parts(request.data, options.format, tuple(options.nulls), options.default, in_workers)
+    files, parts = file_parts(request.data, options.format, tuple(options.nulls), options.default)
+    parts = numbered(files, parts, in_workers)
     with ExitStack() as stack:
         accepted = stack.enter_context(JudgedFolder.created(request.accepted))
         refused = stack.enter_context(JudgedFolder.created(request.refused))

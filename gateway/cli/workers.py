@@ -23,6 +23,8 @@ from tidegate.gateway.sources.open_source import naming_extras
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+_MOST_PROCESSES: Final = 8
+"""Each takes some 400 MB to infer; a machine with many processors may have little memory for each."""
 _WORKERS: Final = "tidegate.workers"
 """Entry points of what calls a function in the workers of Spark: the job has it, because only the job may import Spark."""
 
@@ -66,12 +68,14 @@ def _map_in_workers() -> Callable[..., Any]:
 
 
 def local_workers(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-    """Yield the result of `work` for each item, in their order, from processes of this machine: one for each processor.
+    """Yield the result of `work` for each item, in their order, from processes of this machine.
+
+    There is one for each processor, and at most _MOST_PROCESSES.
 
     Raises the TidegateError of an item, and Unavailable if a process is killed.
     """
     spawn = multiprocessing.get_context("spawn")  # this process has threads, which a fork does not survive
-    with ProcessPoolExecutor(min(processors(), len(items)), spawn, _end_with_parent) as pool:
+    with ProcessPoolExecutor(min(processors(), len(items), _MOST_PROCESSES), spawn, _end_with_parent) as pool:
         try:
             yield from pool.map(work, items)
         except BrokenProcessPool as error:

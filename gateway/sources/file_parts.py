@@ -109,10 +109,10 @@ def file_parts(
     kind: FileFormat | None,
     nulls: tuple[str, ...],
     default: FileFormat | None,
-    in_workers: MapInWorkers,
 ) -> tuple[FileParts, list[FilePart]]:
     """Return the parts of a file, folder or pattern of files, in their order, and how they are read.
 
+    Those of lines are not `numbered` yet, which reads the files.
     `kind`, `nulls` and `default` are those of `FileSource`. Raises SettingsError for what cannot be read so.
     """
     paths = _paths(name)
@@ -125,7 +125,20 @@ def file_parts(
     stem = path.name.split(".", 1)[0]
     files = FileParts(title, stem, found, schema, paths[0], root, is_one_file, kind, nulls, default)
     parts = [part for each in paths for part in _parts(files, each)]
-    return files, _numbered(parts, in_workers) if found is FileFormat.LINES else parts
+    return files, parts
+
+
+def numbered(files: FileParts, parts: list[FilePart], in_workers: MapInWorkers) -> list[FilePart]:
+    """Return the parts with the number of records before each in its file, which is known for all but lines."""
+    if files.format is not FileFormat.LINES:
+        return parts
+    is_followed = [part.path == after.path for part, after in pairwise(parts)] + [False]
+    counts = in_workers(_lines_in, [part for part, is_it in zip(parts, is_followed, strict=True) if is_it])
+    before, found = 0, []
+    for part, is_it in zip(parts, is_followed, strict=True):
+        found.append(replace(part, before=before))
+        before = before + next(counts) if is_it else 0
+    return found
 
 
 def in_tasks(parts: Sequence[FilePart], size: int | None = None) -> list[tuple[FilePart, ...]]:
@@ -179,7 +192,7 @@ def _require_same_file(part: FilePart) -> None:
 
 
 def _parts(files: FileParts, path: Path) -> Iterator[FilePart]:
-    """Yield the parts of a file; those of lines are not numbered yet."""
+    """Yield the parts of a file."""
     size = path.stat().st_size
     whole = FilePart(path, size, size)
     if size <= _PART_BYTES or files.format not in (FileFormat.LINES, FileFormat.PARQUET):
@@ -225,17 +238,6 @@ def _row_groups(whole: FilePart) -> Iterator[FilePart]:
         if size >= _PART_BYTES or index == metadata.num_row_groups - 1:
             yield replace(whole, size=size, span=range(first, index + 1), before=before)
             first, size, before, rows = index + 1, 0, before + rows, 0
-
-
-def _numbered(parts: list[FilePart], in_workers: MapInWorkers) -> list[FilePart]:
-    """Return parts of lines with the number of lines before each in its file."""
-    is_followed = [part.path == after.path for part, after in pairwise(parts)] + [False]
-    counts = in_workers(_lines_in, [part for part, is_it in zip(parts, is_followed, strict=True) if is_it])
-    before, numbered = 0, []
-    for part, is_it in zip(parts, is_followed, strict=True):
-        numbered.append(replace(part, before=before))
-        before = before + next(counts) if is_it else 0
-    return numbered
 
 
 def _lines_in(part: FilePart) -> int:

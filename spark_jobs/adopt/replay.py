@@ -37,7 +37,7 @@ from tidegate.contracts.stream.replay import (
 )
 from tidegate.contracts.stream.replay_preview import ReplayPreview
 from tidegate.spark_jobs.adopt.log import required
-from tidegate.spark_jobs.adopt.replay_preview import ReplayLook
+from tidegate.spark_jobs.adopt.replay_preview import ReplayPreviewer
 from tidegate.spark_jobs.contract_source import RegistryContract, mask_key_of, registry_http
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.source_topic import find_source
@@ -132,8 +132,8 @@ class ReplayPlanner:
 
         Raises NotFoundError for a stream without a ledger, ConflictError for a request that the job would stop.
         """
-        looked = ReplayLook(self._settings, self._plan, self._topics, self._topic)
-        return looked.preview(positions, fix, terms)
+        previewer = ReplayPreviewer(self._settings, self._plan, self._topics, self._topic)
+        return previewer.preview(positions, fix, terms)
 
     def order(self, positions: Positions, fix: Fix | None, **options: Any) -> StreamReplay:
         """Request a replay of the registry. `options` are further fields of the request. Raises ConflictError, SettingsError."""

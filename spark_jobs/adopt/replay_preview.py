@@ -31,7 +31,7 @@ _KEYS_AT_A_TIME: Final = 200_000
 _KEY_BYTES: Final = 32 * 1024 * 1024
 
 
-class ReplayLook:
+class ReplayPreviewer:
     """The refused records of one stream, its ledger and its table, as a replay would find them now."""
 
     def __init__(self, settings: JobSettings, plan: EnforcementPlan, topics: Topics, topic: str) -> None:
@@ -90,14 +90,14 @@ class PresentKeys:
             self._waiting.append(primary_keys(passing, self._plan))
         rows, size = (sum(of(each) for each in self._waiting) for of in (len, lambda each: each.nbytes))
         if rows >= _KEYS_AT_A_TIME or size >= _KEY_BYTES:
-            self._look()
+            self._count()
 
     def total(self) -> int:
         """Return how many of the added records have a key that is there."""
-        self._look()
+        self._count()
         return self._found
 
-    def _look(self) -> None:
+    def _count(self) -> None:
         if not self._waiting:
             return
         keys, self._waiting = pa.concat_tables(self._waiting), []

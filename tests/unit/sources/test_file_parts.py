@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from tests.marks import examples
 from tidegate.contracts.errors import SettingsError
 from tidegate.gateway.sources import file_parts as module
-from tidegate.gateway.sources.file_parts import FilePart, FileParts, file_parts, in_tasks
+from tidegate.gateway.sources.file_parts import FilePart, FileParts, file_parts, in_tasks, numbered
 from tidegate.gateway.sources.files import FileFormat, FileSource
 
 
 def parts_of(name: Path | str) -> tuple[FileParts, list[FilePart]]:
-    return file_parts(str(name), None, (), FileFormat.LINES, map)
+    files, found = file_parts(str(name), None, (), FileFormat.LINES)
+    return files, numbered(files, found, map)
 
 
 def records_of(files: FileParts, parts: list[FilePart]) -> list[tuple[int, object]]:
