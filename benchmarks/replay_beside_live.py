@@ -21,7 +21,7 @@ from confluent_kafka import Producer
 
 from benchmarks.admissions_data import REFUSED, values
 from benchmarks.figures import Figure, benchmark_parser, report_figures
-from benchmarks.operations import RATE, TOPIC, Feed, Job, Line, latencies, registry, wait_until
+from benchmarks.operations import RATE, Feed, Job, Line, latencies, percentile, registry, wait_until
 from tidegate.contracts.fix.load import parse_fix
 from tidegate.contracts.stream.evidence import headers_of, read_provenance
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
@@ -40,7 +40,7 @@ _AGE: Final = re.compile(rb'"age":[0-9]+')
 _DIFFERENT: Final = 20_000
 
 
-def fill(bootstrap: str, records: int) -> None:
+def fill(bootstrap: str, topic: str, records: int) -> None:
     """Produce records that are refused for their age alone."""
     good = [each for index, each in enumerate(values(_DIFFERENT)) if index % REFUSED]
     refused = [_AGE.sub(b'"age":999', each) for each in good]
@@ -48,16 +48,16 @@ def fill(bootstrap: str, records: int) -> None:
     for number in range(records):
         while True:
             try:
-                producer.produce(TOPIC, refused[number % len(refused)], partition=0)
+                producer.produce(topic, refused[number % len(refused)], partition=0)
                 break
             except BufferError:
                 producer.poll(0.1)
     assert not producer.flush(120)
 
 
-def order_of(bootstrap: str, records: int) -> ReplayOrder:
+def order_of(bootstrap: str, source: str, records: int) -> ReplayOrder:
     """Return the request to replay the first records of the source, which were all refused."""
-    kafka, topic = KafkaConnection(bootstrap_servers=bootstrap), quarantine_topic(TOPIC)
+    kafka, topic = KafkaConnection(bootstrap_servers=bootstrap), quarantine_topic(source)
     topics, found = Topics(kafka), Positions()
     for message in read_committed(kafka, topic, {}, topics.latest(topic)):
         provenance = read_provenance(headers_of(message))
@@ -79,7 +79,7 @@ def order_of(bootstrap: str, records: int) -> ReplayOrder:
 
 def measure(line: Line, address: str, records: int, warm: float, measured: float) -> list[Figure]:
     """Return the figures of one job: its stream alone, and then beside the replay."""
-    order = order_of(line.bootstrap, records)
+    order = order_of(line.bootstrap, line.topic, records)
     with line.feed() as feed, line.job() as job:
         wait_until(lambda: bool(job.published) and job.records > len(feed.sent) - RATE)
         time.sleep(warm)
@@ -88,10 +88,8 @@ def measure(line: Line, address: str, records: int, warm: float, measured: float
         beside = _latencies_during(job, feed, lambda: _replay(line, address, order))
         taken = time.monotonic() - begun
     return [
-        Figure.of("latency_median_beside_a_replay", beside[len(beside) // 2], "s", alone[len(alone) // 2]),
-        Figure.of(
-            "latency_p99_beside_a_replay", beside[len(beside) * 99 // 100], "s", alone[len(alone) * 99 // 100]
-        ),
+        Figure.of("latency_median_beside_a_replay", percentile(beside, 50), "s", percentile(alone, 50)),
+        Figure.of("latency_p99_beside_a_replay", percentile(beside, 99), "s", percentile(alone, 99)),
         Figure.of("replayed_beside_a_stream", records / taken, "records/s", RATE),
     ]
 
@@ -132,7 +130,7 @@ def main() -> None:
         )
         address = stack.enter_context(registry(folder))
         line = Line(folder, broker.bootstrap, address)
-        fill(broker.bootstrap, records)
+        fill(broker.bootstrap, line.topic, records)
         with line.job() as job:
             wait_until(lambda: job.records == records, 900)
         report_figures(measure(line, address, records, warm, measured), arguments.out)
