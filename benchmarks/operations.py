@@ -108,7 +108,7 @@ class Line:
             "TIDEGATE_BOOTSTRAP_SERVERS": bootstrap,
             "TIDEGATE_REGISTRY_URL": registry,
             "TIDEGATE_SINK": sink,
-            "TIDEGATE_TRIGGER_SECONDS": "0.5",
+            **({} if sink == "kafka" else {"TIDEGATE_TRIGGER_SECONDS": "0.5"}),  # the default for topics
             "TIDEGATE_WAREHOUSE": str(folder / "warehouse"),
             "TIDEGATE_CHECKPOINTS": str(folder / "checkpoints"),
             "TIDEGATE_SPARK_JARS": str(ensure_jars().spark_dir),

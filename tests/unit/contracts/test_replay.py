@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from tests.ledgers import LEDGER
 from tidegate.contracts.errors import ConflictError
-from tidegate.contracts.stream.closure import ClosedRefusals, Closure
+from tidegate.contracts.stream.closure import ClosedRefusals, Closure, chain_of
 from tidegate.contracts.stream.evidence import EventPointer, Evidence
 from tidegate.contracts.stream.generations import Rewound
 from tidegate.contracts.stream.ledger import BatchRefusal, BatchTotals, Ledger, MarkedKeys
@@ -211,9 +211,15 @@ def test_discarded_records_stay_refused_and_are_named_in_a_chain_of_their_own() 
     progress = asked.begun(first)
     assert (progress.closed, progress.left, progress.done) == (2, 1, 3)
     assert Ledger.parse(first.text) == first
+    assert '"until"' not in first.text
     last = ReplayedChunk(left=1, closure=Closure.DISCARDED).ledger(first, progress, "")
     assert last.closed == first.closed
     assert asked.begun(last).is_finished
+
+
+def test_each_way_to_close_records_has_a_chain_of_its_own() -> None:
+    assert chain_of("l", None) == "l"
+    assert [chain_of("l", closure) for closure in Closure] == [f"l#{closure}" for closure in Closure]
 
 
 def test_what_an_ended_attempt_has_sent_counts_in_the_ledger_and_not_in_the_request() -> None:
@@ -224,6 +230,7 @@ def test_what_an_ended_attempt_has_sent_counts_in_the_ledger_and_not_in_the_requ
     rewound = {Closure.RESENT: ClosedRefusals(records=3, digest="d0", until={0: 9})}
     after = chunk.ledger(HELD.model_copy(update={"closed": rewound}), asked.begun(HELD), "d1")
     assert after.closed == {Closure.RESENT: ClosedRefusals(records=5, digest="d1", until={0: 9})}
+    assert Ledger.parse(after.text) == after
     assert asked.begun(after).closed == 1
 
 

@@ -1,7 +1,10 @@
 """No container engine is at hand where the tests run: the files are checked against what they will meet there."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -52,6 +55,25 @@ def test_everything_that_the_image_copies_exists_and_is_not_ignored() -> None:
     ]
     assert len(copied) >= 8
     assert [source for source in copied if not (ROOT / source).exists() or source in IGNORED] == []
+
+
+@pytest.mark.full
+def test_the_commands_of_the_image_leave_jars_and_an_archive_of_classes(tmp_path: Path) -> None:
+    last = DOCKERFILE.split("\nUSER tidegate\n")[1]
+    commands = re.findall(r"^RUN (.+(?:\n .+)*)$", last, re.MULTILINE)
+    assert len(commands) == 2
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {
+        **os.environ,
+        "PATH": path,
+        "TIDEGATE_JARS_DIR": str(tmp_path / "jars"),
+        "TMPDIR": str(tmp_path),
+    }
+    for command in commands:
+        subprocess.run(["/bin/sh", "-ec", command], check=True, timeout=600, env=environment, cwd=tmp_path)
+    (archive,) = (tmp_path / "jars").glob("*/classes-*.jsa")
+    assert archive.stat().st_size > 10**8
+    assert [found.name for found in tmp_path.iterdir()] == ["jars"]
 
 
 def test_the_broker_image_is_the_version_that_the_tests_run() -> None:
