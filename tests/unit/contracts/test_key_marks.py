@@ -7,7 +7,14 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pytest
 
-from tidegate.contracts.stream.key_marks import KeyMarks, KnownMarks, MarksRecord, chained_marks
+from tidegate.contracts.stream import key_marks
+from tidegate.contracts.stream.key_marks import (
+    KeyMarks,
+    KnownMarks,
+    MarksRecord,
+    chained_marks,
+    key_digests,
+)
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger, MarkedKeys, Vector, with_marks
 from tidegate.contracts.stream.positions import Positions, digest_of
 
@@ -58,8 +65,21 @@ def test_a_newer_delete_of_the_key_holds_a_record_back() -> None:
     ledger, records = published(BEGUN, {0: 9, 1: 9}, marks(("a", 0, 5, 50), ("b", 1, 2, 20)))
     known = read(ledger, records)
     assert known.since == {}
-    places = (("a", 0, 4, 99), ("a", 0, 6, 1), ("a", 1, 1, 49), ("a", 1, 2, 51), ("c", 0, 1, 1))
+    places = (
+        ("a", 0, 4, 99),
+        ("a", 0, 5, 50),
+        ("a", 0, 6, 1),
+        ("a", 1, 1, 49),
+        ("a", 1, 2, 51),
+        ("c", 0, 1, 1),
+    )
     assert [*known.deleted_since(marks(*places, deletes=False))] == [(0, 4), (1, 1)]
+
+
+def test_of_two_partitions_at_one_time_the_higher_one_is_newer() -> None:
+    ledger, records = published(BEGUN, {0: 9, 1: 9}, marks(("a", 0, 5, 50), ("b", 1, 2, 20)))
+    places = (("a", 1, 1, 50), ("b", 0, 9, 20))
+    assert [*read(ledger, records).deleted_since(marks(*places, deletes=False))] == [(0, 9)]
 
 
 def test_records_that_a_replay_wrote_hold_nothing_back() -> None:
@@ -83,6 +103,15 @@ def test_a_part_of_the_marks_of_a_batch_says_nothing_about_the_batch() -> None:
     assert read(ledger, records[1:]).since == {0: 10, 1: 0}
 
 
+@pytest.mark.parametrize(("most_bytes", "held"), [(1, 1), (148, 3)], ids=["one mark is held", "filled"])
+def test_a_record_of_marks_has_so_many_bytes_at_most(most_bytes: int, held: int) -> None:
+    places = [("a", 0, offset, 1) for offset in range(5)]
+    records = [*chained_marks(BEGUN, {0: 10, 1: 0}, marks(*places), most_bytes)]
+    assert [len(each.unpacked()) for each in records][:-1] == [held] * (len(records) - 1)
+    assert sum(len(each.unpacked()) for each in records) == 5
+    assert held == 1 or max(len(each.marks) for each in records) == most_bytes
+
+
 def test_marks_of_many_batches_are_held_together() -> None:
     ledger, records = published(BEGUN, {0: 9, 1: 9}, marks(("a", 0, 5, 50)))
     known = read(ledger, records)
@@ -99,6 +128,17 @@ def test_only_the_newest_marks_are_held() -> None:
     known = read(ledger, [*old, *new], 2)
     assert known.since == {0: 10, 1: 0}
     assert sum(map(len, known.marks)) == 1
+    known = read(ledger, [*old, *new], 3)
+    assert (known.since, [*map(len, known.marks)]) == ({}, [3])
+    last, newest = published(ledger, {0: 30, 1: 0}, marks(("d", 0, 25, 1)))
+    assert [*map(len, read(last, [*old, *new, *newest], 2).marks)] == [2]
+    assert read(first, old, 1).since == {}, "one record is held, however many marks it has"
+
+
+def test_a_job_tells_when_it_holds_too_many_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_marks, "MOST_MARKS", 2)
+    known = KnownMarks({})
+    assert [known.add(marks((offset, 0, offset, 1))) for offset in range(5)] == [True] * 4 + [False]
 
 
 def test_records_that_no_ledger_names_are_left_out() -> None:
@@ -108,6 +148,9 @@ def test_records_that_no_ledger_names_are_left_out() -> None:
     texts = [b"no record", other.text, *(each.text for each in [*unpublished, *records])]
     known = KnownMarks.read(ledger, texts)
     assert [each.entries["offset"].tolist() for each in known.marks] == [[5]]
+    another = BEGUN.model_copy(update={"name": "another"})
+    (foreign,) = chained_marks(another, {0: 9}, marks(*[("a", 0, 1, 1)] * 5), 10_000)
+    assert read(ledger, [*records, foreign], 2).since == {}
 
 
 @pytest.mark.parametrize(
@@ -129,6 +172,23 @@ def test_the_marks_of_some_positions_are_records_with_digests() -> None:
     (found,) = read(ledger, records).records(Positions([(0, 5)])).to_pylist()
     assert (found["offset"], found["timestamp_ms"], found["deletes"]) == (5, 50, False)
     assert len(found["key"]) == 16
+
+
+def test_a_key_with_a_null_has_no_digest() -> None:
+    for values in ([1, None], ["x", None], [b"\xff", None]):
+        (found, missing) = key_digests([pa.array(values), pa.array(["a", "b"])]).to_pylist()
+        assert (len(found), missing) == (16, None)
+
+
+def test_times_are_kept_in_milliseconds() -> None:
+    rows = {
+        "partition": [0],
+        "offset": [1],
+        "timestamp": pa.array([1999], pa.timestamp("us", "UTC")),
+        "value": [b""],
+    }
+    found = KeyMarks.of([pa.array(["a"])], pa.RecordBatch.from_pydict(rows))
+    assert found.entries["timestamp_ms"].tolist() == [1]
 
 
 def test_bytes_that_are_no_text_have_a_digest_too() -> None:
