@@ -24,7 +24,7 @@ from tidegate.contracts.errors import ConflictError, StreamStopped
 from tidegate.contracts.stream.adoption import EPOCH_GAP
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger
 from tidegate.contracts.stream.output_topics import LEDGER_TOPIC
-from tidegate.spark_jobs.adopt.archive import Archive, archiver
+from tidegate.spark_jobs.adopt.archive import Archive, Archiver
 from tidegate.spark_jobs.kafka.kafka_ledger import ledger_name
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.settings import JobSettings
@@ -46,7 +46,7 @@ class Archiving:
         return line.settings.model_copy(update={"registry_url": self.url})
 
     def archive(self, line: Line, name: str, *, repeats: bool = False) -> Ledger:
-        with archiver(self.settings(line), line.contract_id) as found:
+        with Archiver.opened(self.settings(line), line.contract_id) as found:
             return found.archive(name, self.shown.append, repeats=repeats)
 
     def report(self, line: Line) -> list[int]:
@@ -153,7 +153,7 @@ def test_an_archive_that_was_cut_off_is_finished_by_the_next(
     publish(line.document())
     line.produce(row(0), row(2))
     line.enforce()
-    with archiver(archiving.settings(line), line.contract_id) as found:
+    with Archiver.opened(archiving.settings(line), line.contract_id) as found:
         monkeypatch.setattr(type(found._sink), "prepare", _cut)
         with pytest.raises(KeyboardInterrupt):
             found.archive("first", archiving.shown.append)

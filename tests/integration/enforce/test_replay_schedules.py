@@ -28,7 +28,7 @@ from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import Closed, ReplayedChunk
 from tidegate.contracts.stream.rewind import Rewind
 from tidegate.spark_jobs.adopt import rewind as rewinding
-from tidegate.spark_jobs.adopt.rewind import Rewinder, rewinder
+from tidegate.spark_jobs.adopt.rewind import Rewinder
 from tidegate.spark_jobs.job import replay_chunk, resend
 from tidegate.spark_jobs.job.resend import ClosedRecords
 from tidegate.spark_jobs.kafka import replayed
@@ -233,7 +233,7 @@ def replay(
             registry: Registry = request.getfixturevalue("registry")
             request.getfixturevalue("publish")(line.document())
             settings = line.settings.model_copy(update={"registry_url": registry.url})
-            open_rewinder = partial(rewinder, settings, line.contract_id)
+            open_rewinder = partial(Rewinder.opened, settings, line.contract_id)
         started.append(Replay(line, world.bounds, STAGED, world, open_rewinder))
         return started[-1]
 
