@@ -31,7 +31,7 @@ from tidegate.spark_jobs.adopt.log import adoption_of
 from tidegate.spark_jobs.adopt.stream_change import StreamChange
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.replayed import ever_closed, ever_replayed, write_closed, write_replayed
-from tidegate.spark_jobs.kafka.source_topic import recreated
+from tidegate.spark_jobs.kafka.source_topic import not_its_topic
 from tidegate.spark_jobs.sinks.adoption import MOST_SLOTS
 from tidegate.spark_jobs.sinks.outputs import provenances
 from tidegate.spark_jobs.sinks.recovery_scan import names_ledger, require_own
@@ -237,7 +237,7 @@ class Adopter(StreamChange):
                 "its rows are no longer those of the ledger: --replace"
             )
         if found is not None and found.topic_id != self._source.topic_id:
-            raise StreamStopped(recreated(self._source.name, self._stream))
+            raise StreamStopped(not_its_topic(self._source.name, found))
         return found
 
     def _has_quarantined(self) -> bool:

@@ -19,8 +19,8 @@ from tidegate.spark_jobs.sinks.recovery_scan import require_own
 class Archive:
     """An output that would be archived as `name`, and `begin`: the offsets at which the stream then begins again.
 
-    `held` is the ledger of the output, or None. `is_recreated`: it counts a topic of this name that was deleted
-    since, so its offsets are not offsets of the present topic. `repeated` counts offsets that readers of the output
+    `held` is the ledger of the output, or None. `is_recreated`: it counts another topic, or one of this
+    name that was deleted since, so its offsets are not offsets of the present topic. `repeated` counts offsets that readers of the output
     get again, `skipped` those that no ledger judges.
     """
 

@@ -10,7 +10,7 @@ from tidegate.contracts.errors import NotFoundError, StreamStopped
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.spark_jobs.adopt.log import AdoptionLog, open_registry
 from tidegate.spark_jobs.history.folder import HistoryFolder
-from tidegate.spark_jobs.kafka.source_topic import find_source, recreated
+from tidegate.spark_jobs.kafka.source_topic import find_source, not_its_topic
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.sinks.kind import kind_of
 from tidegate.spark_jobs.sinks.recovery_scan import require_own
@@ -62,5 +62,5 @@ class StreamChange:
             raise NotFoundError(f"{self._sink.name} has no ledger of {self._stream}{consequence}")
         require_own(held, self._stream, self._sink.name)
         if held.topic_id != self._source.topic_id:
-            raise StreamStopped(recreated(self._source.name, self._stream))
+            raise StreamStopped(not_its_topic(self._source.name, held))
         return held
