@@ -169,6 +169,19 @@ class KafkaConnection:
         """Return the properties of a librdkafka admin client. They contain secrets."""
         return {**self.for_librdkafka(), "topic.metadata.refresh.interval.ms": _REFRESH_MILLISECONDS}
 
+    def for_reader(self, group: str) -> dict[str, str | int | bool]:
+        """Return the properties of a librdkafka consumer that reads committed records of assigned partitions, with their ends.
+
+        `group` names the reader: the client requires one, but nothing joins it or commits. They contain secrets.
+        """
+        return {
+            **self.for_librdkafka(),
+            "group.id": group,
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+
     def for_spark(self) -> dict[str, str]:
         """Return the options of Spark's connector. They contain secrets.
 

@@ -86,6 +86,10 @@ class TableMaintenance(BaseModel):
     manifests_rewritten: Count = Field(default=0, description="Manifests that were replaced.")
     orphans_removed: Count = Field(default=0, description="Files of crashed attempts that were removed.")
     orphan_bytes: Count = Field(default=0, description="Bytes of these files.")
+    replaced_removed: Count = Field(
+        default=0, description="Replaced files of a Delta table that were removed after its retention."
+    )
+    replaced_bytes: Count = Field(default=0, description="Bytes of these files.")
     failures: Count = Field(default=0, description="Parts of rounds that have failed.")
     seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="What the last round took.")
 

@@ -74,13 +74,9 @@ class TopicSource:
         self._read = 0
         self._consumer = Consumer(
             {
-                **kafka.for_librdkafka(),
+                **kafka.for_reader("tidegate.infer"),
                 **_FETCH,
-                "group.id": "tidegate.infer",  # librdkafka wants one; nothing is committed
-                "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
                 "log_level": 0,
             }
         )

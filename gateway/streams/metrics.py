@@ -287,6 +287,8 @@ METRICS = (
     StreamMetric(_COUNTER, "tidegate_table_rewritten_manifests", "Manifests that maintenance has merged since then.", (), _one(_maintenance, lambda it: it.manifests_rewritten)),
     StreamMetric(_COUNTER, "tidegate_table_orphans_removed", "Files of crashed attempts that maintenance has removed since then.", (), _one(_maintenance, lambda it: it.orphans_removed)),
     StreamMetric(_COUNTER, "tidegate_table_orphan_bytes_removed", "Bytes of the files of crashed attempts that it has removed.", (), _one(_maintenance, lambda it: it.orphan_bytes)),
+    StreamMetric(_COUNTER, "tidegate_table_replaced_files_removed", "Files that a Delta table had replaced, and that it has removed after the table's retention.", (), _one(_maintenance, lambda it: it.replaced_removed)),
+    StreamMetric(_COUNTER, "tidegate_table_replaced_bytes_removed", "Bytes of the replaced files that it has removed.", (), _one(_maintenance, lambda it: it.replaced_bytes)),
     StreamMetric(_COUNTER, "tidegate_table_maintenance_failures", "Parts of maintenance rounds that have failed since then.", (), _one(_maintenance, lambda it: it.failures)),
     StreamMetric(_GAUGE, "tidegate_table_maintenance_seconds", "Duration of the last round of maintenance.", (), _one(_maintenance, lambda it: it.seconds)),
     StreamMetric(_COUNTER, "tidegate_shadow_records", "Records that a shadow version was judged on, and those that it would refuse or accept otherwise.", ("version", "outcome"), _shadow_records),

@@ -183,13 +183,9 @@ class QuarantineReader:
         if self._consumer is None:
             self._consumer = Consumer(
                 {
-                    **self._kafka.for_librdkafka(),
+                    **self._kafka.for_reader("tidegate-desk"),
                     "client.id": "tidegate-desk",
-                    "group.id": "tidegate-desk",  # required by the client; nothing joins or commits
-                    "enable.auto.commit": False,
                     "auto.offset.reset": "error",
-                    "isolation.level": "read_committed",
-                    "enable.partition.eof": True,
                     "allow.auto.create.topics": False,
                     "fetch.wait.max.ms": 50,
                     "socket.connection.setup.timeout.ms": 3000,

@@ -8,11 +8,9 @@ instances are fenced and the outputs are read again. Only the confirmed ledger i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from tidegate.contracts.errors import ConflictError, NotFoundError, StreamStopped
@@ -29,17 +27,14 @@ from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.history import HISTORY_PARTITION, HistoryMark, of_topic
 from tidegate.contracts.stream.ledger import Ledger, MarkedKeys, Vector
 from tidegate.contracts.stream.positions import Positions, Sightings
-from tidegate.spark_jobs.adopt.log import adoption_of, open_registry
+from tidegate.spark_jobs.adopt.log import adoption_of
 from tidegate.spark_jobs.adopt.stream_change import StreamChange
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.replayed import ever_closed, ever_replayed, write_closed, write_replayed
-from tidegate.spark_jobs.kafka.source_topic import recreated
+from tidegate.spark_jobs.kafka.source_topic import not_its_topic
 from tidegate.spark_jobs.sinks.adoption import MOST_SLOTS
 from tidegate.spark_jobs.sinks.outputs import provenances
 from tidegate.spark_jobs.sinks.recovery_scan import names_ledger, require_own
-
-if TYPE_CHECKING:
-    from tidegate.spark_jobs.settings import JobSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +84,6 @@ class Forgotten:
     def offsets(self) -> int:
         """Number of offsets that were deleted."""
         return sum(first - begin for begin, first in self.gaps.values())
-
-
-@contextmanager
-def adopter(settings: JobSettings, stream: str) -> Iterator[Adopter]:
-    """Open the resources of an adoption: the registry with the contract, and Spark for tables that it writes.
-
-    Raises NotFoundError for a stream without a contract, SettingsError, Unavailable.
-    """
-    with open_registry(settings, stream) as (plan, log):
-        yield Adopter(settings, plan, log)
 
 
 class Adopter(StreamChange):
@@ -252,7 +237,7 @@ class Adopter(StreamChange):
                 "its rows are no longer those of the ledger: --replace"
             )
         if found is not None and found.topic_id != self._source.topic_id:
-            raise StreamStopped(recreated(self._source.name, self._stream))
+            raise StreamStopped(not_its_topic(self._source.name, found))
         return found
 
     def _has_quarantined(self) -> bool:

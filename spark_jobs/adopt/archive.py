@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from tidegate.contracts.errors import ConflictError
 from tidegate.contracts.stream.adoption import EPOCH_GAP, Adoption
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Vector
-from tidegate.spark_jobs.adopt.log import open_registry
 from tidegate.spark_jobs.adopt.stream_change import StreamChange
 from tidegate.spark_jobs.sinks.adoption import readable
 from tidegate.spark_jobs.sinks.recovery_scan import require_own
-
-if TYPE_CHECKING:
-    from tidegate.spark_jobs.settings import JobSettings
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
     """An output that would be archived as `name`, and `begin`: the offsets at which the stream then begins again.
 
-    `held` is the ledger of the output, or None. `is_recreated`: it counts a topic of this name that was deleted
-    since, so its offsets are not offsets of the present topic. `repeated` counts offsets that readers of the output
+    `held` is the ledger of the output, or None. `is_recreated`: it counts another topic, or one of this
+    name that was deleted since, so its offsets are not offsets of the present topic. `repeated` counts offsets that readers of the output
     get again, `skipped` those that no ledger judges.
     """
 
@@ -38,16 +32,6 @@ class Archive:
     begin: Vector
     repeated: int
     skipped: int
-
-
-@contextmanager
-def archiver(settings: JobSettings, stream: str) -> Iterator[Archiver]:
-    """Open the resources of an archive: the registry with the contract, and Spark for tables that it writes.
-
-    Raises NotFoundError for a stream without a contract, SettingsError, Unavailable.
-    """
-    with open_registry(settings, stream) as (plan, log):
-        yield Archiver(settings, plan, log)
 
 
 class Archiver(StreamChange):

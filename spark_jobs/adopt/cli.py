@@ -118,10 +118,10 @@ def adopt(  # noqa: PLR0913 - one parameter for each option
     asked = Confirmations(is_loss_accepted=accept_loss, holes=holes, is_sure=yes)
     settings = read_settings(given, AdoptSettings)
 
-    from tidegate.spark_jobs.adopt.adopt import adopter  # noqa: PLC0415 - loads Spark
+    from tidegate.spark_jobs.adopt.adopt import Adopter  # noqa: PLC0415 - loads Spark
     from tidegate.spark_jobs.adopt.report import adopted_text  # noqa: PLC0415 - the same
 
-    with shown_progress(), adopter(settings, stream) as found:
+    with shown_progress(), Adopter.opened(settings, stream) as found:
         if forget_deleted:
             written = found.forget_deleted(asked.confirm_forgotten)
         elif partition is not None and first is not None:
@@ -185,10 +185,10 @@ def archive(
         raise SettingsError(f"--as {name}: a name has letters, digits and underscores, 128 at most")
     settings = read_settings(given, AdoptSettings)
 
-    from tidegate.spark_jobs.adopt.archive import archiver  # noqa: PLC0415 - loads Spark
+    from tidegate.spark_jobs.adopt.archive import Archiver  # noqa: PLC0415 - loads Spark
     from tidegate.spark_jobs.adopt.report import archived_text  # noqa: PLC0415 - the same
 
-    with shown_progress(), archiver(settings, stream) as found:
+    with shown_progress(), Archiver.opened(settings, stream) as found:
         written = found.archive(name, Confirmations(is_sure=yes).confirm_archive, repeats=repeat_records)
     typer.echo(archived_text(written, name))
 
@@ -235,10 +235,10 @@ def rewind(
     settings = read_settings(given, AdoptSettings)
 
     from tidegate.spark_jobs.adopt.report import rewind_text, rewound_text  # noqa: PLC0415 - loads Spark
-    from tidegate.spark_jobs.adopt.rewind import RewindTo, rewinder  # noqa: PLC0415 - the same
+    from tidegate.spark_jobs.adopt.rewind import Rewinder, RewindTo  # noqa: PLC0415 - the same
 
     point = RewindTo.parse(to)
-    with shown_progress(), rewinder(settings, stream) as found:
+    with shown_progress(), Rewinder.opened(settings, stream) as found:
         if dry_run:
             text = rewind_text(found.look(point))
         else:
@@ -290,11 +290,11 @@ def erase(  # noqa: PLR0913 - one parameter for each option
     settings = read_settings(given, AdoptSettings)
     value = _value(value_file)
 
-    from tidegate.spark_jobs.adopt.erase import Subject, eraser  # noqa: PLC0415 - loads Spark
+    from tidegate.spark_jobs.adopt.erase import Eraser, Subject  # noqa: PLC0415 - loads Spark
     from tidegate.spark_jobs.adopt.report import erase_text, erased_text  # noqa: PLC0415 - the same
 
     person = Subject(value, subject)
-    with shown_progress(), eraser(settings, stream) as found:
+    with shown_progress(), Eraser.opened(settings, stream) as found:
         if dry_run:
             text = erase_text(found.look(person))
         else:

@@ -10,7 +10,6 @@ An erasure that was cut off is finished by running it again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -30,7 +29,7 @@ from tidegate.contracts.stream.evidence import headers_of, read_provenance
 from tidegate.contracts.stream.ledger import Ledger, Vector
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.verdict import Violation
-from tidegate.spark_jobs.adopt.log import AdoptionLog, adoption_of, open_registry
+from tidegate.spark_jobs.adopt.log import adoption_of
 from tidegate.spark_jobs.adopt.stream_change import StreamChange
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic, read_dropped
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
@@ -42,7 +41,6 @@ from tidegate.spark_jobs.sinks.outputs import provenances
 if TYPE_CHECKING:
     from tidegate.contracts.columns.typed import TypedColumn
     from tidegate.contracts.judge.plan import EnforcementPlan
-    from tidegate.spark_jobs.settings import JobSettings
 
 _AT_A_TIME: Final = 10_000
 """Records in one transaction of the copy."""
@@ -90,30 +88,8 @@ class EraseLook:
     left: str
 
 
-@contextmanager
-def eraser(
-    settings: JobSettings, stream: str, on_step: Callable[[EraseStep], None] = lambda _: None
-) -> Iterator[Eraser]:
-    """Open what an erasure needs: the registry with the contract, and Spark for tables that it writes.
-
-    Raises NotFoundError for a stream without a contract, SettingsError, Unavailable.
-    """
-    with open_registry(settings, stream) as (plan, log):
-        yield Eraser(settings, plan, log, on_step)
-
-
 class Eraser(StreamChange):
-    """Erases records of one stream; `on_step` is called with each step."""
-
-    def __init__(
-        self,
-        settings: JobSettings,
-        plan: EnforcementPlan,
-        log: AdoptionLog,
-        on_step: Callable[[EraseStep], None],
-    ) -> None:
-        super().__init__(settings, plan, log)
-        self._on_step = on_step
+    """Erases records of one stream; `on_step` is called with each `EraseStep`."""
 
     def look(self, subject: Subject) -> EraseLook:
         """Return what an erasure would do; nothing is changed.

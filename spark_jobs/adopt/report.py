@@ -75,7 +75,9 @@ def archive_text(archive: Archive) -> str:
         lines.append(
             f"  its ledger {archive.held.name}: {totals.written:,} written, {totals.quarantined:,} quarantined"
         )
-    if archive.is_recreated:
+    if archive.held is not None and archive.held.topic != archive.topic:
+        lines.append(f"  it counts topic {archive.held.topic}; the stream reads {archive.topic} from now on")
+    elif archive.is_recreated:
         lines.append(f"  topic {archive.topic} was created again since: its offsets are new ones")
     begin = ", ".join(
         f"{partition}: {first}" for partition, first in sorted(archive.begin.items())[:_SHOWN_PARTITIONS]

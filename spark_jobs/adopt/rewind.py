@@ -7,12 +7,10 @@ hold is counted again, and one commit deletes the rows and moves the ledger. A r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from tidegate.contracts.errors import ConflictError, SettingsError, StreamStopped
@@ -23,17 +21,13 @@ from tidegate.contracts.stream.history import HISTORY_PARTITION, of_topic
 from tidegate.contracts.stream.ledger import Ledger, Vector
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.rewind import Held, Rewind, points_of, rewind_to
-from tidegate.spark_jobs.adopt.log import AdoptionLog, adoption_of, open_registry
+from tidegate.spark_jobs.adopt.log import adoption_of
 from tidegate.spark_jobs.adopt.stream_change import StreamChange
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic, read_dropped
 from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer, read_committed
 from tidegate.spark_jobs.kafka.replayed import require_closed, write_closed, write_replayed
 from tidegate.spark_jobs.sinks.outputs import provenances
-
-if TYPE_CHECKING:
-    from tidegate.contracts.judge.plan import EnforcementPlan
-    from tidegate.spark_jobs.settings import JobSettings
 
 
 class RewindStep(StrEnum):
@@ -86,30 +80,8 @@ class RewindLook:
     contract: str
 
 
-@contextmanager
-def rewinder(
-    settings: JobSettings, stream: str, on_step: Callable[[RewindStep], None] = lambda _: None
-) -> Iterator[Rewinder]:
-    """Open what a rewind needs: the registry with the contract, and Spark for tables that it writes.
-
-    Raises NotFoundError for a stream without a contract, SettingsError, Unavailable.
-    """
-    with open_registry(settings, stream) as (plan, log):
-        yield Rewinder(settings, plan, log, on_step)
-
-
 class Rewinder(StreamChange):
-    """Rewinds one stream; `on_step` is called with each step."""
-
-    def __init__(
-        self,
-        settings: JobSettings,
-        plan: EnforcementPlan,
-        log: AdoptionLog,
-        on_step: Callable[[RewindStep], None],
-    ) -> None:
-        super().__init__(settings, plan, log)
-        self._on_step = on_step
+    """Rewinds one stream; `on_step` is called with each `RewindStep`."""
 
     def look(self, to: RewindTo) -> RewindLook:
         """Return what a rewind would do; nothing is changed.

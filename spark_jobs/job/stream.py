@@ -34,7 +34,7 @@ from tidegate.spark_jobs.job.replay_loop import ReplayLoop
 from tidegate.spark_jobs.job.reports import Reporter
 from tidegate.spark_jobs.job.shadow_source import NoShadows, Shadows
 from tidegate.spark_jobs.job.source import BatchHandler
-from tidegate.spark_jobs.kafka.source_topic import find_source
+from tidegate.spark_jobs.kafka.source_topic import another_topic, find_source
 from tidegate.spark_jobs.kafka.topics import Topics, TransactionEnded
 from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.sinks.kind import SinkContext, kind_of
@@ -446,11 +446,9 @@ class StreamAttempt:
         """Fetch the contract, and require that the topic is still the one that the ledger counts."""
         plan = self._contracts.current()
         if plan.contract.topic != self._source.name:
-            raise StreamStopped(
-                f"contract {plan.contract.id}@{plan.contract.version} is about topic {plan.contract.topic}, this stream "
-                f"reads {self._source.name}. To archive its output, and begin again with the other topic: "
-                f"tidegate archive {plan.contract.id}"
-            )
+            contract = plan.contract
+            name = f"{contract.id}@{contract.version}"
+            raise StreamStopped(another_topic(name, contract.topic, self._source.name, contract.id))
         self._records.require_same(self._ledger)
         if plan.fingerprint != self._plan.fingerprint:
             self._await_written()  # under the contract that it was judged by

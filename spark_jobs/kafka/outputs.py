@@ -171,11 +171,7 @@ def read_committed(kafka: KafkaConnection, topic: str, start: Vector, end: Vecto
         return
     consumer = Consumer(
         {
-            **kafka.for_librdkafka(),
-            "group.id": "tidegate-scan",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
+            **kafka.for_reader("tidegate-scan"),
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 50,
             "log_level": 2,

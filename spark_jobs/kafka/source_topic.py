@@ -29,13 +29,13 @@ def require_same(topics: Topics, source: Topic, ledger: Ledger) -> None:
     if identity is None:
         raise Unavailable(f"the broker does not know topic {source.name} any more; the stream tries again")
     if identity[0] != ledger.topic_id:
-        raise StreamStopped(recreated(source.name, ledger.stream))
+        raise StreamStopped(not_its_topic(source.name, ledger))
 
 
 def resume(ledger: Ledger, source: Topic, earliest: Vector, latest: Vector) -> Vector:
     """Return the offset of every partition at which reading continues. Raises StreamStopped if that is impossible."""
     if ledger.topic_id != source.topic_id:
-        raise StreamStopped(recreated(source.name, ledger.stream))
+        raise StreamStopped(not_its_topic(source.name, ledger))
     for partition, end in sorted(of_topic(ledger.end).items()):
         if earliest.get(partition, 0) > end:
             raise StreamStopped(
@@ -65,9 +65,19 @@ def _without_them(ledger: Ledger, partition: int, first: int) -> str:
     )
 
 
-def recreated(topic: str, stream: str) -> str:
-    """Return the message about a topic that was recreated since the ledger was created."""
+def not_its_topic(topic: str, ledger: Ledger) -> str:
+    """Return the message about a topic that a ledger does not count: another one, or one that was recreated since."""
+    if ledger.topic != topic:
+        return another_topic(ledger.stream, topic, ledger.topic, ledger.stream)
     return (
         f"topic {topic} was deleted and created again: its offsets are not those of the ledger. To archive the output, and "
-        f"begin again with an empty one: tidegate archive {stream}"
+        f"begin again with an empty one: tidegate archive {ledger.stream}"
+    )
+
+
+def another_topic(contract: str, topic: str, read: str, stream: str) -> str:
+    """Return the message about a contract whose topic is not the one that the stream reads."""
+    return (
+        f"contract {contract} is about topic {topic}, this stream reads {read}. To archive its output, and begin again "
+        f"with the other topic: tidegate archive {stream}"
     )

@@ -7,11 +7,12 @@ follows writes others.
 from __future__ import annotations
 
 import re
-import time
+from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import structlog
 from pyarrow.fs import FileSelector, FileType
 from pyiceberg.io import load_file_io
@@ -37,19 +38,10 @@ def attempt_epoch(file_name: str, identity: str) -> int | None:
     return int(found[2]) if found is not None and found[1] == identity[:_IDENTITY_LENGTH] else None
 
 
-def files_of_earlier_epochs(
-    folder: str,
-    properties: dict[str, str],
-    identity: str,
-    epoch: int,
-    age_seconds: float,
-    *,
-    recursive: bool = True,
-) -> pa.Table:
-    """List the files of attempts below an epoch in a folder, if they are at least `age_seconds` old.
+def files_in(folder: str, properties: dict[str, str], *, recursive: bool = True) -> pa.Table:
+    """List the files of a folder. Columns: file_path, last_modified (UTC), size in bytes.
 
-    Columns: file_path, last_modified (UTC), size in bytes. Most of them are published: the caller has to look. Empty for
-    a store that PyArrow cannot list. Raises OSError.
+    Empty for a store that PyArrow cannot list. Raises OSError.
     """
     io = load_file_io(properties, folder)
     if not isinstance(io, PyArrowFileIO):
@@ -57,15 +49,23 @@ def files_of_earlier_epochs(
         return _LISTED.empty_table()
     scheme, authority, path = io.parse_location(folder)
     selector = FileSelector(path, recursive=recursive, allow_not_found=True)
-    latest = time.time() - age_seconds
     found = [
         (f"{folder}{each.path.removeprefix(path)}", each.mtime, each.size)
         for each in io.fs_by_scheme(scheme, authority).get_file_info(selector)
         if each.type == FileType.File
-        and (of := attempt_epoch(each.base_name, identity)) is not None
-        and of < epoch
-        and each.mtime.timestamp() <= latest
     ]
     columns = list(zip(*found, strict=True)) or [(), (), ()]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, _LISTED, strict=True)]
     return pa.Table.from_arrays(arrays, schema=_LISTED)
+
+
+def older_than(files: pa.Table, seconds: float) -> pa.Table:
+    """Return the files that were last modified at least so many seconds ago."""
+    latest = pa.scalar(datetime.now(UTC) - timedelta(seconds=seconds), pa.timestamp("us", "UTC"))
+    return files.filter(pc.less_equal(files["last_modified"], latest))
+
+
+def of_earlier_epochs(files: pa.Table, identity: str, epoch: int) -> pa.Table:
+    """Return the files of attempts below an epoch. Most of them are published: the caller has to look."""
+    epochs = (attempt_epoch(path.rpartition("/")[2], identity) for path in files["file_path"].to_pylist())
+    return files.filter(pa.array([of is not None and of < epoch for of in epochs], pa.bool_()))

@@ -66,6 +66,7 @@ def maintained_text(found: Maintained) -> str:
         f"  files compacted: {done.files_compacted:,} ({done.bytes_compacted:,} bytes)",
         f"  manifests merged: {done.manifests_rewritten:,}",
         f"  orphans removed: {done.orphans_removed:,} ({done.orphan_bytes:,} bytes)",
+        f"  replaced files removed: {done.replaced_removed:,} ({done.replaced_bytes:,} bytes)",
     ]
     if found.size is not None:
         lines.append(f"  snapshots left: {found.size.snapshots:,}")

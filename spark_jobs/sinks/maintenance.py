@@ -77,10 +77,12 @@ class Compacted(NamedTuple):
 
 
 class Orphans(NamedTuple):
-    """Files of crashed attempts that were removed."""
+    """Files of crashed attempts that were removed; and those that a table had replaced, if it keeps them for some time."""
 
     files: int = 0
     bytes: int = 0
+    replaced_files: int = 0
+    replaced_bytes: int = 0
 
 
 DEFAULT_RULES: Final = MaintenanceRules()

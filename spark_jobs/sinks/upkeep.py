@@ -113,7 +113,12 @@ class Upkeep:
         if found is None:  # switched off, or put off
             return {}
         self._orphans_due = time.monotonic() + self._orphan_seconds
-        return {"orphans_removed": found.files, "orphan_bytes": found.bytes}
+        return {
+            "orphans_removed": found.files,
+            "orphan_bytes": found.bytes,
+            "replaced_removed": found.replaced_files,
+            "replaced_bytes": found.replaced_bytes,
+        }
 
     def _alone(self, work: Callable[[], T | None]) -> T | None:
         """Do what no other stream of this job does at the same time; give up when one takes longer than a pause."""

@@ -30,7 +30,7 @@ SHOWN_BY = {
     "the record of topic ..., partition ..., offset ... cannot be processed": (f"{ENFORCE}/test_halving.py", "test_a_record_that_crashes_its_worker_is_found_and_named", "cannot be processed"),
     "A record that the source holds well compressed can need more room here": (f"{ENFORCE}/test_output_topics.py", "test_a_record_that_an_output_does_not_take_stops_the_stream_and_says_which_limit", "a larger max.message.bytes"),
     "topic ... was deleted and created again": (f"{ENFORCE}/test_archive.py", "test_a_stream_begins_again_with_a_topic_that_was_created_again", "was deleted and created again"),
-    "contract ... is about topic ..., this stream reads ...": (f"{ENFORCE}/test_archive.py", "test_a_contract_about_another_topic_stops_the_stream", "is about topic another"),
+    "contract ... is about topic ..., this stream reads ...": (f"{ENFORCE}/test_archive.py", "test_a_contract_about_another_topic_stops_the_stream", "is about topic"),
     "the broker has lost records that were judged": (f"{ENFORCE}/test_archive.py", "test_a_topic_that_has_lost_judged_records_is_begun_again", "the broker has lost records that were judged"),
     "partition ... begins at ..., the ledger ends at ...": (f"{ENFORCE}/test_adoption.py", "test_a_partition_that_retention_has_passed_continues_and_says_what_is_missing", "--partition 0 --from 9 --accept-loss"),
     "was added since the ledger was written": (f"{ENFORCE}/test_adoption.py", "test_a_partition_whose_first_records_are_gone_continues_without_them", "--partition 2 --from 3 --accept-loss"),
@@ -53,10 +53,10 @@ SHOWN_BY = {
     "the gateway knows ... decisions about": (f"{ENFORCE}/test_pause.py", "test_a_registry_restored_without_decisions_stops_the_stream_at_its_start", "knows 0 decisions about"),
     "by which the last batch of this stream was judged": ("unit/spark_jobs/test_contract_source.py", "test_a_registry_that_lost_the_version_of_the_ledger_stops_the_stream", "by which the last batch"),
     "the stored ledger cannot be read by this version": (f"{ENFORCE}/test_archive.py", "test_a_table_that_a_stream_cannot_go_on_with_is_put_away", "cannot be read by this version"),
-    "the batch leaves a gap": ("unit/contracts/test_ledger.py", "test_a_batch_must_begin_where_the_ledger_ends", "leaves a gap: partition 2"),
-    "the batch ... starts at ..., the ledger ends at": ("unit/contracts/test_ledger.py", "test_a_batch_must_begin_where_the_ledger_ends", "leaves a gap: partition 0 starts at 11"),
-    "tidegate.ledger has lost the row of": ("integration/postgresql/test_table.py", "test_a_ledger_that_is_lost_while_the_stream_runs_stops_it", "has lost the row of"),
-    "as if it came from ..., which no topic has": ("unit/contracts/test_positions.py", "test_what_no_topic_has_is_no_position", "which no topic has"),
+    "the batch leaves a gap": ("unit/spark_jobs/test_source_topic.py", "test_a_start_says_how_to_continue_without_the_first_records_of_a_new_partition", "leaves a gap: partition 2"),
+    "the batch ... starts at ..., the ledger ends at": ("unit/spark_jobs/test_source_topic.py", "test_a_start_begins_where_a_batch_that_left_a_gap_should_have_begun", "leaves a gap: partition 0 starts at 11"),
+    "tidegate.ledger has lost the row of": (f"{ENFORCE}/test_missing_ledger.py", "test_a_ledger_that_is_lost_while_the_stream_runs_is_rebuilt", "has lost the row of"),
+    "as if it came from ..., which no topic has": (f"{ENFORCE}/test_missing_ledger.py", "test_a_row_from_where_no_topic_has_a_record_is_deleted_before_the_ledger_is_rebuilt", "which no topic has"),
     "lets tombstones delete, and --write-mode append deletes nothing": (f"{ENFORCE}/test_upserts.py", "test_what_a_table_cannot_do_is_refused_at_the_start", "lets tombstones delete"),
     "has no primary_key": (f"{ENFORCE}/test_upserts.py", "test_what_a_table_cannot_do_is_refused_at_the_start", "has no primary_key"),
     "has rows that were appended": (f"{ENFORCE}/test_archive.py", "test_a_table_that_was_appended_to_is_put_away_and_upserted_into", "has rows that were appended"),
@@ -67,8 +67,8 @@ SHOWN_BY = {
     "exists and is not a table of this stream": (f"{ENFORCE}/test_archive.py", "test_a_table_that_a_stream_cannot_go_on_with_is_put_away", "is not a table of this stream"),
     "is partitioned, and the job writes tables that are not": (f"{ENFORCE}/test_archive.py", "test_a_table_that_a_stream_cannot_go_on_with_is_put_away", "is partitioned"),
     "whose contract id names the same table": (f"{ENFORCE}/test_missing_ledger.py", "test_a_table_that_another_stream_writes_is_left_alone", "belongs to the stream"),
-    "PostgreSQL's names have ... bytes at most": ("integration/postgresql/test_table.py", "test_a_contract_that_the_sink_cannot_serve_is_refused", "63 bytes at most"),
-    "the server refuses to take rows": ("integration/postgresql/test_table.py", "test_rows_that_the_server_does_not_take_stop_the_stream", "refuses to take rows"),
+    "PostgreSQL's names have ... bytes at most": ("integration/postgresql/test_table.py", "test_a_contract_that_the_sink_cannot_serve_is_refused_until_it_is_corrected", "63 bytes at most"),
+    "the server refuses to ...": ("integration/postgresql/test_table.py", "test_rows_that_the_server_does_not_take_stop_the_stream_until_the_server_is_corrected", "refuses to take rows"),
     "which its Avro type ... does not hold": ("unit/contracts/privacy/test_masks.py", "test_an_avro_type_that_cannot_hold_what_a_mask_leaves_stops_the_stream_at_its_start", "which its Avro type"),
     "The gateway refused the report": ("unit/spark_jobs/test_control.py", "test_a_trip_that_the_gateway_refuses_stops_the_stream", "refused the report"),
     "another instance of this stream (code 5)": (f"{ENFORCE}/test_faults.py", "test_a_second_instance_fences_the_first", "raises(Fenced)"),
@@ -77,14 +77,7 @@ SHOWN_BY = {
 }  # fmt: skip
 """For each message the test that makes it appear and takes the way out: its file, its name, and words of the message in it."""
 WAY_OUT_ELSEWHERE = {
-    "contract ... is about topic ..., this stream reads ...": "the archive of a topic that was created again",
     "cannot be read by this version: start the job with the release that wrote the record": "another release",
-    "the batch leaves a gap": "a start, as in every test of a fault",
-    "the batch ... starts at ..., the ledger ends at": "the same",
-    "tidegate.ledger has lost the row of": "the start and the adoption of rows without a ledger",
-    "as if it came from ..., which no topic has": "the statement of who wrote the row",
-    "PostgreSQL's names have ... bytes at most": "every other contract",
-    "the server refuses to take rows": "whatever the server said",
 }
 """Stops whose test ends with the message, and what the way out is then. A stop that is new does not belong here."""
 TAKES = {

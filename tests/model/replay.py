@@ -1,4 +1,4 @@
-"""Replays of refused records between the batches of a sink with a table, as a model, together with a rewind.
+"""Replays of refused records between the batches of a sink, as a model; of a table together with a rewind.
 
 A request is a list of places in the quarantine topic, made at any moment from what is committed there. The instance that
 holds the ledger processes it in chunks, under its claim. The world is that of `tests.model.staged`.
@@ -16,6 +16,7 @@ from tests.model.staged import (
     COMMITTED,
     LEFT,
     Bounds,
+    Entry,
     Instance,
     Ledger,
     Pointer,
@@ -151,8 +152,8 @@ class ReplayProtocol(RewindProtocol):
         """Commit rows and ledger together, if the ledger is still the one that is held."""
         new, compares = me.new, self._left is not ReplayPart.COMPARES
         assert new is not None
-        if compares and world.ledger != me.held:
-            yield "is fenced: the ledger is another", with_instance(world, who, LEFT)
+        if compares and not self._may_commit(world, who, me):
+            yield "is fenced", with_instance(world, who, LEFT)
             return
         after = ready(me._replace(held=new))
         match self._left:
@@ -168,6 +169,9 @@ class ReplayProtocol(RewindProtocol):
                 return
         yield "commits one half", with_instance(half, who, me._replace(at=_SECOND))
 
+    def _may_commit(self, world: World, who: int, me: Instance) -> bool:  # noqa: ARG002 - of the Kafka sink
+        return world.ledger == me.held
+
     def _publish_rest(self, world: World, who: int, me: Instance) -> tuple[str, World]:
         assert me.new is not None
         after = with_instance(world, who, ready(me._replace(held=me.new)))
@@ -182,6 +186,48 @@ class ReplayProtocol(RewindProtocol):
         return (
             held.replayed if self._left is ReplayPart.REWIND_FORGETS else super()._still_replayed(held, point)
         )
+
+
+class KafkaReplayProtocol(ReplayProtocol):
+    """The same with the Kafka sink: all that a batch or a chunk writes is one transaction of slot 0, the ledger too.
+
+    Who has initialised the slot last is the only one who can commit. No refusal is ahead of the ledger, and nothing can be
+    rewound.
+    """
+
+    def _step(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
+        match me.at:
+            case Step.CLAIM if me.held is None:
+                after = with_instance(world, who, me._replace(at=Step.VERIFY, held=world.ledger))
+                yield "fences", after._replace(owners=(who,))
+            case Step.VERIFY:
+                after = with_instance(world, who, me._replace(at=Step.CLAIM, held=world.ledger))
+                yield f"reads the ledger: {sum(world.ledger.end)}", after
+            case Step.CLAIM | Step.QUARANTINE if not self._may_commit(world, who, me):
+                yield "is fenced", with_instance(world, who, LEFT)
+            case Step.CLAIM:
+                assert me.held is not None
+                claimed = me.held._replace(epoch=me.held.epoch + 1, instance=who)
+                after = with_instance(world, who, ready(me._replace(held=claimed)))
+                yield f"claims epoch {claimed.epoch}", after._replace(ledger=claimed)
+            case Step.QUARANTINE:  # what follows a judged batch: here all of it is one transaction
+                new = self._published(world, who, me)
+                refused = tuple(Entry(each, 0, who, COMMITTED) for each in self._refused(me, me.contract))
+                landed = self._commit(world, me, new)._replace(log=world.log + refused)
+                yield f"publishes up to {me.end}", with_instance(landed, who, ready(me._replace(held=new)))
+            case ReplayStep.POSITIONS:
+                yield from self._publish_chunk(world, who, me)
+            case _:
+                yield from super()._step(world, who, me)
+
+    def _may_commit(self, world: World, who: int, me: Instance) -> bool:  # noqa: ARG002 - of a table
+        return world.owners == (who,)
+
+    def _publish_chunk(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
+        assert me.new is not None
+        for what, after in super()._publish_chunk(world, who, me):
+            is_late = self._left is ReplayPart.POSITIONS_FIRST or after.ledger == world.ledger
+            yield what, after if is_late else with_chain(after, me.new.replayed)
 
 
 class OpenRequest(NamedTuple):

@@ -15,7 +15,7 @@ from tests.model import one_transaction
 from tests.model.closures import ClosurePart, ClosureProtocol
 from tests.model.one_transaction import OneTransactionProtocol
 from tests.model.parts import Part
-from tests.model.replay import ReplayPart, ReplayProtocol
+from tests.model.replay import KafkaReplayProtocol, ReplayPart, ReplayProtocol
 from tests.model.rewind import RewindPart, RewindProtocol
 from tests.model.search import search
 from tests.model.staged import ACCEPT, DROP, REFUSE, Bounds, Pointer, StagedProtocol, Verdicts
@@ -184,6 +184,25 @@ def world_of(part: AnyPart) -> ReplayWorld:
         case ReplayPart():
             return ONE_REFUSED
     return REFUSED_AND_NEWER if part is UpsertPart.NEWER_ROW else REFUSED_AND_DELETED
+
+
+OF_KAFKA = (
+    ReplayPart.SKIP_REPLAYED,
+    ReplayPart.POSITIONS_FIRST,
+    ReplayPart.COMPARES,
+    ReplayPart.COUNT,
+    ReplayPart.NAMES_POSITIONS,
+    ReplayPart.ONE_COMMIT_ROWS_FIRST,
+    ReplayPart.ONE_COMMIT_LEDGER_FIRST,
+)
+"""The parts that a replay into the Kafka sink has too: the broker compares, and the one commit is a transaction."""
+
+
+@lru_cache
+def kafka_counterexample(part: ReplayPart) -> tuple[str, ...]:
+    """Return the shortest schedule that does harm to replays into the Kafka sink without this part."""
+    world = world_of(part)
+    return search(KafkaReplayProtocol(world.bounds, world.requests, without=part, mended=world.mended)).trace
 
 
 @lru_cache

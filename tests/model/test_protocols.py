@@ -8,10 +8,11 @@ from tests.marks import full
 from tests.model import one_transaction, staged
 from tests.model.one_transaction import OneTransactionProtocol
 from tests.model.parts import Part
-from tests.model.replay import ReplayPart, ReplayProtocol
+from tests.model.replay import KafkaReplayProtocol, ReplayPart, ReplayProtocol
 from tests.model.rewind import RewindPart, RewindProtocol
 from tests.model.schedules import (
     KEEPS_NO_REFUSAL,
+    OF_KAFKA,
     ONE_EACH,
     ONE_PARTITION,
     OTHER_SLOTS,
@@ -166,6 +167,31 @@ def test_no_part_of_a_replay_can_be_left_out(part: ReplayPart) -> None:
 
 
 @pytest.mark.parametrize(
+    ("bounds", "requests", "mended"),
+    [
+        (REWOUND, 1, frozenset()),
+        (ONE_RECORD, 2, MENDED),
+        (Bounds(ONE_RECORD.verdicts, (1, 1, 1)), 2, MENDED),
+        pytest.param(REWOUND, 2, frozenset(), marks=pytest.mark.full),
+        pytest.param(Bounds(ONE_EACH, (1, 1)), 2, MENDED, marks=pytest.mark.full),
+    ],
+)
+def test_a_replay_into_topics_loses_nothing_and_writes_nothing_twice(
+    bounds: Bounds, requests: int, mended: frozenset[staged.Pointer]
+) -> None:
+    found = search(KafkaReplayProtocol(bounds, requests, mended=mended))
+    assert found.violation is None, str(found)
+    assert found.states > 500
+
+
+@pytest.mark.parametrize("part", OF_KAFKA)
+def test_no_part_of_a_replay_into_topics_can_be_left_out(part: ReplayPart) -> None:
+    found = search(KafkaReplayProtocol(ONE_RECORD, 2, without=part, mended=MENDED))
+    print(f"without {part}\n{found}")  # noqa: T201 - the trace is what one wants to see
+    assert found.violation is not None
+
+
+@pytest.mark.parametrize(
     ("bounds", "requests", "deletes", "mended"),
     [
         (TWO_OF_A_KEY, 1, frozenset(), MENDED),
@@ -200,8 +226,15 @@ class ReplayRecovery(Recovery, ReplayProtocol):
     """Asks whether the next instance comes to the end, with what requests ask for, after a crash of all others."""
 
 
-def test_whatever_a_replay_has_done_the_next_instance_continues_to_the_end() -> None:
-    found = search(ReplayRecovery(ONE_RECORD, 2, 0, None, MENDED))
+class KafkaReplayRecovery(Recovery, KafkaReplayProtocol):
+    """The same with the Kafka sink."""
+
+
+@pytest.mark.parametrize("recovery", [ReplayRecovery, KafkaReplayRecovery])
+def test_whatever_a_replay_has_done_the_next_instance_continues_to_the_end(
+    recovery: type[ReplayRecovery | KafkaReplayRecovery],
+) -> None:
+    found = search(recovery(ONE_RECORD, 2, 0, None, MENDED))
     assert found.violation is None, str(found)
 
 

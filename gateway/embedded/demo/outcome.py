@@ -12,6 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.evidence import Evidence, headers_of, read_evidence
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.ledger import Ledger
 
 _TIMEOUT_SECONDS = 30
@@ -94,14 +95,7 @@ def read_quarantine(bootstrap: str, topic: str) -> Iterator[RefusedRecord]:
 
 def _consumer(bootstrap: str) -> Consumer:
     return Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "tidegate.demo",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-        }
+        {**KafkaConnection(bootstrap).for_reader("tidegate.demo"), "auto.offset.reset": "earliest"}
     )
 
 

@@ -116,6 +116,8 @@ REPORT: dict[str, Any] = {
         "manifests_rewritten": 0,
         "orphans_removed": 2,
         "orphan_bytes": 61_440,
+        "replaced_removed": 0,
+        "replaced_bytes": 0,
         "failures": 0,
         "seconds": 3.2,
     },

@@ -332,17 +332,12 @@ class QuarantineIngestion:
 
     def _connected(self) -> Consumer:
         if self._consumer is None:
-            settings = self._kafka.for_librdkafka()
-            self._admin = AdminClient({**settings, "log_level": 0})
+            self._admin = AdminClient({**self._kafka.for_librdkafka(), "log_level": 0})
             self._consumer = Consumer(
                 {
-                    **settings,
+                    **self._kafka.for_reader("tidegate-index"),
                     "client.id": "tidegate-index",
-                    "group.id": "tidegate-index",  # required by the client; nothing joins or commits
-                    "enable.auto.commit": False,
                     "auto.offset.reset": "error",
-                    "isolation.level": "read_committed",
-                    "enable.partition.eof": True,
                     "allow.auto.create.topics": False,
                     "queued.max.messages.kbytes": _QUEUE_KILOBYTES,
                     "log_level": 0,  # an unreachable broker is logged here, once

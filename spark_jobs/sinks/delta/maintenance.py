@@ -19,7 +19,7 @@ from pyiceberg.io import load_file_io
 from pyspark.sql import DataFrame
 
 from tidegate.contracts.errors import Unavailable
-from tidegate.spark_jobs.sinks.attempt_files import files_of_earlier_epochs
+from tidegate.spark_jobs.sinks.attempt_files import files_in, of_earlier_epochs, older_than
 from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line, java_class
 from tidegate.spark_jobs.sinks.maintenance import Compacted, Level, MaintenanceRules, Orphans, own_pool
 
@@ -76,15 +76,15 @@ class DeltaMaintenance:
         """
         try:
             with own_pool(self._spark):
-                self._vacuum()
-            age = self._rules.orphan_age_seconds
-            found = files_of_earlier_epochs(self._location, {}, identity, epoch, age, recursive=False)
+                replaced = self._vacuum()
+            old = older_than(self._files(), self._rules.orphan_age_seconds)
+            found = of_earlier_epochs(old, identity, epoch)
             orphans = self._unnamed(found) if found.num_rows else found
         except (*JAVA_ERRORS, OSError) as error:
             raise Unavailable(
                 f"{self._name}: its orphan files could not be removed: {first_line(error)}"
             ) from error
-        removed = Orphans(*self._delete(orphans))
+        removed = Orphans(*self._delete(orphans), *replaced)
         if removed.files:
             log.info("orphans_removed", table=self._name, files=removed.files, bytes=removed.bytes)
         return removed
@@ -127,16 +127,18 @@ class DeltaMaintenance:
                 return Compacted(metrics["numFilesRemoved"], metrics["filesRemoved"]["totalSize"] or 0)
         return Compacted()
 
-    def _vacuum(self) -> None:
-        """Delete the files that compactions and merges have replaced, as soon as the table's retention allows it."""
+    def _vacuum(self) -> tuple[int, int]:
+        """Delete the files that compactions and merges have replaced, as soon as the table's retention allows it.
+
+        Return their number and bytes. VACUUM itself returns neither, and writes them into the log of some stores only.
+        """
         metadata = self._snapshot().metadata()
         logs = self._spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]  # noqa: SLF001 - no Python API
-        created = metadata.createdTime()
-        if (
-            created.isDefined()
-            and created.get() + logs.tombstoneRetentionMillis(metadata) > time.time() * 1000
-        ):
-            return  # nothing is old enough, and to look takes Spark jobs
+        created, retention = metadata.createdTime(), logs.tombstoneRetentionMillis(metadata)
+        if created.isDefined() and created.get() + retention > time.time() * 1000:
+            return 0, 0  # nothing is old enough, and to look takes Spark jobs
+        # Attempts delete what they do not publish at the same time: their files are younger.
+        before = older_than(self._files(), retention / 1000)
         try:
             self._spark.sql(f"VACUUM delta.`{self._location}` LITE").collect()
         except JAVA_ERRORS as error:
@@ -146,6 +148,11 @@ class DeltaMaintenance:
                 error=first_line(error),
                 hint="run VACUUM once; replaced files stay until then",
             )
+        gone = before.filter(pc.invert(pc.is_in(before["file_path"], self._files()["file_path"])))
+        return gone.num_rows, pc.sum(gone["size"]).as_py() or 0
+
+    def _files(self) -> pa.Table:
+        return files_in(self._location, {}, recursive=False)
 
     def _unnamed(self, found: pa.Table) -> pa.Table:
         """Return the files that neither the newest version nor a removal of the retention period names."""

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import structlog
 
 from tidegate.contracts.errors import Unavailable
-from tidegate.spark_jobs.sinks.attempt_files import files_of_earlier_epochs
+from tidegate.spark_jobs.sinks.attempt_files import files_in, of_earlier_epochs, older_than
 from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line
 from tidegate.spark_jobs.sinks.maintenance import Orphans
 
@@ -40,7 +40,8 @@ def remove_orphans(
         identity = str(table.uuid())
         folder = str(table.properties().getOrDefault("write.data.path", f"{table.location()}/data"))
         properties = {str(key): str(value) for key, value in dict(table.io().properties()).items()}
-        found = files_of_earlier_epochs(folder.rstrip("/"), properties, identity, epoch, age_seconds)
+        old = older_than(files_in(folder.rstrip("/"), properties), age_seconds)
+        found = of_earlier_epochs(old, identity, epoch)
         if not found.num_rows:
             return Orphans()
         iceberg = spark._jvm.org.apache.iceberg  # type: ignore[union-attr]  # noqa: SLF001 - no Python API

@@ -268,10 +268,7 @@ class PostgresqlTable:
             if name.startswith(UNREACHABLE):
                 raise Unavailable(f"{self.name}: {name.removeprefix(UNREACHABLE)}")
             if name.startswith(UNFIT):
-                raise StreamStopped(
-                    f"{self.name}: the server refuses to take rows: {name.removeprefix(UNFIT)}. Correct the table, or publish "
-                    "a contract version with a rule that refuses such records, and start again"
-                )
+                raise self._refused("take rows", name.removeprefix(UNFIT))
         return json.dumps(list(files))
 
     def publish(
@@ -485,7 +482,13 @@ class PostgresqlTable:
         except (psycopg.OperationalError, psycopg.InternalError) as error:
             raise Unavailable(f"{self.name}: {doing}: {first_line(error)}") from error
         except psycopg.Error as error:
-            raise StreamStopped(f"{self.name}: {doing}: {first_line(error)}") from error
+            raise self._refused(doing, first_line(error)) from error
+
+    def _refused(self, doing: str, why: str) -> StreamStopped:
+        return StreamStopped(
+            f"{self.name}: the server refuses to {doing}: {why}. Correct it on the server, or publish a contract version "
+            "with a rule that refuses such records, and start again"
+        )
 
 
 def _fenced(name: str) -> str:

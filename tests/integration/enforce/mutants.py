@@ -91,9 +91,9 @@ def reading_what_was_aborted(module: Any) -> Apply:
     """Let one module read records of aborted transactions, and no other."""
 
     def apply(monkeypatch: pytest.MonkeyPatch) -> None:
-        isolation = '"isolation.level": "read_committed"'
+        reset = '"auto.offset.reset": "earliest"'
         with pytest.MonkeyPatch.context() as meanwhile:
-            change = (isolation, isolation.replace("read_committed", "read_uncommitted"))
+            change = (reset, f'"isolation.level": "read_uncommitted", {reset}')
             Source(outputs, "read_committed", (change,))(meanwhile)
             mutated = outputs.read_committed
         monkeypatch.setattr(module, "read_committed", mutated)

@@ -35,7 +35,7 @@ from tidegate.contracts.errors import ConflictError, Fenced, NotFoundError, Stre
 from tidegate.contracts.stream.adoption import EPOCH_GAP
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger
 from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
-from tidegate.spark_jobs.adopt.adopt import Forgotten, Look, Skip, adopter
+from tidegate.spark_jobs.adopt.adopt import Adopter, Forgotten, Look, Skip
 from tidegate.spark_jobs.kafka.kafka_ledger import ledger_record
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
 from tidegate.spark_jobs.kafka.topics import Topics
@@ -57,15 +57,15 @@ class Adopting:
         return line.settings.model_copy(update={"registry_url": self.url})
 
     def rebuild(self, line: Line, *, replace: bool = False) -> Ledger:
-        with adopter(self.settings(line), line.contract_id) as found:
+        with Adopter.opened(self.settings(line), line.contract_id) as found:
             return found.rebuild(None, self.shown.append, replace=replace)
 
     def skip(self, line: Line, partition: int, first: int) -> Ledger:
-        with adopter(self.settings(line), line.contract_id) as found:
+        with Adopter.opened(self.settings(line), line.contract_id) as found:
             return found.skip(partition, first, self.shown.append)
 
     def forget_deleted(self, line: Line) -> Ledger:
-        with adopter(self.settings(line), line.contract_id) as found:
+        with Adopter.opened(self.settings(line), line.contract_id) as found:
             return found.forget_deleted(self.shown.append)
 
     def kept(self, line: Line) -> list[dict[str, Any]]:
@@ -206,7 +206,7 @@ def test_dropped_records_cannot_be_proven_and_have_to_be_accepted(
         adopting.shown.append(look)
         raise ConflictError("no")
 
-    with adopter(adopting.settings(line), line.contract_id) as found, pytest.raises(ConflictError):
+    with Adopter.opened(adopting.settings(line), line.contract_id) as found, pytest.raises(ConflictError):
         found.rebuild(None, refuse)
     (look,) = adopting.shown
     assert isinstance(look, Look)
@@ -446,7 +446,10 @@ def test_nothing_is_adopted_without_the_registry(
     line.enforce()
     lose_ledger(line)
     settings = line.settings.model_copy(update={"registry_url": registry.url})
-    with adopter(settings, line.contract_id) as found, pytest.raises(Unavailable, match="does not answer"):
+    with (
+        Adopter.opened(settings, line.contract_id) as found,
+        pytest.raises(Unavailable, match="does not answer"),
+    ):
         found.rebuild(None, lambda _look: registry.stop())
     with pytest.raises(StreamStopped, match="tidegate adopt"):
         line.enforce()
@@ -467,7 +470,7 @@ def test_rows_that_come_while_somebody_decides_stop_the_adoption(
             connection.execute(sql.SQL("INSERT INTO {0} SELECT * FROM {0} LIMIT 1").format(table))
 
     asked = pytest.raises(StreamStopped, match="the outputs changed before you confirmed")
-    with adopter(adopting.settings(line), line.contract_id) as found, asked:
+    with Adopter.opened(adopting.settings(line), line.contract_id) as found, asked:
         found.rebuild(None, write_meanwhile)
     with pytest.raises(StreamStopped, match="tidegate adopt"):
         line.enforce()

@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from psycopg import sql
 from psycopg.rows import dict_row
 
+from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.job import Publish
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.registry import Registry
@@ -24,7 +25,7 @@ from tidegate.contracts.errors import ConflictError, StreamStopped
 from tidegate.contracts.stream.adoption import EPOCH_GAP
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger
 from tidegate.contracts.stream.output_topics import LEDGER_TOPIC
-from tidegate.spark_jobs.adopt.archive import Archive, archiver
+from tidegate.spark_jobs.adopt.archive import Archive, Archiver
 from tidegate.spark_jobs.kafka.kafka_ledger import ledger_name
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.settings import JobSettings
@@ -46,7 +47,7 @@ class Archiving:
         return line.settings.model_copy(update={"registry_url": self.url})
 
     def archive(self, line: Line, name: str, *, repeats: bool = False) -> Ledger:
-        with archiver(self.settings(line), line.contract_id) as found:
+        with Archiver.opened(self.settings(line), line.contract_id) as found:
             return found.archive(name, self.shown.append, repeats=repeats)
 
     def report(self, line: Line) -> list[int]:
@@ -153,7 +154,7 @@ def test_an_archive_that_was_cut_off_is_finished_by_the_next(
     publish(line.document())
     line.produce(row(0), row(2))
     line.enforce()
-    with archiver(archiving.settings(line), line.contract_id) as found:
+    with Archiver.opened(archiving.settings(line), line.contract_id) as found:
         monkeypatch.setattr(type(found._sink), "prepare", _cut)
         with pytest.raises(KeyboardInterrupt):
             found.archive("first", archiving.shown.append)
@@ -286,17 +287,36 @@ def test_a_topic_that_has_lost_judged_records_is_begun_again(
 
 
 @pytest.mark.full
-def test_a_contract_about_another_topic_stops_the_stream(make_line: Callable[..., Line]) -> None:
-    line = make_line(sink="iceberg")
+def test_a_contract_about_another_topic_stops_the_stream(
+    make_line: Callable[..., Line], make_topic: Callable[..., str], make_registry: Callable[[], Registry]
+) -> None:
+    """Of another registry: in one, a contract keeps its topic. Its topic continues the stream, an archive begins the other."""
+    line, other = make_line(sink="iceberg"), make_topic("rows", partitions=2)
     line.produce(*(row(2 * n) for n in range(6)))
 
     def change(_stream: str, step: Step) -> None:
         if step is Step.COMMITTED:
-            line.contracts.plan = line.plan(topic="another", version="2.0.0")
-            line.produce(row(4), row(6))
+            line.contracts.plan = line.plan(topic=other, version="2.0.0")
 
-    with pytest.raises(StreamStopped, match=r"is about topic another, .*tidegate archive"):
+    message = rf"is about topic {other}, this stream reads {line.topic}.*tidegate archive"
+    with pytest.raises(StreamStopped, match=message):
         line.enforce(change, max_offsets=1)
+    line.contracts.plan = line.plan(version="2.0.1")
+    line.enforce()
+    require_exactly_once(line)
+
+    line.topic = other
+    line.contracts.plan = line.plan(version="2.0.2")
+    line.produce(row(20), row(21, 999))
+    with pytest.raises(StreamStopped, match=message):
+        line.enforce()
+    archiving = Archiving(make_registry())
+    httpx.post(f"{archiving.url}/api/v1/contracts", json=line.document(version="2.0.2")).raise_for_status()
+    archiving.archive(line, "put_away")
+    line.enforce()
+    require_exactly_once(line)
+    assert line.ledger().totals == BatchTotals(written=1, quarantined=1)
+    assert rows_of_archive(line, "put_away") == ["r0", "r10", "r2", "r4", "r6", "r8"]
 
 
 @pytest.mark.full

@@ -204,7 +204,11 @@ def test_killed_in_a_discard(
             ("iceberg", step)
             for step in (ReplayStep.READ, ReplayStep.JUDGE, ReplayStep.SEND, ReplayStep.STAGE)
         ),
-        *(("kafka", step) for step in (ReplayStep.JUDGE, ReplayStep.SEND)),
+        *(
+            (sink, step)
+            for sink in ("delta", "postgresql", "kafka", "kafka-tasks")
+            for step in (ReplayStep.JUDGE, ReplayStep.SEND)
+        ),
     ],
 )
 def test_a_zombie_sends_nothing_to_the_source_that_another_has_sent(

@@ -17,7 +17,7 @@ from tidegate.contracts.errors import ConflictError
 from tidegate.contracts.stream.evidence import SOURCE_HEADER
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger
 from tidegate.contracts.stream.output_topics import quarantine_topic
-from tidegate.spark_jobs.adopt.erase import EraseLook, EraseStep, Subject, eraser
+from tidegate.spark_jobs.adopt.erase import EraseLook, Eraser, EraseStep, Subject
 from tidegate.spark_jobs.kafka.topics import Topics
 
 PERSON = "p-4711"
@@ -41,7 +41,7 @@ class Erasing:
         self, line: Line, subject: Subject, told: Callable[[EraseStep], None] = lambda _: None
     ) -> Ledger:
         settings = line.settings.model_copy(update={"registry_url": self.url})
-        with eraser(settings, line.contract_id, told) as found:
+        with Eraser.opened(settings, line.contract_id, told) as found:
             return found.erase(subject, self.shown.append)
 
     def kept(self, line: Line) -> str:

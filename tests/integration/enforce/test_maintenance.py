@@ -455,12 +455,14 @@ def test_files_that_a_delta_table_no_longer_needs_are_deleted_after_its_retentio
     open_table(line).compact()
     before = set(folder.glob("*.parquet"))
     table = f"delta.`{folder}`"
-    open_table(line).remove_orphans()
+    assert open_table(line).remove_orphans() == Orphans()
     assert set(folder.glob("*.parquet")) == before
     retention = "'delta.deletedFileRetentionDuration' = 'interval 0 seconds'"
     line.spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({retention})")
-    open_table(line).remove_orphans()
+    sizes = {path: path.stat().st_size for path in before}
+    removed = open_table(line).remove_orphans()
     left = set(folder.glob("*.parquet"))
+    assert removed == Orphans(0, 0, len(before - left), sum(sizes[each] for each in before - left))
     assert len(left) == data_files(line) + 1
     assert foreign in left
     assert line.rows() == rows

@@ -7,14 +7,24 @@ from collections.abc import Callable
 import pytest
 from psycopg import sql
 
+from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.losing import lose_ledger
+from tests.integration.enforce.registry import Registry
+from tests.integration.enforce.test_adoption import Adopting
 from tests.marks import full
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.ledger import BatchTotals
 from tidegate.spark_jobs.sinks.iceberg.table import LEDGER_PROPERTY, table_name
+from tidegate.spark_jobs.sinks.postgresql.table import qualified_name
+from tidegate.spark_jobs.steps import Step
 
 SINKS = ("iceberg", "kafka", *full("delta", "postgresql"))
+
+
+@pytest.fixture
+def adopting(registry: Registry) -> Adopting:
+    return Adopting(registry)
 
 
 @pytest.fixture(params=SINKS)
@@ -41,6 +51,50 @@ def test_rows_without_a_ledger_stop_the_stream(any_line: Line) -> None:
     assert f"tidegate adopt {line.contract_id}" in str(stopped.value)
     assert line.topic in str(stopped.value)
     assert outputs(line) == (5, 1)
+
+
+@pytest.mark.full
+def test_a_ledger_that_is_lost_while_the_stream_runs_is_rebuilt(
+    published_line: Callable[..., Line], adopting: Adopting
+) -> None:
+    line = published_line("postgresql")
+    line.produce(*(row(n, 999 if n == 3 else n) for n in range(6)))
+
+    def lose(_stream: str, step: Step) -> None:
+        if step is Step.COMMITTED:
+            lose_ledger(line)
+
+    with pytest.raises(StreamStopped, match=r"tidegate.ledger has lost the row of .* start again"):
+        line.enforce(lose, max_offsets=2)
+    with pytest.raises(StreamStopped, match=r"no ledger says how far.*tidegate adopt"):
+        line.enforce()
+    adopting.rebuild(line)
+    line.enforce()
+    require_exactly_once(line)
+
+
+@pytest.mark.full
+def test_a_row_from_where_no_topic_has_a_record_is_deleted_before_the_ledger_is_rebuilt(
+    published_line: Callable[..., Line], adopting: Adopting
+) -> None:
+    line = published_line("postgresql")
+    line.produce(*(row(n, 999 if n == 3 else n) for n in range(6)))
+    line.enforce()
+    table = sql.Identifier(*qualified_name(line.contract_id))
+    copied = "INSERT INTO {0} SELECT * FROM {0} WHERE _source_partition = 0 AND _source_offset = 0"
+    with line.database() as connection:
+        connection.execute(sql.SQL(copied).format(table))
+        moved = "UPDATE {0} SET _source_offset = -1 WHERE ctid = (SELECT max(ctid) FROM {0})"
+        connection.execute(sql.SQL(moved).format(table))
+    lose_ledger(line)
+    with pytest.raises(StreamStopped, match="as if it came from 0/-1, which no topic has: delete it"):
+        adopting.rebuild(line)
+    with line.database() as connection:
+        connection.execute(sql.SQL("DELETE FROM {} WHERE _source_offset < 0").format(table))
+    adopting.rebuild(line)
+    line.produce(row(6), row(7, 999))
+    line.enforce()
+    require_exactly_once(line)
 
 
 @pytest.mark.parametrize("sink", ["iceberg", "kafka"])

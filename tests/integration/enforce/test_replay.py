@@ -44,9 +44,9 @@ from tidegate.contracts.stream.replay import (
     Untouched,
 )
 from tidegate.gateway.exits import ExitCode
-from tidegate.spark_jobs.adopt.adopt import adopter
-from tidegate.spark_jobs.adopt.erase import Subject, eraser
-from tidegate.spark_jobs.adopt.rewind import RewindTo, rewinder
+from tidegate.spark_jobs.adopt.adopt import Adopter
+from tidegate.spark_jobs.adopt.erase import Eraser, Subject
+from tidegate.spark_jobs.adopt.rewind import Rewinder, RewindTo
 from tidegate.spark_jobs.job import replay_chunk
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.steps import ReplayStep, Step
@@ -300,7 +300,7 @@ def test_a_rewind_takes_replayed_records_back(
     line.enforce()
     assert line.ledger().replayed == 4
     settings = line.settings.model_copy(update={"registry_url": registry.url})
-    with rewinder(settings, line.contract_id) as found:
+    with Rewinder.opened(settings, line.contract_id) as found:
         found.rewind(RewindTo.parse("0:5,1:5"), lambda _: None)
     assert line.ledger().replayed == 2
     line.enforce()
@@ -330,7 +330,7 @@ def test_a_lost_ledger_is_rebuilt_with_what_was_replayed(
     before = line.ledger()
     lose_ledger(line)
     settings = line.settings.model_copy(update={"registry_url": registry.url})
-    with adopter(settings, line.contract_id) as found:
+    with Adopter.opened(settings, line.contract_id) as found:
         found.rebuild(None, lambda _: None)
     assert line.ledger().totals == before.totals
     assert line.ledger().replayed == len(refused)
@@ -349,7 +349,7 @@ def test_a_person_is_erased_also_from_a_row_that_a_fix_has_changed(
     line.enforce()
     (theirs,) = [each["_source"] for each in line.rows() if each["id"] == "x"]
     settings = line.settings.model_copy(update={"registry_url": registry.url})
-    with eraser(settings, line.contract_id) as found:
+    with Eraser.opened(settings, line.contract_id) as found:
         found.erase(Subject("r5", "id"), lambda _: None)
     assert "x" not in {each["id"] for each in line.rows()}
     assert len(refusals(line)) == len(refused) - 1

@@ -1,4 +1,4 @@
-"""The models of replays and rewinds drive the code, as in test_schedules.py: their counterexamples are run on real tables.
+"""The models of replays and rewinds drive the code, as in test_schedules.py: their counterexamples are run on real sinks.
 
 Left out are schedules of what happens between reading a chunk and publishing it, of chunks of a part of a request, and of
 retention: test_replay.py, test_replay_upserts.py and test_closed_records.py have these. Parts that are halves of a commit or
@@ -16,23 +16,24 @@ from tests.integration.enforce.hand_schedules import REWINDS_BY_HAND
 from tests.integration.enforce.line import Line
 from tests.integration.enforce.mutants import Apply, Source, all_of, ids_of_their_own
 from tests.integration.enforce.registry import Registry
-from tests.integration.enforce.schedule import STAGED, Gates, Replay
+from tests.integration.enforce.schedule import IN_ONE_TRANSACTION, STAGED, Gates, Replay
 from tests.integration.enforce.test_faults import SINKS
 from tests.integration.enforce.test_schedules import require_harm
 from tests.model.closures import ClosurePart
 from tests.model.replay import ReplayPart
 from tests.model.rewind import RewindPart, RewindProtocol
-from tests.model.schedules import AnyPart, replay_counterexample, world_of
+from tests.model.schedules import AnyPart, kafka_counterexample, replay_counterexample, world_of
 from tests.model.upserts import UpsertPart
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import Closed, ReplayedChunk
 from tidegate.contracts.stream.rewind import Rewind
 from tidegate.spark_jobs.adopt import rewind as rewinding
-from tidegate.spark_jobs.adopt.rewind import Rewinder, rewinder
+from tidegate.spark_jobs.adopt.rewind import Rewinder
 from tidegate.spark_jobs.job import replay_chunk, resend
 from tidegate.spark_jobs.job.resend import ClosedRecords
 from tidegate.spark_jobs.kafka import replayed
 from tidegate.spark_jobs.sinks import adoption, merging, staged
+from tidegate.spark_jobs.sinks.kafka import sink as kafka_sink
 from tidegate.spark_jobs.sinks.staged import StagedSink
 
 RUN: tuple[AnyPart, ...] = (
@@ -70,6 +71,9 @@ RUN: tuple[AnyPart, ...] = (
 The schedule of `ClosurePart.COMPARES` has a chunk between two batches of what Spark offers at once. The attempt holds its
 lock there, so that no chunk can begin. `ReplayPart.COMPARES` drives the same commit.
 """
+
+RUN_ON_KAFKA = (ReplayPart.SKIP_REPLAYED, ReplayPart.COMPARES, ReplayPart.COUNT)
+"""The same of the Kafka sink, which has no rewinds."""
 
 _WRITES_MARKS = "marked, marks_digest = self._marks.records(held, {**held.end, **end}, marks)"
 _NAMED = "if discarded == found.discarded and"
@@ -196,6 +200,16 @@ MUTANTS: dict[AnyPart, Apply] = {
 }
 """What takes out each part, where a line of the code has it and no other line holds as well."""
 
+MUTANTS_OF_KAFKA: dict[AnyPart, Apply] = {
+    **{
+        part: MUTANTS[part]
+        for part in (ReplayPart.SKIP_REPLAYED, ReplayPart.COUNT, ReplayPart.NAMES_POSITIONS)
+    },
+    ReplayPart.POSITIONS_FIRST: Source(kafka_sink.KafkaSink, "replay", (("positions,\n", "\n"),)),
+    ReplayPart.COMPARES: ids_of_their_own(kafka_sink),
+}
+"""The same of the Kafka sink."""
+
 SAME_SCHEDULE: dict[AnyPart, AnyPart] = {
     ReplayPart.POSITIONS_FIRST: ReplayPart.COUNT,
     RewindPart.DELETE: RewindPart.CLAIM,
@@ -233,8 +247,9 @@ def replay(
             registry: Registry = request.getfixturevalue("registry")
             request.getfixturevalue("publish")(line.document())
             settings = line.settings.model_copy(update={"registry_url": registry.url})
-            open_rewinder = partial(rewinder, settings, line.contract_id)
-        started.append(Replay(line, world.bounds, STAGED, world, open_rewinder))
+            open_rewinder = partial(Rewinder.opened, settings, line.contract_id)
+        order = IN_ONE_TRANSACTION if sink == "kafka" else STAGED
+        started.append(Replay(line, world.bounds, order, world, open_rewinder))
         return started[-1]
 
     yield start
@@ -243,8 +258,8 @@ def replay(
 
 
 def chosen(*places: tuple[str, AnyPart]) -> list[object]:
-    """Name a sink and a part each; all but one are left to the long run."""
-    quick = {("iceberg", UpsertPart.MARKS)}
+    """Name a sink and a part each; all but two are left to the long run."""
+    quick = {("iceberg", UpsertPart.MARKS), ("kafka", ReplayPart.COMPARES)}
     return [
         pytest.param(
             *each, id=f"{each[0]}-{named(each[1])}", marks=[] if each in quick else [pytest.mark.full]
@@ -258,8 +273,11 @@ def named(part: AnyPart) -> str:
     return f"{type(part).__name__}-{part.name}"
 
 
-def schedule_of(part: AnyPart) -> tuple[str, ...]:
-    """Return the schedule that does harm without a part."""
+def schedule_of(sink: str, part: AnyPart) -> tuple[str, ...]:
+    """Return the schedule that does harm to a sink without a part."""
+    if sink == "kafka":
+        assert isinstance(part, ReplayPart)
+        return kafka_counterexample(part)
     by_hand = REWINDS_BY_HAND.get(part) if isinstance(part, RewindPart) else None
     return by_hand or replay_counterexample(part)
 
@@ -275,19 +293,27 @@ def test_a_schedule_by_hand_does_harm_in_the_model(part: RewindPart) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sink", "part"), chosen(*((sink, part) for sink in ("iceberg", "delta", "postgresql") for part in RUN))
+    ("sink", "part"),
+    chosen(
+        *((sink, part) for sink in ("iceberg", "delta", "postgresql") for part in RUN),
+        *(("kafka", part) for part in RUN_ON_KAFKA),
+    ),
 )
 def test_replays_stand_what_harms_them_without_a_part(sink: str, part: AnyPart, replay: StartReplay) -> None:
-    replay(sink, part).run(schedule_of(part))
+    replay(sink, part).run(schedule_of(sink, part))
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("part", MUTANTS, ids=named)
+@pytest.mark.parametrize(
+    ("sink", "part"),
+    chosen(*(("iceberg", part) for part in MUTANTS), *(("kafka", part) for part in MUTANTS_OF_KAFKA)),
+)
 def test_without_a_part_its_schedule_does_harm(
-    part: AnyPart, replay: StartReplay, monkeypatch: pytest.MonkeyPatch
+    sink: str, part: AnyPart, replay: StartReplay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    mutant = (MUTANTS_OF_KAFKA if sink == "kafka" else MUTANTS)[part]
     same = SAME_SCHEDULE.get(part, part)
-    require_harm(MUTANTS[part], monkeypatch, lambda: replay("iceberg", same), schedule_of(same))
+    require_harm(mutant, monkeypatch, lambda: replay(sink, same), schedule_of(sink, same))
 
 
 @pytest.mark.full
@@ -299,7 +325,14 @@ def test_without_a_part_another_line_holds(
     replay("iceberg", part).run(replay_counterexample(part))
 
 
-@pytest.mark.parametrize("part", [*MUTANTS, *STANDS_WITHOUT], ids=named)
-def test_every_part_is_where_it_is_taken_out(part: AnyPart, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        pytest.param(mutant, id=f"{sink}-{named(part)}")
+        for sink, found in (("table", {**MUTANTS, **STANDS_WITHOUT}), ("kafka", MUTANTS_OF_KAFKA))
+        for part, mutant in found.items()
+    ],
+)
+def test_every_part_is_where_it_is_taken_out(mutant: Apply, monkeypatch: pytest.MonkeyPatch) -> None:
     """A changed line of the code shows at once, and not in the long run only."""
-    {**MUTANTS, **STANDS_WITHOUT}[part](monkeypatch)
+    mutant(monkeypatch)

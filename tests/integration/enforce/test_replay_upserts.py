@@ -20,7 +20,7 @@ from tidegate.contracts.stream.ledger import Position
 from tidegate.contracts.stream.output_topics import marks_topic
 from tidegate.contracts.stream.reconciliation import Answer
 from tidegate.contracts.stream.replay import ReplayAction, ReplayState, Untouched
-from tidegate.spark_jobs.adopt.adopt import adopter
+from tidegate.spark_jobs.adopt.adopt import Adopter
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.steps import ReplayStep, Step
 
@@ -141,7 +141,7 @@ def test_a_rebuilt_ledger_knows_no_delete_of_before(
     refused_by_batches(line)
     lose_ledger(line)
     settings = line.settings.model_copy(update={"registry_url": registry.url})
-    with adopter(settings, line.contract_id) as found:
+    with Adopter.opened(settings, line.contract_id) as found:
         found.rebuild(None, lambda _: None)
     request(line, fix=MENDED)
     line.enforce()

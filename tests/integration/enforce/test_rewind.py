@@ -22,8 +22,8 @@ from tests.marks import full
 from tidegate.contracts.errors import ConflictError, Fenced, NotFoundError, StreamStopped
 from tidegate.contracts.stream.evidence import GENERATION_HEADER, SOURCE_HEADER
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Position
-from tidegate.spark_jobs.adopt.adopt import adopter
-from tidegate.spark_jobs.adopt.rewind import Rewinder, RewindLook, RewindStep, RewindTo, rewinder
+from tidegate.spark_jobs.adopt.adopt import Adopter
+from tidegate.spark_jobs.adopt.rewind import Rewinder, RewindLook, RewindStep, RewindTo
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.sinks.postgresql.table import qualified_name
@@ -52,7 +52,7 @@ class Rewinding:
     def open(
         self, line: Line, told: Callable[[RewindStep], None] = lambda _: None
     ) -> AbstractContextManager[Rewinder]:
-        return rewinder(self.settings(line), line.contract_id, told)
+        return Rewinder.opened(self.settings(line), line.contract_id, told)
 
     def to(self, line: Line, text: str, told: Callable[[RewindStep], None] = lambda _: None) -> Ledger:
         with self.open(line, told) as found:
@@ -402,7 +402,7 @@ def test_a_rewound_stream_whose_ledger_is_replaced_keeps_its_generation(
     rewinding.to(line, "0:4,1:4")
     line.enforce()
     before = line.ledger()
-    with adopter(rewinding.settings(line), line.contract_id) as found:
+    with Adopter.opened(rewinding.settings(line), line.contract_id) as found:
         adopted = found.rebuild(None, lambda _: None, replace=True)
     assert (adopted.generation, adopted.rewinds) == (before.generation, before.rewinds)
     line.enforce()
@@ -410,7 +410,7 @@ def test_a_rewound_stream_whose_ledger_is_replaced_keeps_its_generation(
     with line.database() as connection:
         connection.execute("UPDATE tidegate.ledger SET ledger = NULL, epoch = 0, n = 0")
     with (
-        adopter(rewinding.settings(line), line.contract_id) as found,
+        Adopter.opened(rewinding.settings(line), line.contract_id) as found,
         pytest.raises(ConflictError, match="was rewound, and its ledger is lost"),
     ):
         found.rebuild(None, lambda _: None)

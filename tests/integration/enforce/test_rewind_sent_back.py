@@ -16,7 +16,7 @@ from tidegate.contracts.errors import Fenced, StreamStopped
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.ledger import BatchTotals
 from tidegate.contracts.stream.output_topics import replayed_topic
-from tidegate.spark_jobs.adopt.adopt import adopter
+from tidegate.spark_jobs.adopt.adopt import Adopter
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.steps import ReplayStep
@@ -140,7 +140,7 @@ def test_a_rewound_ledger_that_is_rebuilt_leaves_the_same_records_out(
     line.enforce()
     mended(line)
     rewinding.to(line, "0:2,1:1")
-    with adopter(rewinding.settings(line), line.contract_id) as found:
+    with Adopter.opened(rewinding.settings(line), line.contract_id) as found:
         rebuilt = found.rebuild(None, lambda _: None, replace=True)
     assert rebuilt.closed[Closure.RESENT].records == 2
     line.enforce()

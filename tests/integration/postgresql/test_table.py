@@ -309,19 +309,28 @@ def test_a_tombstone_older_than_the_row_leaves_it(url: str, make_table: MakeTabl
     assert held.totals == BatchTotals(written=1, deleted=1)
 
 
+def with_field(name: str) -> dict[str, Any]:
+    """Return the schema of a contract with one field."""
+    definition = {"type": "object", "properties": {name: {"type": "string"}}}
+    return {"schema": {"type": "json-schema", "definition": definition}}
+
+
 @pytest.mark.parametrize(
-    ("mode", "changes", "message"),
+    ("mode", "changes", "message", "corrected"),
     [
-        ("upsert", {}, "has no primary_key"),
-        ("append", {"tombstones": "delete"}, "append deletes nothing"),
-        ("append", {"schema": {"type": "json-schema", "definition": {"type": "object", "properties": {"x" * 64: {"type": "string"}}}}}, "63 bytes at most"),
+        ("upsert", {}, "has no primary_key", KEYED),
+        ("append", {"tombstones": "delete"}, "append deletes nothing", {"tombstones": "refuse"}),
+        ("append", with_field("x" * 64), "63 bytes at most", with_field("x" * 63)),
     ],
-)  # fmt: skip
-def test_a_contract_that_the_sink_cannot_serve_is_refused(
-    make_table: MakeTable, mode: str, changes: dict[str, Any], message: str
+)
+def test_a_contract_that_the_sink_cannot_serve_is_refused_until_it_is_corrected(
+    make_table: MakeTable, mode: str, changes: dict[str, Any], message: str, corrected: dict[str, Any]
 ) -> None:
     with pytest.raises(StreamStopped, match=message):
         make_table(write_mode=mode).ensure(plan_of(**changes))
+    table = make_table(write_mode=mode)
+    claimed(table, plan_of(**corrected))
+    assert table.exists()
 
 
 def test_another_primary_key_is_not_taken_silently(make_table: MakeTable) -> None:
@@ -347,15 +356,23 @@ def test_a_ledger_that_is_lost_while_the_stream_runs_stops_it(url: str, make_tab
         table.read()
 
 
-def test_rows_that_the_server_does_not_take_stop_the_stream(url: str, make_table: MakeTable) -> None:
+def test_rows_that_the_server_does_not_take_stop_the_stream_until_the_server_is_corrected(
+    url: str, make_table: MakeTable
+) -> None:
     """The driver reports a worker's failure with the message of the server."""
-    table, plan = make_table(), plan_of()
-    claimed(table, plan)
-    with psycopg.connect(url) as connection:
-        connection.execute("DROP SCHEMA tidegate CASCADE")
-    names = stage(table, plan, [Record({"id": "a"}, 0)])
+    table, plan, records = make_table(), plan_of(), [Record({"id": "a", "ward": "icu"}, 0)]
+    held = claimed(table, plan)
+    ask(url, "ALTER TABLE hospital.admissions ADD CONSTRAINT open CHECK (ward <> 'icu')")
+    with pytest.raises(StreamStopped, match=r"the server refuses to publish: .*violates check constraint"):
+        publish(table, plan, held, records)
+    ask(url, "ALTER TABLE hospital.admissions DROP CONSTRAINT open")
+    ask(url, "ALTER SCHEMA tidegate RENAME TO away")
+    names = stage(table, plan, records)
     with pytest.raises(StreamStopped, match=r"the server refuses to take rows: schema .* does not exist"):
         table.stage(names)
+    ask(url, "ALTER SCHEMA away RENAME TO tidegate")
+    publish(table, plan, held, records)
+    assert ask(url, "SELECT id, ward FROM hospital.admissions") == [("a", "icu")]
 
 
 @pytest.mark.full

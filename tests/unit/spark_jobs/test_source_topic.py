@@ -6,7 +6,7 @@ import pytest
 
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.history import HISTORY_PARTITION
-from tidegate.contracts.stream.ledger import Ledger
+from tidegate.contracts.stream.ledger import Ledger, require_contiguous
 from tidegate.spark_jobs.kafka.source_topic import resume
 from tidegate.spark_jobs.kafka.topics import Topic
 
@@ -29,6 +29,19 @@ def test_each_partition_continues_where_the_ledger_ends() -> None:
     assert resume(LEDGER, SOURCE, {0: 3, 1: 0, 2: 0}, {0: 20, 1: 5, 2: 7}) == {0: 10, 1: 5, 2: 0}
 
 
+def test_a_start_begins_where_a_batch_that_left_a_gap_should_have_begun() -> None:
+    with pytest.raises(StreamStopped, match="leaves a gap: partition 0 starts at 11, the ledger ends at 10"):
+        require_contiguous(LEDGER.end, {0: 11, 1: 5})
+    require_contiguous(LEDGER.end, resume(LEDGER, SOURCE, {0: 3, 1: 0}, {0: 20, 1: 5}))
+
+
+def test_a_start_says_how_to_continue_without_the_first_records_of_a_new_partition() -> None:
+    with pytest.raises(StreamStopped, match=r"leaves a gap: partition 2 was added .*restart the stream"):
+        require_contiguous(LEDGER.end, {0: 10, 1: 5, 2: 3})
+    with pytest.raises(StreamStopped, match=r"tidegate adopt h\.a --partition 2 --from 3 --accept-loss"):
+        resume(LEDGER, SOURCE, {0: 0, 1: 0, 2: 3}, {0: 10, 1: 5, 2: 4})
+
+
 def test_the_partition_of_a_history_is_not_looked_for_in_the_topic() -> None:
     with_history = LEDGER.model_copy(update={"end": {**LEDGER.end, HISTORY_PARTITION: 9}})
     assert resume(with_history, SOURCE, {0: 3, 1: 0}, {0: 20, 1: 5}) == {0: 10, 1: 5}
@@ -38,6 +51,7 @@ def test_the_partition_of_a_history_is_not_looked_for_in_the_topic() -> None:
     ("source", "earliest", "latest", "message"),
     [
         (Topic("t", "id-2", 2, 1), {0: 0, 1: 0}, {0: 10, 1: 5}, "topic t was deleted and created again"),
+        (Topic("u", "id-2", 2, 1), {0: 0, 1: 0}, {0: 10, 1: 5}, "is about topic u, this stream reads t"),
         (SOURCE, {0: 11, 1: 0}, {0: 20, 1: 5}, "partition 0 begins at 11, the ledger ends at 10"),
         (SOURCE, {0: 0, 1: 0}, {0: 9, 1: 5}, "the broker has lost records that were judged"),
         (SOURCE, {0: 0, 1: 0, 2: 3}, {0: 10, 1: 5, 2: 4}, "partition 2 was added since the ledger was written"),

@@ -36,7 +36,7 @@ class Store:
 
     def remove_orphans(self) -> Orphans:
         self.asked.append("orphans")
-        return Orphans(3, 30)
+        return Orphans(3, 30, 5, 500)
 
 
 def upkeep_of(store: Any, **settings: float) -> Upkeep:
@@ -52,6 +52,7 @@ def test_rounds_are_added_up_and_orphans_looked_for_once_in_their_time() -> None
     assert store.asked == ["expire 0", "compact", "orphans", "expire 0", "compact"]
     assert (done.files_compacted, done.bytes_compacted, done.manifests_rewritten) == (20, 2000, 4)
     assert (done.orphans_removed, done.orphan_bytes, done.failures) == (3, 30, 0)
+    assert (done.replaced_removed, done.replaced_bytes) == (5, 500)
     assert upkeep.size == TableSize(snapshots=7)
     often = upkeep_of(store, orphan_seconds=0.0)
     often.run()
