@@ -219,7 +219,8 @@ def _yaml(document: dict[str, Any]) -> str:
 
 def _write(text: str, out: Path | None) -> None:
     if out is None:
-        sys.stdout.write(text)
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode())  # a document is UTF-8 whatever the terminal is
         return
     try:
         with out.open("x", encoding="utf-8") as file:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
+import io
+import json
+import sys
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
@@ -23,6 +27,27 @@ SILENT_SECONDS: Final = 2.0
 # Soft wrap: a line is a line, so that `grep` and editors find `file:line:column`.
 out = Console(highlight=False, soft_wrap=True)
 err = Console(highlight=False, soft_wrap=True, stderr=True)
+
+
+_IN_ASCII: Final = {"·": "-", "…": "...", "→": "->", "─": "-", "│": "|", "├": "|", "└": "`", "µ": "u"}
+
+
+def print_in_any_encoding() -> None:
+    """Make standard output and standard error print what their encoding lacks as JSON escapes it, instead of failing.
+
+    So a line of JSON keeps its meaning. Characters of the layout become ASCII.
+    """
+    codecs.register_error("tidegate", _escaped)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="tidegate")
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    return "".join(_IN_ASCII.get(each) or json.dumps(each)[1:-1] for each in text), error.end
 
 
 class SlowStatus:
