@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -105,7 +106,7 @@ def import_(
     """
     imported = _of_registry(file, subject) if _ADDRESS.match(file) else _of_file(file, subject, chosen)
     named = {name: value for name, value in (("id", id_), ("topic", topic)) if value}
-    imported = _judged(Imported(imported.document | named, imported.left_out))
+    imported = _judged(replace(imported, document=imported.document | named))
     _write(_as_yaml(imported), out)
     for each in imported.left_out:
         err.print(Text.assemble(("not judged ", "yellow"), (each.pointer or "/", "bold"), f": {each.reason}"))
@@ -142,15 +143,15 @@ def _judged(imported: Imported) -> Imported:
         try:
             # The text is read again: what is printed is what `lint` and `publish` will read.
             check_compiles(parse_contract(_yaml(document), name="contract.yaml", read_schema=None).contract)
-            return Imported(document, tuple(left_out))
+            return replace(imported, document=document, left_out=tuple(left_out))
         except ContractError as error:
             # All of them at once: a document may have hundreds.
             if not (unfit := _unfit(error)):
                 raise
         for (kind, index), message in unfit.items():
-            left_out.append(
-                LeftOut("", f"`{document[kind][index]['id']}` does not suit its field: {message}")
-            )
+            name = document[kind][index]["id"]
+            place = imported.places.get(name, "")
+            left_out.append(LeftOut(place, f"`{name}` does not suit its field: {message}"))
         for kind in {kind for kind, _ in unfit}:
             document[kind] = [each for at, each in enumerate(document[kind]) if (kind, at) not in unfit]
 

@@ -48,7 +48,7 @@ def suite(contract: ContractFile, suite_file: SuiteFile = None) -> None:
         typer.echo(write_suite(document), nl=False)
         return
     try:
-        found = read_suite(suite_file.read_bytes())
+        found = read_suite(suite_file.read_bytes(), {rule.id for rule in document.rules})
     except OSError as error:
         raise SettingsError(f"cannot read {suite_file}: {error.strerror}") from None
     known = {column.name for column in table_columns(document)}

@@ -54,3 +54,16 @@ def test_a_field_stands_for_the_column_that_is_derived_from_it(
     assert (imported.returncode, imported.stderr) == (ExitCode.OK, b"")
     assert b'"column":"guest_age"' in imported.stdout
     assert b'"column":"age"' in imported.stdout
+
+
+def test_an_expectation_gets_another_id_than_the_rules(tidegate: Run, contract: Path, tmp_path: Path) -> None:
+    contract.write_text(contract.read_text().replace("id: age-is-known", "id: column-mean-to-be-between-age"))
+    theirs = tmp_path / "suite.json"
+    theirs.write_text(json.dumps({"name": "theirs", "expectations": [entry("age"), entry("age")]}))
+    imported = tidegate("suite", contract, "--import", theirs)
+    assert (imported.returncode, imported.stderr) == (ExitCode.OK, b"")
+    contract.write_bytes(contract.read_bytes() + imported.stdout)
+    found = [each.id for each in lint(contract).contract.expectations]
+    assert found == ["column-mean-to-be-between-age-2", "column-mean-to-be-between-age-3"]
+    again = tidegate("suite", contract, "--import", theirs)
+    assert again.stdout == imported.stdout
