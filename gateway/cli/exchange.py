@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 from ruamel.yaml import YAML
 
 from tidegate.contracts.document.load import parse_contract, read_source
@@ -25,7 +24,7 @@ from tidegate.contracts.exchange.read import read_foreign
 from tidegate.contracts.judge.plan import check_compiles
 from tidegate.contracts.lint.lint import lint
 from tidegate.gateway.cli.options import ContractFile
-from tidegate.gateway.cli.terminal import err
+from tidegate.gateway.cli.terminal import err, show_left_out
 from tidegate.gateway.client.subjects import SubjectClient
 from tidegate.gateway.registry.schemas.imported_subject import import_subject
 
@@ -108,8 +107,7 @@ def import_(
     named = {name: value for name, value in (("id", id_), ("topic", topic)) if value}
     imported = _judged(replace(imported, document=imported.document | named))
     _write(_as_yaml(imported), out)
-    for each in imported.left_out:
-        err.print(Text.assemble(("not judged ", "yellow"), (each.pointer or "/", "bold"), f": {each.reason}"))
+    show_left_out(imported.left_out)
 
 
 def _of_file(file: str, subject: str | None, chosen: str | None) -> Imported:

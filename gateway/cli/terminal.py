@@ -7,6 +7,7 @@ import io
 import json
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tidegate.contracts.document.load import (
         LoadedContract,  # its import loads the judge, which would slow down `--help`
     )
+    from tidegate.contracts.exchange.imported import LeftOut
 
 SILENT_SECONDS: Final = 2.0
 
@@ -91,6 +93,12 @@ def show_warnings(loaded: LoadedContract) -> None:
     """Print the warnings of a contract to standard error, one a line."""
     for warning in loaded.warnings:
         err.print(problem_line(replace(warning, message=f"warning: {warning.message}")))
+
+
+def show_left_out(left_out: Iterable[LeftOut]) -> None:
+    """Print the parts of a document of another format that no record is judged by, each with its place."""
+    for each in left_out:
+        err.print(Text.assemble(("not judged ", "yellow"), (each.pointer or "/", "bold"), f": {each.reason}"))
 
 
 def problem_line(problem: Problem) -> Text:
