@@ -53,6 +53,12 @@ class Contract:
 
     def __init__(self, document: DataContract) -> None:
         """Compile a contract document. Raises ContractError with every mistake."""
+        _require(
+            document,
+            DataContract,
+            "Contract takes a document",
+            "`Contract.load(path)` and `Contract.parse(text)` make one",
+        )
         self._plan: EnforcementPlan = compile_plan(document)
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
@@ -67,6 +73,12 @@ class Contract:
 
         Raises ContractError with every mistake of the document, located.
         """
+        _require(
+            path,
+            str | Path,
+            "Contract.load takes a path",
+            "for a document in memory, use `Contract.parse(text)`",
+        )
         return cls(lint(Path(path)).contract)
 
     @classmethod
@@ -75,6 +87,12 @@ class Contract:
 
         Raises ContractError with every mistake of the document, located.
         """
+        _require(
+            text,
+            str | bytes,
+            "Contract.parse takes text or bytes",
+            "write a dictionary with `json.dumps` first",
+        )
         return cls(parse_contract(text, name=name, read_schema=None).contract)
 
     @classmethod
@@ -122,7 +140,9 @@ class Contract:
         if record is None or isinstance(record, bytes):
             return self._plan.explain(record)
         self._require_json()
-        return self._plain.explain(record.encode() if isinstance(record, str) else _written(record))
+        # A lone surrogate is no character of UTF-8: the judge refuses the bytes.
+        text = record.encode(errors="surrogatepass") if isinstance(record, str) else _written(record)
+        return self._plain.explain(text)
 
     def judge_table(self, table: pa.Table) -> pa.Table:
         """Return the table with the column `verdict` (VERDICT_TYPE) at its end.
@@ -132,6 +152,7 @@ class Contract:
         Raises SettingsError if the contract describes Avro, for a column that JSON has no value for, and if there is a
         column `verdict`.
         """
+        _require(table, pa.Table, "judge_table takes a pyarrow.Table", "`judge_frame` takes DataFrames")
         if VERDICT in table.schema.names:
             raise SettingsError(f"the table has a column `{VERDICT}` already; rename it first")
         if not table.num_rows:
@@ -251,6 +272,11 @@ class Registry:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _require(value: object, expected: Any, taken: str, advice: str) -> None:
+    if not isinstance(value, expected):
+        raise SettingsError(f"{taken}, not a {type(value).__name__}; {advice}")
 
 
 def _rebuilt(document: str) -> Contract:

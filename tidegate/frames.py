@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -120,42 +121,121 @@ def _row(inference: Inference) -> pa.RecordBatch:
 
 class _Pandas:
     def judge(self, contract: Contract, frame: Any) -> Any:
-        table = pa.Table.from_pandas(frame, preserve_index=False)
-        return frame.assign(**{VERDICT: contract.judge_table(table).column(VERDICT).to_pylist()})
+        judged = contract.judge_table(_table_of_pandas(frame))
+        return frame.assign(**{VERDICT: judged.column(VERDICT).to_pylist()})
 
     def split(self, judged: Any) -> tuple[Any, Any]:
         is_accepted = judged[VERDICT].map(lambda verdict: verdict["accepted"]).astype(bool)
         return judged[is_accepted].drop(columns=VERDICT), judged[~is_accepted]
 
     def infer(self, frame: Any) -> Inference:
-        return infer_table(pa.Table.from_pandas(frame, preserve_index=False))
+        return infer_table(_table_of_pandas(frame))
+
+
+def _table_of_pandas(frame: Any) -> pa.Table:
+    """Convert a DataFrame of pandas. Raises SettingsError that names the column that Arrow has no type for."""
+    names = [str(name) for name in frame.columns]
+    name, count = Counter(names).most_common(1)[0] if names else ("", 0)
+    if count > 1:
+        raise SettingsError(f"the data frame has two columns `{name}`; rename one of them")
+    if len(frame) and not names:
+        raise SettingsError("the data frame has rows without a column: there is nothing to judge")
+    return pa.table({str(name): _array(name, values) for name, values in frame.items()})
+
+
+def _array(name: Any, values: Any) -> pa.Array | pa.ChunkedArray:
+    held = ""
+    try:
+        array = pa.Array.from_pandas(values)
+    except OverflowError:
+        held = "holds an integer of more than 64 bits"
+    except (pa.ArrowException, TypeError, ValueError):
+        held = _held(values)
+    else:
+        # Arrow reads an integer beside a timestamp as a time since 1970.
+        if values.dtype == object and pa.types.is_temporal(array.type) and _is_mixed(values):
+            held = _held(values)
+    if held:
+        raise SettingsError(
+            f"the column `{name}` {held}, for which Arrow has no type; convert it, such as with "
+            f"`frame[{name!r}].astype(str)`, or leave it out"
+        )
+    return array
+
+
+def _held(values: Any) -> str:
+    """Return the end of a sentence about the types of a column, never its values."""
+    if values.dtype != object and values.dtype.name != "category":
+        return f"is of type {values.dtype}"
+    types = sorted({type(each).__name__ for each in values.dropna()})
+    several = len(types) > 1
+    return f"holds values of {'the types' if several else 'type'} {', '.join(types[:5])}"
+
+
+def _is_mixed(values: Any) -> bool:
+    # Loaded already, as the frame is one of pandas, which publishes no types.
+    from pandas.api.types import infer_dtype  # type: ignore[import-untyped] # noqa: PLC0415 - the same
+
+    return bool(infer_dtype(values, skipna=True).startswith("mixed"))
 
 
 class _Polars:
     def judge(self, contract: Contract, frame: Any) -> Any:
         import polars as pl  # noqa: PLC0415 - loaded already, as the frame is one of polars
 
-        return pl.from_arrow(contract.judge_table(frame.to_arrow()))
+        return pl.from_arrow(contract.judge_table(_table_of_polars(frame)))
 
     def split(self, judged: Any) -> tuple[Any, Any]:
         is_accepted = judged[VERDICT].struct.field("accepted")
         return judged.filter(is_accepted).drop(VERDICT), judged.filter(~is_accepted)
 
     def infer(self, frame: Any) -> Inference:
-        return infer_table(frame.to_arrow())
+        return infer_table(_table_of_polars(frame))
+
+
+def _table_of_polars(frame: Any) -> pa.Table:
+    """Convert a DataFrame of polars. Raises SettingsError that names the column that Arrow has no type for."""
+    for name, kind in frame.schema.items():
+        try:
+            # Arrow gets the address of a Python object, and would take it for bytes.
+            is_known = not kind.is_object() and frame.head(0).select(name).to_arrow() is not None
+        except pa.ArrowException:
+            is_known = False
+        if not is_known:
+            raise SettingsError(
+                f"the column `{name}` is of type {kind}, for which Arrow has no type; convert it, such as with "
+                f"`polars.col({name!r}).cast(polars.String)`, or leave it out"
+            )
+    return frame.to_arrow()
 
 
 _KINDS: Final[dict[str, FrameKind]] = {"pyspark": _Spark(), "pandas": _Pandas(), "polars": _Polars()}
+_ADVICE: Final = {
+    "polars.LazyFrame": "call `.collect()` on it first",
+    "polars.Series": "call `.to_frame()` on it first",
+    "pandas.Series": "call `.to_frame()` on it first",
+    "pyarrow.RecordBatch": "make a table of it with `pyarrow.Table.from_batches([batch])`",
+    "pyarrow.RecordBatchReader": "make a table of it with `.read_all()`",
+    "builtins.list": "make a table of it with `pyarrow.Table.from_pylist(records)`, or call `judge` for each record",
+    "builtins.dict": "call `judge` for one record, or make a table of columns with `pyarrow.table(columns)`",
+}
+"""What to do with an object that is no frame, by its library and class."""
 
 
 def kind_of(frame: object) -> FrameKind:
     """Return what is done with a data frame of this library. Raises SettingsError for anything else."""
-    library = type(frame).__module__.partition(".")[0]
-    if library not in _KINDS:
-        raise SettingsError(
-            f"{type(frame).__name__} is no DataFrame of Spark, pandas or polars, and no Arrow table"
-        )
-    return _KINDS[library]
+    for each in type(frame).__mro__:
+        library = each.__module__.partition(".")[0]
+        # pyspark.pandas has a DataFrame too, which only looks like one of pandas.
+        if library in _KINDS and each.__name__ == "DataFrame" and "pyspark.pandas" not in each.__module__:
+            return _KINDS[library]
+    kind = type(frame)
+    library = kind.__module__.partition(".")[0]
+    name = kind.__name__ if library == "builtins" else f"{library}.{kind.__name__}"
+    advice = _ADVICE.get(f"{library}.{kind.__name__}", "convert it to one of them")
+    if "pyspark.pandas" in kind.__module__:
+        advice = "call `.to_spark()` on it first"
+    raise SettingsError(f"{name} is no DataFrame of Spark, pandas or polars, and no pyarrow.Table; {advice}")
 
 
 def infer_table(table: pa.Table) -> Inference:

@@ -33,7 +33,7 @@ def infer_text(frame: object, contract_id: str) -> str:
 
     Raises SettingsError for an id that is none, a frame without rows, and a column that JSON has no value for.
     """
-    if re.fullmatch(IDENTIFIER_PATTERN, contract_id) is None:
+    if not isinstance(contract_id, str) or re.fullmatch(IDENTIFIER_PATTERN, contract_id) is None:
         raise SettingsError(
             f"{contract_id!r} is no id of a contract: use letters, digits, `.`, `_` and `-`, such as hospital.admissions"
         )

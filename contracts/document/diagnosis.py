@@ -122,15 +122,21 @@ def _misspelt(document: Any, finding: Finding, root: type[BaseModel]) -> Iterato
 
 def _known_keys(document: Any, path: Path, root: type[BaseModel]) -> list[str]:
     """Return the keys that the mapping at `path` may have and does not have yet, in the model's order."""
-    part = root
-    value = document
-    for step in path:
-        value = value[step]
-        if isinstance(step, str):
-            candidates = list(_models(_field(part, step).annotation))
-        part = next((each for each in candidates if _fits(each, value)), part)
+    part, value = _part_at(root, document, path)
     names = (field.alias or name for name, field in part.model_fields.items())
     return [name for name in names if name not in value]
+
+
+def _part_at(annotation: Any, value: Any, path: Path) -> tuple[type[BaseModel], Any]:
+    """Return the model and the value of the mapping at `path` below a value with this annotation."""
+    if not path:
+        return _model_of(annotation, value), value
+    step, *rest = path
+    if isinstance(step, str) and get_origin(annotation) is dict:
+        annotation = get_args(annotation)[1]
+    elif isinstance(step, str):
+        annotation = _field(_model_of(annotation, value), step).annotation
+    return _part_at(annotation, value[step], tuple(rest))
 
 
 def _field(part: type[BaseModel], key: str) -> FieldInfo:
@@ -144,14 +150,20 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _models(argument)
 
 
-def _fits(part: type[BaseModel], value: Any) -> bool:
-    """Return whether a mapping has the fixed words (`kind`, `type`, `action`) that distinguish the models of a union."""
-    fixed = {
-        name: get_args(field.annotation)
+def _model_of(annotation: Any, value: Any) -> type[BaseModel]:
+    """Return the model of a mapping; in a union, the model whose required words (`kind`, `type`, `action`) it has."""
+    models = list(_models(annotation))
+    return next((each for each in models if _fits(each, value)), models[0])
+
+
+def _fits(part: type[BaseModel], value: dict[str, Any]) -> bool:
+    return all(
+        value.get(name) in get_args(field.annotation)
         for name, field in part.model_fields.items()
-        if name in {"kind", "type", "action"} and get_origin(field.annotation) is Literal
-    }
-    return isinstance(value, dict) and all(value.get(name) in words for name, words in fixed.items())
+        if name in {"kind", "type", "action"}
+        and field.is_required()
+        and get_origin(field.annotation) is Literal
+    )
 
 
 def _wrong_kind(path: Path, detail: ErrorDetails, root: type[BaseModel]) -> Finding:

@@ -147,7 +147,9 @@ def _parse_draft(text: str | bytes, name: str, read_schema: ReadSchema | None) -
     if contract is None:
         return Draft(document, schema, tuple(problems), None)
     draft = Draft(document, schema, (), contract, rules)
-    problems += [draft.locate(problem) for problem in inconsistencies(contract)]
+    # An unknown key may be the one that its mapping lacks.
+    unknown_in = {each.pointer.rpartition("/")[0] for each in findings if each.about == "unknown key"}
+    problems += [draft.locate(each) for each in inconsistencies(contract) if each.pointer not in unknown_in]
     return replace(draft, problems=tuple(problems), contract=contract if is_complete else None)
 
 
@@ -170,10 +172,38 @@ def _build(document: dict[str, Any]) -> tuple[DataContract | None, list[Finding]
         return None, findings, ()
 
 
+_PLACEHOLDERS = {
+    "apiVersion": "tidegate/v1",
+    "kind": "DataContract",
+    "id": "unknown",
+    "version": "1.0.0",
+    "topic": "unknown",
+}
+_INDEPENDENT = {
+    "status",
+    "description",
+    "domain",
+    "team",
+    "error_budget",
+    "retention",
+    "replay_approval",
+    "consumers",
+    "producer_headers",
+    "compatibility",
+    "undeclared",
+    "on_violation",
+}
+"""Optional keys that no other part of a contract refers to."""
+
+
 def _without(document: dict[str, Any], findings: list[Finding]) -> tuple[dict[str, Any], tuple[int, ...]]:
-    """Remove unknown keys, and rules with any mistake, so that the other mistakes can be reported too."""
+    """Remove what is wrong and can be spared, so that the other mistakes can be reported too.
+
+    These are unknown keys, rules with any mistake, and parts that no other part refers to. The rest makes no contract.
+    """
     sound = copy.deepcopy(document)
     wrong_rules = set()
+    spared = set()
     for finding in findings:
         match finding.path:
             case ("rules", int(index), *_):
@@ -183,8 +213,12 @@ def _without(document: dict[str, Any], findings: list[Finding]) -> tuple[dict[st
                 for step in parents:
                     part = part[step]
                 del part[last]
+            case (str(key), *_):
+                spared.add(key)
             case _:
-                pass  # without this part there is no contract
+                pass
+    sound = {key: part for key, part in sound.items() if key not in spared & _INDEPENDENT}
+    sound |= {key: value for key, value in _PLACEHOLDERS.items() if key in spared}
     rules = sound.get("rules")
     if not isinstance(rules, list):
         return sound, ()

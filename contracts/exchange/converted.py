@@ -124,10 +124,14 @@ class Places:
 
     def restore(self, left_out: LeftOut) -> LeftOut:
         """Return what is left out with its place in the source."""
-        for place in above(left_out.pointer):
+        return LeftOut(self.source(left_out.pointer), left_out.reason)
+
+    def source(self, converted: str) -> str:
+        """Return the place in the source of a part, or of the nearest part around it that was noted."""
+        for place in above(converted):
             if (source := self._sources.get(place)) is not None:
-                return LeftOut(source + left_out.pointer[len(place) :], left_out.reason)
-        return LeftOut(pointer(), left_out.reason)
+                return source + converted[len(place) :]
+        return ""
 
 
 def above(place: str) -> Iterator[str]:

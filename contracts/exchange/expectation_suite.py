@@ -10,7 +10,7 @@ Source: Great Expectations 1.x and 0.18, `ExpectationSuite.to_json_dict`.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
 from tidegate.contracts.columns.typed import column_name
@@ -39,8 +39,7 @@ _NEEDED: Final = frozenset({"column"})
 def convert_suite(document: dict[str, Any]) -> tuple[dict[str, Any], Places, list[LeftOut]]:
     """Return the document in the standard, the places of its parts, and what no part stands for. Raises ContractError."""
     converter = _Converter()
-    named = next((each for each in ("name", "expectation_suite_name") if document.get(each)), "name")
-    converter.left_out += unread(document, {named, "expectations"}, "")
+    converter.left_out += _unread_around(document)
     for index, expectation in enumerate(read_suite(json.dumps(document))):
         converter.add(expectation, document["expectations"][index], pointer("expectations", index))
     name = identifier(document.get("name") or document.get("expectation_suite_name")) or "suite"
@@ -75,7 +74,8 @@ class _Converter:
         if expectation.type in _OF_THE_SCHEMA or expectation.type in VOCABULARY:
             for name in sorted(needed - expectation.kwargs.keys()):
                 raise ContractError.at(source, f"`{expectation.type}` needs the argument `{name}`")
-        self.left_out += _unread(expectation, written, source)
+        is_schema = expectation.type in _OF_THE_SCHEMA and expectation.kwargs.get("mostly", 1) == 1
+        self.left_out += _unread(expectation, written, source, is_schema=is_schema)
         for name in _columns(expectation):
             if name not in self.properties:
                 self.properties[name] = {"name": name, "quality": []}
@@ -143,10 +143,23 @@ class _Converter:
         self.of_table.append({"name": expectation.id, **quality, **_words(expectation)})
 
 
-def _unread(expectation: Expectation, written: dict[str, Any], source: str) -> Iterator[LeftOut]:
+def unread_of_suite(document: dict[str, Any], found: Iterable[Expectation]) -> Iterator[LeftOut]:
+    """Yield the parts of a suite, of which `found` was read, that no expectation of a contract has."""
+    yield from _unread_around(document)
+    for index, expectation in enumerate(found):
+        yield from _unread(expectation, document["expectations"][index], pointer("expectations", index))
+
+
+def _unread_around(document: dict[str, Any]) -> Iterator[LeftOut]:
+    named = next((each for each in ("name", "expectation_suite_name") if document.get(each)), "name")
+    yield from unread(document, {named, "expectations"}, "")
+
+
+def _unread(
+    expectation: Expectation, written: dict[str, Any], source: str, *, is_schema: bool = False
+) -> Iterator[LeftOut]:
     """Yield the parts of an expectation that no part of a contract stands for."""
     name = "type" if "type" in written else "expectation_type"
-    is_schema = expectation.type in _OF_THE_SCHEMA and expectation.kwargs.get("mostly", 1) == 1
     given = {key: value for key, value in written.items() if (key, value) != ("severity", "critical")}
     labels = () if is_schema else ("description", "severity")
     yield from unread(given, {name, "kwargs", "meta", *labels}, source)

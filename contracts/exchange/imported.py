@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.contracts.document.source import escape
@@ -31,6 +31,8 @@ class Imported:
 
     document: dict[str, Any]
     left_out: tuple[LeftOut, ...] = ()
+    places: dict[str, str] = field(default_factory=dict)
+    """The JSON Pointer in the source of each rule and expectation, by its id, where it is known."""
 
 
 def semantic_version(text: object) -> str | None:

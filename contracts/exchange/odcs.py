@@ -99,9 +99,8 @@ def _read(document: dict[str, Any], index: int) -> Imported:
         quality.read(part["quality"], f"{source}/quality", "")
     for where, place, given in reader.fields:
         quality.read(given.get("quality") or [], f"{where}/quality", place)
-    for place, bounds in reader.times:
-        name = f"{place.rpartition('/')[2]}-in-range"
-        quality.add_rule({"id": name, "kind": "range", "field": place, **bounds})
+    for place, bounds, where in reader.times:
+        quality.read_bounds(place, bounds, where)
     ours, edited = _custom(document, schema)
     contract = _head(document, part) | {"schema": {"type": "json-schema", "definition": schema}}
     contract |= {"primary_key": keys} if (keys := _primary_key(properties)) else {}
@@ -113,7 +112,7 @@ def _read(document: dict[str, Any], index: int) -> Imported:
     if isinstance(definition, dict):
         contract["schema"] = {**contract["schema"], "definition": definition | {KEPT: _kept(document, index)}}
     left_out = (*edited, *reader.left_out, *quality.left_out, *_not_judged(document, part, source))
-    return Imported(contract, left_out)
+    return Imported(contract, left_out, quality.places)
 
 
 def _chosen(document: dict[str, Any], chosen: str | None) -> int:

@@ -66,8 +66,8 @@ class PropertyReader:
     """Reads properties; gathers the limits of dates and what a schema cannot say. Pointers are into the source."""
 
     left_out: list[LeftOut] = field(default_factory=list)
-    times: list[tuple[str, dict[str, str]]] = field(default_factory=list)
-    """Field and bounds of a date: a JSON Schema has none for it."""
+    times: list[tuple[str, dict[str, str], str]] = field(default_factory=list)
+    """Field, bounds and place of a date: a JSON Schema has no bounds for it."""
     classes: dict[str, str] = field(default_factory=dict)
     """Classification by field."""
     fields: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
@@ -146,7 +146,7 @@ class PropertyReader:
         if logical in {"date", "timestamp"}:
             bounds = dict(_bounds(options))
             if bounds and schema.get("format"):
-                self.times.append((place, bounds))
+                self.times.append((place, bounds, f"{source}/logicalTypeOptions"))
             elif bounds:
                 self._leave(
                     source, "logicalTypeOptions", "bounds of a date that is not written as in RFC 3339"

@@ -31,27 +31,35 @@ class QualityReader:
     rules: list[dict[str, Any]] = field(default_factory=list)
     expectations: list[dict[str, Any]] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
+    places: dict[str, str] = field(default_factory=dict)
+    """The place of each rule and expectation, by its id."""
+    _where: str = ""
 
     def read(self, listed: list[dict[str, Any]], source: str, place: str) -> None:
         """Read the quality rules of a property, or of the object (`place` is "")."""
         for index, each in enumerate(listed):
-            where = f"{source}/{index}"
+            self._where = f"{source}/{index}"
             try:
                 self._read_one(each, place)
             except _NotJudgedError as error:
-                self.left_out.append(LeftOut(where, str(error)))
+                self.left_out.append(LeftOut(self._where, str(error)))
 
-    def add_rule(self, rule: dict[str, Any]) -> None:
-        """Add a rule, unless there is the same one. Its id may be any text."""
-        self._add(self.rules, rule)
+    def read_bounds(self, place: str, bounds: dict[str, str], source: str) -> None:
+        """Add a range of dates or timestamps, which a schema has no keyword for."""
+        self._where = source
+        name = f"{place.rpartition('/')[2]}-in-range"
+        self._add(self.rules, {"id": name, "kind": "range", "field": place, **bounds})
 
     def _add(self, to: list[dict[str, Any]], part: dict[str, Any]) -> None:
+        """Add a rule or an expectation, unless there is the same one. Its id may be any text."""
         plain = rule_id(str(part["id"]), ())
         numbered = re.compile(re.escape(plain) + r"(-[0-9]+)?")
         if any({**each, "id": ""} == {**part, "id": ""} and numbered.fullmatch(each["id"]) for each in to):
             return
         taken = [each["id"] for each in (*self.rules, *self.expectations)]
-        to.append({**part, "id": rule_id(plain, taken)})
+        name = rule_id(plain, taken)
+        to.append({**part, "id": name})
+        self.places[name] = self._where
 
     def _read_one(self, each: dict[str, Any], place: str) -> None:
         kind = each.get("type") or "library"
@@ -67,7 +75,7 @@ class QualityReader:
     def _add_custom(self, each: dict[str, Any]) -> None:
         engine, written = str(each.get("engine")), _mapping(each.get("implementation"))
         if engine == ENGINE and "kind" in written:
-            self.add_rule(written)
+            self._add(self.rules, written)
         elif engine == ENGINE and "type" in written:
             self._add(self.expectations, written)
         elif engine.lower() in _LIBRARY and (name := written.get("type") or written.get("expectation_type")):
@@ -89,7 +97,7 @@ class QualityReader:
             return
         name = str(each.get("name") or each.get("id") or f"{place.rpartition('/')[2]}-{metric}")
         for rule in make(each.get("arguments") or {}):
-            self.add_rule({"id": name, **rule, "field": place, **_words(each)})
+            self._add(self.rules, {"id": name, **rule, "field": place, **_words(each)})
 
     def _add_share(self, metric: str, each: dict[str, Any], place: str) -> None:
         column = place.removeprefix("/")

@@ -105,7 +105,8 @@ def _converted(document: dict[str, Any], found: str, chosen: str | None) -> Impo
         left_out = tuple(each for each in left_out if not any(map(others.__contains__, above(each.pointer))))
         names = ", ".join([*others.values()][:_SHOWN]) + (", and more" if len(others) > _SHOWN else "")
         left_out += (LeftOut(places.of("/schema"), f"{names}: import these with `--object`"),)
-    return Imported(read.document, left_out)
+    sources = {name: places.source(place) for name, place in read.places.items()}
+    return Imported(read.document, left_out, sources)
 
 
 def _require_valid(document: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -112,8 +112,11 @@ def write_suite(contract: DataContract) -> str:
     return json.dumps(suite, indent=2, ensure_ascii=False) + "\n"
 
 
-def read_suite(text: str | bytes) -> tuple[Expectation, ...]:
-    """Read the expectations of a suite. Raises ContractError with what is not an expectation, by its place in the suite."""
+def read_suite(text: str | bytes, taken: Iterable[str] = ()) -> tuple[Expectation, ...]:
+    """Read the expectations of a suite, each with an id that is not `taken`; the same suite has the same ids again.
+
+    Raises ContractError with what is not an expectation, by its place in the suite.
+    """
     try:
         suite = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -123,9 +126,14 @@ def read_suite(text: str | bytes) -> tuple[Expectation, ...]:
         raise ContractError.at("/expectations", "a suite has a list of expectations")
     found: list[Expectation] = []
     problems: list[Problem] = []
+    own = {
+        _own_id(each) for each in listed
+    }  # ids that `write_suite` wrote are kept, whatever stands before them
+    used = {*taken}
     for index, each in enumerate(listed):
         try:
-            found.append(_read(each, {expectation.id for expectation in found}))
+            found.append(_read(each, used, own))
+            used.add(found[-1].id)
         except (ValidationError, TypeError, AttributeError):
             message = "an expectation has a `type` and `kwargs`, as Great Expectations writes them"
             problems.append(Problem(f"/expectations/{index}", message))
@@ -147,7 +155,15 @@ def _written(expectation: Expectation) -> dict[str, Any]:
     }
 
 
-def _read(entry: dict[str, Any], taken: Iterable[str]) -> Expectation:
+def _own_id(entry: Any) -> str | None:
+    match entry:
+        case {"meta": {"tidegate": {"id": str(own)}}}:
+            return own
+        case _:
+            return None
+
+
+def _read(entry: dict[str, Any], used: set[str], own: Collection[str | None]) -> Expectation:
     name = entry.get("type", entry.get("expectation_type"))
     kwargs = (
         {
@@ -160,17 +176,22 @@ def _read(entry: dict[str, Any], taken: Iterable[str]) -> Expectation:
     )
     ours = (entry.get("meta") or {}).get(_OURS, {})
     severity = Severity.ERROR if entry.get("severity", "critical") == "critical" else Severity.WARNING
-    document = {"id": _id(name, kwargs or {}, set(taken)), **ours}
+    kept = _own_id(entry)
+    named = _unused(_id(name, kwargs or {}), {*used, *own}) if kept is None else _unused(kept, used)
     return Expectation.model_validate(
-        document
+        {**ours, "id": named}
         | {"type": name, "kwargs": kwargs, "severity": severity, "description": entry.get("description")}
     )
 
 
-def _id(name: Any, kwargs: dict[str, Any], taken: set[str]) -> str:
+def _id(name: Any, kwargs: dict[str, Any]) -> str:
     """Return an id from the name of an expectation and its column."""
     about = kwargs.get("column", kwargs.get("column_A", ""))
     words = f"{name}-{about}".removeprefix("expect_").lower()
-    plain = re.sub(r"[^a-z0-9]+", "-", words).strip("-")[:70].strip("-")
-    numbered = (f"{plain}-{number}" for number in range(2, len(taken) + 3))
-    return next(each for each in (plain, *numbered) if each not in taken)
+    return re.sub(r"[^a-z0-9]+", "-", words).strip("-")[:70].strip("-")
+
+
+def _unused(name: str, used: Collection[str | None]) -> str:
+    return next(
+        each for each in (name, *(f"{name}-{at}" for at in range(2, len(used) + 3))) if each not in used
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
@@ -28,6 +29,7 @@ from tidegate.contracts.formats.avro_types import (
     RecordField,
     TooDeepError,
     Union,
+    mistakes,
     nodes,
     parse,
 )
@@ -214,6 +216,10 @@ def _compile(definition: Any) -> AvroType:
         return parse(definition, _DEFINITION, is_strict=True)
     except TooDeepError:
         raise ContractError.at(_DEFINITION, f"a schema is nested at most {MAX_NESTING} levels deep") from None
+    except ContractError as error:
+        placed = mistakes(definition, _DEFINITION)
+        found = tuple(replace(each, message=f"not an Avro schema: {each.message}") for each in placed)
+        raise ContractError(found or error.problems) from None
 
 
 def _field_type(node: AvroType) -> FieldType:

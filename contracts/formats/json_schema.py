@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import jsonschema_rs
 
+from tidegate.contracts.document.diagnosis import closest
 from tidegate.contracts.document.fields import join, tokens
 from tidegate.contracts.document.model import JsonSchema
 from tidegate.contracts.errors import ContractError, Problem
@@ -193,6 +194,11 @@ class JsonSchemaFormat:
         return _violation(code, join(path), sentence)
 
 
+def require_schema(definition: Schema, *, assert_formats: bool) -> None:
+    """Raise ContractError, located in the contract document, if a schema does not compile. Its work is not bounded."""
+    _compile(definition, assert_formats=assert_formats)
+
+
 def _violation(code: str, pointer: str, message: str) -> Violation:
     return Violation(Stage.SCHEMA, code, pointer, Severity.ERROR, message)
 
@@ -232,19 +238,23 @@ def _compile_error(error: Exception | None, definition: Schema, patterns: EcmaPa
     if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
         return _reference_error(error.message, definition)
     pointer = _DEFINITION + join(tuple(str(part) for part in error.instance_path))
-    hint = _type_hint(error)
-    return ContractError.at(pointer, f"not a JSON Schema: {patterns.restored(error.message)}{hint}")
+    is_type = [str(part) for part in error.schema_path][-3:] == ["properties", "type", "anyOf"]
+    message = _type_mistake(error.instance) if is_type else patterns.restored(error.message)
+    return ContractError.at(pointer, f"not a JSON Schema: {message}")
 
 
-def _type_hint(error: jsonschema_rs.ValidationError) -> str:
-    """Return the end of a message about a `type` that JSON Schema has under another name, or under none."""
-    if [str(part) for part in error.schema_path][-3:] != ["properties", "type", "anyOf"]:
-        return ""
-    found = error.instance if isinstance(error.instance, list) else [error.instance]
-    for word in found:
-        if isinstance(word, str) and word.casefold() in _OTHER_TYPE_NAMES:
-            return f"; did you mean `{_OTHER_TYPE_NAMES[word.casefold()]}`?"
-    return f"; use one of {', '.join(_TYPES)}"
+def _type_mistake(found: Any) -> str:
+    """Return the message about a `type` that JSON Schema has under another name, or under none."""
+    unknown = [each for each in (found if isinstance(found, list) else [found]) if each not in _TYPES]
+    if not unknown:
+        return "`type` must list each type once, and at least one"
+    word = unknown[0]
+    if isinstance(word, str):
+        right = _OTHER_TYPE_NAMES.get(word.casefold()) or closest(word, _TYPES)
+        if right is not None:
+            return f"there is no type `{word:.40}`; did you mean `{right}`?"
+        return f"there is no type `{word:.40}`; use one of {', '.join(_TYPES)}"
+    return f"`type` must be one of {', '.join(_TYPES)}, or a list of them"
 
 
 def _reference_error(message: str, definition: Schema) -> ContractError:

@@ -8,14 +8,21 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from tidegate.contracts.document.fields import SchemaFields, join
-from tidegate.contracts.document.load import Draft, LoadedContract, read_draft
+from tidegate.contracts.document.fields import SchemaFields, join, tokens
+from tidegate.contracts.document.load import LoadedContract, read_draft
 from tidegate.contracts.document.model import DataContract, JsonSchema
 from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.document.source import escape
 from tidegate.contracts.errors import ContractError, Problem
 from tidegate.contracts.exchange.read import recognised
-from tidegate.contracts.formats.json_keywords import subschemas
+from tidegate.contracts.formats.json_keywords import (
+    ONE_SCHEMA,
+    REFERENCES,
+    SCHEMA_LIST,
+    SCHEMA_MAP,
+    subschemas,
+)
+from tidegate.contracts.formats.json_schema import require_schema
 from tidegate.contracts.inclusion.json_schema.dialect import FORMATS, Dialect, dialect_of
 from tidegate.contracts.inclusion.json_schema.keywords import KEYWORDS
 from tidegate.contracts.judge.plan import check_compiles, schema_fields
@@ -41,30 +48,81 @@ def lint(path: Path) -> LoadedContract:
             f"this is a document of another format ({foreign}); `tidegate import` makes a contract of it"
         )
         raise ForeignFormatError((draft.document.problem("", message),))
-    problems = _compile_problems(draft)
-    spelling = _spelling(draft)
-    loaded = draft.finish([*problems, *(draft.locate(each) for each in spelling.errors)])
-    return replace(loaded, warnings=tuple(loaded.locate(each) for each in spelling.warnings))
+    contract, problems = _without_mistakes(draft.contract)
+    known = {_identity(each) for each in draft.problems}
+    known |= {each.pointer.rpartition("/")[0] for each in draft.problems}  # a mapping with a wrong part
+    problems = [each for each in map(draft.locate, problems) if _identity(each) not in known]
+    spelling = Spelling() if contract is None else _spelling(contract)
+    loaded = draft.finish([*problems, *map(draft.locate, spelling.errors)])
+    return replace(loaded, warnings=tuple(map(loaded.locate, spelling.warnings)))
 
 
-def _compile_problems(draft: Draft) -> list[Problem]:
-    """Compile the valid parts; omit parts with known problems."""
-    if draft.contract is None:
-        return []
+def _without_mistakes(contract: DataContract | None) -> tuple[DataContract | None, list[Problem]]:
+    """Find what does not compile, also without each part of a JSON Schema that is wrong.
+
+    Returns the contract without these parts, and the problems with pointers into the contract document. The contract
+    is None if such a part may declare fields, so that its rules cannot be checked.
+    """
+    found: list[Problem] = []
+    if contract is not None and isinstance(contract.schema_, JsonSchema):
+        definition, found = _sound_schema(contract.schema_)
+        if definition is None:
+            return None, found
+        schema = contract.schema_.model_copy(update={"definition": definition})
+        contract = contract.model_copy(update={"schema_": schema})
+    if contract is None:
+        return None, found
     try:
-        check_compiles(draft.contract)
+        check_compiles(contract)
     except ContractError as error:
-        found = [draft.locate(problem) for problem in error.problems]
-        known = {_identity(problem) for problem in draft.problems}
-        return [problem for problem in found if _identity(problem) not in known]
-    return []
+        found += error.problems
+    return contract, found
 
 
-def _spelling(draft: Draft) -> Spelling:
-    if draft.contract is None:
-        return Spelling()
+def _sound_schema(schema: JsonSchema) -> tuple[Any, list[Problem]]:
+    """Find each mistake by compiling the schema without those before; None if it may declare other fields then."""
+    definition: Any = schema.definition
+    found: list[Problem] = []
+    while len(found) < _MAX_MISTAKES:
+        try:
+            require_schema(definition, assert_formats=schema.formats == "assert")
+        except ContractError as error:
+            for problem in error.problems:
+                found.append(problem)
+                definition = _removed(definition, tokens(problem.pointer.removeprefix(_DEFINITION)))
+        else:
+            return (None if any(_may_declare(each) for each in found) else definition), found
+    return None, found
+
+
+def _may_declare(problem: Problem) -> bool:
+    """Return whether the part of a schema with a problem may declare fields."""
+    *_, holder, last = tokens(problem.pointer)
+    is_part = holder in SCHEMA_MAP or (holder in SCHEMA_LIST and last.isdecimal())
+    return is_part or last in _DECLARING or problem.pointer == _DEFINITION
+
+
+def _removed(schema: Any, path: FieldPath) -> Any:
+    """Copy a schema without the keyword that a path leads to; a part that is not a schema becomes `true`."""
+    if not path or not isinstance(schema, dict):
+        return True
+    keyword, *rest = path
+    value = schema.get(keyword)
+    if keyword in ONE_SCHEMA and isinstance(value, dict):
+        return {**schema, keyword: _removed(value, tuple(rest))}
+    if keyword in SCHEMA_MAP and isinstance(value, dict) and rest:
+        name, *inner = rest
+        return {**schema, keyword: {**value, name: _removed(value.get(name), tuple(inner))}}
+    if keyword in SCHEMA_LIST and isinstance(value, list) and rest:
+        index, *inner = rest
+        parts = [_removed(part, tuple(inner)) if str(at) == index else part for at, part in enumerate(value)]
+        return {**schema, keyword: parts}
+    return {name: part for name, part in schema.items() if name != keyword}
+
+
+def _spelling(contract: DataContract) -> Spelling:
     try:
-        return check_spelling(draft.contract)
+        return check_spelling(contract)
     except ContractError:  # the schema does not compile, which is reported by itself
         return Spelling()
 
@@ -79,6 +137,9 @@ def _identity(problem: Problem) -> str:
 
 
 _DEFINITION: Final = "/schema/definition"
+_DECLARING: Final = ONE_SCHEMA | SCHEMA_LIST | SCHEMA_MAP | {*REFERENCES}
+_MAX_MISTAKES: Final = 50
+"""Maximum mistakes of one schema: each is found by compiling it again without the one before."""
 _MAX_WARNINGS: Final = 100
 """Maximum warnings about one schema: a generated one may use an unknown keyword in every field."""
 _NEAR: Final = 0.75

@@ -7,12 +7,12 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 from ruamel.yaml import YAML
 
 from tidegate.contracts.document.load import parse_contract, read_source
@@ -24,7 +24,7 @@ from tidegate.contracts.exchange.read import read_foreign
 from tidegate.contracts.judge.plan import check_compiles
 from tidegate.contracts.lint.lint import lint
 from tidegate.gateway.cli.options import ContractFile
-from tidegate.gateway.cli.terminal import err
+from tidegate.gateway.cli.terminal import err, show_left_out
 from tidegate.gateway.client.subjects import SubjectClient
 from tidegate.gateway.registry.schemas.imported_subject import import_subject
 
@@ -105,10 +105,9 @@ def import_(
     """
     imported = _of_registry(file, subject) if _ADDRESS.match(file) else _of_file(file, subject, chosen)
     named = {name: value for name, value in (("id", id_), ("topic", topic)) if value}
-    imported = _judged(Imported(imported.document | named, imported.left_out))
+    imported = _judged(replace(imported, document=imported.document | named))
     _write(_as_yaml(imported), out)
-    for each in imported.left_out:
-        err.print(Text.assemble(("not judged ", "yellow"), (each.pointer or "/", "bold"), f": {each.reason}"))
+    show_left_out(imported.left_out)
 
 
 def _of_file(file: str, subject: str | None, chosen: str | None) -> Imported:
@@ -142,15 +141,15 @@ def _judged(imported: Imported) -> Imported:
         try:
             # The text is read again: what is printed is what `lint` and `publish` will read.
             check_compiles(parse_contract(_yaml(document), name="contract.yaml", read_schema=None).contract)
-            return Imported(document, tuple(left_out))
+            return replace(imported, document=document, left_out=tuple(left_out))
         except ContractError as error:
             # All of them at once: a document may have hundreds.
             if not (unfit := _unfit(error)):
                 raise
         for (kind, index), message in unfit.items():
-            left_out.append(
-                LeftOut("", f"`{document[kind][index]['id']}` does not suit its field: {message}")
-            )
+            name = document[kind][index]["id"]
+            place = imported.places.get(name, "")
+            left_out.append(LeftOut(place, f"`{name}` does not suit its field: {message}"))
         for kind in {kind for kind, _ in unfit}:
             document[kind] = [each for at, each in enumerate(document[kind]) if (kind, at) not in unfit]
 
@@ -219,7 +218,8 @@ def _yaml(document: dict[str, Any]) -> str:
 
 def _write(text: str, out: Path | None) -> None:
     if out is None:
-        sys.stdout.write(text)
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode())  # a document is UTF-8 whatever the terminal is
         return
     try:
         with out.open("x", encoding="utf-8") as file:

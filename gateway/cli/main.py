@@ -14,7 +14,7 @@ from tidegate.contracts.crash import chain_of, described
 from tidegate.contracts.errors import TidegateError
 from tidegate.gateway.cli.argument_secrets import refuse_secrets
 from tidegate.gateway.cli.options import HELP
-from tidegate.gateway.cli.terminal import err, show_error
+from tidegate.gateway.cli.terminal import err, print_in_any_encoding, show_error
 from tidegate.gateway.cli.verbs import VerbGroup
 from tidegate.gateway.exits import MEANINGS, ExitCode, exit_code
 
@@ -49,6 +49,7 @@ def tidegate(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command line, by default the process's own, and exit. Only a bug shows a traceback."""
+    print_in_any_encoding()
     try:
         refuse_secrets(sys.argv[1:] if arguments is None else arguments)
         get_command(app).main(arguments, prog_name="tidegate")

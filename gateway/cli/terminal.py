@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
+import io
+import json
+import sys
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
 
@@ -17,12 +22,34 @@ if TYPE_CHECKING:
     from tidegate.contracts.document.load import (
         LoadedContract,  # its import loads the judge, which would slow down `--help`
     )
+    from tidegate.contracts.exchange.imported import LeftOut
 
 SILENT_SECONDS: Final = 2.0
 
 # Soft wrap: a line is a line, so that `grep` and editors find `file:line:column`.
 out = Console(highlight=False, soft_wrap=True)
 err = Console(highlight=False, soft_wrap=True, stderr=True)
+
+
+_IN_ASCII: Final = {"·": "-", "…": "...", "→": "->", "─": "-", "│": "|", "├": "|", "└": "`", "µ": "u"}
+
+
+def print_in_any_encoding() -> None:
+    """Make standard output and standard error print what their encoding lacks as JSON escapes it, instead of failing.
+
+    So a line of JSON keeps its meaning. Characters of the layout become ASCII.
+    """
+    codecs.register_error("tidegate", _escaped)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="tidegate")
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    return "".join(_IN_ASCII.get(each) or json.dumps(each)[1:-1] for each in text), error.end
 
 
 class SlowStatus:
@@ -66,6 +93,12 @@ def show_warnings(loaded: LoadedContract) -> None:
     """Print the warnings of a contract to standard error, one a line."""
     for warning in loaded.warnings:
         err.print(problem_line(replace(warning, message=f"warning: {warning.message}")))
+
+
+def show_left_out(left_out: Iterable[LeftOut]) -> None:
+    """Print the parts of a document of another format that no record is judged by, each with its place."""
+    for each in left_out:
+        err.print(Text.assemble(("not judged ", "yellow"), (each.pointer or "/", "bold"), f": {each.reason}"))
 
 
 def problem_line(problem: Problem) -> Text:

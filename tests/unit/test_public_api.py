@@ -179,9 +179,77 @@ def rows(frame: Any) -> list[dict[str, Any]]:
     return frame.to_pylist() if isinstance(frame, pa.Table) else frame.to_dicts()
 
 
-def test_another_object_is_no_frame(contract: tidegate.Contract) -> None:
-    with pytest.raises(SettingsError, match="list is no DataFrame"):
-        contract.judge_frame([1])
+class Thing:
+    """An object that no library knows."""
+
+
+class Frame(pd.DataFrame):
+    """A data frame of a program."""
+
+
+TAKEN = "is no DataFrame of Spark, pandas or polars, and no pyarrow.Table; "
+CONVERT = r"convert it, such as with `frame\['a'\].astype\(str\)`, or leave it out"
+OPERATIONS: list[Callable[[tidegate.Contract, Any], Any]] = [
+    lambda contract, frame: contract.judge_frame(frame),
+    lambda contract, frame: contract.split(frame),
+    lambda contract, frame: contract.infer(frame, id="a"),
+]
+
+
+@pytest.mark.parametrize("run", OPERATIONS, ids=["judge", "split", "infer"])
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (pl.LazyFrame(ROWS), rf"polars.LazyFrame {TAKEN}call `.collect\(\)` on it first"),
+        (pl.Series([1]), rf"polars.Series {TAKEN}call `.to_frame\(\)` on it first"),
+        (pd.Series([1]), rf"pandas.Series {TAKEN}call `.to_frame\(\)` on it first"),
+        (pa.record_batch(ROWS), rf"pyarrow.RecordBatch {TAKEN}make a table of it"),
+        ([1], rf"list {TAKEN}make a table of it with `pyarrow.Table.from_pylist\(records\)`, or call `judge`"),
+        ({"age": 1}, rf"dict {TAKEN}call `judge` for one record"),
+        ("a.csv", rf"str {TAKEN}convert it to one of them"),
+        (Thing(), rf"tests.Thing {TAKEN}convert it to one of them"),
+        (pd.DataFrame({"a": [1, "x", None]}), rf"the column `a` holds values of the types int, str, .*{CONVERT}"),
+        (pd.DataFrame({"a": pd.Categorical([1, "x"])}), rf"holds values of the types int, str, .*{CONVERT}"),
+        (pd.DataFrame({"a": [pd.Timestamp(0), 3]}), rf"holds values of the types Timestamp, int, .*{CONVERT}"),
+        (pd.DataFrame({"a": [{"b": 1}, [1]]}), rf"holds values of the types dict, list, .*{CONVERT}"),
+        (pd.DataFrame({"a": [Thing()]}), rf"holds values of type Thing, for which Arrow has no type; {CONVERT}"),
+        (pd.DataFrame({"a": [2**70]}), rf"holds an integer of more than 64 bits, .*{CONVERT}"),
+        (pd.DataFrame({"a": [1j]}), rf"is of type complex128, .*{CONVERT}"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), r"has two columns `a`; rename one of them"),
+        (pd.DataFrame([[1, 2]], columns=[1, "1"]), r"has two columns `1`; rename one of them"),
+        (pd.DataFrame(index=[0, 1]), r"has rows without a column"),
+        (pl.DataFrame({"a": [Thing()]}, schema={"a": pl.Object}), r"the column `a` is of type Object, .*`polars.col\('a'\)"),
+        (pl.DataFrame({"a": [2**70]}, schema={"a": pl.Int128}), r"the column `a` is of type Int128, "),
+    ],
+)  # fmt: skip
+def test_what_is_no_frame_is_refused_with_what_to_do(
+    contract: tidegate.Contract, run: Callable[[tidegate.Contract, Any], Any], frame: Any, message: str
+) -> None:
+    with pytest.raises(SettingsError, match=message) as refused:
+        run(contract, frame)
+    assert "'x'" not in str(refused.value)  # no value of a record
+
+
+def test_the_frame_of_a_subclass_is_judged(contract: tidegate.Contract) -> None:
+    accepted, refused = contract.split(Frame(ROWS))
+    assert (len(accepted), len(refused)) == (2, 1)
+
+
+def test_arguments_of_another_type_are_refused_with_what_to_do(contract: tidegate.Contract) -> None:
+    parts: dict[str, Callable[[Any], Any]] = {
+        "Contract takes a document, not a dict; `Contract.load": tidegate.Contract,
+        "Contract.load takes a path, not a dict; ": tidegate.Contract.load,
+        "Contract.parse takes text or bytes, not a dict; write a dictionary": tidegate.Contract.parse,
+        "judge_table takes a pyarrow.Table, not a dict; `judge_frame`": contract.judge_table,
+        "{} is no id of a contract": lambda name: contract.infer(pa.table(ROWS), id=name),
+    }
+    for message, call in parts.items():
+        with pytest.raises(SettingsError, match=f"^{message}"):
+            call({})
+
+
+def test_text_that_is_no_utf_8_is_refused(contract: tidegate.Contract) -> None:
+    assert [each.stage for each in contract.judge('{"age": "\ud800"}').violations] == ["decode"]
 
 
 def test_avro_is_judged_as_bytes_only() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,33 @@ def test_a_rule_that_does_not_suit_its_field_is_left_out_and_named(tidegate: Run
     models.write_text(f"models: [{{name: orders, columns: [{range_test}]}}]")
     imported = tidegate("import", models)
     assert imported.returncode == ExitCode.OK
-    assert b"`status-in-range` does not suit its field" in imported.stderr
+    place = b"/models/0/columns/0/tests/0"
+    assert b"not judged %s: `status-in-range` does not suit its field" % place in imported.stderr
+    assert b"# Not judged: %s: `status-in-range`" % place in imported.stdout
+
+
+def test_an_expectation_that_does_not_suit_is_named_with_its_place(tidegate: Run, tmp_path: Path) -> None:
+    suite = tmp_path / "suite.json"
+    mean = {"type": "expect_column_mean_to_be_between", "kwargs": {"column": "ward", "max_value": 3}}
+    ward = {"type": "expect_column_values_to_be_of_type", "kwargs": {"column": "ward", "type_": "TEXT"}}
+    suite.write_text(json.dumps({"name": "s", "expectations": [ward, mean]}))
+    imported = tidegate("import", suite)
+    assert b"not judged /expectations/1: `column-mean-to-be-between-ward` does not suit" in imported.stderr
+
+
+def test_bounds_of_the_standard_that_do_not_suit_are_named_with_their_place(
+    tidegate: Run, tmp_path: Path
+) -> None:
+    theirs = tmp_path / "stays.odcs.yaml"
+    options = "logicalTypeOptions: {minimum: 2024-01-02, maximum: 2024-01-01}"
+    days = f"{{name: day, logicalType: date, {options}}}"
+    theirs.write_text(
+        "apiVersion: v3.1.0\nkind: DataContract\nid: stays\nversion: 1.0.0\nstatus: active\n"
+        f"schema: [{{name: stays, properties: [{days}]}}]\n"
+    )
+    imported = tidegate("import", theirs)
+    place = b"/schema/0/properties/0/logicalTypeOptions"
+    assert b"not judged %s: `day-in-range` does not suit" % place in imported.stderr
 
 
 def test_many_rules_that_do_not_suit_are_left_out_together(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import pickle
 import pty
@@ -69,6 +70,58 @@ def test_help_names_every_verb_and_every_exit_code(process: Run) -> None:
     ] == []
     assert [code for code in MEANINGS if f"{code:>4}  " not in text] == []
     assert process("-h").stdout == shown.stdout
+
+
+ASCII = (
+    {"PYTHONIOENCODING": "ascii"},
+    {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+)
+
+
+@pytest.mark.parametrize("env", ASCII, ids=["io", "locale"])
+@pytest.mark.parametrize(
+    ("arguments", "code", "shown"),
+    [
+        (("lint", "größe.yaml"), 0, rb".yaml: ok - shop.orders 1.0.0 - 1 rule"),
+        (("lint", "wrong.yaml"), 1, rb"unknown key `gr\u00f6\u00dfe`"),
+        (("judge", "größe.yaml", "--data", "records.jsonl"), 1, b"shop.orders 1.0.0 - 2 records judged"),
+        (("diff", "größe.yaml", "next.yaml"), 0, rb"/gr\u00f6\u00dfe"),
+        (("check", "next.yaml", "--against", "größe.yaml"), 1, rb"/gr\u00f6\u00dfe"),
+        (("check", "next.yaml", "--against", "größe.yaml", "--format", "json"), 1, b"tidegate/check/v1"),
+        (("export", "größe.yaml", "--to", "odcs"), 0, "größer als drei".encode()),
+        (("infer", "records.jsonl", "--out", "made.yaml"), 0, rb"gr\u00f6\u00dfe"),
+        (("--help",), 0, b"Enforce data contracts"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_a_terminal_of_ascii_shows_other_characters_escaped(
+    process: Run, tmp_path: Path, env: dict[str, str], arguments: tuple[str, ...], code: int, shown: bytes
+) -> None:
+    rule = {"id": "x", "kind": "range", "field": "/größe", "minimum": 3, "description": "größer als drei"}
+    document = {
+        "apiVersion": "tidegate/v1",
+        "kind": "DataContract",
+        "id": "shop.orders",
+        "version": "1.0.0",
+        "topic": "shop.orders",
+        "schema": {"type": "json-schema", "definition": {"properties": {"größe": {"type": "integer"}}}},
+        "rules": [rule],
+    }
+    texts = {"type": "json-schema", "definition": {"properties": {"größe": {"type": "string"}}}}
+    documents = {
+        "größe.yaml": document,
+        "wrong.yaml": document | {"größe": 1},
+        "next.yaml": document | {"schema": texts, "version": "1.1.0", "rules": []},
+    }
+    for name, each in documents.items():
+        (tmp_path / name).write_text(json.dumps(each, ensure_ascii=False), encoding="utf-8")
+    (tmp_path / "records.jsonl").write_text('{"größe": 2}\n{"größe": 5}\n', encoding="utf-8")
+    here = [tmp_path / each if "." in each else each for each in arguments]
+    ran = process(*here, env=env)
+    assert ran.returncode == code, ran.stderr.decode()
+    assert shown in ran.stdout + ran.stderr
+    if "json" in arguments:
+        assert "größe" in json.dumps(json.loads(ran.stdout), ensure_ascii=False)
 
 
 def test_help_loads_neither_spark_nor_the_web_framework() -> None:

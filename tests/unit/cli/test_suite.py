@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from tidegate.contracts.lint.lint import lint
@@ -38,8 +39,27 @@ def test_a_suite_about_a_column_that_is_none_is_refused(
     theirs.write_text(json.dumps({"name": "theirs", "expectations": [entry("agee")]}))
     refused = tidegate("suite", contract, "--import", theirs)
     assert (refused.returncode, refused.stdout) == (ExitCode.FINDINGS, b"")
-    assert b"`agee`" in refused.stderr
+    assert re.search(rb"suite\.json:1:\d+: there is no column `agee`", refused.stderr)
     assert b"`age`" in refused.stderr
+
+
+def test_what_is_no_suite_is_named_with_its_place(tidegate: Run, contract: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / "suite.json"
+    theirs.write_text("{\n")
+    refused = tidegate("suite", contract, "--import", theirs)
+    assert b"suite.json:2:1: not JSON: " in refused.stderr
+
+
+def test_parts_that_are_not_used_are_listed(tidegate: Run, contract: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / "suite.json"
+    noted = entry("age") | {"meta": {"notes": "x"}, "id": "3"}
+    theirs.write_text(json.dumps({"name": "s", "meta": {"by": 1}, "expectations": [entry("age"), noted]}))
+    imported = tidegate("suite", contract, "--import", theirs)
+    assert imported.stderr.decode().splitlines() == [
+        "not judged /meta: a contract has no field for `meta`",
+        "not judged /expectations/1/id: a contract has no field for `id`",
+        "not judged /expectations/1/meta/notes: a contract has no field for `notes`",
+    ]
 
 
 def test_a_field_stands_for_the_column_that_is_derived_from_it(
@@ -54,3 +74,16 @@ def test_a_field_stands_for_the_column_that_is_derived_from_it(
     assert (imported.returncode, imported.stderr) == (ExitCode.OK, b"")
     assert b'"column":"guest_age"' in imported.stdout
     assert b'"column":"age"' in imported.stdout
+
+
+def test_an_expectation_gets_another_id_than_the_rules(tidegate: Run, contract: Path, tmp_path: Path) -> None:
+    contract.write_text(contract.read_text().replace("id: age-is-known", "id: column-mean-to-be-between-age"))
+    theirs = tmp_path / "suite.json"
+    theirs.write_text(json.dumps({"name": "theirs", "expectations": [entry("age"), entry("age")]}))
+    imported = tidegate("suite", contract, "--import", theirs)
+    assert (imported.returncode, imported.stderr) == (ExitCode.OK, b"")
+    contract.write_bytes(contract.read_bytes() + imported.stdout)
+    found = [each.id for each in lint(contract).contract.expectations]
+    assert found == ["column-mean-to-be-between-age-2", "column-mean-to-be-between-age-3"]
+    again = tidegate("suite", contract, "--import", theirs)
+    assert again.stdout == imported.stdout

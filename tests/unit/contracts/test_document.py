@@ -129,6 +129,13 @@ def test_a_json_document_may_name_its_meta_schema() -> None:
         ("status: ¶gone", "`status` cannot be `gone`; use one of draft, active, deprecated, retired"),
         ("compatibility: ¶backward", "`compatibility` cannot be `backward`; did you mean `BACKWARD`?"),
         ("team: {¶nam: Flow}", "unknown key `nam`; did you mean `name`?"),
+        ("team: {name: Flow, ¶alert_chanel: flow}", "unknown key `alert_chanel`; did you mean `alert_channel`?"),
+        ("error_budget: {ratio: 0.1, ¶min_recods: 5}", "unknown key `min_recods`; did you mean `min_records`?"),
+        ("error_budget: {ratio: 0.1, ¶version: 5}", "unknown key `version`; use one of min_records, window_records, action"),
+        ("columns: [{name: a, from: /age, ¶typ: int}]", "unknown key `typ`; did you mean `type`?"),
+        ("reference_sets: {wards: {values: [a], ¶descripton: x}}", "unknown key `descripton`; did you mean `description`?"),
+        ("reference_sets: {kind: {¶vals: [a]}}", "unknown key `vals`; did you mean `values`?"),
+        ("producer_headers: [{name: a, ¶publik: true}]", "unknown key `publik`; did you mean `public`?"),
         ("¶team: {contact: x}", "`name` is missing"),
         ("team: ¶Flow", "`team` must be a mapping, not the text `Flow`"),
         ("¶rules:", "`rules` must be a list, not empty"),
@@ -218,7 +225,8 @@ def test_contradictions_between_parts(lines: str, expected: str) -> None:
 
 def test_every_mistake_is_reported_at_once_in_document_order(tmp_path: Path) -> None:
     path = tmp_path / "contract.yaml"
-    path.write_text(
+    messages = linted(
+        path,
         HEAD
         + """\
 rules:
@@ -227,11 +235,8 @@ rules:
   - {id: two, kind: range, field: /age, minimum: 3, maximum: 2}
   - {id: two, kind: range, field: /age, minimum: 3, seveity: error}
 domian: hospital
-"""
+""",
     )
-    with pytest.raises(ContractError) as caught:
-        lint(path)
-    messages = [message.removeprefix(f"{path}:") for message in str(caught.value).splitlines()]
     assert messages[0] == "8:21: unknown kind `rnge`; did you mean `range`?"
     assert messages[1].startswith("9:35: ")
     assert "`/age`" in messages[1]  # compiled, although the rule before is not even a rule
@@ -241,6 +246,72 @@ domian: hospital
         "11:53: unknown key `seveity`; did you mean `severity`?",
         "12:1: unknown key `domian`; did you mean `domain`?",
     ]
+
+
+FIVE_MISTAKES = """\
+apiVersion: tidegate/v1
+kind: DataContract
+id: hospital.admissions
+version: one
+topic: hospital.admissions
+schema:
+  type: json-schema
+  definition:
+    type: objct
+    properties:
+      age: {type: int}
+      name: {minLength: "3", pattern: "(["}
+      ward: {allOf: [{enum: 3}], items: {minimum: x}}
+      tags: {items: {$ref: "#/nowhere"}}
+    required: age
+error_budget: {ratio: 3}
+rules:
+  - {id: one, kind: range, field: /aeg, minimum: 0}
+"""
+
+
+def linted(path: Path, text: str) -> list[str]:
+    path.write_text(text)
+    with pytest.raises(ContractError) as caught:
+        lint(path)
+    return [message.removeprefix(f"{path}:") for message in str(caught.value).splitlines()]
+
+
+def test_every_mistake_of_a_schema_is_reported_at_once(tmp_path: Path) -> None:
+    found = linted(tmp_path / "c.yaml", FIVE_MISTAKES)
+    assert found == [
+        "4:10: `version` must be a semantic version such as 1.2.0, not `one`",
+        "9:11: not a JSON Schema: there is no type `objct`; did you mean `object`?",
+        "11:19: not a JSON Schema: there is no type `int`; did you mean `integer`?",
+        '12:25: not a JSON Schema: "3" is not of type "integer"',
+        '12:39: not a JSON Schema: "([" is not a "regex"',
+        '13:29: not a JSON Schema: 3 is not of type "array"',
+        '13:51: not a JSON Schema: "x" is not of type "number"',
+        "14:28: the reference `#/nowhere` leads nowhere",
+        '15:15: not a JSON Schema: "age" is not of type "array"',
+        "16:23: `ratio` must be at most 1",
+    ]
+
+
+def test_rules_are_checked_beside_a_mistake_that_declares_no_field(tmp_path: Path) -> None:
+    text = FIVE_MISTAKES.replace('      tags: {items: {$ref: "#/nowhere"}}\n', "")
+    *_, last = linted(tmp_path / "c.yaml", text)
+    assert last == "17:35: the schema declares no field `/aeg`; did you mean `/age`?"
+
+
+@pytest.mark.parametrize("wrong", ["properties: 3", "properties: {b: 3}", "allOf: [3]", "$ref: nowhere"])
+def test_a_field_that_a_wrong_part_may_declare_is_no_mistake(tmp_path: Path, wrong: str) -> None:
+    text = HEAD.replace(
+        "definition: {properties: {age: {type: integer}, admitted: {type: string}}", f"definition: {{{wrong}"
+    )
+    (only,) = linted(tmp_path / "c.yaml", text + "rules: [{id: r, kind: range, field: /b/a, minimum: 0}]")
+    assert only.startswith("6:")
+
+
+def test_a_schema_of_many_mistakes_is_reported_within_a_bound(tmp_path: Path) -> None:
+    wrong = ", ".join(f"f{index}: {{type: int}}" for index in range(200))
+    text = HEAD.replace("age: {type: integer}", wrong)
+    assert len(linted(tmp_path / "c.yaml", text)) == 50
 
 
 @pytest.mark.parametrize(

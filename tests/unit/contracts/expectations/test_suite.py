@@ -56,6 +56,23 @@ def test_suites_of_before_are_read_and_every_id_is_another() -> None:
     ]
 
 
+def test_an_id_of_the_contract_is_kept_whatever_stands_before_it() -> None:
+    kwargs = {"column": "a"}
+    theirs = {"type": "expect_column_values_to_be_unique", "kwargs": kwargs}
+    name = "column-values-to-be-unique-a"
+    ours = theirs | {"meta": {"tidegate": {"id": name}}}
+    suite = json.dumps({"name": "s", "expectations": [theirs, ours, ours, theirs]})
+    found = [each.id for each in read_suite(suite)]
+    assert found == [f"{name}-2", name, f"{name}-3", f"{name}-4"]
+    assert found == [each.id for each in read_suite(suite)]
+    assert [each.id for each in read_suite(suite, {f"{name}-2"})] == [
+        f"{name}-3",
+        name,
+        f"{name}-4",
+        f"{name}-5",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "place"),
     [

@@ -244,17 +244,32 @@ OUTSIDE = "leads out of the document, and none is ever fetched; put what it name
         (
             {"type": "int"},
             "/type",
-            "not a JSON Schema: \"int\" is not valid under any of the schemas listed in the 'anyOf' keyword; did you mean `integer`?",
+            "not a JSON Schema: there is no type `int`; did you mean `integer`?",
         ),
         (
             {"type": ["null", "Float"]},
             "/type",
-            'not a JSON Schema: ["null","Float"] is not valid under any of the schemas listed in the \'anyOf\' keyword; did you mean `number`?',
+            "not a JSON Schema: there is no type `Float`; did you mean `number`?",
         ),
         (
             {"type": "date"},
             "/type",
-            "not a JSON Schema: \"date\" is not valid under any of the schemas listed in the 'anyOf' keyword; use one of array, boolean, integer, null, number, object, string",
+            "not a JSON Schema: there is no type `date`; use one of array, boolean, integer, null, number, object, string",
+        ),
+        (
+            {"type": "objct"},
+            "/type",
+            "not a JSON Schema: there is no type `objct`; did you mean `object`?",
+        ),
+        (
+            {"type": ["string", "string"]},
+            "/type",
+            "not a JSON Schema: `type` must list each type once, and at least one",
+        ),
+        (
+            {"type": {"a": 1}},
+            "/type",
+            "not a JSON Schema: `type` must be one of array, boolean, integer, null, number, object, string, or a list of them",
         ),
     ],
 )
@@ -262,24 +277,63 @@ def test_json_schema(make_plan: Any, schema: Any, place: str, message: str) -> N
     assert problems(make_plan, schema) == [(f"/schema/definition{place}", message)]
 
 
+def avro_record(*fields: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "r", "namespace": "org", "fields": list(fields)}
+
+
 @pytest.mark.parametrize(
-    ("schema", "message"),
+    ("schema", "place", "message"),
     [
-        ("nope", "no type is named nope"),
-        ({"type": "map"}, "'values' is missing"),
-        (["null", ["int"]], "a union must not stand directly in a union"),
-        (["int", "int"], "a union must not have two branches of one type, but for named types"),
-        ({"type": "fixed", "name": "f", "size": -1}, "the size of f must be a number from 0 on"),
-        ({"type": "enum", "name": "e", "symbols": ["A", "A"]}, "All symbols in an enum must be unique"),
+        ("nope", "", "no type is named nope"),
+        ("Integer", "", "no type is named Integer; did you mean `long`?"),
+        ({"type": 3}, "/type", "a type is a name, a mapping or a list"),
+        ({"type": "map"}, "", "`values` is missing"),
+        ({"name": "a"}, "", "`type` is missing"),
+        (["null", ["int"]], "", "a union must not stand directly in a union"),
+        (["int", "int"], "", "a union must not have two branches of one type, but for named types"),
+        ({"type": "fixed", "name": "f", "size": -1}, "", "the size of f must be a number from 0 on"),
+        ({"type": "enum", "name": "e", "symbols": ["A", "A"]}, "", "All symbols in an enum must be unique"),
         (
-            {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}] * 2},
-            "record r has two fields of one name",
+            avro_record({"name": "a", "type": "int"}, {"name": "a", "type": "int"}),
+            "/fields/1/name",
+            "the record has two fields named a",
+        ),
+        (avro_record("a"), "/fields/0", "a field is a mapping"),
+        (avro_record({"name": "a"}), "/fields/0", "`type` is missing"),
+        (
+            avro_record({"name": "a", "type": ["null", {"type": "array", "items": "strng"}]}),
+            "/fields/0/type/1/items",
+            "no type is named strng; did you mean `string`?",
+        ),
+        (
+            avro_record({"name": "a", "type": {"type": "map", "values": {"type": "other.r"}}}),
+            "/fields/0/type/values/type",
+            "no type is named other.r; did you mean `org.r`?",
         ),
     ],
 )
-def test_avro_schema(make_plan: Any, schema: Any, message: str) -> None:
+def test_avro_schema(make_plan: Any, schema: Any, place: str, message: str) -> None:
     found = problems(make_plan, schema, kind="avro")
-    assert found == [("/schema/definition", f"not an Avro schema: {message}")]
+    assert found == [(f"/schema/definition{place}", f"not an Avro schema: {message}")]
+
+
+def test_every_mistake_of_an_avro_schema_is_reported_at_once(make_plan: Any) -> None:
+    code = {"type": "enum", "name": "Code", "symbols": ["A"]}
+    fields = [
+        {"name": "a", "type": "strng"},
+        {"name": "b", "type": code},
+        {"name": "c", "type": ["null", "Code", "org.Code", "r"]},
+        {"type": "Cod"},
+        {"name": "a", "type": {"type": "fixed", "name": "F"}},
+    ]
+    found = problems(make_plan, avro_record(*fields), kind="avro")
+    assert [(place.removeprefix("/schema/definition/fields"), message) for place, message in found] == [
+        ("/0/type", "not an Avro schema: no type is named strng; did you mean `string`?"),
+        ("/3", "not an Avro schema: `name` is missing"),
+        ("/3/type", "not an Avro schema: no type is named Cod; did you mean `Code`?"),
+        ("/4/name", "not an Avro schema: the record has two fields named a"),
+        ("/4/type", "not an Avro schema: `size` is missing"),
+    ]
 
 
 @pytest.mark.parametrize("kind", ["json-schema", "avro"])
