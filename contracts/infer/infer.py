@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import fastavro
@@ -13,8 +14,9 @@ import orjson
 import pyarrow as pa
 
 from tidegate.contracts.collector import without_collector
+from tidegate.contracts.columns.json_rows import json_cells, json_rows, require_json
 from tidegate.contracts.columns.typed import column_name, derived_type
-from tidegate.contracts.document.fields import FieldType, join
+from tidegate.contracts.document.fields import FieldType, SchemaFields, join, refuses_null, types_of
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.infer.columns import Kind, Positions
 from tidegate.contracts.infer.day_rules import day_rules
@@ -27,7 +29,6 @@ from tidegate.contracts.infer.profile import EACH, FieldProfile, Profile
 from tidegate.contracts.infer.proposal import Proposal, RuleList, label, words_of
 from tidegate.contracts.infer.relation_rules import relation_rules
 from tidegate.contracts.infer.structure import ProposedType, Structure, structure_of
-from tidegate.contracts.infer.table_rows import json_values
 from tidegate.contracts.infer.text_rules import text_rules
 from tidegate.contracts.infer.values import Tally
 from tidegate.contracts.judge.plan import schema_fields
@@ -89,7 +90,11 @@ class Inference:
         """Add records: a column `value` of bytes (the schema VALUES), or the rows of a table.
 
         `positions` identify the records, such as numbers of lines. `untyped`: the columns are texts of a file without types.
+
+        Raises SettingsError for a column that JSON has no value for.
         """
+        if batch.schema != VALUES:
+            require_json(batch.schema)
         self._untyped |= untyped
         hashes = _hashes(positions)
         is_held = hashes <= self._threshold
@@ -177,6 +182,8 @@ class Inference:
         rules = RuleList()
         fields = {each.path: each for each in self.profile.fields()}
         personal = {path: why for path, each in fields.items() if (why := reason_of(each)) is not None}
+        if self.avro_schema is None:
+            structure.proposals += _finite_numbers(fields.values())
         for path, each in fields.items():
             self._field_rules(each, structure.types.get(path), rules, is_personal=path in personal)
         relation_rules(self.profile, fields, personal, rules)
@@ -187,7 +194,7 @@ class Inference:
         usable = [each for each in rules.rules if all(step == EACH or step for step in each.path)]
         key = self._key(structure)
         document = self._document(name, structure, usable, personal, key)
-        evaluation = self._evaluate(document, [*structure.proposals, *usable], structure)
+        evaluation = self._evaluate(document, [*structure.proposals, *usable])
         withdraw_doubtful(structure)
         document = self._document(name, structure, usable, personal, key)
         return Inferred(
@@ -288,9 +295,9 @@ class Inference:
         if self.avro_schema is not None:
             return []
         root = self.profile.root.fields.values()
-        large = {each.path[0] for each in root if _is_large(each)}
+        special = {each.path[0]: kind for each in root if (kind := _special_type(each)) is not None}
         names = [column_name(each.path[0]).lower() for each in root]
-        if not large and len(set(names)) == len(names):
+        if not special and len(set(names)) == len(names):
             return []
         schema = {"type": "json-schema", "definition": structure.definition}
         head = {
@@ -310,32 +317,49 @@ class Inference:
                 name = f"{column_name(each.path[0])}_{number}"
             taken.add(name.lower())
             found = fields.find(each_pointer := join(each.path)) or FieldType()
-            kind = "json" if each.path[0] in large else derived_type(found, formats_hold=True)
+            kind = special.get(each.path[0]) or derived_type(found, formats_hold=True)
             columns.append({"name": name, "from": each_pointer, "type": kind})
         return columns
 
-    def _evaluate(
-        self, document: dict[str, Any], proposals: list[Proposal], structure: Structure
-    ) -> Evaluation:
+    def _evaluate(self, document: dict[str, Any], proposals: list[Proposal]) -> Evaluation:
         """Judge the held-back records."""
         contract = DataContract.model_validate(document)
-        values = [
-            batch.column(0)
-            if batch.schema == VALUES
-            else pa.array(json_values(batch, structure if untyped else None), pa.binary())
-            for _, batch, untyped in self._held
-        ]
+        fields = schema_fields(contract)
+        values = [_values(batch, fields, untyped=untyped) for _, batch, untyped in self._held]
         positions = (
             np.concatenate([each for each, _, _ in self._held]) if self._held else np.empty(0, np.int64)
         )
         return evaluate(contract, values, positions, proposals)
 
 
-def _is_large(field: FieldProfile) -> bool:
-    """Return whether a field has integers that no column of 64 bits holds."""
-    _, high = field.numbers.counts.edges()
-    low, _ = field.numbers.counts.edges()
-    return Kind.INTEGER in field.kinds and bool(low) and (high[0][0] >= 2**63 or low[0][0] < -(2**63))
+def _finite_numbers(fields: Iterable[FieldProfile]) -> Iterator[Proposal]:
+    """Yield a proposal for each field of a table that has NaN or an infinity, which make a record invalid JSON."""
+    for each in fields:
+        found = each.numbers.not_finite
+        if found.count:
+            because = f"{label(each.path)} is a finite number, since JSON has no other"
+            yield Proposal(
+                "json.not-finite", each.path, because, each.values, found.count, tuple(found.first)
+            )
+
+
+def _values(batch: pa.RecordBatch, fields: SchemaFields, *, untyped: bool) -> pa.Array:
+    """Return records as bytes, an array of binary."""
+    if batch.schema == VALUES:
+        return batch.column(0)
+    may_be_absent = partial(refuses_null, fields)
+    if untyped:
+        return json_cells(batch, partial(types_of, fields), may_be_absent)
+    return json_rows(batch, may_be_absent)
+
+
+def _special_type(field: FieldProfile) -> str | None:
+    """Return the type of a column for a field whose derived column does not hold all values; None for any other."""
+    if field.has_nanoseconds:
+        return "string"
+    low, high = field.numbers.counts.edges()
+    is_large = Kind.INTEGER in field.kinds and bool(low) and (high[0][0] >= 2**63 or low[0][0] < -(2**63))
+    return "json" if is_large else None
 
 
 def words_title(name: str) -> str:
