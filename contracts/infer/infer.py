@@ -18,7 +18,7 @@ from tidegate.contracts.columns.json_rows import json_cells, json_rows, require_
 from tidegate.contracts.columns.typed import column_name, derived_type
 from tidegate.contracts.document.fields import FieldType, SchemaFields, join, refuses_null, types_of
 from tidegate.contracts.document.model import DataContract
-from tidegate.contracts.infer.columns import Kind, Positions
+from tidegate.contracts.infer.columns import Kind, Mask, Positions
 from tidegate.contracts.infer.day_rules import day_rules
 from tidegate.contracts.infer.evaluate import Evaluation, evaluate
 from tidegate.contracts.infer.length_rules import length_rules, withdraw_doubtful
@@ -30,7 +30,7 @@ from tidegate.contracts.infer.proposal import Proposal, RuleList, label, words_o
 from tidegate.contracts.infer.relation_rules import relation_rules
 from tidegate.contracts.infer.structure import ProposedType, Structure, structure_of
 from tidegate.contracts.infer.text_rules import text_rules
-from tidegate.contracts.infer.values import Tally
+from tidegate.contracts.infer.unread import Unread
 from tidegate.contracts.judge.plan import schema_fields
 
 VALUES: Final = pa.schema([pa.field("value", pa.binary())])
@@ -56,7 +56,7 @@ class Inferred:
     """Fields that seem to hold personal data, and why."""
     key: Proposal | None
     records: int
-    broken: Tally
+    broken: Unread
     evaluation: Evaluation
 
     @property
@@ -76,7 +76,7 @@ class Inference:
     avro_schema: Any = None
     most_held: int = _HELD_BACK
     profile: Profile = field(default_factory=Profile)
-    broken: Tally = field(default_factory=Tally)
+    broken: Unread = field(default_factory=Unread)
     _held: list[tuple[Positions, pa.RecordBatch, bool]] = field(default_factory=list)
     _threshold: np.uint64 = field(default_factory=lambda: np.uint64(0xFFFFFFFFFFFFFFFF // _ONE_IN))
     _untyped: bool = False
@@ -118,8 +118,7 @@ class Inference:
     def _hold(self, batch: pa.RecordBatch, positions: Positions, *, untyped: bool) -> None:
         """Hold records back, except for those that cannot be read."""
         if batch.schema == VALUES:
-            is_read = np.array([isinstance(row, dict) for row in self._decoded(batch.column(0).to_pylist())])
-            self.broken.add(~is_read, positions)
+            _, is_read = self._decoded(batch, positions)
             batch, positions = batch.filter(pa.array(is_read)), positions[is_read]
         self._held.append((positions, batch, untyped))
 
@@ -148,29 +147,32 @@ class Inference:
             self.profile.add_table(batch, positions, untyped=untyped)
             return
         with without_collector():
-            rows, kept = [], []
-            for index, row in enumerate(self._decoded(batch.column(0).to_pylist())):
-                if isinstance(row, dict):
-                    rows.append(row)
-                    kept.append(index)
-            self.profile.add_rows(rows, positions[kept])
-        if len(kept) < len(positions):
-            is_broken = np.ones(len(positions), bool)
-            is_broken[kept] = False
-            self.broken.add(is_broken, positions)
+            rows, is_read = self._decoded(batch, positions)
+            self.profile.add_rows(rows, positions[is_read])
 
-    def _decoded(self, values: list[bytes | None]) -> Iterator[Any]:
-        """Yield the decoded records, None for one that cannot be read."""
-        for value in values:
-            try:
-                if value is None:
-                    yield None
-                elif self.avro_schema is not None:
-                    yield fastavro.schemaless_reader(io.BytesIO(value), self.avro_schema, None)
-                else:
-                    yield orjson.loads(value)
-            except (ValueError, EOFError, IndexError, OverflowError, RecursionError):
-                yield None
+    def _decoded(self, batch: pa.RecordBatch, positions: Positions) -> tuple[list[dict[str, Any]], Mask]:
+        """Return the records that can be read, and which they are; note the others."""
+        rows: list[dict[str, Any]] = []
+        is_read = np.ones(len(positions), bool)
+        for index, value in enumerate(batch.column(0).to_pylist()):
+            row = self._record(value)
+            if isinstance(row, dict):
+                rows.append(row)
+            else:
+                is_read[index] = False
+                self.broken.add_value(value, int(positions[index]), is_avro=self.avro_schema is not None)
+        return rows, is_read
+
+    def _record(self, value: bytes | None) -> Any:
+        """Return a record, None for one that cannot be read."""
+        try:
+            if value is None:
+                return None
+            if self.avro_schema is not None:
+                return fastavro.schemaless_reader(io.BytesIO(value), self.avro_schema, None)
+            return orjson.loads(value)
+        except (ValueError, EOFError, IndexError, OverflowError, RecursionError):
+            return None
 
     def finish(self, name: str) -> Inferred:
         """Propose a contract with this id."""
