@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from tidegate.contracts.columns.json_rows import as_judged
+from tidegate.contracts.columns.json_rows import require_json
 from tidegate.contracts.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class _Spark:
 
         from tidegate.contracts.infer.infer import Inference  # noqa: PLC0415 - judging does without it
 
-        as_judged(to_arrow_schema(frame.schema).empty_table())  # here, not in a worker after hours
+        require_json(to_arrow_schema(frame.schema))  # here, not in a worker after hours
         profile = StructType().add(_PROFILE, BinaryType())
         parts = frame.mapInArrow(_profiles, profile).repartition(_MERGERS).mapInArrow(_merged, profile)
         whole = Inference()
@@ -249,7 +249,7 @@ def infer_table(table: pa.Table) -> Inference:
 
 def _add(inference: Inference, table: pa.Table, first: int) -> None:
     """Add rows whose positions count from `first`."""
-    for batch in _as_columns(as_judged(table)).to_batches(_BATCH_ROWS):
+    for batch in _as_columns(table).to_batches(_BATCH_ROWS):
         inference.add(batch, np.arange(first, first + batch.num_rows))
         first += batch.num_rows
 

@@ -1,17 +1,21 @@
-"""Typed rows as JSON records, so that a table is judged as the records that it was made from.
+"""Typed rows as JSON records: the one conversion by which a table is judged, profiled and copied.
 
 | Arrow type | JSON |
 |---|---|
 | null, a missing value | null; left out where the schema refuses null and does not require the field |
 | boolean, integers, decimals | the exact value |
 | floats | the exact value; NaN and the infinities are written so, and refused as invalid JSON |
-| string, dictionary | text |
+| string, dictionary, UUID | text |
 | binary | text in Base64 (RFC 4648) |
 | date, time | `2026-01-31`, `23:59:59` (RFC 3339; a time has no offset) |
 | timestamp with a time zone | `2026-01-31T12:00:00Z`, in UTC (RFC 3339) |
 | timestamp without a time zone | `2026-01-31T12:00:00`: format `date-time-local` |
-| struct, map with text as key | object |
+| duration | its seconds, as an exact number: `90.5` |
+| struct, map | object; a key that is no text is written as its JSON: `7`, `2026-01-31` |
 | list | array |
+
+A fraction of a second has six digits, and nine if it has nanoseconds. A year beyond 9999 has more than four digits, so that
+the text is no date of RFC 3339. Of two values of a map with one key, the last one counts, as in Parquet.
 """
 
 from __future__ import annotations
@@ -20,9 +24,12 @@ import base64
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Any, Final
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +39,8 @@ from tidegate.contracts.errors import SettingsError
 
 Convert = Callable[[Any], Any]
 _OPTIONS: Final = orjson.OPT_UTC_Z | orjson.OPT_PASSTHROUGH_SUBCLASS
+TICKS: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+"""Ticks of a second, by the unit of a type."""
 _PLAIN: Final = (
     pa.types.is_boolean,
     pa.types.is_integer,
@@ -47,6 +56,7 @@ _PLAIN: Final = (
     pa.types.is_large_binary,
     pa.types.is_binary_view,
     pa.types.is_fixed_size_binary,
+    lambda kind: isinstance(kind, pa.UuidType),
 )
 """Types whose Python values `orjson` writes, or `_written` does."""
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
@@ -59,19 +69,12 @@ def json_rows(table: pa.Table | pa.RecordBatch, may_be_absent: Callable[[str], b
 
     `may_be_absent` tells by JSON Pointer which fields are left out of the record when they are null.
 
-    Raises SettingsError for a type that JSON has no value for (durations, unions), a map whose keys are no text, and
-    timestamps with a fraction of a microsecond.
+    Raises what `require_json` does.
     """
-    names, columns = table.schema.names, []
-    if len(set(names)) < len(names):
-        raise SettingsError("two columns have one name; a record cannot hold both")
+    require_json(table.schema)
+    names = table.schema.names
     absent = [may_be_absent(f"/{escape(name)}") for name in names]
-    for name in names:
-        place = f"/{escape(name)}"
-        column = _in_microseconds(table.column(name), place)
-        convert = _converter(column.type, place, may_be_absent)
-        values = column.to_pylist()
-        columns.append(values if convert is None else [None if v is None else convert(v) for v in values])
+    columns = [json_column(table.column(name), f"/{escape(name)}", may_be_absent) for name in names]
     rows = (
         orjson.dumps(dict(_members(names, absent, row)), default=_written, option=_OPTIONS)
         for row in (zip(*columns, strict=True) if columns else ((),) * table.num_rows)
@@ -79,11 +82,36 @@ def json_rows(table: pa.Table | pa.RecordBatch, may_be_absent: Callable[[str], b
     return pa.array(rows, pa.large_binary())
 
 
-def as_judged(table: pa.Table) -> pa.Table:
-    """Return a table as `json_rows` reads it, with timestamps and times in microseconds. Raises what `json_rows` does."""
-    json_rows(table.slice(0, 0), lambda _pointer: False)
-    columns = [_in_microseconds(table.column(name), f"/{escape(name)}") for name in table.schema.names]
-    return pa.table(columns, names=table.schema.names)
+def require_json(schema: pa.Schema) -> None:
+    """Raise SettingsError for a column that JSON has no value for (unions, maps by objects), and for names that repeat."""
+    if len(set(schema.names)) < len(schema.names):
+        raise SettingsError("two columns have one name; a record cannot hold both")
+    for field in schema:
+        _converter(field.type, f"/{escape(field.name)}", lambda _pointer: False, by_ticks=False)
+
+
+def json_column(
+    column: pa.Array | pa.ChunkedArray,
+    place: str = "",
+    may_be_absent: Callable[[str], bool] = lambda _: False,
+) -> list[Any]:
+    """Return the values of a column as Python values that `json_rows` writes; `place` is its JSON Pointer.
+
+    Raises SettingsError for a type that JSON has no value for.
+    """
+    for by_ticks in (False, True):
+        kind = _readable(column.type, by_ticks=by_ticks)
+        convert = _converter(column.type, place, may_be_absent, by_ticks=by_ticks)
+        try:
+            values: list[Any] = (column if kind == column.type else pc.cast(column, kind)).to_pylist()
+            break
+        except (
+            ValueError,
+            OverflowError,
+        ):  # nanoseconds, a year that Python lacks, or text that is not UTF-8
+            if by_ticks:
+                raise
+    return values if convert is None else [None if value is None else convert(value) for value in values]
 
 
 def json_cells(
@@ -120,7 +148,7 @@ def _cells(column: pa.Array, types: frozenset[str]) -> list[Any]:
 
 
 def json_record(record: Any, may_be_absent: Callable[[str], bool]) -> bytes:
-    """Return a record of Python values, as `fastavro` reads it, as a JSON text by the mapping of `json_rows`.
+    """Return a record of Python values, as `fastavro` and `psycopg` read it, as a JSON text by the mapping of `json_rows`.
 
     Raises SettingsError for a value that JSON has nothing for.
     """
@@ -143,8 +171,19 @@ def _plain(value: Any, may_be_absent: Callable[[str], bool], place: str) -> Any:
             }
         case list():
             return [_plain(each, may_be_absent, f"{place}/*") for each in value]
+        case datetime(tzinfo=zone) if zone not in (None, UTC):
+            return _in_utc(value)
+        case time(tzinfo=zone) if zone is not None:  # which orjson refuses
+            return value.isoformat()
         case _:
             return value
+
+
+def _in_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:  # within a day of the year 1 or 9999
+        return moment
 
 
 def _members(names: list[str], absent: list[bool], row: Iterable[Any]) -> Iterator[tuple[str, Any]]:
@@ -153,63 +192,107 @@ def _members(names: list[str], absent: list[bool], row: Iterable[Any]) -> Iterat
             yield name, value
 
 
-def _in_microseconds(column: Any, place: str) -> Any:
-    """Return a column whose timestamps and times have no nanoseconds: Python has no value for them."""
-    wanted = _without_nanoseconds(column.type)
-    try:
-        return column if wanted == column.type else pc.cast(column, wanted)
-    except pa.ArrowInvalid:
-        raise SettingsError(
-            f"the column {place} has timestamps with a fraction of a microsecond; round them to microseconds first"
-        ) from None
+def _readable(kind: pa.DataType, *, by_ticks: bool) -> pa.DataType:
+    """Return the type that a column is cast to, so that Python has its values; `by_ticks`: times are integers."""
+    match _stored(kind):
+        case pa.StructType() as found:
+            return pa.struct([_with_type(field, by_ticks=by_ticks) for field in found])
+        case pa.MapType() as found:
+            key, item = (_with_type(each, by_ticks=by_ticks) for each in (found.key_field, found.item_field))
+            return pa.map_(key.type, item)
+        case pa.LargeListType(value_field=field):
+            return pa.large_list(_with_type(field, by_ticks=by_ticks))
+        case pa.ListType(value_field=field):
+            return pa.list_(_with_type(field, by_ticks=by_ticks))
+        case pa.FixedSizeListType(value_field=field, list_size=size):
+            return pa.list_(_with_type(field, by_ticks=by_ticks), size)
+        case found:
+            return _readable_scalar(found, by_ticks=by_ticks)
 
 
-def _without_nanoseconds(kind: pa.DataType) -> pa.DataType:  # noqa: PLR0911 - one for each type that has parts
-    match kind:
-        case pa.TimestampType(unit="ns"):
-            return pa.timestamp("us", kind.tz)
-        case pa.Time64Type(unit="ns"):
-            return pa.time64("us")
-        case pa.DictionaryType():
-            return _without_nanoseconds(kind.value_type)
-        case pa.StructType():
-            return pa.struct([field.with_type(_without_nanoseconds(field.type)) for field in kind])
-        case pa.MapType():
-            return pa.map_(kind.key_type, kind.item_field.with_type(_without_nanoseconds(kind.item_type)))
-        case pa.LargeListType():
-            return pa.large_list(kind.value_field.with_type(_without_nanoseconds(kind.value_type)))
-        case pa.ListType():
-            return pa.list_(kind.value_field.with_type(_without_nanoseconds(kind.value_type)))
-        case _:
-            return kind
+def _with_type(field: pa.Field, *, by_ticks: bool) -> pa.Field:
+    return field.with_type(_readable(field.type, by_ticks=by_ticks))
 
 
-def _converter(kind: pa.DataType, place: str, may_be_absent: Callable[[str], bool]) -> Convert | None:
-    """Return the function that prepares a Python value of a type for `orjson`; None where nothing is to be done."""
-    if pa.types.is_floating(kind):
-        return _float
-    if any(is_one(kind) for is_one in _PLAIN):
-        return None
+def _stored(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values of a dictionary or an extension; the library has values of its own for a UUID."""
+    if isinstance(kind, pa.DictionaryType):
+        return _stored(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType) and not isinstance(kind, pa.UuidType):
+        return _stored(kind.storage_type)
+    return kind
+
+
+def _readable_scalar(kind: pa.DataType, *, by_ticks: bool) -> pa.DataType:
+    if pa.types.is_duration(kind) or (by_ticks and pa.types.is_timestamp(kind)):
+        return pa.int64()
+    if by_ticks:
+        return _TICKS_AS.get(kind, kind)
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us" if kind.unit == "ns" else kind.unit, None if kind.tz is None else "UTC")
+    return pa.time64("us") if kind == pa.time64("ns") else kind
+
+
+_TICKS_AS: Final = {
+    pa.date32(): pa.int32(),
+    pa.date64(): pa.int64(),
+    pa.time32("s"): pa.int32(),
+    pa.time32("ms"): pa.int32(),
+    pa.time64("us"): pa.int64(),
+    pa.time64("ns"): pa.int64(),
+    pa.string(): pa.binary(),
+    pa.large_string(): pa.large_binary(),
+}
+"""What a column is read as if Python has not all of its values."""
+
+
+def _converter(
+    kind: pa.DataType, place: str, may_be_absent: Callable[[str], bool], *, by_ticks: bool
+) -> Convert | None:
+    """Return the function that prepares a Python value of a type for `orjson`; None where nothing is to be done.
+
+    The values are those of the type that `_readable` returns.
+    """
+    kind = _stored(kind)
+    if not pa.types.is_nested(kind):
+        return _of_scalar(kind, place, by_ticks=by_ticks)
     if pa.types.is_struct(kind):
-        return _of_struct(kind, place, may_be_absent)
+        return _of_struct(kind, place, may_be_absent, by_ticks=by_ticks)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        each = _converter(kind.value_type, f"{place}/*", may_be_absent)
+        each = _converter(kind.value_type, f"{place}/*", may_be_absent, by_ticks=by_ticks)
         return None if each is None else _of_list(each)
-    if pa.types.is_map(kind) and (
-        pa.types.is_string(kind.key_type) or pa.types.is_large_string(kind.key_type)
-    ):
-        each = _converter(kind.item_type, f"{place}/*", may_be_absent)
-        return _of_map(each or _same)
-    raise SettingsError(
+    if pa.types.is_map(kind) and not pa.types.is_nested(kind.key_type):
+        key = _converter(kind.key_type, place, may_be_absent, by_ticks=by_ticks)
+        item = _converter(kind.item_type, f"{place}/*", may_be_absent, by_ticks=by_ticks)
+        return _of_map(key or _same, item or _same)
+    raise _no_value(kind, place)
+
+
+def _no_value(kind: pa.DataType, place: str) -> SettingsError:
+    return SettingsError(
         f"the column {place} is of type {kind}, which JSON has no value for; convert it or leave it out"
     )
 
 
-def _of_struct(kind: pa.StructType, place: str, may_be_absent: Callable[[str], bool]) -> Convert:
+def _of_scalar(kind: pa.DataType, place: str, *, by_ticks: bool) -> Convert | None:
+    if pa.types.is_floating(kind):
+        return _float
+    if pa.types.is_duration(kind):
+        return _seconds_of(kind.unit)
+    if not any(is_one(kind) for is_one in _PLAIN):
+        raise _no_value(kind, place)
+    return _of_ticks(kind) if by_ticks else None
+
+
+def _of_struct(
+    kind: pa.StructType, place: str, may_be_absent: Callable[[str], bool], *, by_ticks: bool
+) -> Convert:
+    if len({field.name for field in kind}) < kind.num_fields:
+        raise SettingsError(f"two members of the column {place} have one name; a record cannot hold both")
     parts = []
     for field in kind:
         child = f"{place}/{escape(field.name)}"
-        convert = _converter(field.type, child, may_be_absent) or _same
+        convert = _converter(field.type, child, may_be_absent, by_ticks=by_ticks) or _same
         parts.append((field.name, convert, may_be_absent(child)))
 
     def convert_struct(value: dict[str, Any]) -> dict[str, Any]:
@@ -226,8 +309,16 @@ def _of_list(each: Convert) -> Convert:
     return lambda values: [None if value is None else each(value) for value in values]
 
 
-def _of_map(each: Convert) -> Convert:
-    return lambda pairs: {key: None if value is None else each(value) for key, value in pairs}
+def _of_map(key: Convert, item: Convert) -> Convert:
+    return lambda pairs: {
+        _key_text(key(name)): None if value is None else item(value) for name, value in pairs
+    }
+
+
+def _key_text(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    return orjson.dumps(key, default=_written, option=_OPTIONS).decode().strip('"')
 
 
 def _same(value: Any) -> Any:
@@ -240,10 +331,55 @@ def _float(value: float) -> Any:
     return orjson.Fragment(_NUMBERS.get(value, b"NaN"))
 
 
+def _seconds_of(unit: str) -> Convert:
+    exponent = -len(str(TICKS[unit])) + 1
+    return lambda ticks: _decimal(Decimal(ticks).scaleb(exponent).normalize())
+
+
+def _of_ticks(kind: pa.DataType) -> Convert | None:
+    """Return the function that writes a value of a type of times, or the bytes of a text, as JSON has it."""
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _text
+    if pa.types.is_date(kind):
+        ticks = 1 if pa.types.is_date32(kind) else 86_400_000
+        return lambda value: str(np.datetime64(value // ticks, "D"))
+    if pa.types.is_time(kind):
+        return lambda value: _moment(value, TICKS[kind.unit])[len("1970-01-01T") :]
+    if pa.types.is_timestamp(kind):
+        zone = "" if kind.tz is None else "Z"
+        return lambda value: _moment(value, TICKS[kind.unit]) + zone
+    return None
+
+
+def _moment(value: int, ticks: int) -> str:
+    """Return a time since 1970 as text. Python's own `datetime` has no nanoseconds, and no year beyond 9999."""
+    seconds, rest = divmod(value, ticks)
+    nanoseconds = rest * (10**9 // ticks)
+    fraction = f".{nanoseconds:09}" if nanoseconds % 1000 else f".{nanoseconds // 1000:06}"
+    return f"{np.datetime64(seconds, 's')}{fraction if nanoseconds else ''}"
+
+
+def _text(value: bytes) -> Any:
+    """Return the text of a column. One that is not UTF-8 stays as it is, for the judge to refuse the record."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return orjson.Fragment(b'"' + value + b'"')
+
+
+def _decimal(value: Decimal) -> Any:
+    return orjson.Fragment(format(value, "f").encode())
+
+
 def _written(value: Any) -> Any:
     """Return what `orjson` writes for a value of a type that it does not know."""
-    if isinstance(value, Decimal):
-        return orjson.Fragment(format(value, "f").encode())
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
+    match value:
+        case Decimal():
+            return _decimal(value)
+        case bytes():
+            return base64.b64encode(value).decode()
+        case timedelta():
+            return _seconds_of("us")(value // timedelta(microseconds=1))
+        case IPv4Address() | IPv4Network() | IPv6Address() | IPv6Network():  # and the interfaces
+            return str(value)
     raise TypeError(type(value).__name__)

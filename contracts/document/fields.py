@@ -73,6 +73,12 @@ def refuses_null(fields: SchemaFields, pointer: str) -> bool:
     return found is not None and "null" not in found.types
 
 
+def types_of(fields: SchemaFields, pointer: str) -> frozenset[str]:
+    """Return the JSON types of a field; any type for one that the schema does not declare."""
+    found = fields.find(pointer)
+    return ANY_TYPE if found is None else found.types
+
+
 def tokens(pointer: str) -> tuple[str, ...]:
     """Split a JSON Pointer. Source: RFC 6901 section 4."""
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])

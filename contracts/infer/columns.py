@@ -16,6 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.contracts.columns.json_rows import TICKS, json_column
+
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]
 
@@ -62,7 +64,7 @@ class Column:
 
     `scalars` has for each kind an array that is null where the record has no value of that kind. `null` and `absent`
     are None where no record has a null, or lacks the field. `untyped`: the values are texts of a file without types
-    (CSV): a text that is a number is in both arrays.
+    (CSV): a text that is a number is in both arrays. `has_nanoseconds`: a timestamp has a fraction of a microsecond.
     """
 
     length: int
@@ -74,6 +76,7 @@ class Column:
     null: Mask | None = None
     absent: Mask | None = None
     untyped: bool = False
+    has_nanoseconds: bool = False
 
 
 class _Absent:
@@ -192,7 +195,7 @@ def _as_float(value: float) -> float:
 
 def arrow_column(array: pa.Array) -> Column:
     """Return the column of an Arrow array; its nulls are nulls of the records."""
-    if isinstance(array, pa.ExtensionArray):
+    if isinstance(array, pa.ExtensionArray) and not isinstance(array.type, pa.UuidType):
         array = array.storage
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
@@ -206,30 +209,51 @@ def arrow_column(array: pa.Array) -> Column:
         column.objects = ArrowRows(names, children)
         column.is_object = _mask(pc.is_valid(array))
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        lists = array.cast(pa.list_(kind.value_type)) if pa.types.is_fixed_size_list(kind) else array
         column.is_array = _mask(pc.is_valid(array))
-        lengths = pc.list_value_length(lists).drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
-        parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False).astype(np.int64)
-        column.elements = Elements(arrow_column(pc.list_flatten(lists)), parents, lengths)
+        lengths = pc.list_value_length(array).drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
+        parents = np.repeat(
+            np.flatnonzero(column.is_array), lengths
+        )  # a null list of a fixed size has elements, too
+        column.elements = Elements(arrow_column(pc.list_flatten(array)), parents, lengths)
     elif pa.types.is_map(kind):
         column.objects = ArrowRows([], [])
         column.is_object = _mask(pc.is_valid(array))
     elif not pa.types.is_null(kind):
         name, values = _scalar(array)
         column.scalars[name] = values
+        if pa.types.is_timestamp(kind) and kind.unit == "ns":
+            ticks = array.drop_null().cast(pa.int64()).to_numpy(zero_copy_only=False)
+            column.has_nanoseconds = bool((ticks % 1000).any())
     return column
 
 
 def _scalar(array: pa.Array) -> tuple[Kind, pa.Array]:
-    """Return the kind of a scalar array, and its values in the type that profiles read."""
+    """Return the kind of a scalar array, and its values in the type that profiles read: those of `json_rows`."""
     kind = array.type
     if pa.types.is_timestamp(kind):
         name = Kind.LOCAL_TIMESTAMP if kind.tz is None else Kind.TIMESTAMP
         return name, array.cast(pa.timestamp("us", kind.tz), safe=False)
+    if pa.types.is_duration(kind):
+        seconds = array.cast(pa.int64()).cast(pa.float64(), safe=False)
+        return Kind.NUMBER, pc.divide(seconds, float(TICKS[kind.unit]))
     for is_type, name, read_as in _READ_AS:
         if is_type(kind):
             return name, array.cast(read_as, safe=False)
-    return Kind.STRING, array.cast(pa.string(), safe=False)
+    if pa.types.is_time(kind) or isinstance(kind, pa.UuidType):
+        texts = [None if each is None else str(each) for each in json_column(array)]
+        return Kind.STRING, pa.array(texts, pa.string())
+    return Kind.STRING, valid_text(array.cast(pa.string()))
+
+
+def valid_text(array: pa.Array) -> pa.Array:
+    """Return an array of strings with U+FFFD for what is not UTF-8."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        values = array.cast(pa.binary()).to_pylist()
+        texts = [None if each is None else each.decode("utf-8", "replace") for each in values]
+        return pa.array(texts, pa.string())
+    return array
 
 
 _READ_AS: Final[tuple[tuple[Callable[[pa.DataType], bool], Kind, pa.DataType], ...]] = (
@@ -242,6 +266,7 @@ _READ_AS: Final[tuple[tuple[Callable[[pa.DataType], bool], Kind, pa.DataType], .
     (pa.types.is_binary, Kind.BYTES, pa.binary()),
     (pa.types.is_large_binary, Kind.BYTES, pa.binary()),
     (pa.types.is_fixed_size_binary, Kind.BYTES, pa.binary()),
+    (pa.types.is_binary_view, Kind.BYTES, pa.binary()),
 )
 
 

@@ -64,7 +64,7 @@ class DistinctSketch:
         unique, first = np.unique(hashes, return_index=True)
         known = self._is_known(unique)
         repeated = len(hashes) - len(unique) + int(np.count_nonzero(known))
-        if repeated and len(self.first_repeated) < 5:
+        if repeated and (len(self.first_repeated) < 5 or positions[0] < self.first_repeated[-1]):
             again = np.ones(len(hashes), bool)
             again[first[~known]] = False
             self.first_repeated = sorted([*self.first_repeated, *positions[again][:5].tolist()])[:5]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import fastavro
@@ -13,10 +14,11 @@ import orjson
 import pyarrow as pa
 
 from tidegate.contracts.collector import without_collector
+from tidegate.contracts.columns.json_rows import json_cells, json_rows, require_json
 from tidegate.contracts.columns.typed import column_name, derived_type
-from tidegate.contracts.document.fields import FieldType, join
+from tidegate.contracts.document.fields import FieldType, SchemaFields, join, refuses_null, types_of
 from tidegate.contracts.document.model import DataContract
-from tidegate.contracts.infer.columns import Kind, Positions
+from tidegate.contracts.infer.columns import Kind, Mask, Positions
 from tidegate.contracts.infer.day_rules import day_rules
 from tidegate.contracts.infer.evaluate import Evaluation, evaluate
 from tidegate.contracts.infer.length_rules import length_rules, withdraw_doubtful
@@ -27,9 +29,8 @@ from tidegate.contracts.infer.profile import EACH, FieldProfile, Profile
 from tidegate.contracts.infer.proposal import Proposal, RuleList, label, words_of
 from tidegate.contracts.infer.relation_rules import relation_rules
 from tidegate.contracts.infer.structure import ProposedType, Structure, structure_of
-from tidegate.contracts.infer.table_rows import json_values
 from tidegate.contracts.infer.text_rules import text_rules
-from tidegate.contracts.infer.values import Tally
+from tidegate.contracts.infer.unread import Unread
 from tidegate.contracts.judge.plan import schema_fields
 
 VALUES: Final = pa.schema([pa.field("value", pa.binary())])
@@ -55,7 +56,7 @@ class Inferred:
     """Fields that seem to hold personal data, and why."""
     key: Proposal | None
     records: int
-    broken: Tally
+    broken: Unread
     evaluation: Evaluation
 
     @property
@@ -75,7 +76,7 @@ class Inference:
     avro_schema: Any = None
     most_held: int = _HELD_BACK
     profile: Profile = field(default_factory=Profile)
-    broken: Tally = field(default_factory=Tally)
+    broken: Unread = field(default_factory=Unread)
     _held: list[tuple[Positions, pa.RecordBatch, bool]] = field(default_factory=list)
     _threshold: np.uint64 = field(default_factory=lambda: np.uint64(0xFFFFFFFFFFFFFFFF // _ONE_IN))
     _untyped: bool = False
@@ -89,7 +90,11 @@ class Inference:
         """Add records: a column `value` of bytes (the schema VALUES), or the rows of a table.
 
         `positions` identify the records, such as numbers of lines. `untyped`: the columns are texts of a file without types.
+
+        Raises SettingsError for a column that JSON has no value for.
         """
+        if batch.schema != VALUES:
+            require_json(batch.schema)
         self._untyped |= untyped
         hashes = _hashes(positions)
         is_held = hashes <= self._threshold
@@ -113,8 +118,7 @@ class Inference:
     def _hold(self, batch: pa.RecordBatch, positions: Positions, *, untyped: bool) -> None:
         """Hold records back, except for those that cannot be read."""
         if batch.schema == VALUES:
-            is_read = np.array([isinstance(row, dict) for row in self._decoded(batch.column(0).to_pylist())])
-            self.broken.add(~is_read, positions)
+            _, is_read = self._decoded(batch, positions)
             batch, positions = batch.filter(pa.array(is_read)), positions[is_read]
         self._held.append((positions, batch, untyped))
 
@@ -143,29 +147,32 @@ class Inference:
             self.profile.add_table(batch, positions, untyped=untyped)
             return
         with without_collector():
-            rows, kept = [], []
-            for index, row in enumerate(self._decoded(batch.column(0).to_pylist())):
-                if isinstance(row, dict):
-                    rows.append(row)
-                    kept.append(index)
-            self.profile.add_rows(rows, positions[kept])
-        if len(kept) < len(positions):
-            is_broken = np.ones(len(positions), bool)
-            is_broken[kept] = False
-            self.broken.add(is_broken, positions)
+            rows, is_read = self._decoded(batch, positions)
+            self.profile.add_rows(rows, positions[is_read])
 
-    def _decoded(self, values: list[bytes | None]) -> Iterator[Any]:
-        """Yield the decoded records, None for one that cannot be read."""
-        for value in values:
-            try:
-                if value is None:
-                    yield None
-                elif self.avro_schema is not None:
-                    yield fastavro.schemaless_reader(io.BytesIO(value), self.avro_schema, None)
-                else:
-                    yield orjson.loads(value)
-            except (ValueError, EOFError, IndexError, OverflowError, RecursionError):
-                yield None
+    def _decoded(self, batch: pa.RecordBatch, positions: Positions) -> tuple[list[dict[str, Any]], Mask]:
+        """Return the records that can be read, and which they are; note the others."""
+        rows: list[dict[str, Any]] = []
+        is_read = np.ones(len(positions), bool)
+        for index, value in enumerate(batch.column(0).to_pylist()):
+            row = self._record(value)
+            if isinstance(row, dict):
+                rows.append(row)
+            else:
+                is_read[index] = False
+                self.broken.add_value(value, int(positions[index]), is_avro=self.avro_schema is not None)
+        return rows, is_read
+
+    def _record(self, value: bytes | None) -> Any:
+        """Return a record, None for one that cannot be read."""
+        try:
+            if value is None:
+                return None
+            if self.avro_schema is not None:
+                return fastavro.schemaless_reader(io.BytesIO(value), self.avro_schema, None)
+            return orjson.loads(value)
+        except (ValueError, EOFError, IndexError, OverflowError, RecursionError):
+            return None
 
     def finish(self, name: str) -> Inferred:
         """Propose a contract with this id."""
@@ -177,6 +184,8 @@ class Inference:
         rules = RuleList()
         fields = {each.path: each for each in self.profile.fields()}
         personal = {path: why for path, each in fields.items() if (why := reason_of(each)) is not None}
+        if self.avro_schema is None:
+            structure.proposals += _finite_numbers(fields.values())
         for path, each in fields.items():
             self._field_rules(each, structure.types.get(path), rules, is_personal=path in personal)
         relation_rules(self.profile, fields, personal, rules)
@@ -187,7 +196,7 @@ class Inference:
         usable = [each for each in rules.rules if all(step == EACH or step for step in each.path)]
         key = self._key(structure)
         document = self._document(name, structure, usable, personal, key)
-        evaluation = self._evaluate(document, [*structure.proposals, *usable], structure)
+        evaluation = self._evaluate(document, [*structure.proposals, *usable])
         withdraw_doubtful(structure)
         document = self._document(name, structure, usable, personal, key)
         return Inferred(
@@ -288,9 +297,9 @@ class Inference:
         if self.avro_schema is not None:
             return []
         root = self.profile.root.fields.values()
-        large = {each.path[0] for each in root if _is_large(each)}
+        special = {each.path[0]: kind for each in root if (kind := _special_type(each)) is not None}
         names = [column_name(each.path[0]).lower() for each in root]
-        if not large and len(set(names)) == len(names):
+        if not special and len(set(names)) == len(names):
             return []
         schema = {"type": "json-schema", "definition": structure.definition}
         head = {
@@ -310,32 +319,49 @@ class Inference:
                 name = f"{column_name(each.path[0])}_{number}"
             taken.add(name.lower())
             found = fields.find(each_pointer := join(each.path)) or FieldType()
-            kind = "json" if each.path[0] in large else derived_type(found, formats_hold=True)
+            kind = special.get(each.path[0]) or derived_type(found, formats_hold=True)
             columns.append({"name": name, "from": each_pointer, "type": kind})
         return columns
 
-    def _evaluate(
-        self, document: dict[str, Any], proposals: list[Proposal], structure: Structure
-    ) -> Evaluation:
+    def _evaluate(self, document: dict[str, Any], proposals: list[Proposal]) -> Evaluation:
         """Judge the held-back records."""
         contract = DataContract.model_validate(document)
-        values = [
-            batch.column(0)
-            if batch.schema == VALUES
-            else pa.array(json_values(batch, structure if untyped else None), pa.binary())
-            for _, batch, untyped in self._held
-        ]
+        fields = schema_fields(contract)
+        values = [_values(batch, fields, untyped=untyped) for _, batch, untyped in self._held]
         positions = (
             np.concatenate([each for each, _, _ in self._held]) if self._held else np.empty(0, np.int64)
         )
         return evaluate(contract, values, positions, proposals)
 
 
-def _is_large(field: FieldProfile) -> bool:
-    """Return whether a field has integers that no column of 64 bits holds."""
-    _, high = field.numbers.counts.edges()
-    low, _ = field.numbers.counts.edges()
-    return Kind.INTEGER in field.kinds and bool(low) and (high[0][0] >= 2**63 or low[0][0] < -(2**63))
+def _finite_numbers(fields: Iterable[FieldProfile]) -> Iterator[Proposal]:
+    """Yield a proposal for each field of a table that has NaN or an infinity, which make a record invalid JSON."""
+    for each in fields:
+        found = each.numbers.not_finite
+        if found.count:
+            because = f"{label(each.path)} is a finite number, since JSON has no other"
+            yield Proposal(
+                "json.not-finite", each.path, because, each.values, found.count, tuple(found.first)
+            )
+
+
+def _values(batch: pa.RecordBatch, fields: SchemaFields, *, untyped: bool) -> pa.Array:
+    """Return records as bytes, an array of binary."""
+    if batch.schema == VALUES:
+        return batch.column(0)
+    may_be_absent = partial(refuses_null, fields)
+    if untyped:
+        return json_cells(batch, partial(types_of, fields), may_be_absent)
+    return json_rows(batch, may_be_absent)
+
+
+def _special_type(field: FieldProfile) -> str | None:
+    """Return the type of a column for a field whose derived column does not hold all values; None for any other."""
+    if field.has_nanoseconds:
+        return "string"
+    low, high = field.numbers.counts.edges()
+    is_large = Kind.INTEGER in field.kinds and bool(low) and (high[0][0] >= 2**63 or low[0][0] < -(2**63))
+    return "json" if is_large else None
 
 
 def words_title(name: str) -> str:

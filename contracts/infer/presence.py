@@ -113,7 +113,7 @@ class Presence:
             left, right = optional[one], optional[two]
             tally = self.lone.setdefault((left, right), Tally())
             first: npt.NDArray[Any] = np.empty(0, np.int64)
-            if len(tally.first) < MOST_POSITIONS:
+            if tally.takes(positions):
                 first = positions[np.flatnonzero(masks[left] & ~masks[right])[:MOST_POSITIONS]]
             tally.add_counted(int(counts[one, two]), first.tolist())
 
@@ -145,6 +145,6 @@ class Presence:
                 entry = counts.setdefault(name, LabelCounts())
                 entry.records += int(records[code])
                 first: npt.NDArray[Any] = np.empty(0, np.int64)
-                if lacking[code] and len(entry.lacking.first) < MOST_POSITIONS:
+                if lacking[code] and entry.lacking.takes(positions):
                     first = positions[np.flatnonzero(lacks & (batch.codes == code))[:MOST_POSITIONS]]
                 entry.lacking.add_counted(int(lacking[code]), first.tolist())

@@ -42,6 +42,8 @@ class FieldProfile:
     fewest_items: int = 1 << 62
     most_items: int = 0
     untyped: bool = False
+    has_nanoseconds: bool = False
+    """Whether some timestamp has a fraction of a microsecond, which no column of timestamps holds."""
 
     @property
     def values(self) -> int:
@@ -140,6 +142,7 @@ class Profile:
     def _merge_fields(self, mine: FieldProfile, other: FieldProfile) -> None:
         mine.rows += other.rows
         mine.untyped |= other.untyped
+        mine.has_nanoseconds |= other.has_nanoseconds
         mine.null.merge(other.null)
         mine.absent.merge(other.absent)
         for kind, tally in other.kinds.items():
@@ -218,6 +221,7 @@ class Profile:
         """Add the values of one field."""
         positions = batch.positions
         profile.untyped |= column.untyped
+        profile.has_nanoseconds |= column.has_nanoseconds
         if column.null is not None:
             profile.null.add(column.null, positions)
         present = np.zeros(column.length, bool)

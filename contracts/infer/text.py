@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tidegate.contracts.infer.infer import Inferred
 from tidegate.contracts.infer.proposal import Proposal
-from tidegate.contracts.words import seen
+from tidegate.contracts.words import counted, seen
 
 _WIDTH: Final = 116
 _PLAIN: Final = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*( [A-Za-z0-9_./,()-]+)*\.?")
@@ -29,7 +29,7 @@ def contract_text(
 
     Without a `schema_file`, the schema is part of the text.
     """
-    lines = [*_head(found, source), *_schema(found, schema_file, places)]
+    lines = [*_head(found, source, places), *_schema(found, schema_file, places)]
     if found.key is not None:
         lines += ["", *_key(found, found.key, places)]
     lines += ["", *_rules(found, places), "on_violation: quarantine"]
@@ -39,19 +39,17 @@ def contract_text(
     return "\n".join(lines) + "\n"
 
 
-def _head(found: Inferred, source: str) -> Iterator[str]:
+def _head(found: Inferred, source: str, places: Callable[[Sequence[int]], str]) -> Iterator[str]:
     evaluation = found.evaluation
     yield from _comment(
-        f"Inferred from {found.records:,} records of {source}. Read each line before you publish it."
+        f"Inferred from {counted(found.records, 'record')} of {source}. Read each line before you publish it."
     )
     if found.broken.count:
-        number = found.broken.count
-        rest = (
-            "record could not be read, and is not part of it"
-            if number == 1
-            else "records could not be read, and are not part of it"
-        )
-        yield from _comment(f"{number:,} {rest}.")
+        verb = "is" if found.broken.count == 1 else "are"
+        records = counted(found.broken.count, "record")
+        yield from _comment(f"{records} could not be read, and {verb} not part of it.")
+        for line, _ in found.broken.lines(places):
+            yield from _comment(line)
     if evaluation.records:
         yield from _comment(
             f"{evaluation.records:,} of the records were held back and judged by this contract: "

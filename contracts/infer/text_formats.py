@@ -42,6 +42,9 @@ class TextFormat(StrEnum):
 
 _DAY: Final = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
 _CLOCK: Final = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
+_DATE_PART: Final = "([0-9]+Y([0-9]+M([0-9]+D)?)?|[0-9]+M([0-9]+D)?|[0-9]+D)"
+_TIME_PART: Final = "T([0-9]+H([0-9]+M([0-9]+S)?)?|[0-9]+M([0-9]+S)?|[0-9]+S)"
+"""RFC 3339 appendix A has no fractions, and names each unit between the first and the last."""
 _PATTERNS: Final = {
     TextFormat.DATE: rf"\A{_DAY}\z",
     TextFormat.DATE_TIME: rf"\A{_DAY}T{_CLOCK}(Z|[-+]([01][0-9]|2[0-3]):[0-5][0-9])\z",
@@ -50,7 +53,7 @@ _PATTERNS: Final = {
     TextFormat.EMAIL: r"\A[A-Za-z0-9_+-]+(\.[A-Za-z0-9_+-]+)*@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,24}\z",
     TextFormat.URI: r"\A(https?|ftp|s3|urn):[!-;=?-\[\]_a-z~]+\z",
     TextFormat.IPV4: r"\A((25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])\.){3}(25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])\z",
-    TextFormat.DURATION: r"\AP([0-9]+[YMWD])*(T([0-9]+(\.[0-9]+)?[HMS])+)?\z",
+    TextFormat.DURATION: rf"\AP([0-9]+W|{_DATE_PART}({_TIME_PART})?|{_TIME_PART})\z",
 }
 _PARSED: Final = {
     TextFormat.DATE: pa.date32(),

@@ -69,12 +69,15 @@ class Tally:
         found = int(np.count_nonzero(mask))
         if not found:
             return
-        self.count += found
-        if (room := MOST_POSITIONS - len(self.first)) > 0:
-            self.first += positions[np.flatnonzero(mask)[:room]].tolist()
+        first = positions[np.flatnonzero(mask)[:MOST_POSITIONS]] if self.takes(positions) else ()
+        self.add_counted(found, (int(each) for each in first))
+
+    def takes(self, positions: Positions) -> bool:
+        """Return whether some positions, in ascending order, may be among the first: records come in any order."""
+        return len(self.first) < MOST_POSITIONS or bool(positions[0] < self.first[-1])
 
     def add_counted(self, count: int, first: Iterable[int]) -> None:
-        """Count records that are counted already."""
+        """Count records that are counted already; `first` has the positions of the first of them, in any order."""
         self.count += count
         self.first = sorted([*self.first, *first])[:MOST_POSITIONS]
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
 import typer
+from rich.console import Console
 from rich.text import Text
 
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.infer.infer import Inference, Inferred
 from tidegate.contracts.infer.proposal import Proposal
 from tidegate.contracts.infer.text import contract_text, schema_text
+from tidegate.contracts.infer.unread import Unread
 from tidegate.contracts.lint.lint import lint
-from tidegate.contracts.words import seen
+from tidegate.contracts.words import counted, seen
 from tidegate.gateway.cli.infer_parts import FilesInParts, large_files, require_schema
 from tidegate.gateway.cli.options import KafkaConfig, Nulls, OutputFormat
 from tidegate.gateway.cli.reading import reading
@@ -176,7 +179,10 @@ def infer(  # noqa: PLR0913 - one parameter for each option
         started = time.monotonic()
         inference = opened.infer() if isinstance(opened, FilesInParts) else _read(opened, max_records)
         if not inference.records:
-            err.print(f"[bold red]no record of {opened.title} can be read[/]{_advice(inference)}")
+            count = inference.broken.count
+            why = f"none of {counted(count, 'record')} can be read" if count else "it has no records"
+            err.print(Text.assemble((f"no contract from {opened.title}: ", "bold red"), why))
+            _print_unread(err, inference.broken, opened)
             raise typer.Exit(ExitCode.FINDINGS)
         found = inference.finish(contract_id or default_id(opened.stem))
         if opened.framing != "none":
@@ -211,7 +217,8 @@ def _read(source: Source, most: int | None) -> Inference:
                 batch, positions = batch.slice(0, most - read), positions[: most - read]
             if len(positions):
                 inference.add(batch, positions, untyped=source.is_untyped)
-            inference.broken.add_counted(len(chunk.unreadable), [each.position for each in chunk.unreadable])
+            for each in chunk.unreadable:
+                inference.broken.add(each.reason, each.position)
             read += len(positions)
             show(read)
             if most is not None and read >= most:
@@ -226,10 +233,12 @@ def _write(path: Path, text: str) -> None:
         raise SettingsError(f"cannot write {path}: {error.strerror}") from None
 
 
-def _advice(inference: Inference) -> str:
-    if not inference.broken.count:
-        return ": it has none"
-    return f": {inference.broken.count:,} are not JSON objects of one line each; name the format with --input-format"
+def _print_unread(console: Console, broken: Unread, source: Source | FilesInParts) -> None:
+    """Print why records cannot be read, where the first of them are, and what to do."""
+    for line, advice in broken.lines(source.places):
+        console.print(Text(seen(f"  unreadable: {line}")))
+        if advice:
+            console.print(Text(f"              {advice}", "dim"))
 
 
 def _print(found: Inferred, source: Source | FilesInParts, seconds: float) -> None:
@@ -238,14 +247,16 @@ def _print(found: Inferred, source: Source | FilesInParts, seconds: float) -> No
         if found.broken.count
         else ""
     )
-    out.print(f"[bold]{found.document['id']}[/] · {found.records:,} records in {seconds:.1f} s{broken}\n")
+    records = counted(found.records, "record")
+    out.print(f"[bold]{found.document['id']}[/] · {records} in {seconds:.1f} s{broken}\n")
+    if found.broken.count:
+        _print_unread(out, found.broken, source)
+        out.print()
     shown = [each for each in found.proposals if each.rule is not None or each.exceptions]
-    rows = [("field", "rule", "violated by", "first at"), *(_row(each, source) for each in shown)]
-    widths = [max(len(row[index]) for row in rows) for index in range(3)]
-    for row, doubtful in zip(rows, [True, *(each.doubt is not None for each in shown)], strict=True):
-        pointer, code, violated, where = row
-        line = f"  {pointer:<{widths[0]}}  {code:<{widths[1]}}  {violated:>{widths[2]}}  {where}"
-        out.print(Text(seen(line).rstrip(), "dim" if doubtful else ""))
+    if shown:
+        _print_table(shown, source)
+    else:
+        out.print("  no rule is proposed: the schema has the types of the fields")
     if found.personal:
         out.print(
             f"\n  personal: {', '.join(sorted(Proposal('', path, '', 0).pointer for path in found.personal))}"
@@ -256,6 +267,15 @@ def _print(found: Inferred, source: Source | FilesInParts, seconds: float) -> No
         f"{evaluation.explained + evaluation.broken:,} · for another: {evaluation.unexpected.count:,} "
         f"({evaluation.false_refusals:.3%})"
     )
+
+
+def _print_table(shown: Sequence[Proposal], source: Source | FilesInParts) -> None:
+    rows = [("field", "rule", "violated by", "first at"), *(_row(each, source) for each in shown)]
+    widths = [max(len(row[index]) for row in rows) for index in range(3)]
+    for row, doubtful in zip(rows, [True, *(each.doubt is not None for each in shown)], strict=True):
+        pointer, code, violated, where = row
+        line = f"  {pointer:<{widths[0]}}  {code:<{widths[1]}}  {violated:>{widths[2]}}  {where}"
+        out.print(Text(seen(line).rstrip(), "dim" if doubtful else ""))
 
 
 def _row(each: Proposal, source: Source | FilesInParts) -> tuple[str, str, str, str]:
@@ -275,7 +295,19 @@ def _report(found: Inferred, source: Source | FilesInParts) -> dict[str, Any]:
         "id": found.document["id"],
         "source": source.title,
         "records": found.records,
-        "unreadable": {"records": found.broken.count, "first": source.places(found.broken.first)},
+        "unreadable": {
+            "records": found.broken.count,
+            "first": source.places(found.broken.first),
+            "reasons": [
+                {
+                    "reason": reason,
+                    "records": tally.count,
+                    "first": source.places(tally.first),
+                    "detail": found.broken.details.get(reason),
+                }
+                for reason, tally in found.broken.reasons.items()
+            ],
+        },
         "held_back": {
             "records": evaluation.records,
             "explained": evaluation.explained + evaluation.broken,

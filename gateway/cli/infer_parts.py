@@ -101,6 +101,6 @@ class _Work:
                 for chunk in source.chunks():
                     moved = chunk.moved(index << _NUMBER_BITS)
                     inference.add(moved.batch, moved.positions, untyped=source.is_untyped)
-                    broken = [each.position for each in moved.unreadable]
-                    inference.broken.add_counted(len(broken), broken)
+                    for each in moved.unreadable:
+                        inference.broken.add(each.reason, each.position)
         return inference

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.infer.columns import valid_text
 from tidegate.gateway.sources.bytes_of_files import beginning, first_line
 from tidegate.gateway.sources.source import BATCH_RECORDS, Chunk, Unreadable
 
@@ -53,7 +54,9 @@ def csv_chunks(stream: BinaryIO, name: str, nulls: Sequence[str]) -> Iterator[Ch
             ),
         ) as reader:
             for batch in reader:
-                texts = pa.record_batch([_text(each) for each in batch.columns], names=batch.schema.names)
+                texts = pa.record_batch(
+                    [valid_text(each.cast(pa.string())) for each in batch.columns], names=batch.schema.names
+                )
                 for first in range(0, texts.num_rows, BATCH_RECORDS):
                     yield rows.chunk(texts.slice(first, BATCH_RECORDS))
             rest = rows.chunk(pa.record_batch([pa.array([], pa.string()) for _ in names], names=names))
@@ -108,18 +111,3 @@ class _Rows:
             self._next += count
             rest -= count
         return Chunk(batch, np.concatenate(positions), tuple(unreadable))
-
-
-def _text(array: pa.Array) -> pa.Array:
-    """Return cells as valid UTF-8."""
-    if not pa.types.is_string(array.type):
-        array = array.cast(pa.string())
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
-        values = [
-            None if each is None else each.decode("utf-8", "replace")
-            for each in array.cast(pa.binary()).to_pylist()
-        ]
-        return pa.array(values, pa.string())
-    return array

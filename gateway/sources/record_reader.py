@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 
 from tidegate.contracts.columns.json_rows import json_cells, json_record, json_rows
-from tidegate.contracts.document.fields import ANY_TYPE, refuses_null
+from tidegate.contracts.document.fields import refuses_null, types_of
 from tidegate.contracts.document.model import AvroSchema, DataContract
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.formats.avro_encoder import AvroEncoder, place_of
@@ -56,8 +56,9 @@ class RecordReader:
         )
         self.contract = contract_of_files(contract)
         self.writers: WriterSchemas | None = WriterSchemas((), is_current=True) if is_avro else None
-        self._fields = schema_fields(contract)
-        self._may_be_absent = partial(refuses_null, self._fields)
+        fields = schema_fields(contract)
+        self._may_be_absent = partial(refuses_null, fields)
+        self._types_of = partial(types_of, fields)
 
     def blocks(self) -> Iterator[RecordBlock]:
         """Yield the records. Raises what the source raises, and what `json_rows` does."""
@@ -131,7 +132,3 @@ class RecordReader:
         added = WriterSchema(len(known) + 1, _NO_GUID, "avro", text)
         self.writers = WriterSchemas((*known, added), is_current=True)
         return added.id
-
-    def _types_of(self, pointer: str) -> frozenset[str]:
-        found = self._fields.find(pointer)
-        return ANY_TYPE if found is None else found.types

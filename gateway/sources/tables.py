@@ -10,8 +10,8 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
+from tidegate.contracts.columns.json_rows import json_record
 from tidegate.contracts.errors import NotFoundError, SettingsError, TidegateError, Unavailable
-from tidegate.contracts.infer.table_rows import json_row
 from tidegate.gateway.sources.source import BATCH_RECORDS, Chunk, named, table_chunks, value_chunks
 
 _POSTGRESQL_ROWS: Final = 4_096
@@ -120,7 +120,11 @@ def errors_of(what: str) -> Iterator[None]:
 
 def postgresql_table(name: str, url: str) -> TableSource:
     """Return a table or view of PostgreSQL, read in one read-only transaction. `name` may begin with a schema."""
-    return TableSource(f"PostgreSQL table {name}", name, PostgresqlRows(name, url, json_row).chunks)
+
+    def to_json(row: dict[str, Any]) -> bytes:
+        return json_record(row, lambda _pointer: False)
+
+    return TableSource(f"PostgreSQL table {name}", name, PostgresqlRows(name, url, to_json).chunks)
 
 
 class PostgresqlRows:

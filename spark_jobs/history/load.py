@@ -23,7 +23,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
 
 from tidegate.contracts.columns.json_rows import json_cells, json_rows
-from tidegate.contracts.document.fields import ANY_TYPE, refuses_null
+from tidegate.contracts.document.fields import refuses_null, types_of
 from tidegate.contracts.document.model import AvroSchema, DataContract
 from tidegate.contracts.errors import ConflictError, SettingsError
 from tidegate.contracts.judge.plan import schema_fields
@@ -240,13 +240,11 @@ def _of_cells(contract: DataContract, nulls: tuple[str, ...]) -> Convert:
     may_be_absent = partial(refuses_null, fields)
     empty = pa.array(["", *nulls])
 
-    def types_of(pointer: str) -> frozenset[str]:
-        found = fields.find(pointer)
-        return ANY_TYPE if found is None else found.types
-
     def convert(rows: pa.RecordBatch) -> pa.Array:
         cells = [pc.if_else(pc.is_in(each, value_set=empty), None, each) for each in rows.columns]
-        return json_cells(pa.record_batch(cells, names=rows.schema.names), types_of, may_be_absent)
+        return json_cells(
+            pa.record_batch(cells, names=rows.schema.names), partial(types_of, fields), may_be_absent
+        )
 
     return convert
 

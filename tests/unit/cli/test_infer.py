@@ -67,6 +67,39 @@ def test_rows_with_a_wrong_number_of_cells_are_reported(tidegate: Run, tmp_path:
     assert b"2 unreadable (rows 300, 301)" in ran.stdout
 
 
+def test_unreadable_records_have_reasons_with_positions_and_a_way_on(tidegate: Run, tmp_path: Path) -> None:
+    strange = {
+        b'{"id":1,"a" 2}': "not JSON: 1 record, line 301 (the first one: column 13: Expecting ':' delimiter)",
+        b'{"id":"\xff"}': "not UTF-8: 1 record, line 302 (the first one: byte 8)",
+        b"[1]": "not a JSON object: 1 record, line 303 (the first one: it is an array)",
+        b'{"a":-1e400}': "a number beyond the range of a double, such as 1e400: 1 record, line 304",
+        b'{"a":NaN}': "NaN or Infinity, which JSON does not have: 1 record, line 305",
+        b"": "empty: 1 record, line 306",
+        b'{"a":"\\ud800"}': "half of a surrogate pair, which is no character: 1 record, line 307",
+        b"[" * 999: "nested too deep: 1 record, line 308",
+    }
+    data = tmp_path / "a.jsonl"
+    data.write_bytes(b'{"id":1}\n' * 300 + b"\n".join(strange))
+    ran = tidegate("infer", str(data), "-o", str(tmp_path / "c.yaml"))
+    assert b"300 records" in ran.stdout
+    lines = ran.stdout.decode().splitlines()
+    for reason in strange.values():
+        assert lines.count(f"  unreadable: {reason}") == 1
+        assert "  " * 7 in lines[lines.index(f"  unreadable: {reason}") + 1], "what to do"
+        assert f"# {reason}" in (tmp_path / "c.yaml").read_text()
+
+
+def test_without_a_readable_record_the_reasons_are_told(tidegate: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("{'id': 1}\n" * 3)
+    ran = tidegate("infer", str(tmp_path / "a.jsonl"), "-o", str(tmp_path / "c.yaml"))
+    assert ran.returncode == 1
+    assert b"none of 3 records can be read" in ran.stderr
+    assert (
+        b"not JSON: 3 records, lines 1, 2, 3 (the first one: column 2: Expecting property name" in ran.stderr
+    )
+    assert b"--input-format" in ran.stderr
+
+
 def test_the_same_contract_comes_out_twice(tidegate: Run, tmp_path: Path) -> None:
     data = write_records(tmp_path / "admissions.jsonl")
     for name in ("one", "two"):
@@ -95,7 +128,18 @@ def test_proposals_as_json_have_evidence_and_no_value_of_a_personal_field(
     assert found["rule"]["values"] == [999]
     assert 5 <= found["exceptions"] <= 8  # of eight, some are held back
     assert found["first_exceptions"].startswith("line")
-    assert report["unreadable"] == {"records": 1, "first": "line 41"}
+    assert report["unreadable"] == {
+        "records": 1,
+        "first": "line 41",
+        "reasons": [
+            {
+                "reason": "not JSON",
+                "records": 1,
+                "first": "line 41",
+                "detail": "column 2: Unterminated string starting at",
+            }
+        ],
+    }
     assert report["held_back"]["expected_false_refusals"] == 0
     assert b"P000123" not in ran.stdout
 

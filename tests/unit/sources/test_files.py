@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate.contracts.columns.json_rows import json_rows
 from tidegate.contracts.errors import SettingsError
-from tidegate.contracts.infer.table_rows import json_values
 from tidegate.gateway.sources import bytes_of_files, json_arrays, source
 from tidegate.gateway.sources.bytes_of_files import Expanded
 from tidegate.gateway.sources.files import FileFormat, FileSource
@@ -74,7 +74,7 @@ def read(path: Path, **options: Any) -> list[Any]:
         for chunk in opened.chunks():
             positions += chunk.positions.tolist()
             if chunk.batch.schema.names != ["value"]:
-                found += map(orjson.loads, json_values(chunk.batch, None))
+                found += map(orjson.loads, json_rows(chunk.batch, lambda _pointer: False).to_pylist())
             elif opened.avro_schema is not None:
                 found += [
                     fastavro.schemaless_reader(io.BytesIO(value), opened.avro_schema, None)

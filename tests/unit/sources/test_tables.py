@@ -15,9 +15,9 @@ from deltalake import write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
 from tests.postgresql import Postgresql
+from tidegate.contracts.columns.json_rows import json_rows
 from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
 from tidegate.contracts.infer.infer import Inference
-from tidegate.contracts.infer.table_rows import json_values
 from tidegate.gateway.sources.open_source import SourceOptions, open_source
 
 ROWS = pa.table(
@@ -37,8 +37,8 @@ def rows_of(name: str) -> list[dict[str, object]]:
     with open_source(name, SourceOptions()) as source:
         for chunk in source.chunks():
             is_json = chunk.batch.schema.names == ["value"]
-            values = chunk.batch.column(0).to_pylist() if is_json else json_values(chunk.batch, None)
-            found += [orjson.loads(value) for value in values]
+            values = chunk.batch.column(0) if is_json else json_rows(chunk.batch, lambda _pointer: False)
+            found += [orjson.loads(value) for value in values.to_pylist()]
         assert source.progress() == len(found)
     return found
 

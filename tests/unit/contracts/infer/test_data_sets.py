@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 
 from tidegate.contracts.document.model import DataContract
-from tidegate.contracts.infer.infer import VALUES, Inference
-from tidegate.contracts.infer.table_rows import json_values
+from tidegate.contracts.infer.infer import Inference
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.gateway.sources.files import FileSource
+from tidegate.gateway.sources.record_reader import RecordReader
+from tidegate.gateway.sources.source import Chunk
 
 MOST_FALSE = 0.001
 EVERY = 5
@@ -36,26 +37,20 @@ def test_held_back_records_are_accepted(package: str, file: str, nulls: Sequence
     assert spec is not None
     assert spec.origin is not None
     inference = Inference()
-    held: list[pa.RecordBatch] = []
+    held: list[Chunk] = []
     with FileSource(Path(spec.origin).parent / file, None, nulls) as source:
         for chunk in source.chunks():
             is_held = chunk.positions % EVERY == 0
             inference.add(
                 chunk.batch.filter(pa.array(~is_held)), chunk.positions[~is_held], untyped=source.is_untyped
             )
-            held.append(chunk.batch.filter(pa.array(is_held)))
-    found = inference.finish("data.set")
-    plan = compile_plan(DataContract.model_validate(found.document))
+            held.append(Chunk(chunk.batch.filter(pa.array(is_held)), chunk.positions[is_held]))
+    contract = DataContract.model_validate(inference.finish("data.set").document)
+    plan, reader = compile_plan(contract), RecordReader(source, contract)
     refused = records = 0
-    for batch in held:
-        values = (
-            batch.column(0)
-            if batch.schema == VALUES
-            else pa.array(json_values(batch, found.structure), pa.binary())
-        )
-        refused += int(
-            np.count_nonzero(plan.judge(values.cast(pa.large_binary())).field("disposition").to_numpy() > 2)
-        )
+    for each in held:
+        values = pa.array(reader.read(each).values, pa.large_binary())
+        refused += int(np.count_nonzero(plan.judge(values).field("disposition").to_numpy() > 2))
         records += len(values)
     assert records > 50
     assert refused / records < MOST_FALSE

@@ -17,7 +17,7 @@ from tidegate.contracts.infer.number_rules import nice_above, number_sentinels
 from tidegate.contracts.infer.profile import Profile
 from tidegate.contracts.infer.proposal import Proposal
 from tidegate.contracts.infer.text import contract_text
-from tidegate.contracts.infer.values import NumberProfile
+from tidegate.contracts.infer.values import NumberProfile, Tally
 from tidegate.contracts.judge.plan import compile_plan
 
 CHANCE = random.Random(5)  # noqa: S311 - repeatable records
@@ -269,7 +269,51 @@ def test_records_that_cannot_be_read_are_counted_with_positions() -> None:
     records[299] = b"[" * 100_000
     found = inferred(records)
     assert found.broken.count == 3
-    assert set(found.broken.first) == {100, 200, 300}
+    assert found.broken.first == [100, 200, 300]
+
+
+def test_the_positions_of_exceptions_are_the_first_ones_also_of_records_that_were_held_back() -> None:
+    records: list[Any] = [{"a": index, "b": "x", "c": None} for index in range(6_000)]
+    for index in range(0, 100, 2):
+        records[index] = b"{"
+        records[index + 1] = {"a": "text", "c": index}
+    found = inferred(records, batch=500)
+    assert found.broken.first == [1, 3, 5, 7, 9]
+    of_type, required = (
+        next(each for each in found.structure.proposals if (each.code, each.pointer) == wanted)
+        for wanted in (("type", "/a"), ("required", "/b"))
+    )
+    assert of_type.first == required.first == tuple(sorted(of_type.first))
+    # Of the records that have an exception, about one in ten is held back.
+    assert set(of_type.first) < set(range(2, 18, 2))
+
+
+def test_a_tally_keeps_the_smallest_positions_whatever_the_order_of_the_batches() -> None:
+    tally = Tally()
+    for start in (400, 100, 300, 200):
+        tally.add(np.ones(3, bool), np.arange(start, start + 3))
+    assert (tally.count, tally.first) == (12, [100, 101, 102, 200, 201])
+
+
+@pytest.mark.parametrize(
+    ("text", "is_format"), [("PT15M", True), ("PT1.5S", False), ("PT1H3S", False), ("P", False)]
+)
+def test_durations_have_the_format_that_the_judge_knows(text: str, is_format: bool) -> None:
+    found = inferred([{"took": text}] * 200)
+    assert ("format" in found.definition["properties"]["took"]) is is_format
+    assert accepts(found, {"took": text})
+
+
+def test_numbers_that_are_not_finite_are_listed_as_exceptions() -> None:
+    numbers = [float("nan") if index % 100 == 0 else index / 2 for index in range(2_000)]
+    inference = Inference()
+    inference.add(pa.record_batch({"x": numbers}), np.arange(2_000))
+    found = inference.finish("a")
+    proposal = next(each for each in found.proposals if each.code == "json.not-finite")
+    assert (proposal.pointer, proposal.support) == ("/x", found.records - found.evaluation.records)
+    assert proposal.exceptions + found.evaluation.broken == 20
+    assert set(proposal.first) <= set(range(0, 2_000, 100))
+    assert "NaN" not in contract_text(found, source="a", schema_file=None, places=str)
 
 
 def test_a_million_names_are_a_map_and_bounded() -> None:

@@ -17,6 +17,7 @@ from tidegate.contracts.infer.infer import VALUES, Inference, Inferred
 from tidegate.contracts.infer.number_rules import number_sentinels
 from tidegate.contracts.infer.pairs import Path
 from tidegate.contracts.infer.presence import Presence
+from tidegate.contracts.infer.unread import Unread
 from tidegate.contracts.infer.values import NumberProfile, ValueCounts
 from tidegate.gateway.embedded.demo.admissions import admissions_stream
 from tidegate.gateway.embedded.demo.flights import flights_stream
@@ -115,3 +116,20 @@ def test_repeated_keys_of_two_parts_are_found(rows: int) -> None:
     assert not merged.is_off
     assert merged.seen == 2 * rows
     assert merged.repeated == (400 if rows == 50_000 else pytest.approx(400, rel=0.3))
+
+
+def test_reasons_are_merged_with_the_detail_of_the_first_record_and_bounded() -> None:
+    whole, early, late = Unread(), Unread(), Unread()
+    for part, positions in ((late, range(50, 60)), (early, range(10, 20))):
+        for position in positions:
+            value = b"[]" if position % 2 else b"{" * (position - 9)
+            for each in (part, whole):
+                each.add_value(value, position, is_avro=False)
+    late.merge(early)
+    assert late == whole
+    assert (whole.count, whole.first) == (20, [10, 11, 12, 13, 14])
+    assert whole.details["not JSON"].startswith("column 2:")
+    for number in range(100):
+        whole.add(f"has {number} cells", number)
+    assert len(whole.reasons) == 21
+    assert whole.count == 120
