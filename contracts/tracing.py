@@ -1,4 +1,4 @@
-"""Whether traces are wanted, by the standard variables of OpenTelemetry. Imports nothing of it: it is an extra."""
+"""Check the standard variables of OpenTelemetry for traces. Imports nothing of it, because it is an extra."""
 
 from __future__ import annotations
 

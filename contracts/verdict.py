@@ -39,7 +39,7 @@ class Disposition(IntEnum):
 
     @property
     def is_written(self) -> bool:
-        """Whether a record of this disposition reaches the sink."""
+        """Return whether a record of this disposition reaches the sink."""
         return self <= Disposition.ALERTED
 
 
@@ -47,10 +47,10 @@ class Disposition(IntEnum):
 class Violation:
     """One way in which one record breaks its contract.
 
-    `code` depends on the stage: the id of the rule or expectation, the schema keyword, the column name, or a fixed code
-    such as `json.invalid` (stages frame and decode). `pointer` is the JSON Pointer (RFC 6901) of the offending place in
-    the record, "" for the whole record or batch; names that the contract does not declare are written as `*`. `message`
-    is a sentence that contains no value of the payload.
+    `code` depends on the stage: the id of the rule or expectation, the schema keyword, or the column name. Stages
+    frame and decode have fixed codes such as `json.invalid`. `pointer` is the JSON Pointer (RFC 6901) of the
+    offending place in the record, "" for the whole record or batch. Names that the contract does not declare are
+    written as `*`. `message` is a sentence that contains no value of the payload.
     """
 
     stage: Stage
@@ -69,5 +69,5 @@ class Verdict:
 
     @property
     def is_accepted(self) -> bool:
-        """Whether the record is written."""
+        """Return whether the record is written."""
         return self.disposition.is_written

@@ -1,4 +1,4 @@
-"""How values of records, times and counts are written in sentences."""
+"""Write values of records, times and counts in sentences."""
 
 from __future__ import annotations
 

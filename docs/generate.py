@@ -273,13 +273,21 @@ def _default_of(parameter: Any) -> str:
 
 
 def _help(text: str) -> Iterator[str]:
-    """Yield a docstring as Markdown: examples become code, sentences lines."""
+    """Yield a docstring as Markdown: examples become code, exit codes a list, sentences lines."""
     for paragraph in re.split(r"\n\s*\n", re.sub(r"\[/?[a-z]+\]", "", text.replace("\b", ""))):
         head, _, rest = paragraph.partition("\n")
         if head.strip() in {"Examples:", "Example:"}:
             yield from ("```", inspect.cleandoc("\n" + rest), "```", "")
+        elif head.startswith("Exit codes: "):
+            codes = " ".join(paragraph.split()).removeprefix("Exit codes: ").removesuffix(".").split("; ")
+            yield from (
+                "Exit codes:",
+                "",
+                *(re.sub(r"(\d) (?!or )", r"* \1: ", code, count=1) for code in codes),
+                "",
+            )
         else:
-            yield from (re.sub(r"(?<=[.]) (?=[A-Z])", "\n", " ".join(paragraph.split())), "")
+            yield from (re.sub(r"(?<=[.]) (?=[A-Z`]|--)", "\n", " ".join(paragraph.split())), "")
 
 
 def _exit_codes() -> Iterator[str]:

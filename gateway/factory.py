@@ -1,4 +1,4 @@
-"""Builds the services of one process, for HTTP and for the command line alike."""
+"""Build the services of one process, for HTTP and for the command line."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Factory:
 
     @property
     def report_retention(self) -> timedelta:
-        """How long a stream's reports are kept before its newest."""
+        """Return how long a stream's reports are kept before its newest."""
         return timedelta(days=self.settings.report_retention_days)
 
     def registry(self) -> Registry:

@@ -1,4 +1,4 @@
-"""Whether this process can serve."""
+"""Liveness and readiness of this process."""
 
 from __future__ import annotations
 

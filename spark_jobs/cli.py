@@ -154,7 +154,7 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
     or deleted contract ends between two batches.
 
     With --from-files or --from-table, one stream judges the history of its
-    records instead of its topic, exactly once: a run that is repeated, or goes on
+    records instead of its topic, exactly once. A run that is repeated, or goes on
     after a crash, writes no record again. The records are copied into the
     warehouse first. The run waits while a job runs the stream.
 

@@ -89,10 +89,10 @@ class ContractSource(Protocol):
 class RegistryContract:
     """The latest enforced version of one contract in the registry.
 
-    An unchanged contract costs one conditional request (If-None-Match), two small ones more if its records name
-    the schemas that they were written with, and another one if its subject has compatibility groups. While the registry does not answer, the last contract and the known
-    schemas are used: for `grace_seconds`, or without limit if that is None. A stream without a contract waits for the
-    same time, or for five minutes. After that `current` raises RegistryGone.
+    An unchanged contract costs one conditional request (If-None-Match). Records that name their writer's schema cost
+    two small requests more, and compatibility groups of the subject one more. While the registry does not answer, the
+    last contract and the known schemas are used: for `grace_seconds`, or without limit if that is None. A stream
+    without a contract waits for the same time, or for five minutes. After that `current` raises RegistryGone.
 
     The registry's own 404 raises ContractNotFoundError. Any other 404, such as a proxy's, counts as an outage if the
     stream has a contract. Setting `stopping` ends the wait. Without `mask_key` a contract that hashes fields raises
@@ -123,7 +123,7 @@ class RegistryContract:
 
     @property
     def is_away(self) -> bool:
-        """Whether the registry did not answer the last request, and an earlier contract is used."""
+        """Return whether the registry did not answer the last request, and an earlier contract is used."""
         return self._warned_at is not None and self._plan is not None
 
     def current(self) -> EnforcementPlan:
@@ -183,7 +183,7 @@ class RegistryContract:
 
     @property
     def _held(self) -> EnforcementPlan | None:
-        """The plan that serves while the registry does not answer: never the newest version for all groups."""
+        """Return the plan for an outage of the registry: never the newest version for all groups."""
         return self._grouped if self._has_groups else self._plan
 
     def _writers(self, plan: EnforcementPlan) -> WriterSchemas:

@@ -87,6 +87,6 @@ def shown_progress() -> Iterator[None]:
 
 
 def doing(text: str) -> None:
-    """Say what the command does now, in a few words; nothing where no progress is shown."""
+    """Show what the command does now, in a few words; do nothing where no progress is shown."""
     for line in _LINES:
         line.show(text)

@@ -139,9 +139,9 @@ def active_session(settings: SinkSettings) -> SparkSession:
 def worker_sockets(master: str, temporary_folder: str) -> dict[str, str]:
     """Return the setting of the connection between Java and Python workers: Unix sockets, or TCP if their paths are too long.
 
-    With Unix sockets a task takes a third less time, because over TCP a small message waits for the acknowledgement of
-    the previous one. Only this user can open them. Spark creates them in Java's temporary folder; on YARN that is a
-    folder of the container, with a path that is longer than the limit of a socket.
+    With Unix sockets a task takes a third less time, because over TCP a small message waits for the acknowledgement
+    of the previous one. Only this user can open them. Spark creates them in Java's temporary folder. On YARN that is
+    a folder of the container, whose path is longer than the limit of a socket.
     """
     is_short = len(temporary_folder.encode()) + _SOCKET_NAME_BYTES <= _SOCKET_PATH_BYTES
     return {

@@ -120,7 +120,7 @@ class SinkSettings(KafkaSettings, SparkSettings):
 
     @property
     def kafka(self) -> KafkaConnection:
-        """How to connect to Kafka. Raises SettingsError if its file is no longer valid."""
+        """Return how to connect to Kafka. Raises SettingsError if its file is no longer valid."""
         return self.connection_to(self.bootstrap_servers)
 
     @model_validator(mode="after")
@@ -130,12 +130,12 @@ class SinkSettings(KafkaSettings, SparkSettings):
 
     @property
     def rules(self) -> SinkRules:
-        """The facts about the sink that the settings and the Spark session need."""
+        """Return the facts about the sink that the settings and the Spark session need."""
         return SINKS[self.sink]
 
     @property
     def postgresql_address(self) -> str:
-        """The database of the PostgreSQL sink, with its password."""
+        """Return the database of the PostgreSQL sink, with its password."""
         assert self.postgresql_url is not None, "it was required"  # noqa: S101 - a programming error
         return self.postgresql_url.get_secret_value()
 
@@ -171,7 +171,7 @@ class SinkSettings(KafkaSettings, SparkSettings):
 
 
 class RegistrySettings(SinkSettings):
-    """How a contract is fetched from the registry, and what its plan needs."""
+    """Settings for fetching a contract from the registry, and for its plan."""
 
     registry_user: str | None = Field(default=None, description="Id of the API key that the job presents.")
     registry_password: SecretStr | None = Field(default=None, description="Secret of that key.")
@@ -197,7 +197,7 @@ class ReconcileSettings(RegistrySettings):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which contracts of the registry a job enforces; without prefixes and domains all that its key may read."""
+    """The contracts of the registry that a job enforces; without prefixes and domains all that its key may read."""
 
     prefixes: tuple[str, ...] = ()
     domains: tuple[str, ...] = ()
@@ -344,7 +344,7 @@ class JobSettings(RegistrySettings):
 
     @property
     def batch_seconds(self) -> float:
-        """Maximum seconds between batches that are not full: each commit to a table costs a snapshot and a file or more."""
+        """Return the maximum seconds between batches that are not full: each commit to a table costs files."""
         if self.trigger_seconds is not None:
             return self.trigger_seconds
         return _TABLE_SECONDS if self.rules.is_table else _TOPIC_SECONDS
@@ -359,12 +359,12 @@ class JobSettings(RegistrySettings):
 
     @property
     def merging(self) -> MergeMode | None:
-        """How Iceberg and Delta upsert; None if rows are appended."""
+        """Return how Iceberg and Delta upsert; None if rows are appended."""
         return self.merge_mode if self.write_mode == "upsert" else None
 
     @property
     def appending(self) -> Self:
-        """These settings for a table that is appended to, whatever the write mode."""
+        """Return these settings for a table that is appended to, whatever the write mode."""
         return self.model_copy(update={"write_mode": "append"})
 
     @model_validator(mode="after")

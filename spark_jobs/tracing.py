@@ -56,7 +56,7 @@ class Tracer(Protocol):
         ...
 
     def follow(self, client: httpx.Client) -> None:
-        """Let each request of a client name the span to which it belongs."""
+        """Add the current span to the headers of each request of a client."""
         ...
 
     def close(self) -> None:

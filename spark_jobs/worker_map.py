@@ -40,8 +40,8 @@ def map_in_workers(
     task. The driver has the results of a few tasks for each slot at a time, however many items there are. `work` and the
     items are pickled; a task may run more than once, and the result of one run is yielded.
 
-    Raises the TidegateError that `work` raised for an item, SettingsError for a session that cannot start, and Unavailable if
-    Spark gives a task up, such as after the loss of an executor.
+    Raises the TidegateError that `work` raised for an item, and SettingsError for a session that cannot start. Raises
+    Unavailable if Spark gives up a task, such as after the loss of an executor.
     """
     given = {"spark_master": spark_master}
     spark = SparkSession.getActiveSession() or build_plain_session(read_settings(given, SparkSettings))

@@ -119,8 +119,8 @@ def json_cells(
 ) -> pa.Array:
     """Return each row of a file without types, such as CSV, as a JSON text; an array of large_binary, never null.
 
-    The columns are texts. `types_of` gives the JSON types of a field by its JSON Pointer: where text is none of them, a
-    cell that is written as JSON writes a number, true or false becomes that value. Other cells stay text, to be refused.
+    The columns are texts. `types_of` maps the JSON Pointer of a field to its JSON types. If text is not among them, a
+    cell with the JSON text of a number, `true` or `false` becomes that value. Other cells stay text, and are refused.
     Nulls are those of `json_rows`.
     """
     names = table.schema.names

@@ -37,9 +37,9 @@ class Unfit(NamedTuple):
 class TableLimits:
     """Limits of a table on its rows.
 
-    `key` names the columns of the primary key that rows are merged by; none of them may be null, and the text in them
-    has `max_key_bytes` at most. With `deletes` a null value takes away the row of its key, which is read from the
-    record's Kafka key. `holds_nul` says whether text may hold the character U+0000.
+    `key` names the columns of the primary key by which rows are merged. They must not be null, and their text has at
+    most `max_key_bytes`. With `deletes` a null value deletes the row of its key, which is read from the record's
+    Kafka key. `holds_nul` says whether text may hold the character U+0000.
     """
 
     key: tuple[str, ...] = ()

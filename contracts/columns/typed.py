@@ -89,7 +89,7 @@ class TypedColumn:
 
     @property
     def violation(self) -> Violation:
-        """The violation of a record whose value does not fit the column."""
+        """Return the violation of a record whose value does not fit the column."""
         message = f"column {self.name} of type {self.type} cannot hold this value"
         return Violation(Stage.COLUMN, self.name, join(self.path), Severity.ERROR, message)
 

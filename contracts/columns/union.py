@@ -52,8 +52,8 @@ def conflicts(parts: Sequence[GroupColumns]) -> Iterator[str]:
     """Yield why versions cannot write one table, a sentence each, with both versions.
 
     Primary key, tombstones and the mask of the record key must be equal, and none may be unframed beside framed ones.
-    A column of two versions needs the same mask, and a type that holds all values of the other type: otherwise
-    values that one hides are readable.
+    A column of two versions needs the same mask, so that no version shows values that another hides. Its type in one
+    version must hold all values of the type in the other.
     """
     newest, *others = parts
     for other in others:

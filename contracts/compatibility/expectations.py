@@ -46,7 +46,7 @@ class _Side:
 
     @property
     def counts(self) -> bool:
-        """Whether such a batch is not written."""
+        """Return whether such a batch is not written."""
         return self.effect not in {None, OnViolation.ALERT}
 
     @property

@@ -43,11 +43,11 @@ class Finding:
     """One change between two versions of a contract.
 
     `code` is stable (`schema.maximum-lowered`, `rule.tightened`, ...). `pointer` and `base_pointer` are JSON Pointers
-    (RFC 6901) into the candidate's and the base's contract document, the nearest place that exists; the pointer is
-    what a line and a column are found by. `field` is the JSON Pointer of the place in a record, "" when the finding is
-    about no field. `outcome` is REFUTED for what certainly breaks, with a counterexample where a record can show it
-    (a changed topic needs none); UNDETERMINED when the proof did not get there; PROVEN for a change that is known to
-    be harmless; ASSUMED for one that is harmless under `undeclared: ignore`, with a record that shows what is assumed.
+    (RFC 6901) into the candidate's and the base's contract document, to the nearest place that exists. Line and
+    column are found by `pointer`. `field` is the JSON Pointer of the place in a record, "" when the finding is about
+    no field. `outcome` is REFUTED for a change that certainly breaks, with a counterexample if a record can show it
+    (a changed topic needs none). UNDETERMINED means that neither was proven. PROVEN is a change that is known to be
+    harmless. ASSUMED is one that is harmless under `undeclared: ignore`, with a record that shows what is assumed.
     `direction` is None for what breaks neither. `consumers` are the ids of the registered consumers that the finding
     touches, sorted.
     """
@@ -80,7 +80,7 @@ class Comparison:
 
     @property
     def is_compatible(self) -> bool:
-        """Whether no finding is breaking."""
+        """Return whether no finding is breaking."""
         return all(finding.severity is not FindingSeverity.BREAKING for finding in self.findings)
 
 

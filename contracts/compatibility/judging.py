@@ -1,7 +1,7 @@
 """Records judged by two contracts at once, by their compiled plans: what one writes and the other refuses.
 
-`old` is the contract whose records are asked about, `new` the one that they meet: base and candidate for backward
-compatibility, candidate and base for forward.
+`old` is the contract that accepts the records, `new` the one that must accept them too. These are base and candidate
+for backward compatibility, candidate and base for forward.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ class Judge:
 
     @cached_property
     def plan(self) -> EnforcementPlan | None:
-        """The plan, for payloads without a frame; None when the contract does not compile.
+        """Return the plan, for payloads without a frame; None when the contract does not compile.
 
         Columns play no part in what it judges, and deriving many of them takes longer than all else.
         """
@@ -233,7 +233,7 @@ class Judge:
 
     @cached_property
     def fields(self) -> SchemaFields:
-        """The fields that the schema declares. Raises ContractError for what is not a schema."""
+        """Return the fields that the schema declares. Raises ContractError for what is not a schema."""
         schema = self.contract.schema_
         if isinstance(schema, JsonSchema):
             return JsonFields(schema.definition if schema.definition is not None else True)
@@ -246,7 +246,7 @@ class Judge:
 
     @cached_property
     def avro(self) -> AvroType | None:
-        """The types of an Avro schema; None for a JSON Schema, and for a schema that is nested too deep."""
+        """Return the types of an Avro schema; None for a JSON Schema, and for one that is nested too deep."""
         try:
             is_avro = isinstance(self.contract.schema_, AvroSchema)
             return parse(self.contract.schema_.definition) if is_avro else None
@@ -374,7 +374,7 @@ class Pair:
 
     @cached_property
     def _found(self) -> tuple[Any, ...]:
-        """A record that the schema of `old` accepts, as a proof that it does not refuse everything; searched for once."""
+        """Return a record that the schema of `old` accepts, as a proof that it does not refuse everything."""
         schema = self.old.contract.schema_
         if not isinstance(schema, JsonSchema):
             return ()

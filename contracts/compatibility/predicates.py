@@ -1,7 +1,7 @@
 """The refused sets of rules, which can be compared, built from the plain forms of each kind of rule.
 
-A rule about one field refuses some numbers, some moments, some strings, some booleans, and perhaps null; what a rule
-does not speak of, it does not refuse. Two fields in order, conditions and expressions have forms of their own.
+A rule about one field refuses some numbers, moments, strings or booleans, and perhaps null. It refuses no value of
+any other type. Two fields in order, conditions and expressions have forms of their own.
 """
 
 from __future__ import annotations
@@ -194,12 +194,12 @@ class Domain:
 
     @property
     def moments_are_days(self) -> bool:
-        """Whether the moments are dates."""
+        """Return whether the moments are dates."""
         return self.times is not None and self.times.name == DATES.name
 
     @property
     def sort(self) -> tuple[str, str]:
-        """Key of the domains whose times can be compared."""
+        """Return the key of the domains whose times can be compared."""
         return (self.times.name if self.times else "", self.times.example if self.times else "")
 
 

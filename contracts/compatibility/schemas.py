@@ -37,8 +37,8 @@ Examples = dict[tuple[str, str], Counterexample]
 class Guard:
     """Rules that keep records of a contract from being written, each with its schema.
 
-    A counterexample that breaks such a rule shows nothing. Another value of the rule's field is usually enough; where
-    it is not, the rules become part of the schema, and the comparison is made again.
+    A counterexample that breaks such a rule shows nothing. Usually another value of the rule's field is enough. If it
+    is not, the rules become part of the schema, and the comparison is repeated.
     """
 
     def __init__(self, old: Judge, rules: Iterable[tuple[Rule, dict[str, Any]]], definition: Any) -> None:

@@ -1,7 +1,8 @@
 """Search for a record that one contract writes and another refuses by one of its rules.
 
-It tries the constants of the rules, one step below and above them, missing fields and nulls, in small records of the
-schema, nearest first; both plans judge every one. What it finds is real, and what it does not find proves nothing.
+It tries small records of the schema, nearest first: with constants of the rules, values one step below and above,
+missing fields and nulls. Both plans judge every record. So a found record is a counterexample; finding none proves
+nothing.
 """
 
 from __future__ import annotations

@@ -187,9 +187,9 @@ def _covers(outer: tuple[str, ...], inner: tuple[str, ...]) -> bool:
 def _records(base: DataContract, candidate: DataContract) -> Iterator[Weakening]:
     """Compare what keeps records from passing, once for each consequence that the enforced contract has.
 
-    At one consequence a contract is its schema and the rules whose consequence is at least that: so a rule that is
-    gone, changed, or of a lower severity lets records pass there. The schema's consequence is the contract's own;
-    above that, a rule is made up for only by the same rule.
+    For one consequence, a contract is its schema and the rules with at least this consequence. So a rule that was
+    removed, changed or lowered in severity lets records pass there. The schema's consequence is that of the contract;
+    above it, only the same rule replaces a rule.
     """
     of_schema = min(_STRICTNESS[base.on_violation], _STRICTNESS[candidate.on_violation])
     levels = sorted({_rank(rule, base) for rule in base.rules} | {of_schema}, reverse=True)

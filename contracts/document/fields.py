@@ -1,4 +1,4 @@
-"""Which fields a schema declares, and what they may hold."""
+"""The fields of a schema, and their types."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class FieldType:
 
 
 class SchemaFields(Protocol):
-    """The fields that a schema declares."""
+    """The declared fields of a schema."""
 
     def find(self, pointer: str) -> FieldType | None:
         """Return a field by its JSON Pointer; None if the schema does not declare it."""
         ...
 
     def pointers(self) -> tuple[str, ...]:
-        """Pointers of the declared fields, outermost first; bounded, for suggestions and columns."""
+        """Return pointers of the declared fields, outermost first; bounded, for suggestions and columns."""
         ...
 
     def top_level(self) -> tuple[str, ...]:

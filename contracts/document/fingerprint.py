@@ -11,7 +11,7 @@ from tidegate.contracts.document.model import DataContract
 def canonical_bytes(contract: DataContract) -> bytes:
     """Encode a contract so that equal contracts give equal bytes.
 
-    JSON in UTF-8 without spaces, keys sorted by code point, values left at their default left out; comments,
+    The result is JSON in UTF-8 without spaces, with keys sorted by code point and without default values. Comments,
     key order, YAML or JSON, and a schema inside or beside the contract make no difference.
     """
     document = contract.model_dump(mode="json", by_alias=True, exclude_defaults=True)
@@ -19,5 +19,5 @@ def canonical_bytes(contract: DataContract) -> bytes:
 
 
 def fingerprint(contract: DataContract) -> str:
-    """SHA-256 of the canonical bytes, as 64 lower-case hexadecimal digits."""
+    """Return the SHA-256 of the canonical bytes, as 64 lower-case hexadecimal digits."""
     return hashlib.sha256(canonical_bytes(contract)).hexdigest()

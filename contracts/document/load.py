@@ -50,8 +50,8 @@ class LoadedContract:
 def load_contract(path: Path) -> LoadedContract:
     """Load a contract file (YAML or JSON) and the schema file that it names.
 
-    `schema.file` is relative to the contract file and must lie in its folder or below: a contract and its schema
-    travel together, and a stranger's contract must not make CI read other files.
+    `schema.file` is relative to the contract file and must be in its folder or below. Otherwise a stranger's contract
+    could make CI read any file.
 
     Raises ContractError with every problem of the document, located and in document order.
     """
@@ -72,8 +72,8 @@ def parse_contract(text: str | bytes, *, name: str, read_schema: ReadSchema | No
 def dump_contract(contract: DataContract) -> bytes:
     """Write a self-contained contract as a JSON document in UTF-8 that `parse_contract` reads back.
 
-    Fields stand in the order of the model and the schema in the order of its author, because derived columns
-    follow it; values left at their default are left out. Two dumps say the same exactly when
+    Fields are in the order of the model. The schema keeps its author's order, because derived columns follow it.
+    Default values are left out. Two dumps mean the same exactly when
     `tidegate.contracts.document.fingerprint.fingerprint` is equal.
     """
     document = contract.model_dump(mode="json", by_alias=True, exclude_defaults=True)
@@ -84,8 +84,8 @@ def dump_contract(contract: DataContract) -> bytes:
 class Draft:
     """The readable part of a document, and its faults so far.
 
-    `contract` is there when the document, apart from parts that are wrong by themselves, makes one; `rules` gives
-    for each of its rules the index in the document.
+    `contract` is None if the document is no contract even without its faulty parts. `rules` has the index in the
+    document of each of its rules.
     """
 
     document: Source

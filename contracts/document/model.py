@@ -61,7 +61,7 @@ class Status(StrEnum):
 
 
 class Team(Part):
-    """Who answers for the stream."""
+    """The team that is responsible for the stream."""
 
     name: str = Field(description="Name of the team.")
     contact: str | None = Field(default=None, description="Where to reach it: an address, a channel, a page.")
@@ -153,7 +153,7 @@ class Expectation(Part):
 
 
 class ErrorBudget(Part):
-    """How much of a batch may be refused before the stream stops, decided before anything is written."""
+    """The share of a batch that may be refused before the stream stops, checked before anything is written."""
 
     ratio: float = Field(
         ge=0,
@@ -175,7 +175,7 @@ class ErrorBudget(Part):
 
 
 class Retention(Part):
-    """How long the topics that the job writes keep records. The job creates them so, and changes no topic that is there."""
+    """The retention of the topics that the job writes. It applies when the job creates them; existing topics are not changed."""
 
     quarantine_days: int | None = Field(
         default=90,
@@ -301,5 +301,5 @@ class DataContract(Part):
 
     @property
     def drops_records(self) -> bool:
-        """Whether a violation makes a record disappear: it is written to no output."""
+        """Return whether a violation makes a record disappear: it is written to no output."""
         return OnViolation.DROP in {self.on_violation, *(rule.on_violation for rule in self.rules)}

@@ -123,7 +123,7 @@ class Range(BaseRule):
 
     @property
     def limits(self) -> dict[str, Any]:
-        """The bounds that are given, by their names."""
+        """Return the bounds that are given, by their names."""
         return {name: limit for name in _BOUNDS if (limit := getattr(self, name)) is not None}
 
     def contradictions(self) -> Iterator[Contradiction]:
@@ -232,7 +232,7 @@ _TESTS = ("equals", "one_of", "not_equals", "present")
 
 
 class Condition(Part):
-    """When a `required_when` rule applies: the field equals a value, is one of several, has another value, or any.
+    """The condition of a `required_when` rule: the field equals a value, is one of several, has another value, or any.
 
     Exactly one of `equals`, `one_of`, `not_equals` and `present` is given. An absent or null field has no value. `equals: null` requires a field that is null.
     `model_fields_set`, not the value, shows whether `equals` was given.
@@ -254,12 +254,12 @@ class Condition(Part):
 
     @property
     def is_negated(self) -> bool:
-        """Whether the rule applies to all other values than those listed."""
+        """Return whether the rule applies to all other values than those listed."""
         return "not_equals" in self.model_fields_set
 
     @property
     def values(self) -> tuple[Scalar, ...] | None:
-        """The values of the field that are listed; None for any value but null."""
+        """Return the values of the field that are listed; None for any value but null."""
         if self.present:
             return None
         if self.is_negated:

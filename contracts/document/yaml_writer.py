@@ -1,4 +1,4 @@
-"""Writes JSON data as YAML that people read, and that `read_yaml` reads back as the same data.
+"""Write JSON data as readable YAML, which `read_yaml` reads back as the same data.
 
 A library's emitter writes 70 kB a second here, and documents have up to a megabyte. Source: YAML 1.2.2, chapters 7 and 8.
 """

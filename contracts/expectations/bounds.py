@@ -104,7 +104,7 @@ class Interval:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no value is between the bounds."""
+        """Return whether no value is between the bounds."""
         if self.low is None or self.high is None:
             return False
         if self.low == self.high:

@@ -1,4 +1,4 @@
-"""How each exact expectation is judged: the metrics of its rows, and the finding from their values.
+"""Exact expectations: the metrics of each, and the finding from their values.
 
 The meaning is that of Great Expectations on Spark. A map expectation looks at values that are not null. It holds when
 the expected share of them is at least `mostly`, or when there are no values. An aggregate of no values fails.
@@ -38,7 +38,7 @@ FEWEST_SUMMED: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Whether a batch is as expected. `considered` counts the values looked at, `unexpected` those that are not so.
+    """The result of an expectation on a batch. `considered` counts the values checked, `unexpected` those that fail.
 
     `observed` is a figure about many values, such as their mean: None if it would be a value of the payload.
     """

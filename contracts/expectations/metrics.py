@@ -37,10 +37,9 @@ def add(left: Number, right: Number) -> Number:
 def total(values: pa.Array, *, squared: bool = False) -> Number:
     """Add the values of an array without nulls, or their squares; of integers, decimals or doubles.
 
-    Nothing is rounded: whatever order the parts of a batch are added in, the total is the same. A double is an integer
-    times a power of two, so sums of doubles are exact when those of one power are added as integers. numpy does that for
-    a whole array: `bincount` adds doubles, and is exact while its sums stay below 2^53, for which numbers are cut into
-    limbs.
+    Nothing is rounded, so the total does not depend on the order in which parts of a batch are added. A double is an
+    integer times a power of two, so doubles of one power are added exactly as integers. `numpy.bincount` does that
+    for a whole array. It adds doubles, which is exact for sums below 2^53, so numbers are cut into limbs.
     """
     if not len(values):
         return 0
@@ -143,7 +142,7 @@ class Metric(Protocol):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns that are looked at."""
+        """Return the names of the columns that are looked at."""
         ...
 
     def observe(self, rows: pa.RecordBatch) -> Any:
@@ -169,7 +168,7 @@ class Rows(_Count):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """None."""
+        """Return no names."""
         return ()
 
     def observe(self, rows: pa.RecordBatch) -> int:
@@ -183,7 +182,7 @@ class _OfColumn:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The one column."""
+        """Return the one column."""
         return (self.column,)
 
     def _values(self, rows: pa.RecordBatch) -> pa.Array:
@@ -225,7 +224,7 @@ class Listed(_OfColumn, _Count):
 
 @dataclass(frozen=True, slots=True)
 class Seen(_OfColumn):
-    """The listed values that occur: a bit set, least significant bit for the first."""
+    """The listed values that occur, as a bit set; the least significant bit is the first value."""
 
     values: Values
 
@@ -314,7 +313,7 @@ class _OfPair:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Both columns."""
+        """Return both columns."""
         return self.first, self.second
 
     def _pairs(self, rows: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:

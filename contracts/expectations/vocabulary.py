@@ -1,7 +1,7 @@
 """The expectations that a contract may have: their names, who judges them, and how their arguments are read.
 
-Names, arguments and defaults are Great Expectations' own (a test holds them against the library). What is not here
-cannot be judged on a batch as it passes: it asks for another table, for SQL, or for an order that a batch does not have.
+Names, arguments and defaults are Great Expectations' own (a test holds them against the library). Other expectations
+cannot be judged on a single batch: they need another table, SQL, or an order that a batch does not have.
 """
 
 from __future__ import annotations

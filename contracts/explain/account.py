@@ -74,7 +74,7 @@ class Explainer:
 
     @property
     def _reads_surely(self) -> bool:
-        """Whether each value is known to be of its field: Avro's bytes, read with another schema, may be of any."""
+        """Return whether values are certainly read as their fields, unlike Avro bytes with an unknown schema."""
         is_avro = isinstance(self._plan.contract.schema_, AvroSchema)
         is_unsure = is_avro and self._plan.needs_writers and self._plan.writers is None
         return not (is_unsure and self._sight.is_limited)

@@ -1,11 +1,11 @@
 """Quick readers: the reader of a node, written out as one function and compiled.
 
-A quick reader only ever accepts. It gives the record that the strict reader gives, or raises one of DOUBTS, which says
-nothing: the strict reader is asked then. What is rare or deep (long arrays, recursive records, wide integers) it hands
-to the strict reader of that place. Bounds are looked at once: a string that its length leads beyond the end is cut
-short, and leaves a position that is not the end.
+A quick reader never refuses. It returns the record that the strict reader returns, or raises one of DOUBTS; then the
+strict reader decides. Rare or deep values (long arrays, recursive records, wide integers) are read by the strict
+reader of that place. Bounds are checked once, at the end. A string whose length leads beyond the end is cut short, so
+that the final position is not the end.
 
-Of a schema only literals get into the text, as `ascii` writes them.
+Only literals of a schema get into the generated text, as `ascii` writes them.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ class _Writer:
     def _look(self, indent: str) -> None:
         """Write the check of the unread strings between `s` and `i`; more than strings may follow.
 
-        What lies between them there, lengths and numbers of one byte, is ASCII: no character can reach across it, so
-        that all of it is UTF-8 if, and only if, each string is.
+        Only lengths and numbers of one byte lie between the strings, and they are ASCII. No character can extend
+        across them, so the whole is UTF-8 if, and only if, each string is.
         """
         if self._looks_later:
             self._write(indent, "if not p[s:i].isascii(): p[s:i].decode()")

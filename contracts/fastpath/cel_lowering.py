@@ -39,8 +39,8 @@ _HOLDERS: Final = frozenset({list, dict})
 class _Term:
     """A value that is compared: of a `kind` where `guard` holds, and written `value` there.
 
-    `present` holds where the library surely has a value that is not a null; `unknown` where it surely answers that
-    something is missing: an absent key, or a null that no overload takes. The kinds are number (of either type),
+    `present` holds where the library certainly has a value that is not null. `unknown` holds where it certainly
+    reports a missing value: an absent key, or a null that no overload takes. The kinds are number (of either type),
     integer, double, text, moment, span, and any for what a `path` reads.
     """
 

@@ -25,12 +25,12 @@ class LoweredRule:
 
     @property
     def reads(self) -> frozenset[Path]:
-        """The paths that the expression reads."""
+        """Return the paths that the expression reads."""
         return self.roots.paths(self.node)
 
     @property
     def holders(self) -> frozenset[Path]:
-        """The paths whose list or map the expression uses as a whole."""
+        """Return the paths whose list or map the expression uses as a whole."""
         return self.roots.holders(self.node)
 
     def decide(self, program: CodeWriter) -> tuple[str, str]:

@@ -60,7 +60,7 @@ class CodeWriter:
 
     @property
     def lines(self) -> list[str]:
-        """The statements that read the values of the record itself."""
+        """Return the statements that read the values of the record itself."""
         return self._root.lines
 
     def bind(self, value: Any) -> str:
@@ -159,9 +159,10 @@ class CodeWriter:
     ) -> Callable[..., None]:
         """Build the same function as a loop over many values: `decode` makes the record of each.
 
-        Its parameters are the values and the lists that it fills: results ("" for no result), position and record where a
-        test does not hold, positions where `decode` or a test raised, and one list for each expression in `also` (None
-        for no result). `decides` is the function of one record, which is called where tests loop over arrays.
+        Its parameters are the values and the lists that it fills. The lists are results ("" for no result), positions
+        and records where a test fails, and positions where `decode` or a test raised. One more list for each
+        expression in `also` has None for no result. `decides` is the function of one record, which is called where
+        tests loop over arrays.
         """
         test = " and ".join(f"({test})" for test in self._root.tests) or TRUE
         steps = [f"record = {self.bind(decode)}(value)", *self.lines]

@@ -93,7 +93,7 @@ class _RowProgram(CodeWriter):
 
     @property
     def expression(self) -> str:
-        """The regular expression of the texts of good rows: the strings, and then the lists of strings."""
+        """Return the regular expression of the texts of good rows: strings, then lists of strings."""
         return "".join((*self._strings.values(), *self._lists.values()))
 
     def variable(self, path: Path) -> str:

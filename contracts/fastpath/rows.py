@@ -84,12 +84,12 @@ class Member:
 
     @property
     def may_be_none(self) -> bool:
-        """Whether the attribute may be None: null in the record, or missing."""
+        """Return whether the attribute may be None: null in the record, or missing."""
         return self.value.is_nullable or not self.is_required
 
     @property
     def may_be_unset(self) -> bool:
-        """Whether the attribute is UNSET when it is missing, because to its validator or a rule a null is another matter."""
+        """Return whether the attribute is UNSET when it is missing, because its validator or a rule handles null apart."""
         is_asked = self.value.fits is not None or (self.is_told_apart and self.value.is_nullable)
         return is_asked and not self.is_required
 
@@ -252,7 +252,7 @@ class RowBuilder:
 
 
 def _as_date(value: Value) -> Value:
-    """Let the decoder read a string as a date if the schema checks nothing else; the strict path handles the year 0."""
+    """Type a string as a date if the schema checks nothing else; the strict path handles the year 0."""
     if value.text != FORMATS["date"] or value.type not in {str, str | None}:
         return value
     return replace(value, type=date | None if value.is_nullable else date, text=None, kinds=DATE)

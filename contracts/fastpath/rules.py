@@ -87,7 +87,7 @@ class FastRules:
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """Names of the members of a record that `write_tests` looks at; None when rules may look at any."""
+        """Return the names of the members of a record that `write_tests` reads; None if rules may read any."""
         paths = [path for rule in self.field_rules for path in rule.check.paths]
         paths += [path for rule in self.lowered.values() for path in (*rule.reads, *rule.holders)]
         return None if self._whole or not all(paths) else frozenset(path[0] for path in paths)
@@ -117,12 +117,12 @@ class FastRules:
 
     @property
     def hold(self) -> Callable[[Any], bool]:
-        """Whether a record that fits its schema is known to break no rule. False says nothing."""
+        """Return whether a record that fits its schema is known to break no rule; False means unknown."""
         return self._all_hold if self._whole else self._fields_hold
 
     @property
     def whole_hold(self) -> Callable[[Any], bool] | None:
-        """The same for the rules that need the decoded record; None if there are none."""
+        """Return the same for the rules that need the decoded record; None if there are none."""
         return self._whole_hold if self._whole else None
 
     def _all_hold(self, record: Any) -> bool:

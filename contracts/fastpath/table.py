@@ -33,7 +33,7 @@ _NEEDS_ESCAPE: Final = np.array(
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the values of a column are: its index among the strings, the lists, or the other kept values (`also`).
+    """The source of a column: its index among the strings, the lists, or the other kept values (`also`).
 
     At most one is set. Without any, all values are null.
     """

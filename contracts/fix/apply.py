@@ -1,6 +1,6 @@
 """A fix applied to the bytes of JSON records. What it does not change stays as it was written, also numbers.
 
-A record that cannot be read, and a value that a step does not fit, stay as they are: the contract then says what is wrong.
+A record that cannot be read stays as it is, and so does a value that a step does not fit. The contract then refuses it.
 """
 
 from __future__ import annotations

@@ -157,12 +157,12 @@ class Fix(Part):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the fix, equal for two documents that mean the same, as 64 lower-case hexadecimal digits."""
+        """Return the SHA-256 of the fix in hexadecimal, equal for two documents that mean the same."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     @property
     def text(self) -> str:
-        """The fix as canonical JSON, which `parse_fix` reads back."""
+        """Return the fix as canonical JSON, which `parse_fix` reads back."""
         document: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         # A new value of null is its default, and must not be left out.
         for step, written in zip(self.steps, document["steps"], strict=True):

@@ -73,7 +73,7 @@ class AvroFormat:
 
     @property
     def is_valid(self) -> Callable[[Any], bool]:
-        """Every decoded record fits the schema."""
+        """Return every decoded record fits the schema."""
         return _is_anything
 
     def decode(self, framed: Framed, read: RecordsOf | None = None) -> Iterator[Any]:
@@ -96,8 +96,8 @@ class AvroFormat:
     ) -> Iterator[tuple[ResolvedReader, Sequence[int], Sequence[bytes | None]]]:
         """Yield what each writer has written, as rows and their payloads.
 
-        Together, for a function that is met again at once is in the processor's cache, and so is what lies beside the
-        payload before: of a thousand writers that take turns neither is.
+        Grouped, because a function that runs again at once is still in the processor's cache, and so are neighbouring
+        payloads. With a thousand alternating writers neither is.
         """
         if framed.written_by is None:
             yield self._own, range(len(framed.payloads)), framed.payloads.to_pylist()
@@ -152,7 +152,7 @@ class AvroFields:
         return self._find_anywhere(path[1:]) if is_deep(path) else self._find(self._schema, path)
 
     def pointers(self) -> tuple[str, ...]:
-        """Pointers of the declared fields, outermost first; bounded."""
+        """Return pointers of the declared fields, outermost first; bounded."""
         return self._pointers
 
     def top_level(self) -> tuple[str, ...]:

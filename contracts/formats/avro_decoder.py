@@ -1,8 +1,8 @@
 """Avro's binary encoding, decoded strictly: every byte accounted for, nothing allocated on a hostile record's word.
 
-fastavro parses the schemas. Its reader is not used on records: it crashes the process on deep nesting, takes union
-and enum indexes below zero and booleans beyond 1, and cuts overlong integers. Dates and timestamps stay the integers
-that they are; decimals become Decimal.
+fastavro parses the schemas. Its reader is not used on records, because it crashes the process on deep nesting. It
+also accepts union and enum indexes below zero and booleans above 1, and truncates overlong integers. Dates and
+timestamps stay integers; decimals become Decimal.
 
 Source: Apache Avro 1.12 specification, "Binary encoding", "Schema Resolution" and "Logical types".
 """

@@ -1,4 +1,4 @@
-"""Whether the default of a field is a value of its type.
+"""Check that the default of a field is a value of its type.
 
 Source: Apache Avro 1.12 specification, "Complex Types", table of field default values.
 """

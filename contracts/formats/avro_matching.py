@@ -1,4 +1,4 @@
-"""Which types of two schemas are resolved against each other.
+"""Match the types of two schemas that Avro resolves against each other.
 
 Source: Apache Avro 1.12 specification, "Schema Resolution" and "Aliases".
 """

@@ -74,7 +74,7 @@ class DecimalNumber:
 
     @property
     def limit(self) -> int:
-        """The smallest number that has too many digits, as it is written without its scale."""
+        """Return the smallest number that has too many digits, as it is written without its scale."""
         return int(10**self.precision)
 
 

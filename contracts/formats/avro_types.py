@@ -292,7 +292,7 @@ def nodes(root: AvroType) -> Iterator[AvroType]:
 
 
 def children(node: AvroType) -> list[AvroType]:
-    """Types that a type is made of."""
+    """Return the types that a type is made of."""
     match node:
         case Record():
             return [each.type for each in node.fields]
@@ -422,7 +422,7 @@ def _require_decimal(schema: dict[str, Any]) -> None:
 
 
 def _require_union(branches: list[Any]) -> None:
-    """Source: specification, "Unions"."""
+    """Require a valid union. Source: specification, "Unions"."""
     kinds = [branch if isinstance(branch, str) else _kind(branch) for branch in branches]
     if "union" in kinds:
         raise SchemaParseException("a union must not stand directly in a union")

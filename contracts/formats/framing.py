@@ -83,7 +83,7 @@ class Framed:
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """How the values of a contract are framed, and the schemas that they may name.
+    """The framing of a contract's values, and the schemas that they may name.
 
     Without `writers` (no registry is at hand) a schema id is cut off and not looked up.
     """

@@ -48,8 +48,8 @@ Schema = dict[str, Any] | bool
 class JsonFields:
     """Looks fields up in one JSON Schema, whose references all stay inside it.
 
-    Each walk visits a schema at most once, however many references lead to it: without that, forty definitions that
-    each name the next one twice take 2^40 steps.
+    Each walk visits a schema at most once, however many references lead to it. Otherwise forty definitions that each
+    name the next one twice would take 2^40 steps.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -79,7 +79,7 @@ class JsonFields:
         return self._found[pointer]
 
     def pointers(self) -> tuple[str, ...]:
-        """Pointers of the declared fields, outermost first; bounded."""
+        """Return pointers of the declared fields, outermost first; bounded."""
         if self._pointers is None:
             self._pointers = tuple(self._walk())
         return self._pointers
@@ -269,7 +269,7 @@ def _type_name(value: Any) -> str:
 
 
 def _children(schema: dict[str, Any], name: str) -> Iterator[Any]:
-    """Subschemas that a schema itself applies to its member `name`."""
+    """Yield the subschemas that a schema itself applies to its member `name`."""
     named = list(_properties(schema, name))
     yield from named
     # A map declares its members; `{}` and `true` only leave the object open.
@@ -281,7 +281,7 @@ def _children(schema: dict[str, Any], name: str) -> Iterator[Any]:
 
 
 def _properties(schema: dict[str, Any], name: str) -> Iterator[Any]:
-    """Subschemas that a schema declares for its member `name`, or for names like it."""
+    """Yield the subschemas that a schema declares for its member `name`, or for a pattern of its name."""
     if name in schema.get("properties", {}):
         yield schema["properties"][name]
     for pattern, child in schema.get("patternProperties", {}).items():

@@ -1,4 +1,4 @@
-"""Which keywords of JSON Schema hold schemas, over all drafts.
+"""Keywords of JSON Schema that contain schemas, over all drafts.
 
 Source: JSON Schema drafts 4, 6 and 7, validation; 2019-09 chapter 9 and 2020-12 chapters 10 and 11 of core.
 """

@@ -103,7 +103,7 @@ class Looks:
 
     @cached_property
     def _most(self) -> list[int]:
-        """Maximum looks at one value of a record, by how deep the record is nested; up to the limit."""
+        """Return the maximum visits of one value of a record, by the depth of the record; up to the limit."""
         return self._most_by_depth(self._limit)
 
     def exceed(self, record: Any) -> bool:

@@ -1,8 +1,8 @@
 r"""Patterns written so that the regular expressions of Rust give them the meaning that ECMA-262 does.
 
-jsonschema-rs translates `\d`, `\w` and `\s`, but not in a pattern with look-around, where they would take the digits and
-letters of all scripts; and never `\b`, which looks for the letters of all scripts, nor `.`, which takes a carriage
-return and the separators of lines and paragraphs.
+jsonschema-rs translates `\d`, `\w` and `\s`, except in a pattern with look-around: there they match the digits and
+letters of all scripts. It never translates `\b`, which uses the letters of all scripts. Nor does it translate `.`,
+which matches a carriage return and the separators of lines and paragraphs.
 
 Source: ECMA-262, section 22.2: CharacterClassEscape, LineTerminator, IsWordChar.
 """

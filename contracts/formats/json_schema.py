@@ -94,13 +94,13 @@ class JsonSchemaFormat:
 
     @cached_property
     def _listing(self) -> Looks | None:
-        """The validator that counts its steps while it lists faults; None where no record takes many. Made for the first invalid record."""
+        """Return the validator that counts its steps while it lists faults; None if no record takes many."""
         found = None if self._graph is None else Looks(self._graph, is_once=False, limit=MAX_LISTED)
         return None if found is None or found.is_calm else found
 
     @property
     def is_bounded(self) -> bool:
-        """Whether no record takes so many steps to judge that it is `UNDECIDED`."""
+        """Return whether no record takes so many steps to judge that it is `UNDECIDED`."""
         return self._judging is None
 
     def rewritten_test(self, definition: Schema) -> Callable[[Any], bool]:
@@ -136,8 +136,8 @@ class JsonSchemaFormat:
     def errors(self, record: Any) -> Iterator[tuple[Violation, jsonschema_rs.ValidationError]]:
         """Yield each way in which a record breaks the schema with the error behind it, which holds its values.
 
-        Yield nothing for a record with an integer of more than 4,300 digits, whose errors cannot show values, and for a
-        record that takes too many steps.
+        Yield nothing for a record that takes too many steps, or has an integer of more than 4,300 digits: its errors
+        cannot show values.
         """
         if self._excess(record) is not None:
             return
@@ -162,7 +162,7 @@ class JsonSchemaFormat:
         return self._listing is not None and self._listing.exceed(record)
 
     def refusing(self, record: Any) -> frozenset[str]:
-        """JSON Pointers into the schema of the keywords that refuse a record; none when it fits."""
+        """Yield JSON Pointers into the schema of the keywords that refuse a record; none if it fits."""
         errors = self._validator.iter_errors(record)
         original = self.patterns.original
         return frozenset(join(tuple(original(str(part)) for part in error.schema_path)) for error in errors)

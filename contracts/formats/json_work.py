@@ -1,4 +1,4 @@
-"""How much work a JSON Schema is for a validator, counted before one is built.
+"""Bound the work that a JSON Schema is for a validator, before one is built.
 
 jsonschema-rs follows every path that leads to a subschema, without memory of those it has followed. It does so when it
 compiles `unevaluatedProperties` and whenever it validates. Forty definitions that refer to the next one twice are 2 KB

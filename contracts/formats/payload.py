@@ -18,7 +18,7 @@ class PayloadFormat(Protocol):
 
     @property
     def fields(self) -> SchemaFields:
-        """The fields that the schema declares."""
+        """Return the fields that the schema declares."""
         ...
 
     def decode(self, framed: Framed) -> Iterator[Any]:
@@ -27,7 +27,7 @@ class PayloadFormat(Protocol):
 
     @property
     def is_valid(self) -> Callable[[Any], bool]:
-        """Whether a decoded record fits the schema. Never raises."""
+        """Return whether a decoded record fits the schema. Never raises."""
         ...
 
     def violations(self, record: Any) -> tuple[Violation, ...]:

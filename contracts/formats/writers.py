@@ -1,8 +1,8 @@
 """The schemas that records may have been written with: the versions of the contract's subject, as a registry lists them.
 
-The list is fixed for a batch, so that a batch that is judged again gets the same verdicts. It is asked for after the
-records were there, and a producer registers a schema before it writes with it: what such a list does not have is no
-schema of the subject. A list that is older (the registry is away) cannot say that.
+The list is fixed for a batch, so that a batch that is judged again gets the same verdicts. It is fetched after the
+records were read, and a producer registers a schema before it writes with it. So a schema that is not in the list is
+not one of the subject. An older list, used while the registry is unavailable, does not prove that.
 
 Source: Confluent wire format; the names and bytes are those of confluent-kafka 2.16 (`schema_registry.serde`).
 """
@@ -29,7 +29,7 @@ class WriterSchema:
 
     @property
     def header(self) -> bytes:
-        """The value of a header that names this schema."""
+        """Return the value of a header that names this schema."""
         return b"\x01" + self.guid.bytes
 
 

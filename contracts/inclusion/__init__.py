@@ -1,1 +1,1 @@
-"""Whether one schema includes another, with a witness. Knows JSON Schema and Avro, and no contract."""
+"""Inclusion of schemas, with counterexamples. Knows JSON Schema and Avro, and no contract."""

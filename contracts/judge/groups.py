@@ -1,8 +1,8 @@
 """One plan for each compatibility group of a subject: a record is judged by the group of the schema that it names.
 
-Groups live side by side on purpose: an older producer writes by the schema of its group, and the newest version of that
-group judges its records. The newest version of the contract, the *lead*, decides what concerns whole batches and the
-table: error budget, expectations, retention, primary key.
+Groups coexist on purpose. An older producer writes by the schema of its group, and the newest version of that group
+judges its records. The newest version of the contract, the *lead*, decides about whole batches and the table: error
+budget, expectations, retention, primary key.
 """
 
 from __future__ import annotations
@@ -108,37 +108,37 @@ class GroupedPlan(EnforcementPlan):
 
     @property
     def plans(self) -> tuple[EnforcementPlan, ...]:
-        """The plans of the groups that have an enforced version."""
+        """Return the plans of the groups that have an enforced version."""
         return tuple(plan for plan in self._plans if plan is not None)
 
     @property
     def typed_columns(self) -> tuple[TypedColumn, ...]:
-        """The typed columns of all groups, those of the newest version first."""
+        """Return the typed columns of all groups, those of the newest version first."""
         return self._columns
 
     @property
     def drops_records(self) -> bool:
-        """Whether a violation makes a record of any group disappear."""
+        """Return whether a violation makes a record of any group disappear."""
         return any(plan.drops_records for plan in self.plans)
 
     @property
     def reads_headers(self) -> bool:
-        """Whether headers of records of any group name the schema that they were written with."""
+        """Return whether headers of records of any group name the schema that they were written with."""
         return any(plan.reads_headers for plan in self.plans)
 
     @property
     def needs_writers(self) -> bool:
-        """Whether records name the schema that they were written with."""
+        """Return whether records name the schema that they were written with."""
         return any(plan.needs_writers for plan in self.plans)
 
     @property
     def asks_now(self) -> bool:
-        """Whether a rule of any group compares with now."""
+        """Return whether a rule of any group compares with now."""
         return any(plan.asks_now for plan in self.plans)
 
     @property
     def writers(self) -> WriterSchemas | None:
-        """The schemas that records may name, of all groups."""
+        """Return the schemas that records may name, of all groups."""
         return self._known
 
     def with_writers(self, writers: WriterSchemas | None) -> EnforcementPlan:
@@ -147,7 +147,7 @@ class GroupedPlan(EnforcementPlan):
 
     @property
     def now(self) -> int | None:
-        """The moment of the batch that was given to `with_now`; None without one."""
+        """Return the moment of the batch that was given to `with_now`; None without one."""
         return self.plans[0].now
 
     def with_now(self, now: int) -> EnforcementPlan:
@@ -304,7 +304,7 @@ class GroupedPlan(EnforcementPlan):
 
     @cached_property
     def _slot_maps(self) -> list[list[int]]:
-        """For each group, the slot here of each slot of its plan."""
+        """Return the slot here of each slot of each group's plan."""
         index = {slot: place for place, slot in enumerate(self.slots)}
         return [[] if plan is None else [index[slot] for slot in plan.slots] for plan in self._plans]
 

@@ -54,12 +54,12 @@ class BatchJudge:
 
     @cached_property
     def column_types(self) -> pa.Schema:
-        """Arrow schema of the typed columns."""
+        """Return the Arrow schema of the typed columns."""
         return pa.schema([(column.name, column.kind.arrow_type) for column in self.columns])
 
     @cached_property
     def _dispositions(self) -> tuple[Disposition, ...]:
-        """The disposition of a record that fails in each slot."""
+        """Return the disposition of a record that fails in each slot."""
         return (*(self.refusal for _ in STAGES), *(rule.disposition for rule in self.rules.rules))
 
     def judge(self, values: pa.Array, moments: Moments | None, headers: pa.Array | None) -> pa.StructArray:
@@ -154,7 +154,7 @@ class BatchJudge:
 
     @cached_property
     def _verdicts(self) -> dict[int, Verdict | None]:
-        """The results of `_known`, by bit set: most records of a batch fail the same few slots."""
+        """Return the results of `_known`, by bit set: most records of a batch fail the same few slots."""
         return {}
 
     def _explain(

@@ -1,4 +1,4 @@
-"""How records are decoded and checked: the interface of a path, and the strict path, which uses no generated code."""
+"""Decode and check records: the interface of a path, and the strict path, which uses no generated code."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tidegate.contracts.rules.compiled import RuleSet
 class RecordPath(Protocol):
     """Decodes records and checks them by schema and rules. Strict path and fast path give the same results.
 
-    `at` is a function that sets the clock of the rules to the time of the record with an index; None if no rule reads the
-    time.
+    `at` is a function that takes the index of a record and sets the clock of the rules to its time. It is None if no
+    rule reads the time.
     """
 
     @property
     def fits(self) -> Callable[[Any], bool]:
-        """Whether a decoded record fits the schema. Never raises."""
+        """Return whether a decoded record fits the schema. Never raises."""
         ...
 
     @property
     def broken(self) -> Callable[[Any, bool], int]:
-        """The bit set of the rules that a record breaks, given whether it fits the schema."""
+        """Return the bit set of the rules that a record breaks, given whether it fits the schema."""
         ...
 
     def decode(self, framed: Framed) -> Iterator[Any]:

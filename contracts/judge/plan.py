@@ -45,7 +45,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The versions that judge some records, where more than one does.
+    """The versions that judge some records, if there are several.
 
     `contracts` has `id@version` for each record, an array of string. `is_newest` says whether it is the newest version,
     an array of bool.
@@ -80,27 +80,27 @@ class EnforcementPlan:
 
     @property
     def payload_format(self) -> PayloadFormat:
-        """The decoder of payloads by the contract's schema."""
+        """Return the decoder of payloads by the contract's schema."""
         return self._judge.payload_format
 
     @property
     def typed_columns(self) -> tuple[TypedColumn, ...]:
-        """The typed columns, in contract order."""
+        """Return the typed columns, in contract order."""
         return self._judge.columns
 
     @property
     def name(self) -> str:
-        """The contract version as `id@version`."""
+        """Return the contract version as `id@version`."""
         return f"{self.contract.id}@{self.contract.version}"
 
     @property
     def drops_records(self) -> bool:
-        """Whether a violation makes a record disappear."""
+        """Return whether a violation makes a record disappear."""
         return self.contract.drops_records
 
     @property
     def reads_headers(self) -> bool:
-        """Whether headers of records name the schema that they were written with."""
+        """Return whether headers of records name the schema that they were written with."""
         return self.contract.framing == "confluent-header"
 
     def route(self, values: pa.Array, headers: pa.Array | None = None) -> Route | None:  # noqa: ARG002 - one version
@@ -113,12 +113,12 @@ class EnforcementPlan:
 
     @property
     def plans(self) -> tuple[EnforcementPlan, ...]:
-        """The plans that judge records, one for each version."""
+        """Return the plans that judge records, one for each version."""
         return (self,)
 
     @property
     def needs_writers(self) -> bool:
-        """Whether records name the schema that they were written with, so that `with_writers` is called for."""
+        """Return whether records name the schema that they were written with, so that `with_writers` is needed."""
         return self.contract.framing != "none"
 
     def with_writers(self, writers: WriterSchemas | None) -> EnforcementPlan:
@@ -127,12 +127,12 @@ class EnforcementPlan:
 
     @property
     def asks_now(self) -> bool:
-        """Whether a rule compares with now, so that `judge` wants to know the moments of records."""
+        """Return whether a rule compares with now, so that `judge` wants to know the moments of records."""
         return self._judge.rules.clock is not None
 
     @property
     def now(self) -> int | None:
-        """The moment of the batch that was given to `with_now`; None without one."""
+        """Return the moment of the batch that was given to `with_now`; None without one."""
         return self._judge.now
 
     def with_now(self, now: int) -> EnforcementPlan:
@@ -153,11 +153,11 @@ class EnforcementPlan:
     ) -> pa.StructArray:
         """Judge raw record values.
 
-        Takes an array of binary or large_binary, one record value an element (null: a tombstone), and the `moments`
-        that rules use as now (default: that of `with_now`, or the time of the call). `headers` is an array of binary
-        with the schema headers of the values; without it, framing confluent-header reads no header. Returns
-        VERDICT_TYPE, same length, never null. Never raises on any value, except Unavailable if a record names an
-        unknown schema and the registry does not answer.
+        `values` is an array of binary or large_binary with one record value in each element (null: a tombstone).
+        `moments` are the times that rules use as now (default: that of `with_now`, or the time of the call).
+        `headers` is an array of binary with the schema headers of the values; without it, framing confluent-header
+        reads no header. Returns VERDICT_TYPE, same length, never null. Never raises on any value, except Unavailable
+        if a record names an unknown schema and the registry does not answer.
         """
         return self._judge.judge(values, moments, headers)
 
@@ -168,13 +168,13 @@ class EnforcementPlan:
         headers: pa.Array | None = None,
         keys: pa.Array | None = None,
     ) -> pa.StructArray:
-        """Judge as `judge` does, and give the typed columns of the records that are written.
+        """Judge as `judge` does, and return the typed columns of the records that are written.
 
-        Returns struct<disposition, failed, columns: struct<...self.columns>>, same length; `columns` is null for
-        a record that is not written. A value that a column cannot hold is a violation of stage column; if the
-        contract has such a record written (on_violation alert), the column is null there. What `for_table` asks for is
-        held likewise, but a record without a primary key is never written. `keys` are the Kafka keys, an array of
-        binary, for tables from which tombstones delete.
+        Returns struct<disposition, failed, columns: struct<...self.columns>>, same length; `columns` is null for a
+        record that is not written. A value that a column cannot hold is a violation of stage column. If the contract
+        still writes such a record (on_violation alert), the column is null there. The limits of `for_table` are
+        checked in the same way, but a record without a primary key is never written. `keys` are the Kafka keys, an
+        array of binary, for tables from which tombstones delete.
         """
         return self._judge.judge_typed(values, moments, headers, keys)
 
@@ -224,7 +224,7 @@ class EnforcementPlan:
 
     @property
     def writers(self) -> WriterSchemas | None:
-        """The schemas that records may name; None when they were not looked up."""
+        """Return the schemas that records may name; None when they were not looked up."""
         return self._judge.frames.writers
 
     def failed_slots(self, failed: bytes | None) -> tuple[Slot, ...]:
@@ -241,8 +241,9 @@ def compile_plan(
     `mask_key` creates the tokens of hashed fields: it is needed to write the results of `judge_typed`, but not to
     judge. `fastpath` enables generated code; None means the value of TIDEGATE_FASTPATH. Verdicts are the same.
 
-    Raises ContractError with every problem found. Examples are a contract that contradicts itself, a rule on an unknown
-    field, a type-mixed comparison, a bad pattern or expression, an ambiguous column, a `$ref` that leaves the document.
+    Raises ContractError with every problem found. Examples are a contract that contradicts itself, a rule on an
+    unknown field and a comparison of different types. Others are a bad pattern or expression, an ambiguous column and
+    a `$ref` that leaves the document.
     """
     parts = _compile_parts(contract, mask_key)
     if fastpath is None:

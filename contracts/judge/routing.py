@@ -1,4 +1,4 @@
-"""Which compatibility group judges a record: that of the schema that the record names."""
+"""Route each record to the compatibility group of the schema that it names."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Router:
     """Finds the place of each record's group.
 
     `place_of` has the place of each schema id, and `unframed` that of records without one. Records whose frame is
-    damaged, or names an unknown schema, go to the `lead`, whose frames refuse them; and so do tombstones without a
-    header, which name no schema and hold nothing that a schema describes.
+    damaged, or names an unknown schema, go to the `lead`, whose frames refuse them. So do tombstones without a
+    header, which name no schema and have no value.
     """
 
     place_of: Mapping[int, int]

@@ -1,4 +1,4 @@
-"""Lint: check a contract file as its author wants to hear of it, every mistake at once."""
+"""Lint: check a contract file for its author, and report every mistake at once."""
 
 from __future__ import annotations
 

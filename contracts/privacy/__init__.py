@@ -1,1 +1,1 @@
-"""Who may see which value: classes of fields, what a reader sees, sentences about records, masks for what is written."""
+"""Privacy: classes of fields, values that a reader may see, and masks for outputs."""

@@ -1,7 +1,7 @@
 """Masks in Avro's binary encoding: what is masked is rewritten, all other bytes are copied as they came.
 
-The data stays what its writer's schema says, so that a reader who knows the schema's id reads the record: a token needs a
-type with `string`, a redacted or dropped field one with `null`. Only blocks of arrays and maps that hold masked values
+The data still fits its writer's schema, so that a reader with the schema's id reads the record. A token needs a type
+with `string`; a redacted or dropped field needs one with `null`. Only blocks of arrays and maps with masked values
 are counted again.
 
 Source: Apache Avro 1.12 specification, "Binary encoding".

@@ -1,4 +1,4 @@
-"""Which fields of a contract are classified, by itself and by tags in its schema, and what a reader sees of a record."""
+"""The classified fields of a contract (declared, or tagged in its schema), and the visible part of a record."""
 
 from __future__ import annotations
 
@@ -320,7 +320,7 @@ class Visibility:
 
     @property
     def is_limited(self) -> bool:
-        """Whether anything of a record might be hidden at all."""
+        """Return whether anything of a record might be hidden at all."""
         return self.classes is None or bool(self.classes)
 
     def shows(self, part: str) -> bool:

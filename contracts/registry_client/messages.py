@@ -28,7 +28,7 @@ class Request:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that the fields ask for."""
+        """Return the headers that the fields ask for."""
         headers = {} if self.content is None else {"Content-Type": "application/json"}
         if self.etag is not None:
             headers["If-None-Match"] = self.etag
@@ -52,37 +52,37 @@ class Answer:
 
     @property
     def is_ok(self) -> bool:
-        """Whether the status is 200."""
+        """Return whether the status is 200."""
         return self.status == HTTPStatus.OK
 
     @property
     def is_success(self) -> bool:
-        """Whether the status is 2xx."""
+        """Return whether the status is 2xx."""
         return self.status // 100 == 2
 
     @property
     def is_passing(self) -> bool:
-        """Whether the same request may succeed later: the registry failed, or wants to be asked less often."""
+        """Return whether the same request may succeed later: the registry failed, or limits the rate."""
         return self.status >= HTTPStatus.INTERNAL_SERVER_ERROR or self.status == HTTPStatus.TOO_MANY_REQUESTS
 
     @property
     def is_refused(self) -> bool:
-        """Whether the status is 4xx, and the same request will be answered alike."""
+        """Return whether the status is 4xx, and the same request will be answered alike."""
         return self.status // 100 == 4 and not self.is_passing
 
     @property
     def is_missing(self) -> bool:
-        """Whether the status is 404, from a registry or from anything else."""
+        """Return whether the status is 404, from a registry or from anything else."""
         return self.status == HTTPStatus.NOT_FOUND
 
     @property
     def is_unknown(self) -> bool:
-        """Whether a registry says that it has no such thing."""
+        """Return whether a registry says that it has no such thing."""
         return self.is_missing and self.document.get("type") == _NOT_FOUND
 
     @property
     def document(self) -> dict[str, Any]:
-        """The JSON object of the body; an empty one when the body is anything else."""
+        """Return the JSON object of the body; an empty one when the body is anything else."""
         try:
             body = json.loads(self.content)
         except ValueError:

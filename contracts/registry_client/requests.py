@@ -164,7 +164,7 @@ class ListedContract(BaseModel):
 
     @property
     def is_enforced(self) -> bool:
-        """Whether the contract has a version that is enforced."""
+        """Return whether the contract has a version that is enforced."""
         return self.status in {Status.ACTIVE, Status.DEPRECATED}
 
 

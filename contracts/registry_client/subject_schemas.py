@@ -1,8 +1,8 @@
 """The schemas that the records of a topic may have been written with: the versions of its subject in the registry.
 
 They are requested after the records were read. Versions are immutable, so that only new ones are fetched. A subject
-that was permanently deleted and registered again counts its versions from 1 again, but never gives an id twice: that
-of the highest version is looked at each time.
+that was permanently deleted and registered again counts its versions from 1 again. Its ids never repeat, so the id of
+the highest version is compared each time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SubjectSchemas:
 
     @property
     def topic(self) -> str:
-        """Name of the topic."""
+        """Return the name of the topic."""
         return self._topic
 
     def known(self) -> WriterSchemas:

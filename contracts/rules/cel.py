@@ -282,8 +282,8 @@ _NO_CHARACTER: Final = "\ufffe"
 def whole(variables: dict[str, Any]) -> dict[str, Any]:
     """Return variables whose texts the library reads completely; the same object if nothing must change.
 
-    The library's Python binding reads a `str` or `bytes` up to its first U+0000, and refuses a map with two names
-    that are equal up to there. A message of the wrapper types is read completely, and means the wrapped text.
+    The library's Python binding reads a `str` or `bytes` up to its first U+0000. It refuses a map with two names that
+    are equal up to there. A message of the wrapper types is read completely, and means the wrapped text.
 
     A member with U+0000 in its name gets a name that no expression can use.
     """

@@ -55,10 +55,10 @@ class Clock(threading.local):
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """When the records of a batch were written, and the moment of the batch itself.
+    """The times at which the records of a batch were written, and the moment of the batch.
 
-    `batch` counts nanoseconds since 1970; None for now. `records` is an Arrow array of timestamps beside the values; a null, and one
-    before 1970, which Kafka gives a record without a timestamp, stand for the moment of the batch.
+    `batch` counts nanoseconds since 1970; None for now. `records` is an Arrow array of timestamps beside the values.
+    A null, or a time before 1970, which Kafka gives a record without a timestamp, means the moment of the batch.
     """
 
     batch: int | None = None

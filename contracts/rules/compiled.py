@@ -73,12 +73,12 @@ class CompiledRule:
 
     @property
     def id(self) -> str:
-        """Identifier of the rule."""
+        """Return the identifier of the rule."""
         return self.rule.id
 
     @property
     def severity(self) -> Severity:
-        """Severity of the rule."""
+        """Return the severity of the rule."""
         return self.rule.severity
 
     def breaks(self, record: Any, fits: bool) -> bool:  # noqa: FBT001 - called by position for every record

@@ -59,7 +59,7 @@ class Found:
 
     @property
     def all(self) -> Positions:
-        """The positions that are in either output."""
+        """Return the positions that are in either output."""
         return self.written.seen | self.quarantined.seen
 
 
@@ -107,7 +107,7 @@ class Proposal:
 
     @property
     def holes(self) -> int:
-        """Number of offsets that cannot be proven: a person must accept them as lost."""
+        """Return the number of offsets that cannot be proven: a person must accept them as lost."""
         return self.totals.unproven
 
 

@@ -30,8 +30,8 @@ _MAGIC: Final = b"\0"
 class AvroFix:
     """A fix that is ready to be applied to Avro records.
 
-    `writers` are schemas by their id, for records with a schema id of five bytes before the payload; None for records
-    without it, which were written with `own`. Fields have the names of the writer's schema.
+    `writers` are schemas by their id, for records with a schema id of five bytes before the payload. It is None for
+    records without an id, which were written with `own`. Fields have the names of the writer's schema.
     """
 
     def __init__(self, fix: Fix, own: str, writers: Mapping[int, str] | None) -> None:

@@ -1,4 +1,4 @@
-"""How refused records are closed: what became of a refusal, and how a ledger counts those that it has closed."""
+"""Closures of refused records: the outcome of a refusal, and the counts of closed ones in a ledger."""
 
 from __future__ import annotations
 

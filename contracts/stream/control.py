@@ -1,4 +1,4 @@
-"""Whether a stream may continue: decisions of people and error budgets, stored by the gateway and read by the job.
+"""Controls of a stream: decisions of people and error budgets, stored by the gateway and read by the job.
 
 The gateway is the control plane. The job reads the decisions at each batch boundary and reports events; nothing here
 contains a payload value.
@@ -42,7 +42,7 @@ MOST_SET_ASIDE = 100
 
 
 class StreamState(StrEnum):
-    """Whether a stream may judge and write."""
+    """The state of a stream: whether it may judge and write."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -114,7 +114,7 @@ class Trip(BaseModel):
 
     @property
     def sentence(self) -> str:
-        """The event in words."""
+        """Return the event in words."""
         return (
             f"error budget spent: {self.refused} of {self.records} records refused, {self.allowed:.1%} allowed; nothing "
             "of the batch is written"
@@ -122,7 +122,7 @@ class Trip(BaseModel):
 
     @property
     def range(self) -> Range:
-        """The offsets of the batch."""
+        """Return the offsets of the batch."""
         return Range(start=self.start, end=self.end)
 
 
@@ -169,7 +169,7 @@ class StreamControl(BaseModel):
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing may be judged or written."""
+        """Return whether nothing may be judged or written."""
         return self.state is StreamState.PAUSED
 
     def paused(self, reason: str, by: str, at: datetime) -> StreamControl:

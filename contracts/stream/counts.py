@@ -22,7 +22,7 @@ RuleKey = tuple[Stage, str, Severity]
 
 
 class RuleCount(BaseModel):
-    """How many records of a batch violated one rule or schema keyword (a record may count under several)."""
+    """The number of records of a batch that violated one rule or schema keyword (a record may count under several)."""
 
     model_config = MESSAGE
 

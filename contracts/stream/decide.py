@@ -37,7 +37,7 @@ REFUSED_WITH_BATCH = Violation(
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How many records a batch had, and how many of them were refused."""
+    """The number of records of a batch, and of the refused ones."""
 
     records: int
     refused: int
@@ -99,7 +99,7 @@ class BudgetContext:
 
 
 class BudgetWindow:
-    """The batches that one stream has published, for as long as a window may reach. Not for two threads at a time."""
+    """The published batches of one stream, for the longest possible window. Not thread-safe."""
 
     def __init__(self) -> None:
         self._batches: deque[Counted] = deque(maxlen=10_000)
@@ -139,7 +139,7 @@ _MOST_REMEMBERED = 256
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many records of a batch and a source partition got the same disposition with the same set of failed slots."""
+    """The number of records of a batch and a source partition with the same disposition and the same failed slots."""
 
     disposition: Disposition
     failed: bytes | None
@@ -160,10 +160,10 @@ class FailedRecord:
 class Decision:
     """The decision about a batch. `written` and `quarantined` count the settled records too; `written` includes warned and alerted.
 
-    `rules` counts, for the records that are not quarantined now, how many failed each slot; those that are get
-    counted from their evidence, which also knows the keyword. `alerts` counts the errors of alerted records only.
-    `refusal` is what every accepted record violates when the batch was refused as a whole: none of it is written then.
-    `is_accepted`: the error budget is spent, and a person lets the batch through.
+    `rules` has how many records failed each slot, without those that are quarantined now. These are counted from
+    their evidence, which also has the keyword. `alerts` counts the errors of alerted records only. `refusal` is what
+    every accepted record violates when the batch was refused as a whole: none of it is written then. `is_accepted`:
+    the error budget is spent, and a person lets the batch through.
     """
 
     written: int
@@ -182,12 +182,12 @@ class Decision:
 
     @property
     def records(self) -> int:
-        """All records of the batch."""
+        """Return all records of the batch."""
         return self.written + self.quarantined + self.dropped
 
     @property
     def counted(self) -> Counted:
-        """The violations that the error budget counts."""
+        """Return the violations that the error budget counts."""
         return Counted(self.records, self.quarantined + self.dropped)
 
 

@@ -36,7 +36,7 @@ class Erasure:
 
     @property
     def dropped(self) -> Positions:
-        """The positions that count as dropped from now on."""
+        """Return the positions that count as dropped from now on."""
         return self.rows | self.refused
 
     def ledger(

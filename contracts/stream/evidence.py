@@ -158,7 +158,7 @@ _remembered = lru_cache(maxsize=_MOST_REASONS)(_decoded)  # those of many record
 
 
 def provenance_headers(source: EventPointer, ledger: str, contract: str) -> list[tuple[str, bytes]]:
-    """Headers of a record in an accepted topic; `contract` is `id@version`."""
+    """Return the headers of a record in an accepted topic; `contract` is `id@version`."""
     return [
         (SOURCE_HEADER, str(source).encode()),
         (LEDGER_HEADER, ledger.encode()),
@@ -169,7 +169,7 @@ def provenance_headers(source: EventPointer, ledger: str, contract: str) -> list
 def quarantine_headers(
     source: EventPointer, ledger: str, contract: str, verdict: Verdict, batch_end: Vector | None = None
 ) -> list[tuple[str, bytes]]:
-    """Headers of a record in a quarantine topic, to be appended to the record's own.
+    """Return the headers of a record in a quarantine topic, to be appended to the record's own.
 
     `batch_end` is where the record's batch ends, if the batch was refused as a whole.
     """
@@ -378,7 +378,7 @@ def _reasons(violations: tuple[Violation, ...]) -> tuple[bytes, bytes, bytes]:
 
 
 def _summary(violations: tuple[Violation, ...]) -> str:
-    """One sentence for tools that show a dead-letter record's reason, such as Kafka UIs."""
+    """Return a sentence for tools that show a dead-letter record's reason, such as Kafka UIs."""
     if not violations:
         return "refused"
     first, *others = violations

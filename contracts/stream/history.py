@@ -40,8 +40,8 @@ class HistoryMark(BaseModel):
 class HistoryInput(BaseModel):
     """A file or table as it was when it was copied.
 
-    A file has its size in bytes, its time of change in nanoseconds since 1970 and the SHA-256 of its bytes; a table has
-    the `version` that was read: the id of a snapshot (Iceberg), or the version of the log (Delta).
+    A file has its size in bytes, its time of change in nanoseconds since 1970 and the SHA-256 of its bytes. A table
+    has the `version` that was read: the id of a snapshot (Iceberg), or the version of the log (Delta).
     """
 
     model_config = _VALUE
@@ -79,7 +79,7 @@ class HistoryLoad(BaseModel):
 
     @property
     def records(self) -> int:
-        """Number of records."""
+        """Return the number of records."""
         return sum(part.records for part in self.parts)
 
 
@@ -91,7 +91,7 @@ class PlacedPart(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The offset after its last record."""
+        """Return the offset after its last record."""
         return self.first + self.part.records
 
 
@@ -125,12 +125,12 @@ class HistoryManifest(BaseModel):
 
     @property
     def end(self) -> int:
-        """The offset after the last record."""
+        """Return the offset after the last record."""
         return sum(load.records for load in self.loads)
 
     @property
     def marks(self) -> tuple[HistoryMark, ...]:
-        """Marks of the history after each load, in order.
+        """Return the marks of the history after each load, in order.
 
         A folder that was restored from an older moment lacks the newest one, also if the same files are loaded again.
         """

@@ -1,8 +1,8 @@
 """Marks of primary keys: the positions of deletes in a table with upserts, and the keys of replayed records.
 
 A deleted row leaves no source position, so a replay of an older record would restore it. Therefore each delete has a
-mark with the digest of its key, in a chain of records; the ledger names the newest one, as for dropped positions. Pure
-values and arithmetic; no I/O.
+mark with the digest of its key. Marks are a chain of records whose newest one the ledger names, as for dropped
+positions. Pure values and arithmetic; no I/O.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class MarksRecord(BaseModel):
 
     @property
     def text(self) -> bytes:
-        """The canonical JSON text whose digest names it."""
+        """Return the canonical JSON text whose digest names it."""
         return self.model_dump_json().encode()
 
     def unpacked(self) -> KeyMarks:

@@ -42,9 +42,10 @@ _LEFT_OUT_AT_ZERO = ("superseded", "deleted", "unproven")
 class BatchTotals(BaseModel):
     """Fates of the offsets of one or more batches; together they add up to all offsets covered.
 
-    `superseded` and `deleted` are for tables that are upserted into: `written` are the rows that are there then,
-    `superseded` the records that lost to a newer one of their key, `deleted` the tombstones. `absent` counts offsets at which a reader finds no record: compaction, transaction markers, aborted records.
-    `unproven` counts offsets that someone has given up with `tidegate adopt --accept-loss`: no output holds them.
+    `superseded` and `deleted` are for tables with upserts. There `written` counts rows, `superseded` the records that
+    were replaced by a newer one of their key, and `deleted` the tombstones. `absent` counts offsets at which a reader
+    finds no record: compaction, transaction markers, aborted records. `unproven` counts offsets that someone has
+    given up with `tidegate adopt --accept-loss`: no output holds them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -87,7 +88,7 @@ class BatchTotals(BaseModel):
 
     @property
     def offsets(self) -> int:
-        """Number of offsets covered."""
+        """Return the number of offsets covered."""
         in_no_output = self.dropped + self.superseded + self.deleted + self.unproven
         return self.written + self.quarantined + in_no_output + self.absent
 
@@ -126,11 +127,11 @@ _LEFT_OUT_EMPTY = (
 class Ledger(BaseModel):
     """The position of a stream.
 
-    `epoch` counts claims, `n` counts published batches. `begin` and `end` map each source partition to the first
-    offset that the ledger covers and the first one not yet accounted for: `span(begin, end) == totals.offsets`.
-    The history of a stream is one more partition there (`history.py`).
-    `scan_from` maps each output topic to the offsets from which a recovery must look for records of a batch that
-    was not published. `slots` is the number of transactional producers that may hold open transactions.
+    `epoch` counts claims, `n` counts published batches. `begin` maps each source partition to the first offset that
+    the ledger covers, `end` to the first one that it does not cover yet. So `span(begin, end) == totals.offsets`. The
+    history of a stream is one more partition there (`history.py`). `scan_from` maps each output topic to the offsets
+    from which a recovery must look for records of a batch that was not published. `slots` is the number of
+    transactional producers that may hold open transactions.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -203,7 +204,7 @@ class Ledger(BaseModel):
 
     @property
     def text(self) -> str:
-        """The canonical JSON text that is stored and compared."""
+        """Return the canonical JSON text that is stored and compared."""
         return self.model_dump_json()
 
     @classmethod
@@ -235,7 +236,7 @@ class Ledger(BaseModel):
 
     @property
     def pending_history(self) -> int:
-        """Number of records of the history that may be judged already, by an attempt that has not published them."""
+        """Return the number of history records that an attempt may have judged without publishing them."""
         return 0 if self.history is None else self.history.end - self.end.get(HISTORY_PARTITION, 0)
 
     def counts(self, partition: int, offset: int, generation: int) -> bool:
@@ -246,7 +247,7 @@ class Ledger(BaseModel):
         """Return the ledger after the next instance has claimed it with a unique name.
 
         Without the name, two concurrent claims would write the same text. An instance with a failed commit would then
-        mistake the other's claim for its own. `slots` never shrinks here: transactions of the old slots may be open
+        mistake the other's claim for its own. `slots` never shrinks here. Transactions of the old slots may be open
         until the new instance has fenced them, so a later instance must know them.
         """
         changes: dict[str, Any] = {
@@ -375,9 +376,8 @@ def span(start: Vector, end: Vector) -> int:
 def require_contiguous(ledger_end: Vector, start: Vector) -> None:
     """Require that a batch starts exactly at the end of the ledger.
 
-    A partition that is not in the ledger is new in the topic and must start at 0: otherwise its first records were
-    deleted before they were judged. Raises StreamStopped that names the first partition that leaves a gap or
-    overlaps.
+    A partition that is not in the ledger is new in the topic and must start at 0. Otherwise its first records were
+    deleted before they were judged. Raises StreamStopped that names the first partition with a gap or an overlap.
     """
     for partition, first in sorted(start.items()):
         if partition not in ledger_end and first > 0:

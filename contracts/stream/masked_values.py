@@ -25,9 +25,9 @@ _UNREADABLE: Final = {"avro": b"", "json-schema": b"null"}
 class MaskedValues:
     """Masks record values and keys of one plan.
 
-    A JSON value is rewritten: its masked members are replaced, and its spaces, escapes, repeated names and spellings
-    of numbers are those of the writer here; every number keeps its exact value. Of an Avro value only the masked fields
-    change. A frame stays before its payload.
+    A JSON value with masked members is written again. Spaces, escapes, repeated names and spellings of numbers may
+    change; every number keeps its exact value. In an Avro value only the masked fields change. A frame stays before
+    its payload.
     """
 
     def __init__(self, plan: EnforcementPlan) -> None:
@@ -50,7 +50,7 @@ class MaskedValues:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether values and keys are written as they came."""
+        """Return whether values and keys are written as they came."""
         if self._of_groups:
             return all(each.changes_nothing for each in self._of_groups.values())
         return not self._plan.masks and self._key_mask is None

@@ -229,7 +229,7 @@ class DroppedOffsets(BaseModel):
 
     @property
     def text(self) -> bytes:
-        """The canonical JSON text whose digest names it."""
+        """Return the canonical JSON text whose digest names it."""
         return self.model_dump_json().encode()
 
     def bitmap(self) -> BitMap64:

@@ -19,7 +19,7 @@ from tidegate.contracts.stream.reconciliation import Answer
 class Upserts:
     """Source records that are in no output of a table with upserts.
 
-    `replaced` records need not be in an output: the row of their primary key has an equal or newer position, or a
+    `replaced` records need not be in an output. The row of their primary key has an equal or newer position, or a
     tombstone has deleted it. For `unclear` records this is unknown. `rowless` records have no row, and the source has
     no tombstone for them any more. All other records have an older row.
     """
@@ -31,7 +31,7 @@ class Upserts:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """Whether every offset of `ledger` has one fate; the sets contain the records that do not.
+    """The result of a reconciliation. Every offset of `ledger` has one fate, apart from the records in the sets.
 
     `unaccounted` are source records that are in no output and were not replaced by a newer row of their key. They
     include dropped records with unknown positions. `beyond` are written records that no ledger covers, or that the
@@ -72,19 +72,19 @@ class Reconciliation:
 
     @property
     def twice(self) -> int:
-        """Number of records that are in more than one place, or twice in one."""
+        """Return the number of records that are in more than one place, or twice in one."""
         return len(self.written_twice | self.quarantined_twice | self.in_both)
 
     @property
     def answer(self) -> Answer:
-        """Answer `lost` for a found fault, even if other offsets cannot be checked."""
+        """Return the answer: `lost` for a found fault, even if other offsets cannot be checked."""
         if self.lost or self.surplus or self.twice or self.beyond or self.not_kept or self.kept_twice:
             return Answer.LOST
         return Answer.UNPROVEN if self.unverifiable else Answer.HOLDS
 
     @property
     def holds(self) -> bool:
-        """Whether it is proven that no record is lost, in an output twice, or beyond the ledger."""
+        """Return whether it is proven that no record is lost, in an output twice, or beyond the ledger."""
         return self.answer is Answer.HOLDS
 
 
@@ -210,14 +210,14 @@ class _Compared:
 
     @property
     def surplus(self) -> int:
-        """Number of records that are in an output and should not be: more than were counted, or dropped ones."""
+        """Return the number of records that an output must not have: more than were counted, or dropped ones."""
         extra = max(0, -self.missing_rows) + max(0, -self.missing_quarantined)
         return max(extra, self.dropped_and_there)
 
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """The records that were read, to compare with the counts of the ledger."""
+    """Counts of the records that were read, to compare with the ledger."""
 
     held: Retained
     covered: Positions
@@ -267,9 +267,9 @@ def _add_up(found: Sequence[_Compared], ledger: Ledger, looked: _Looked, upserts
 
 
 def _of_rows(found: Iterable[_Compared]) -> _Sums:
-    """Add up a table or topic that is appended to: it has as many rows of a range as were accepted of it.
+    """Add up a table or topic to which rows are appended: a range has as many rows as accepted records.
 
-    Missing rows are lost as far as the source shows it: of the records there that are in no output, some were dropped,
+    A missing row is lost if the source still has its record. Of the source records in no output, some were dropped,
     and topics may have deleted others. A user may have deleted the other missing rows.
     """
     lost = surplus = unverifiable = 0
@@ -428,7 +428,7 @@ def find_replaced(records: pa.Table, rows: Iterable[pa.RecordBatch]) -> Upserts:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Where the row of each key came from, by the key's index; partition -1 where there is no row."""
+    """The source position of the row of each key, by the key's index; partition -1 means no row."""
 
     partition: _Int64s
     offset: _Int64s

@@ -34,7 +34,7 @@ class Answer(StrEnum):
 
 
 class NamedRecords(BaseModel):
-    """How many records have one fault, and the first of them as `partition/offset` of the source topic."""
+    """The number of records with one fault, and the first of them as `partition/offset` of the source topic."""
 
     model_config = MESSAGE
 
@@ -43,7 +43,7 @@ class NamedRecords(BaseModel):
 
 
 class FaultyRecords(BaseModel):
-    """The records that have no fate or two, by what is wrong with them; what nothing is wrong with is left out."""
+    """The records with no fate or with two, by fault; faults without records are left out."""
 
     model_config = MESSAGE
 
@@ -66,7 +66,7 @@ class FaultyRecords(BaseModel):
 
 
 class Findings(BaseModel):
-    """Whether every offset between `begin` and `end` has one fate, as of batch `epoch`/`n` of the ledger.
+    """The findings about the offsets between `begin` and `end`, as of batch `epoch`/`n` of the ledger.
 
     `lost` and `twice` count records, and `surplus` those that are in an output beyond what the ledger counts there.
     `unverifiable` counts the offsets that cannot be shown to have one fate. Findings of a version that had no `answer` are
@@ -119,7 +119,7 @@ class Findings(BaseModel):
 
     @property
     def verdict(self) -> str:
-        """The answer in words."""
+        """Return the answer in words."""
         match self.answer:
             case Answer.HOLDS:
                 return "every offset has one fate"
@@ -141,7 +141,7 @@ class Findings(BaseModel):
 
     @property
     def is_only_of_quarantine_table(self) -> bool:
-        """Whether the only fault is that the quarantine table is not what the quarantine topic holds."""
+        """Return whether the only fault is a difference between quarantine table and quarantine topic."""
         faults = {name for name, found in self.records if found is not None}
         is_there = not (self.lost or self.twice or self.surplus)
         return (
@@ -188,7 +188,7 @@ class StreamReconciliation(BaseModel):
 
     @property
     def is_open(self) -> bool:
-        """Whether a job is still to look."""
+        """Return whether a job still has to answer."""
         return self.result is None
 
 

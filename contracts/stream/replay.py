@@ -57,8 +57,9 @@ _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 def digest_of_refusals(topic: str, positions: Positions) -> str:
     """Return the digest of positions in a quarantine topic: SHA-256 in hexadecimal.
 
-    Of the topic's name and a zero byte; then, for each partition in ascending order, its number (4 bytes), the number of its
-    offsets and the offsets in ascending order (8 bytes each); numbers are big-endian.
+    The input is the topic's name and a zero byte, and then each partition in ascending order. A partition is its
+    number (4 bytes), the number of its offsets and the offsets in ascending order (8 bytes each). Numbers are
+    big-endian.
     """
     hashed = sha256(topic.encode() + b"\0")
     for partition, bitmap in sorted(positions.bitmaps().items()):
@@ -112,7 +113,7 @@ class ReplayAction(StrEnum):
 
     @property
     def closure(self) -> Closure | None:
-        """How it closes records that stay refused; None for a replay, which writes them."""
+        """Return how it closes records that stay refused; None for a replay, which writes them."""
         return _CLOSURES.get(self)
 
 
@@ -134,7 +135,7 @@ class ReplayTerms:
 
     @property
     def writes_rows(self) -> bool:
-        """Whether records that pass are written to the sink."""
+        """Return whether records that pass are written to the sink."""
         return self.action is ReplayAction.REPLAY
 
 
@@ -194,7 +195,7 @@ class ReplayOrder(BaseModel):
 
     @property
     def terms(self) -> ReplayTerms:
-        """The part that decides which refusals are left."""
+        """Return the part that decides which refusals are left."""
         return ReplayTerms(self.action, self.append_late, self.accept_batches)
 
     def refusals(self) -> Positions:
@@ -219,7 +220,7 @@ class ReplayRequest(ReplayOrder):
 
     @property
     def mark(self) -> str:
-        """The id as the ledger and the headers have it."""
+        """Return the id as the ledger and the headers have it."""
         return self.id.hex
 
     def begun(self, held: Ledger) -> ReplayProgress:
@@ -230,7 +231,7 @@ class ReplayRequest(ReplayOrder):
 
 
 class Untouched(StrEnum):
-    """Why a refusal of a request is left as it is, and not judged."""
+    """The reason why a refusal of a request is left as it is, and not judged."""
 
     MISSING = "missing"
     """The topic holds no record there: retention or an erasure has deleted it."""
@@ -301,8 +302,9 @@ def why_untouched(  # noqa: PLR0911 - one for each reason; what each depends on
 ) -> Untouched | None:
     """Return why a record at a position of a request is left as it is; None when it is to be judged.
 
-    `found` is what its headers say, `closed` what the ledger has closed. `deletes_known_since` are the offsets from which
-    on all deletes have marks, for a request that writes rows; a partition that is not there has marks from 0 on.
+    `found` has the data of its headers, `closed` the positions that the ledger has closed. `deletes_known_since` has
+    the offset of each partition from which all deletes have marks, for a request that writes rows. A partition that
+    is not there has marks from 0 on.
     """
     if found is None or found.ledger != held.name or found.source.topic != held.topic:
         return Untouched.FOREIGN
@@ -414,7 +416,7 @@ def is_over_budget(progress: ReplayProgress, chunk: ReplayedChunk, allowed: floa
 
 
 class ReplayState(StrEnum):
-    """Where a request is: waiting for an approval, or for the job; done; or ended before its end."""
+    """The state of a request: waiting for an approval or for the job, done, or stopped early."""
 
     PROPOSED = "proposed"
     OPEN = "open"
@@ -491,5 +493,5 @@ class StreamReplay(BaseModel):
 
     @property
     def is_ended(self) -> bool:
-        """Whether nothing more is to be done."""
+        """Return whether nothing more is to be done."""
         return self.state not in {ReplayState.PROPOSED, ReplayState.OPEN}

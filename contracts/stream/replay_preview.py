@@ -89,7 +89,7 @@ class ReplayPreview:
 
     @property
     def judged(self) -> int:
-        """Number of records that would be judged."""
+        """Return the number of records that would be judged."""
         return self.passing + self.failing
 
     def add(

@@ -1,4 +1,4 @@
-"""How far a replay of refused records is, as the ledger of its stream has it."""
+"""The progress of a replay of refused records, which is stored in the ledger of its stream."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class ReplayProgress(BaseModel):
 
     @property
     def done(self) -> int:
-        """Number of refusals that were processed."""
+        """Return the number of refusals that were processed."""
         return self.written + self.refused + self.left + self.closed
 
     @property
     def is_finished(self) -> bool:
-        """Whether all refusals of the request were processed."""
+        """Return whether all refusals of the request were processed."""
         return self.done == self.records
 
     @model_validator(mode="after")

@@ -51,7 +51,7 @@ class Fates:
 
     @property
     def totals(self) -> Mapping[str, int]:
-        """The counts that the ledger's totals lose."""
+        """Return the counts that the ledger's totals lose."""
         return {
             "written": len(self.accepted),
             "quarantined": len(self.quarantined),
@@ -82,12 +82,12 @@ class Rewind:
 
     @property
     def rejudged(self) -> int:
-        """Number of refusals that no longer count, and whose records are judged again."""
+        """Return the number of refusals that no longer count, and whose records are judged again."""
         return len(self.fates.quarantined - self.left_out) + self.settled
 
     @property
     def dropped_before(self) -> int:
-        """Number of records that were dropped, and are judged again."""
+        """Return the number of records that were dropped, and are judged again."""
         return len(self.fates.dropped - self.left_out)
 
     def ledger(self, claimed: Ledger, rewind: str, dropped_digest: str) -> Ledger:

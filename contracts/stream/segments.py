@@ -50,7 +50,7 @@ Segments = Mapping[int, tuple[Segment, ...]]
 
 @dataclass(frozen=True, slots=True)
 class FateCounts:
-    """How many records of one partition were accepted, quarantined and dropped."""
+    """The number of accepted, quarantined and dropped records of one partition."""
 
     accepted: int = 0
     quarantined: int = 0

@@ -26,7 +26,7 @@ class Change(StrEnum):
 
 
 class ShadowReason(BaseModel):
-    """Why one of both versions refuses a record; `pointer` is that of a Violation, and names no undeclared field."""
+    """A reason why one of both versions refuses a record; `pointer` is that of a Violation, and names no undeclared field."""
 
     model_config = MESSAGE
 
@@ -36,7 +36,7 @@ class ShadowReason(BaseModel):
 
 
 class ShadowSample(BaseModel):
-    """Where a record is that the shadow would treat otherwise, and why whichever version refuses it does so."""
+    """The position of a record that the shadow would treat otherwise, and the reason of the version that refuses it."""
 
     model_config = MESSAGE
 
@@ -49,11 +49,12 @@ class ShadowSample(BaseModel):
 class ShadowResult(BaseModel):
     """Verdicts of a shadow version on some records. They have no effect on the records.
 
-    `would_refuse` counts records that are written and that the shadow refuses, `would_accept` the reverse; `would_stop`
-    are those of the former for which the shadow would stop the stream (on_violation `fail`). `refused_by` counts by rules
-    of the shadow, `accepted_by` by rules of the enforced version, and a record may count under several. Rules stand by
-    their id, and what the schema, the decoder or a column says under the name of its stage. Records that are settled
-    already by an earlier attempt are not compared. `failure` says why records were left out; it holds no value.
+    `would_refuse` counts records that are written and that the shadow refuses; `would_accept` counts the reverse.
+    `would_stop` counts the records of `would_refuse` for which the shadow would stop the stream (on_violation
+    `fail`). `refused_by` counts by rules of the shadow, `accepted_by` by rules of the enforced version, and a record
+    may count under several. Rules stand by their id, and what the schema, the decoder or a column says under the name
+    of its stage. Records that are settled already by an earlier attempt are not compared. `failure` says why records
+    were left out; it holds no value.
     """
 
     model_config = MESSAGE

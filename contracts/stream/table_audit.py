@@ -35,12 +35,12 @@ class DispositionCounts(BaseModel):
 
     @property
     def refused(self) -> int:
-        """Number of rows that would not be written."""
+        """Return the number of rows that would not be written."""
         return self.dropped + self.quarantined + self.failed
 
     @property
     def noted(self) -> int:
-        """Number of rows that would be written although they violate a rule."""
+        """Return the number of rows that would be written although they violate a rule."""
         return self.warned + self.alerted
 
 
@@ -81,22 +81,22 @@ class TableAudit(BaseModel):
 
     @property
     def contract_id(self) -> str:
-        """The id of the contract."""
+        """Return the id of the contract."""
         return self.contract.rpartition("@")[0]
 
     @property
     def contract_version(self) -> str:
-        """The version of the contract."""
+        """Return the version of the contract."""
         return self.contract.rpartition("@")[2]
 
     @property
     def unmet(self) -> int:
-        """Number of expectations that are not met; warnings do not count."""
+        """Return the number of expectations that are not met; warnings do not count."""
         return sum(each.outcome not in _NO_FINDING for each in self.expectations)
 
     @property
     def has_findings(self) -> bool:
-        """Whether a row is refused or unreadable, or an expectation is not met."""
+        """Return whether a row is refused or unreadable, or an expectation is not met."""
         return bool(self.refused or self.unreadable or self.unmet)
 
     @model_validator(mode="after")

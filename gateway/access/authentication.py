@@ -1,4 +1,4 @@
-"""From the Authorization header of a request to a principal."""
+"""Authenticate requests: find the principal of an Authorization header."""
 
 from __future__ import annotations
 

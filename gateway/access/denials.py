@@ -67,7 +67,7 @@ class Denials:
 
     @property
     def totals(self) -> Mapping[int, int]:
-        """Refused requests since the start, by status."""
+        """Return the refused requests since the start, by status."""
         with self._lock:
             return dict(self._totals)
 

@@ -46,32 +46,32 @@ class Door(Protocol):
 
     @property
     def authenticator(self) -> Authenticator | None:
-        """Who can say who asks; None when access control is off."""
+        """Return the authenticator of requests; None without access control."""
         ...
 
     @property
     def sessions(self) -> DeskSessions | None:
-        """The sessions of people who signed in at the desk; None when access control is off."""
+        """Return the sessions of people who signed in at the desk; None when access control is off."""
         ...
 
     @property
     def denials(self) -> Denials:
-        """Where refused requests are counted."""
+        """Return the counter of refused requests."""
         ...
 
     @property
     def denial_audit(self) -> DenialAudit:
-        """Where denied writes and reveals are audited."""
+        """Return the audit of denied writes and reveals."""
         ...
 
     @property
     def allowed_hosts(self) -> tuple[str, ...]:
-        """The names of the server, besides loopback names and IP addresses."""
+        """Return the names of the server, besides loopback names and IP addresses."""
         ...
 
     @property
     def rate_limit(self) -> RateLimit | None:
-        """Maximum rate of requests; None for no limit."""
+        """Return the maximum rate of requests; None for no limit."""
         ...
 
 

@@ -37,7 +37,7 @@ class Credentials:
 
     @property
     def token(self) -> str:
-        """Both halves in one, to be sent as a bearer token."""
+        """Return both halves in one, to be sent as a bearer token."""
         return f"tgk_{self.key_id}_{self.secret}"
 
 
@@ -53,7 +53,7 @@ def read_token(token: str) -> Credentials | None:
 
 
 def secret_hash(secret: str) -> str:
-    """SHA-256 of a secret, as 64 lower-case hexadecimal digits.
+    """Return the SHA-256 of a secret, as 64 lower-case hexadecimal digits.
 
     One round without salt is enough here, unlike for a password. A secret is 256 random bits, so no dictionary helps to
     guess it, and no two keys share one. A slow hash would only make each request slow.

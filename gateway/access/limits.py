@@ -85,7 +85,7 @@ class Places:
             self._taken[by.name] += 1
 
     def leave(self, by: Principal) -> None:
-        """Give a place back."""
+        """Release a place."""
         with self._lock:
             self._taken -= Counter({by.name: 1})
 

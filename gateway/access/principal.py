@@ -45,7 +45,7 @@ class Role(IntEnum):
 
     @property
     def word(self) -> str:
-        """The role as people write it."""
+        """Return the role as people write it."""
         return self.name.lower()
 
 
@@ -108,7 +108,7 @@ class Principal:
 
     @property
     def prefixes(self) -> tuple[str, ...] | None:
-        """The prefixes whose subjects are visible, for queries; None when all are, empty when none is."""
+        """Return the prefixes whose subjects are visible, for queries; None for all, empty for none."""
         prefixes = {grant.prefix for grant in self.grants}
         return None if "" in prefixes else tuple(sorted(prefixes))
 
@@ -123,7 +123,7 @@ ANONYMOUS = Principal("anonymous", (Grant(Role.ADMIN, ""),))
 
 
 def require(principal: Principal, role: Role, subject: str) -> None:
-    """Require a role for a subject. Raise Forbidden in the same words whether the subject exists or not."""
+    """Require a role for a subject. Raises Forbidden in the same words whether the subject exists or not."""
     if not principal.may(role, subject):
         raise forbidden(principal, role, f"of the subject {subject}")
 

@@ -1,4 +1,4 @@
-"""Who may do what: one row for each operation of the native API and of the desk.
+"""Access rules: the required role of each operation of the native API and of the desk.
 
 The operations of the Confluent API carry their rules in the table that its router reads
 (`tidegate.gateway.http.confluent.operations`). A test holds both tables to the application.

@@ -78,7 +78,7 @@ class AccessSettings(BaseSettings):
 
     @property
     def effective_rate_limit(self) -> str | None:
-        """The rate limit that holds; None for no limit."""
+        """Return the rate limit that holds; None for no limit."""
         if self.rate_limit is None:
             return DEFAULT_RATE_LIMIT if self.access == "on" else None
         return None if self.rate_limit == NO_LIMIT else self.rate_limit

@@ -35,8 +35,9 @@ Read = Callable[[], bytes]
 class IssuerKeys:
     """The key set, read again when it is an hour old or a token names a key that it does not hold.
 
-    Between two looks lie at least thirty seconds, whatever tokens come. When a look fails, the keys that are held go
-    on serving; without any, `current` raises Unavailable: an outage of the issuer must not look like a wrong password.
+    Two requests are at least thirty seconds apart, whatever tokens come. If a request fails, the cached keys stay in
+    use. Without cached keys, `current` raises Unavailable, because an outage of the issuer must not look like a wrong
+    password.
     """
 
     def __init__(self, read: Read, clock: Callable[[], float] = monotonic) -> None:
@@ -48,7 +49,7 @@ class IssuerKeys:
 
     @property
     def held(self) -> KeySet | None:
-        """The keys, if they are held and fresh: then nothing needs to be read."""
+        """Return the keys, if they are held and fresh: then nothing needs to be read."""
         return self._keys if self._age() < _FRESH_SECONDS else None
 
     def current(self) -> KeySet:

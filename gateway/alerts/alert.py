@@ -60,13 +60,13 @@ class Alert:
 
     @property
     def subject(self) -> str:
-        """One line: the stream, and what happened."""
+        """Return one line: the stream, and what happened."""
         words = self.kind.value.replace("-", " ")
         return f"Tidegate: {self.stream}: {words}"
 
     @property
     def text(self) -> str:
-        """The whole message as lines."""
+        """Return the whole message as lines."""
         lines = [self.sentence]
         if self.contract is not None:
             lines.append(f"contract: {self.contract}")
@@ -85,7 +85,7 @@ class Alert:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The message as a JSON object."""
+        """Return the message as a JSON object."""
         return {
             "kind": self.kind.value,
             "stream": self.stream,
@@ -117,7 +117,7 @@ class ProblemSummary:
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """The title of each problem."""
+        """Return the title of each problem."""
         return tuple(title for title, _ in self.counts)
 
 

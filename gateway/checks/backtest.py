@@ -185,12 +185,12 @@ class BacktestReport:
 
     @property
     def newly_refused_share(self) -> float:
-        """The share of the records that only the candidate refuses."""
+        """Return the share of the records that only the candidate refuses."""
         return self.backtest.newly_refused.records.count / max(self.backtest.records, 1)
 
     @property
     def failed(self) -> bool:
-        """Whether the candidate refuses more records than it may."""
+        """Return whether the candidate refuses more records than it may."""
         return self.max_newly_refused is not None and self.newly_refused_share > self.max_newly_refused
 
 

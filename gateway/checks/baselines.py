@@ -1,4 +1,4 @@
-"""Where earlier versions come from: a registry, a commit, another folder."""
+"""Sources of earlier versions: a registry, a commit, another folder."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class BaseDocument:
 
     @property
     def version(self) -> BaseVersion | None:
-        """The document as an earlier version."""
+        """Return the document as an earlier version."""
         contract = self.contract
         if contract is None:
             return None
@@ -67,7 +67,7 @@ class Baseline(Protocol):
 
 
 class RegistryBaseline:
-    """The versions that a registry keeps. It knows contracts of other repositories too, so none is ever missing."""
+    """The versions in a registry. It has contracts of other repositories too, so an absent file is no removed contract."""
 
     def __init__(self, client: RegistryClient) -> None:
         self._client = client
@@ -142,7 +142,7 @@ class _Documents:
 class GitBaseline:
     """The contracts of a commit.
 
-    In scope is what lay in the named folders and files; a contract that is not there is looked for in the whole
+    The scope is what the named folders and files contained. A contract that is not there is searched for in the whole
     commit, because its file may have been moved.
     """
 
@@ -175,14 +175,14 @@ class GitBaseline:
 
     @cached_property
     def _out_of_scope(self) -> dict[str, bytes]:
-        """The contract documents of the whole commit but those in scope."""
+        """Return the contract documents of the whole commit but those in scope."""
         keys = (key for key in self._revision.files if key.endswith(SUFFIXES))
         read = ((key, self._revision.read(key)) for key in keys if key not in self._documents.by_key)
         return {key: content for key, content in read if is_contract(content)}
 
     @cached_property
     def _working_tree(self) -> dict[Path, bytes]:
-        """The contract documents of the whole working tree."""
+        """Return the contract documents of the whole working tree."""
         return {path: path.read_bytes() for path in contracts_below(self._revision.root)}
 
     def _moved(self, contract_id: str) -> str | None:

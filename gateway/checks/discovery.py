@@ -1,4 +1,4 @@
-"""From the arguments of a check to the contract documents that it is about."""
+"""Find the contract documents that the arguments of a check name."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Revision:
 
     @property
     def files(self) -> dict[str, str]:
-        """The ids of the regular files of the commit by their path from the root: neither links nor submodules."""
+        """Return the ids of the commit's regular files by path from the root, without links and submodules."""
         if self._files is None:
             listing = _git(self.root, "ls-tree", "-r", "-z", "--full-tree", self.commit)
             entries = (entry.partition(b"\t") for entry in listing.split(b"\0") if entry)

@@ -50,8 +50,8 @@ class History:
     def predecessor(self, version: str) -> BaseVersion | None:
         """Return the version that a candidate called `version` follows; None when none was ever enforced.
 
-        That is what stood in its file, or else the highest enforced version whose major number is not above the
-        candidate's: a fix of an older line follows that line.
+        That is the earlier content of its file. Otherwise it is the highest enforced version whose major number is
+        not above the candidate's. So a fix of an older major version follows that one.
         """
         enforced = [found for found in self.versions if found.status in ENFORCED]
         if self.here is not None and self.here in enforced:

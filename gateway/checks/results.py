@@ -68,7 +68,7 @@ class CheckFinding:
 
 @dataclass(frozen=True, slots=True)
 class BaseInfo:
-    """The version that a candidate was compared with; `origin` is where it was found, such as a Git revision."""
+    """The base of a candidate's comparison; `origin` is its source, such as a Git revision."""
 
     version: str
     origin: str
@@ -94,7 +94,7 @@ class ContractCheck:
 
     @property
     def opens_major(self) -> bool:
-        """Whether the document claims a higher major version than the one it was compared with."""
+        """Return whether the document claims a higher major version than the one it was compared with."""
         if self.base is None or self.version is None:
             return False
         return major_key(self.version) > major_key(self.base.version)
@@ -132,14 +132,14 @@ class CheckReport:
 
     @property
     def failed(self) -> bool:
-        """Whether the run fails."""
+        """Return whether the run fails."""
         return any(
             self.fails(contract, finding) for contract in self.contracts for finding in contract.findings
         )
 
     @property
     def counts(self) -> Counter[FindingSeverity]:
-        """How many findings there are of each severity."""
+        """Return the number of findings of each severity."""
         return Counter(finding.severity for contract in self.contracts for finding in contract.findings)
 
 

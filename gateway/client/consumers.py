@@ -50,7 +50,7 @@ class ConsumerClient(RegistryClient):
         return self._read("DELETE", contract_path(contract_id, "consumers", consumer_id), ConsumerInfo)
 
     def acknowledge(self, contract_id: str, agreement: dict[str, Any]) -> tuple[AcknowledgementInfo, bool]:
-        """Note an agreement; says too whether it is new. Raises NotFoundError, ConflictError."""
+        """Store an agreement; return it, and whether it is new. Raises NotFoundError, ConflictError."""
         path = contract_path(contract_id, "acknowledgements")
         answer = self._ask(Request("POST", path, json.dumps(agreement).encode()))
         return self._model(answer, AcknowledgementInfo), answer.status == HTTPStatus.CREATED

@@ -19,7 +19,7 @@ _PAGE: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which refused records are meant; None lets all through. Instants are texts of ISO 8601."""
+    """A filter of refused records; None in a field matches all. Instants are texts of ISO 8601."""
 
     problem: str | None = None
     rule: str | None = None
@@ -90,7 +90,7 @@ class QuarantineClient(RegistryClient):
         return self._got(stream_path(stream, "quarantine"), [])
 
     def rebuild(self, stream: str) -> dict[str, Any]:
-        """Let the index forget a stream, so that it is read again; return its status."""
+        """Delete the index of a stream, so that it is built again; return its status."""
         request = Request("POST", stream_path(stream, "quarantine", "rebuild"))
         return self._require_found(self._ask(request)).document
 

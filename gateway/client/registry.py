@@ -112,7 +112,7 @@ class RegistryClient:
         self.close()
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._http.close()
 
     def publish(self, loaded: LoadedContract) -> Published:
@@ -228,11 +228,11 @@ class RegistryClient:
         return self._decide(stream, "resume", {"accept_batch": accept_batch, **restored})
 
     def quarantine_record(self, stream: str, record: RecordPosition) -> StreamControl:
-        """Set one record aside; return what holds then. Raise NotFoundError."""
+        """Set one record aside; return what holds then. Raises NotFoundError."""
         return self._decide(stream, "quarantine-record", record.model_dump(mode="json"))
 
     def declare_shadow(self, stream: str, version: str | None) -> StreamControl:
-        """Have a version judged beside the enforced one, or none; returns what holds then. Raises as `resume` does."""
+        """Set the version that is judged beside the enforced one, or none; return the condition. Raises as `resume`."""
         return self._decide(stream, "shadow", {"version": version})
 
     def shadow(self, stream: str) -> ShadowFindings:
@@ -254,7 +254,7 @@ class RegistryClient:
         return self._require_found(self._ask(Request("GET", path))).document
 
     def promote(self, contract_id: str, version: str) -> None:
-        """Have a version enforced from now on. Raises NotFoundError, ConflictError when it breaks what is enforced."""
+        """Enforce a version from now on. Raises NotFoundError, and ConflictError if it breaks the enforced one."""
         path = contract_path(contract_id, "versions", version, "status")
         self._require_found(self._ask(Request("POST", path, b'{"status": "active"}')))
 

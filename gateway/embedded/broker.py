@@ -68,7 +68,7 @@ _DIAGNOSES = (
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
-    """How a broker runs.
+    """The options of a broker.
 
     `port` is insisted on; None takes `preferred_port` or, where that is in use, a free one. `minimum_free_bytes` is the free disk space
     without which it does not start. `java_options` precede the class path.
@@ -97,7 +97,7 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """Its address, such as 127.0.0.1:19092; known once it is started."""
+        """Return its address, such as 127.0.0.1:19092; known once it is started."""
         return f"{ports.HOST}:{self._claims[0].port}"
 
     def __enter__(self) -> Self:
@@ -110,8 +110,8 @@ class Broker:
     def start(self) -> None:
         """Start it and return when it answers a metadata request.
 
-        Raises SettingsError when its port is in use or the disk is full, Unavailable with the end of its log
-        when it does not come up.
+        Raises SettingsError if its port is in use or the disk is full. Raises Unavailable, with the end of its log,
+        if it does not start.
         """
         try:
             self.launch()

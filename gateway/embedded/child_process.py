@@ -1,4 +1,4 @@
-"""Becomes another program that does not outlive its parent. Run as a script: `child_process.py PARENT_PID COMMAND...`.
+"""Become another program that does not outlive its parent. Run as a script: `child_process.py PARENT_PID COMMAND...`.
 
 Linux sends SIGTERM to this process when the thread that started it ends. Elsewhere the next start of the
 embedded run ends what a killed one left behind.

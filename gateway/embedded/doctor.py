@@ -39,7 +39,7 @@ class Finding:
 
     @property
     def is_ok(self) -> bool:
-        """Whether nothing needs doing."""
+        """Return whether nothing needs doing."""
         return self.advice is None
 
 
@@ -109,7 +109,7 @@ def _pyspark() -> Finding:
 
 
 def _spark_home() -> Finding:
-    """Notice another Spark: PySpark would start that one, with its own jars, instead of the one it carries."""
+    """Check SPARK_HOME: PySpark would start that Spark, with its own jars, instead of the one it contains."""
     home = os.environ.get("SPARK_HOME")
     if home is None:
         return Finding("SPARK_HOME", "not set, PySpark's own Spark is used")

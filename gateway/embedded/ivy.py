@@ -1,4 +1,4 @@
-"""Runs the Ivy that PySpark carries, to resolve jars without Maven and without an address in any file."""
+"""Run PySpark's copy of Ivy, to resolve jars without Maven and without an address in any file."""
 
 from __future__ import annotations
 

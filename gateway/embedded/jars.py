@@ -51,7 +51,7 @@ class JarCache:
 
     @cached_property
     def jars(self) -> Jars:
-        """Where the jars are, or will be."""
+        """Return the folder of the jars, which need not exist yet."""
         return Jars(self.folder / "broker", self.folder / "spark")
 
     def damage(self, progress: Progress | None = None) -> tuple[str, ...]:

@@ -40,8 +40,8 @@ def is_free(port: int) -> bool:
 class Claim:
     """A free port that no other run takes, until it is released or this process ends.
 
-    It bridges the seconds between the choice of a port and the moment when a server listens on it; between runs
-    of Tidegate only, because a socket that really held the port would keep our own server off it.
+    It covers the seconds between the choice of a port and the moment when a server listens on it. It only excludes
+    other runs of Tidegate, because a socket that held the port would block our own server too.
     """
 
     def __init__(self, port: int, lock: IO[str]) -> None:

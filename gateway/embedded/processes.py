@@ -1,9 +1,9 @@
 """Child processes that never outlive us.
 
-Three lines of defence: an orderly stop; on Linux the kernel, which ends a child when its parent dies
-(`child_process.py`); and a record of every child in the run directory, by which the next start ends what a killed
-predecessor left. A child is identified by a random token in its environment, which its own children inherit. So a
-recycled process id is never mistaken for ours.
+Children are ended in three ways. The first is an orderly stop. On Linux, the kernel ends a child when its parent dies
+(`child_process.py`). And the run directory has a record of every child, so that the next start ends what a killed run
+left. A child is identified by a random token in its environment, which its own children inherit. So a recycled
+process id is never mistaken for ours.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its process id, which is also the id of its session."""
+        """Return its process id, which is also the id of its session."""
         return self._process.pid
 
     def exit_code(self) -> int | None:

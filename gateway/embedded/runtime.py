@@ -50,13 +50,13 @@ class OwnKafka:
 
     @property
     def connection(self) -> KafkaConnection:
-        """The connection. Raises SettingsError for properties that are wrong."""
+        """Return the connection. Raises SettingsError for properties that are wrong."""
         return KafkaSettings(kafka_config=self.config).connection_to(self.servers)
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeOptions:
-    """How an embedded run is set up; a port of None picks the usual one or, where that is in use, a free one.
+    """The options of an embedded run. A port of None means the usual one, or a free one if that is in use.
 
     `java_options` are given to broker and job in addition to their own. Without `kafka`, a broker is started.
     """
@@ -73,8 +73,9 @@ class RuntimeOptions:
 class Runtime:
     """One embedded run. A context manager: leaving it stops everything that was started, in order.
 
-    `registry` is a client of its registry. `start_*` returns at once, so that starts overlap; `await_*` returns when the part answers, and raises
-    Unavailable (for a stream that stopped itself StreamStopped) with the end of its log when it died.
+    `registry` is a client of its registry. `start_*` returns at once, so that starts overlap; `await_*` returns when
+    the part answers. If the part has died, it raises Unavailable (StreamStopped for a stream that stopped itself)
+    with the end of its log.
     """
 
     def __init__(self, options: RuntimeOptions, show: Show, progress: Progress | None = None) -> None:
@@ -88,29 +89,29 @@ class Runtime:
 
     @property
     def bootstrap(self) -> str:
-        """The broker's address; known after `start_broker`."""
+        """Return the broker's address; known after `start_broker`."""
         own = self._options.kafka
         return self._require_broker().bootstrap if own is None else own.servers
 
     @property
     def kafka_config(self) -> Path | None:
-        """The file of client properties for the broker; None without one."""
+        """Return the file of client properties for the broker; None without one."""
         own = self._options.kafka
         return None if own is None or own.config is None else own.config.absolute()
 
     @property
     def registry_url(self) -> str:
-        """The gateway's address."""
+        """Return the gateway's address."""
         return f"http://{ports.HOST}:{self._claim.port}"
 
     @property
     def warehouse(self) -> Path:
-        """The folder of the Iceberg tables."""
+        """Return the folder of the Iceberg tables."""
         return self._state.warehouse
 
     @property
     def logs(self) -> Path:
-        """The folder of the logs: broker.log, gateway.log, job.log."""
+        """Return the folder of the logs: broker.log, gateway.log, job.log."""
         return self._state.logs
 
     def __enter__(self) -> Self:

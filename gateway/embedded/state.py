@@ -44,37 +44,37 @@ class StateDirectory:
 
     @property
     def broker(self) -> Path:
-        """The broker's folder."""
+        """Return the broker's folder."""
         return self.path / "broker"
 
     @property
     def gateway_port(self) -> Path:
-        """The file that keeps the port of the gateway from start to start."""
+        """Return the file that keeps the port of the gateway from start to start."""
         return self.path / _PORT
 
     @property
     def warehouse(self) -> Path:
-        """The folder of the Iceberg tables and their catalog."""
+        """Return the folder of the Iceberg tables and their catalog."""
         return self.path / "warehouse"
 
     @property
     def logs(self) -> Path:
-        """The folder of the logs, one for each part."""
+        """Return the folder of the logs, one for each part."""
         return self.path / "logs"
 
     @property
     def checkpoints(self) -> Path:
-        """The folder of the job's checkpoints."""
+        """Return the folder of the job's checkpoints."""
         return self.path / "checkpoints"
 
     @property
     def database_url(self) -> str:
-        """The registry's database, as SQLAlchemy names it."""
+        """Return the registry's database, as SQLAlchemy names it."""
         return f"sqlite:///{self.path / 'registry.db'}"
 
     @property
     def ready_file(self) -> Path:
-        """The file that the job writes when all its queries run."""
+        """Return the file that the job writes when all its queries run."""
         return self.path / "run" / "job.ready"
 
     def __enter__(self) -> Self:

@@ -49,8 +49,9 @@ def authorise(request: Request, role: Role, subject: str) -> Principal:
 async def permit(request: Request) -> None:
     """Authorise a request of the native API or the desk: a dependency of every route.
 
-    Raises Forbidden, and NotFoundError for a contract or stream that does not exist or is hidden: in the same words,
-    at the same point, before anything else of the request is looked at. With access control off nothing is asked.
+    Raises Forbidden, and NotFoundError for a contract or stream that does not exist or is hidden. Both have the same
+    message and come at the same point, before anything else of the request is read. Without access control everything
+    is permitted.
     """
     principal = principal_of(request)
     if principal is ANONYMOUS:

@@ -22,10 +22,10 @@ def protocol_with_header_limits(seconds: float) -> type[HttpToolsProtocol]:
 class HeaderLimitsProtocol(HttpToolsProtocol):
     """HTTP/1.1 that closes a connection whose request headers are too slow or too large.
 
-    The time runs from the connection, and from the first byte of each later request, to the end of the headers.
-    uvicorn's keep-alive time-out ends with the first byte of a request, so it bounds idle connections only.
-    Headers above MOST_HEADER_BYTES, and as much as one read brings, are answered with 431; trailers and chunk
-    extensions of a body are bounded alike.
+    The time runs from the connection, and from the first byte of each later request, to the end of the headers. The
+    keep-alive time-out of uvicorn ends with the first byte of a request, so it bounds idle connections only. Headers
+    above MOST_HEADER_BYTES, and as much as one read brings, are answered with 431; trailers and chunk extensions of a
+    body are bounded alike.
     Source: RFC 6585, clause 5.
     """
 

@@ -1,4 +1,4 @@
-"""Completes the OpenAPI document: every refusal is a problem document, and nothing else."""
+"""Complete the OpenAPI document: every refusal is a problem document."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A change that weakens the enforced contract takes effect after a person other than its author has approved it.
 
 Every write that can change the enforced contract version runs inside `guard_weakening`, which compares the enforced
-versions before and after. So the rule covers every kind of change: a document, a registered schema, a status, a
-deletion, an import, another compatibility group or a new major version. Each group is compared by itself too.
+versions before and after. So every kind of change is covered: documents, registered schemas, statuses, deletions,
+imports, other compatibility groups and new major versions. Each group is also compared by itself.
 """
 
 from __future__ import annotations

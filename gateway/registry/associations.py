@@ -70,9 +70,10 @@ class Associations(Service):
     ) -> tuple[StoredAssociation, ...]:
         """Associate subjects with a resource; a schema that comes with one is registered first.
 
-        With `is_dry` the answer is the same, and nothing is stored. Raises Refused: 40907 for a subject without a version,
-        40903 if the resource has another subject, 40904 and 40905 if another resource has the subject, 40908 for a change
-        of a frozen one, 42212. Raises also what a registration raises.
+        With `is_dry` the answer is the same, and nothing is stored. Raises the errors of a registration, and Refused
+        with these codes: 40907 for a subject without a version, 40903 if the resource has another subject. 40904 and
+        40905 mean that another resource has the subject, 40908 a change of a frozen association, 42212 an invalid
+        one.
         """
         if not request.associations:
             raise invalid_association("associations", "the request has none")

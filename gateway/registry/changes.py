@@ -29,10 +29,11 @@ _MOST_SHOWN = 3
 class Review:
     """The changes of a candidate against the version that is enforced before it.
 
-    `candidate` is its fingerprint, which agreements name. `comparisons` are with the versions that the level looks at,
-    the newest first: of the candidate's major version, or when it begins a new one (`is_new_major`) with the newest
-    before it; empty when it is the first. `acknowledged` are the consumers that agreed to this candidate;
-    `is_break_acknowledged` says whether someone agreed to a break that touches no registered consumer.
+    `candidate` is its fingerprint, which agreements name. `comparisons` has one for each version that the level
+    requires, the newest first. These have the candidate's major version; a new major version (`is_new_major`) is
+    compared with the newest version before it. It is empty for the first version. `acknowledged` are the consumers
+    that agreed to this candidate; `is_break_acknowledged` says whether someone agreed to a break that touches no
+    registered consumer.
     """
 
     contract_id: str
@@ -46,24 +47,24 @@ class Review:
 
     @property
     def breaking(self) -> tuple[Finding, ...]:
-        """The findings that the level forbids, those of the newest version first."""
+        """Return the findings that the level forbids, those of the newest version first."""
         found = (finding for comparison in self.comparisons for finding in comparison.findings)
         return tuple(each for each in found if each.severity is FindingSeverity.BREAKING)
 
     @property
     def affected(self) -> tuple[str, ...]:
-        """The consumers that a breaking finding touches, sorted."""
+        """Return the consumers that a breaking finding touches, sorted."""
         return tuple(sorted({consumer for finding in self.breaking for consumer in finding.consumers}))
 
     @property
     def unaffected(self) -> tuple[str, ...]:
-        """The other registered consumers, sorted."""
+        """Return the other registered consumers, sorted."""
         known = {name for one in self.comparisons for name in (*one.affected, *one.unaffected)}
         return tuple(sorted(known - set(self.affected)))
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The consumers that still have to agree, sorted; empty for a new major version."""
+        """Return the consumers that still have to agree, sorted; empty for a new major version."""
         if self.is_new_major:
             return ()
         agreed = self.acknowledged
@@ -72,13 +73,13 @@ class Review:
 
     @property
     def needs_break_acknowledged(self) -> bool:
-        """Whether a person must confirm a break that affects no registered consumer."""
+        """Return whether a person must confirm a break that affects no registered consumer."""
         is_break = bool(self.breaking) and not self.is_new_major and not self.affected
         return is_break and not self.is_break_acknowledged
 
     @property
     def is_publishable(self) -> bool:
-        """Whether the change is compatible, agreed to, or a new major version."""
+        """Return whether the change is compatible, agreed to, or a new major version."""
         return not self.missing and not self.needs_break_acknowledged
 
 

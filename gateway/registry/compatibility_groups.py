@@ -28,8 +28,8 @@ _REMEMBERED = 256
 class CompatibilityGroup:
     """A group by the value of its property, "" for versions without it.
 
-    `version` is its newest enforced contract version, None without one; `schemas` are the ids of its schemas, also of
-    deleted versions, because their records are still in the topic.
+    `version` is its newest enforced contract version, None without one. `schemas` are the ids of its schemas,
+    including deleted versions, because their records are still in the topic.
     """
 
     name: str
@@ -82,7 +82,7 @@ def require_group(stores: Stores, contract: DataContract) -> None:
     """Require that a document names its compatibility group if its subject has groups, and none otherwise.
 
     Raises ContractError. A document without a group would join the versions without the property, and judge their
-    producers' records; with a group of unframed records that does not exist, each of those records would be refused.
+    producers' records. With a group of unframed records that does not exist, each unframed record would be refused.
     """
     subject = subject_of(contract.topic)
     setting = group_setting(stores, contract.topic)

@@ -1,4 +1,4 @@
-"""Judges posted records with the plan that the streaming job uses."""
+"""Judge posted records with the plan that the streaming job uses."""
 
 from __future__ import annotations
 

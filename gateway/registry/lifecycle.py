@@ -43,9 +43,9 @@ class ContractLifecycle(Service):
     ) -> ContractVersion:
         """Set the status of a version; its present status is not a change.
 
-        Raises NotFoundError; ConflictError for an impossible transition; BreakingChange for a promotion without the
-        acknowledgements of consumers; NotApproved for a change that weakens the enforced contract; ContractError for a
-        promotion of a version that does not compile.
+        Raises NotFoundError, and ConflictError for an impossible transition. A promotion raises BreakingChange
+        without the acknowledgements of consumers, and ContractError if the version does not compile. Raises
+        NotApproved for a change that weakens the enforced contract.
         """
         at = self._now()
         with write_or_propose(self._database) as stores:

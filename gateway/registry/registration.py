@@ -1,4 +1,4 @@
-"""Registering schemas under subjects, looking them up, and asking whether they would be compatible."""
+"""Register schemas under subjects, look them up, and check their compatibility."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _IMPORTED = "subject.version-imported"
 
 @dataclass(frozen=True, slots=True)
 class RegistrationOptions:
-    """How a schema is registered: by whom, with its members in order, without being compared with anything."""
+    """The options of a registration: its author, sorted members, and no comparison with earlier versions."""
 
     by: Principal
     normalize: bool = False

@@ -1,7 +1,7 @@
-"""Whether a schema may be registered: by the compatibility level, and by the contract of the subject.
+"""Review a registration: by the compatibility level, and by the contract of the subject.
 
-Clients of a schema registry get the same 409 and the same `is_compatible` for both; the messages name the rule, the
-consumer and the way out.
+Clients of a schema registry get the same 409 and the same `is_compatible` for both. The messages name the rule, the
+consumer and what to do.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Governance:
 def governance(stores: Stores, subject: str, line: Lineage | None, config: Config) -> Governance | None:
     """Return what a registration must be compatible with; None if only schemas are compared.
 
-    Only schemas are compared if the subject has neither a published contract document nor registered consumers, if the
-    level is NONE, and if the registration begins a new major version.
+    Only schemas are compared if the level is NONE, or if the registration begins a new major version. The same holds
+    for a subject with neither a published contract document nor registered consumers.
     """
     level = config.level or DEFAULT_LEVEL
     if line is None or line.base is None or line.is_new or level == "NONE":

@@ -1,10 +1,10 @@
 """Compatibility of schemas in the seven levels; only what is proven is compatible.
 
-Source: Confluent Schema Registry, `CompatibilityLevel`: BACKWARD is a new reader of old data, FORWARD an old reader of
-new data; without TRANSITIVE only the newest version counts.
+Source: Confluent Schema Registry, `CompatibilityLevel`. BACKWARD means that a new reader reads old data, FORWARD that
+an old reader reads new data. Without TRANSITIVE only the newest version is compared.
 
-A JSON Schema that names no draft is draft 7 for some clients and 2020-12 for others: it is compatible when it is so for
-both, and for the records that the stream accepts.
+A JSON Schema that names no draft is draft 7 for some clients and 2020-12 for others. It must be compatible as both,
+and for the records that the stream accepts.
 """
 
 from __future__ import annotations
@@ -68,9 +68,8 @@ class Earlier:
 class ProvenPairs:
     """The pairs of JSON Schemas that were found compatible last, an earlier one and a later one.
 
-    Inclusion is transitive: what is compatible with a version that is compatible with a third is compatible with it too.
-    Avro is left out, for a reader of a reader's data may not read the writer's: a field may have been dropped, and come
-    back with another type.
+    Inclusion is transitive: if A is compatible with B, and B with C, then A is compatible with C. Avro is left out
+    because its compatibility is not transitive: a field may be dropped, and added again with another type.
     """
 
     def __init__(self, limit: int = 16_384) -> None:
@@ -101,14 +100,14 @@ _PROVEN = ProvenPairs()
 
 @dataclass(frozen=True, slots=True)
 class CompatibilityAnswer:
-    """Why a schema is not compatible, a sentence each; `warnings` are what a lenient policy accept."""
+    """The reasons why a schema is not compatible, one sentence each; `warnings` are those that a lenient policy accepts."""
 
     messages: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
     def is_compatible(self) -> bool:
-        """Whether nothing speaks against the schema."""
+        """Return whether nothing speaks against the schema."""
         return not self.messages
 
 
@@ -176,12 +175,12 @@ class _Reading:
 
     @property
     def is_meant(self) -> bool:
-        """Whether there is data of the old schema: not when it is not a schema as it is read."""
+        """Return whether there is data of the old schema: not when it is not a schema as it is read."""
         return _is_readable(self.old)
 
     @property
     def is_broken(self) -> bool:
-        """Whether the new schema is not a schema as it is read."""
+        """Return whether the new schema is not a schema as it is read."""
         return not _is_readable(self.new)
 
 

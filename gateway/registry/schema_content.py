@@ -46,17 +46,17 @@ class SchemaContent:
 
     @property
     def guid(self) -> str:
-        """The GUID, which is equal for equal content."""
+        """Return the GUID, which is equal for equal content."""
         return schema_guid(self.parsed.text, self.references, self.metadata, self.rule_set)
 
     @property
     def text_hash(self) -> str:
-        """Equal for contents of the same text and references."""
+        """Return a hash that is equal for contents of the same text and references."""
         return self._hash(self.parsed.text)
 
     @property
     def normal_hash(self) -> str:
-        """Equal for contents of the same normal text and references."""
+        """Return a hash that is equal for contents of the same normal text and references."""
         return self._hash(self.parsed.normal)
 
     def normalized(self) -> SchemaContent:
@@ -275,7 +275,7 @@ def _names(definition: Any) -> Iterator[str]:
 
 
 def _is_name(text: str) -> bool:
-    """Source: Apache Avro 1.12 (Java), `NameValidator.UTF_VALIDATOR`."""
+    """Return whether Avro accepts a name. Source: Apache Avro 1.12 (Java), `NameValidator.UTF_VALIDATOR`."""
     plain = text.replace("_", "a")
     return plain[:1].isalpha() and plain.isalnum()
 

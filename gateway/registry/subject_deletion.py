@@ -103,7 +103,7 @@ class SubjectDeletion(Service):
 
 
 class _Deletion:
-    """Who deletes, when, and whether permanently."""
+    """A deletion: its author, its time, and whether it is permanent."""
 
     def __init__(self, by: Principal, at: datetime, *, permanent: bool) -> None:
         self.by = by

@@ -1,4 +1,4 @@
-"""Reading subjects, their versions, and schemas by id and GUID."""
+"""Read subjects, their versions, and schemas by id and GUID."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class ListedSubjects:
 
     @property
     def context(self) -> str | None:
-        """The context to look in, None for all."""
+        """Return the context to look in, None for all."""
         return None if self.prefix.startswith(EVERY_CONTEXT) else context_of(self.prefix)
 
     @property
     def beginning(self) -> str:
-        """Prefix of the stored names."""
+        """Return the prefix of the stored names."""
         if self.prefix.startswith(EVERY_CONTEXT):
             return self.prefix.removeprefix(EVERY_CONTEXT)
         return self.prefix.removeprefix(f":{DEFAULT_CONTEXT}:")

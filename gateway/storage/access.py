@@ -1,4 +1,4 @@
-"""Where API keys and sessions of the desk are kept: never their secrets, only the secrets' hashes."""
+"""Store API keys and sessions of the desk, with hashes of their secrets only."""
 
 from __future__ import annotations
 

@@ -72,9 +72,9 @@ class Unreadable:
 class ChainReport:
     """The result of a check of the chain.
 
-    `entries` is how many are sound from the first on, `head` the hash of the last of them. `broken_at` is the number
-    of the place of the first entry that is not sound, `reason` what is wrong there; both None when all are sound.
-    `has_known_head` says whether one of the sound entries is the head that was known before, or none was given.
+    `entries` is the number of valid entries from the first on, `head` the hash of the last of them. `broken_at` is
+    the number of the first invalid entry, `reason` what is wrong there; both are None if all are valid.
+    `has_known_head` is True if a valid entry is the head that was known before, or if none was given.
     """
 
     entries: int
@@ -85,7 +85,7 @@ class ChainReport:
 
     @property
     def is_intact(self) -> bool:
-        """Whether nothing was changed, left out or cut off, as far as the entries and the known head can show."""
+        """Return whether the entries and the known head show no change, gap or cut-off end."""
         return self.broken_at is None and self.has_known_head
 
 
@@ -111,7 +111,7 @@ def chained(change: Change, number: int, previous: str) -> AuditEntry:
 
 
 def entry_hash(entry: AuditEntry) -> str:
-    """SHA-256 of the entry without its own hash, in canonical JSON; the hash before it is one of the members."""
+    """Return the SHA-256 of the entry in canonical JSON, with the previous hash and without its own."""
     return content_hash({name: value for name, value in document(entry).items() if name != "hash"})
 
 
@@ -148,9 +148,9 @@ def _read(found: Any) -> AuditEntry:
 def check(entries: Iterable[AuditEntry | Unreadable], known_head: str | None = None) -> ChainReport:
     """Check the entries in stored order, and stop at the first invalid one.
 
-    A changed, missing, doubled or moved entry breaks the chain at its place. An end that was cut off, or a log that
-    was rewritten, does not: `check_end` compares the end with the recorded head, and `known_head` is one that
-    someone noted at an earlier time.
+    A changed, missing, repeated or moved entry breaks the chain at its place. An end that was cut off, or a log that
+    was rewritten, does not. Therefore `check_end` compares the end with the recorded head, and `known_head` is a head
+    that a person kept earlier.
     """
     number, previous = 0, NO_ENTRY
     has_known_head = known_head in {None, NO_ENTRY}

@@ -65,7 +65,7 @@ class Database:
 
     @property
     def description(self) -> str:
-        """The address of the database without its password."""
+        """Return the address of the database without its password."""
         return self._engine.url.render_as_string(hide_password=True)
 
     def reading(self) -> AbstractContextManager[Stores]:
@@ -217,7 +217,7 @@ def _engine(url: str) -> Engine:
 
 
 def _keep_private(file: Path) -> None:
-    """Let only the owner read a new database, or one that every user could read; its log files get the same mode.
+    """Restrict a new database, or one that every user could read, to its owner; its log files get the same mode.
 
     A narrower mode, such as 0640 for a backup, is kept.
     """

@@ -31,7 +31,7 @@ _KEYS_AT_ONCE = 300
 
 
 class IndexedPartitionRow(Table):
-    """How far one partition of a stream's quarantine topic is indexed, and which process does it.
+    """The progress of the index in one partition of a stream's quarantine topic, and the process that builds it.
 
     `next_offset` is the first offset that is not indexed, `high` the end of the partition when it was last asked for.
     `revision` counts changes. A process owns the partition until `lease_until`.
@@ -76,7 +76,7 @@ class BitmapRow(Table):
 
 
 class PageRow(Table):
-    """When the refused records of one page of a partition arrived, where they came from, and hashes of their keys.
+    """One page of a partition: the arrival times of its refused records, their source positions, and hashes of their keys.
 
     `source_low` and `source_high` bound the source offsets, `first_minute` and `last_minute` the arrivals.
     """
@@ -95,7 +95,7 @@ class PageRow(Table):
 
 
 class DayRow(Table):
-    """How many records of one facet arrived on one day (UTC, days since 1970), by hour and by minute."""
+    """The number of records of one facet that arrived on one day (UTC, days since 1970), by hour and by minute."""
 
     __tablename__ = "quarantine_days"
 
@@ -117,7 +117,7 @@ class IndexSecretRow(Table):
 
 @dataclass(frozen=True, slots=True)
 class IndexedPartition:
-    """How far a partition is indexed. `low` is the first offset that the index holds."""
+    """The indexed range of a partition. `low` is the first offset that the index has."""
 
     stream: str
     partition: int

@@ -50,7 +50,7 @@ OTHER: Final = "(other)"
 
 
 class StreamRuleRow(Table):
-    """How many records of a stream violated one rule or keyword. `key` grows in the order in which they were first seen."""
+    """The number of records of a stream that violated one rule or keyword. `key` grows in the order of first occurrence."""
 
     __tablename__ = "stream_rules"
     __table_args__ = (
@@ -66,7 +66,7 @@ class StreamRuleRow(Table):
 
 
 class StreamStepRow(Table):
-    """How long the batches of a stream took in one step."""
+    """The time that the batches of a stream took in one step."""
 
     __tablename__ = "stream_steps"
 
@@ -77,7 +77,7 @@ class StreamStepRow(Table):
 
 @dataclass(frozen=True, slots=True)
 class RuleSum:
-    """How many records of a stream violated one rule or keyword."""
+    """The number of records of a stream that violated one rule or keyword."""
 
     stage: Stage
     code: str
@@ -235,7 +235,7 @@ _SUMMED = ("records", "written", "warned", "alerted", "quarantined", "dropped")
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far the reports of a stream reach: the last batch of its ledger, and when the newest was committed."""
+    """The end of a stream's reports: the last batch of its ledger, and when the newest was committed."""
 
     epoch: int
     n: int
@@ -252,7 +252,7 @@ class Buckets:
 
     @property
     def until(self) -> datetime:
-        """The first instant past the last bucket."""
+        """Return the first instant past the last bucket."""
         return self.since + self.width * self.count
 
     def starts(self) -> tuple[datetime, ...]:

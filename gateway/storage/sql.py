@@ -150,7 +150,7 @@ class ContractVersion:
 
 @dataclass(frozen=True, slots=True)
 class VersionFilter:
-    """Which contracts to list: None in a field lets every value through.
+    """A filter of contract versions: None in a field matches every value.
 
     `prefixes` are those that the subject may begin with, character by character.
     """

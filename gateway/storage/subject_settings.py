@@ -1,4 +1,4 @@
-"""Where the settings of subjects and the associations of resources are kept."""
+"""Store the settings of subjects and the associations of resources."""
 
 from __future__ import annotations
 

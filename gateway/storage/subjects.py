@@ -157,7 +157,7 @@ _CHUNK_VERSIONS = 200
 
 
 class Deleted(Enum):
-    """Which versions to list, by whether they are soft-deleted."""
+    """A filter of versions by whether they are soft-deleted."""
 
     LEFT_OUT = "left out"
     SHOWN = "shown"

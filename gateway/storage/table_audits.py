@@ -54,7 +54,7 @@ class AuditSummary:
 
     @property
     def share(self) -> float | None:
-        """Refused share of the rows; None without rows."""
+        """Return the refused share of the rows; None without rows."""
         return self.refused / self.rows if self.rows else None
 
 

@@ -209,7 +209,7 @@ class BatchRow(Table):
 
 
 class BatchRuleRow(Table):
-    """How many records of one batch violated one rule or keyword."""
+    """The number of records of one batch that violated one rule or keyword."""
 
     __tablename__ = "batch_rules"
 
@@ -262,7 +262,7 @@ class SpentIdRow(Table):
 
 
 class NextIdRow(Table):
-    """The next id that a context gives; it only grows."""
+    """The next id of a context; it only grows."""
 
     __tablename__ = "next_ids"
 

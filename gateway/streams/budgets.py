@@ -38,7 +38,7 @@ class BudgetUse:
 
     @property
     def used(self) -> float | None:
-        """The used part of the budget: 0 is nothing, 1 is all of it."""
+        """Return the used part of the budget: 0 is nothing, 1 is all of it."""
         allowed = self.ratio * self.records
         return self.refused / allowed if allowed else None
 

@@ -87,7 +87,7 @@ class StreamControls:
             return after
 
     def set_aside(self, stream: str, record: RecordPosition, by: Principal = ANONYMOUS) -> StreamControl:
-        """Quarantine one record without judging it; one that is set aside stays so. Raise NotFoundError."""
+        """Quarantine one record without judging it; one that is set aside stays so. Raises NotFoundError."""
         at = self._now()
         with self._database.writing() as stores:
             topic = topic_of_contract(stores, stream)

@@ -1,4 +1,4 @@
-"""Finds the places in a record's bytes that JSON Pointers name."""
+"""Find the places in a record's bytes that JSON Pointers name."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where pointers lead in one text.
+    """The places that pointers name in one text.
 
-    `values` has an entry for every pointer asked for: all its places in order (several for a repeated property
-    or a `*`), none when the value is absent. `nearest` has, for an absent value, the places of the closest
-    object or array on its way that exists. `covered` has for every pattern all places that it leads to, and those
-    on its way that hold something else than what it leads through. `undeclared` are the properties of an undeclared
-    name, outermost only. `broken` is the first thing that is not JSON, None when all is; `readable_until` is the offset up to which
-    every value was placed.
+    `values` has an entry for every requested pointer: all its places in order, none if the value is absent. A
+    repeated property or a `*` has several. `nearest` has, for an absent value, the places of the closest object or
+    array on its way that exists. `covered` has for every pattern all places that it leads to, and those on its way
+    that hold something else than what it leads through. `undeclared` are the properties of an undeclared name,
+    outermost only. `broken` is the first thing that is not JSON, None when all is; `readable_until` is the offset up
+    to which every value was placed.
     """
 
     values: dict[str, tuple[Place, ...]]
@@ -157,7 +157,7 @@ class _Search:
 
     @property
     def is_done_with_container(self) -> bool:
-        """Whether nothing inside of the value just opened can matter."""
+        """Return whether nothing inside of the value just opened can matter."""
         value = self._inside[-1]
         leads_on = any(node.children for node in value.nodes)
         return not leads_on and (self._declared is None or value.is_undeclared)

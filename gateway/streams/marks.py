@@ -36,12 +36,12 @@ class Happened:
 
     @property
     def end(self) -> datetime:
-        """When it ended; of a moment the moment itself."""
+        """Return when it ended; for a moment, the moment itself."""
         return self.until or self.at
 
     @property
     def is_open(self) -> bool:
-        """Whether it lasts still."""
+        """Return whether it has not ended."""
         return self.kind is Happening.PAUSE and self.until is None
 
 

@@ -1,7 +1,7 @@
 """The metrics of the streams, for Prometheus: from the stored reports, so that a restart of the gateway loses nothing.
 
-A stream has at most `_MOST_RULES` series of rules and `_MOST_PARTITIONS` of partitions, whatever its contract and its
-topic are: the rules that were violated first keep their series, all later ones share one, so that no counter falls.
+A stream has at most `_MOST_RULES` series of rules and `_MOST_PARTITIONS` of partitions. The rules that were violated
+first keep their series, and all later ones share one, so that no counter decreases.
 """
 
 from __future__ import annotations

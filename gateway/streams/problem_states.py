@@ -51,8 +51,8 @@ class StateChange(_Value):
 class Decision(_Value):
     """The decision about a problem.
 
-    `records_then` is the number of its records when it was muted or resolved, `resolved_in` the contract version that
-    mends it, `alerted_at` the time of the last alert about a surge.
+    `records_then` is the number of its records when it was muted or resolved. `resolved_in` is the contract version
+    that resolves it, `alerted_at` the time of the last alert about a surge.
     """
 
     state: ProblemState = ProblemState.OPEN
@@ -89,7 +89,7 @@ class Decision(_Value):
 
     @property
     def is_emptied(self) -> bool:
-        """Whether the problem was resolved by itself, because no refused record was left in it."""
+        """Return whether the problem was resolved by itself, because no refused record was left in it."""
         return self.state is ProblemState.RESOLVED and bool(self.changes) and self.changes[-1].by == BY_ITSELF
 
     def mute_ended(self, at: datetime, records: int, hourly_ratio: float | None) -> bool:

@@ -81,7 +81,7 @@ class ProblemWatch:
         self._look_at = self._look_at_muted_at = now()
 
     def note(self, streams: Collection[str]) -> None:
-        """Note that streams got records; look at what is due. Raises Unavailable."""
+        """Record that streams have new records, and check the streams that are due. Raises Unavailable."""
         self._changed |= set(streams)
         now = self._now()
         if now >= self._look_at_muted_at:

@@ -65,12 +65,12 @@ class Problem:
 
     @property
     def left(self) -> int:
-        """Number of its records that are still refused, and not closed."""
+        """Return the number of its records that are still refused, and not closed."""
         return self.kept - sum(self.closures.values())
 
     @property
     def title(self) -> str:
-        """The problem in a line."""
+        """Return the problem in a line."""
         if self.key.stage == OTHER:
             return "other problems, too many to tell apart"
         if self.key.is_noise:
@@ -91,7 +91,7 @@ class ProblemList:
 
 @dataclass(frozen=True, slots=True)
 class ProblemQuery:
-    """Which problems to list, and over which span to count: all that is kept, unless it has a beginning or an end."""
+    """A query of problems, and the span over which they are counted: without a beginning or an end, all that is kept."""
 
     states: frozenset[ProblemState] = frozenset()
     text: str = ""

@@ -1,7 +1,7 @@
-"""Reads refused records from a quarantine topic, bounded in count, bytes and time; records who reveals hidden fields.
+"""Read refused records from a quarantine topic, bounded in count, bytes and time; audit the reveal of hidden fields.
 
-Which topic is read follows from the stream's contract. Other records in it are never given out: a producer that writes to the
-topic could otherwise place them on the page of someone who may not read them where they came from.
+The contract of the stream determines the topic. Records of other streams in it are never returned. Otherwise a
+producer could write records to it for a person who may not read their own topic.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ class _Session:
         return edges
 
     def latest(self, limit: int, rule: str | None) -> Latest:
-        """Step back from the end of every partition until enough is found or the bounds are reached."""
+        """Return the newest records; read backwards until enough are found or the bounds are reached."""
         edges = self.edges()
         upper = {partition: high for partition, (_, high) in edges.items()}
         found: list[QuarantinedRecord] = []
@@ -304,7 +304,7 @@ class _Session:
                 del open_until[partition]
 
     def _left(self) -> float:
-        """Seconds that are left; raises Unavailable when none are."""
+        """Return the seconds that are left; raise Unavailable when none are."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise Unavailable("the broker took too long to return the records")

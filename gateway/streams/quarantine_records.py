@@ -90,19 +90,19 @@ class ContractSight:
 
     @cached_property
     def visibility(self) -> Visibility:
-        """The parts of a record that are shown."""
+        """Return the parts of a record that are shown."""
         if self.contract is None:
             return Visibility(None, revealed=self.revealed)
         return visibility_of(self.contract, declared_names(self.contract), self.revealed)
 
     @cached_property
     def explainer(self) -> Explainer | None:
-        """The writer of the sentences about violations; None if the contract does not compile."""
+        """Return the writer of the sentences about violations; None if the contract does not compile."""
         return None if self.plan is None else Explainer(self.plan, self.visibility)
 
     @property
     def knows_writers(self) -> bool:
-        """Whether the schemas are known with which records may have been written."""
+        """Return whether the schemas are known with which records may have been written."""
         is_framed = self.contract is not None and self.contract.framing != "none"
         return not is_framed or (self.plan is not None and self.plan.writers is not None)
 

@@ -30,17 +30,17 @@ class SeenReconciliations:
 
     @property
     def open(self) -> ReconciliationRequest | None:
-        """The open request."""
+        """Return the open request."""
         return next((each.asked for each in self.found if each.is_open), None)
 
     @property
     def last(self) -> StreamReconciliation | None:
-        """The last one with an answer."""
+        """Return the last one with an answer."""
         return next((each for each in self.found if not each.is_open), None)
 
     @property
     def is_taken(self) -> bool:
-        """Whether the job has heard of the open request: the gateway's answer to its heartbeat tells of it."""
+        """Return whether the job has received the open request, in the answer to a heartbeat."""
         return self.open is not None and self.seen_at is not None and self.seen_at > self.open.at
 
 
@@ -82,8 +82,8 @@ class Reconciliations:
     ) -> bool:
         """Store the job's result; return False if there is one already, which is kept.
 
-        Raises NotFoundError for a request that is not known, Forbidden when `by` may not publish for the stream's topic,
-        ConflictError for the findings of another stream.
+        Raises NotFoundError for an unknown request, Forbidden if `by` may not publish for the stream's topic, and
+        ConflictError for findings of another stream.
         """
         if result.findings is not None and result.findings.stream != stream:
             raise ConflictError(f"these are the findings of {result.findings.stream}, not of {stream}")

@@ -1,4 +1,4 @@
-"""Fetches refused records that the index names, masked for the reader who asks."""
+"""Fetch refused records that the index names, masked for their reader."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RecordPage:
 
 @dataclass(frozen=True, slots=True)
 class FoundPositions:
-    """Where the records are that were looked for; not all of them if `is_complete` is False."""
+    """The positions of the found records; not all of them if `is_complete` is False."""
 
     positions: Positions
     is_complete: bool

@@ -47,7 +47,7 @@ class ProblemSelection:
 
     @property
     def digest(self) -> str:
-        """Which records these are, as in a request."""
+        """Return the digest of these positions, as in a request."""
         return digest_of_refusals(self.topic, self.positions)
 
     def order(self, fix: Fix | None, **options: Any) -> ReplayOrder:
@@ -75,7 +75,7 @@ class ProblemPreview:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all records were looked at."""
+        """Return whether all records were looked at."""
         return self.looked >= len(self.selection.positions)
 
 

@@ -52,9 +52,9 @@ class StreamReplays(Service):
     def ask(self, stream: str, order: ReplayOrder, by: Principal = ANONYMOUS) -> StreamReplay:
         """Store a request; it is open, or waits for the approval of another person as the enforced contract says.
 
-        Without access control no approval is needed. Raises NotFoundError for a stream without a contract,
-        ConflictError for another topic, positions without their digest or too many requests, ContractError for mistakes of
-        the fix.
+        Without access control no approval is needed. Raises NotFoundError for a stream without a contract, and
+        ContractError for mistakes of the fix. Raises ConflictError for another topic, positions without their digest,
+        or too many requests.
         """
         at = self._now()
         request = ReplayRequest(id=uuid4(), stream=stream, **order.model_dump())

@@ -29,7 +29,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Enforcement:
-    """Whether a job enforces a contract now. `seen_at` is its last heartbeat, None if there never was one."""
+    """The enforcement of a contract by a job. `seen_at` is its last heartbeat, None if there never was one."""
 
     is_enforced: bool
     seen_at: datetime | None
@@ -69,9 +69,9 @@ class ReportService:
     def record(self, stream: str, report: BatchReport, by: Principal = ANONYMOUS) -> bool:
         """Store a report; return False if it was stored before, or if reports of its age are deleted already.
 
-        A report is identified by (stream, epoch, n). Raises ConflictError when another batch was reported as the
-        same one, or when the report names another stream, contract or topic; NotFoundError and Forbidden when `by`
-        may not report for the topic of the contract that the stream enforces.
+        A report is identified by (stream, epoch, n). Raises ConflictError if another batch has the same identity, or
+        if the report names another stream, contract or topic. Raises NotFoundError or Forbidden if `by` may not
+        report for the topic of the enforced contract.
         """
         require_same(stream, report.stream)
         with self._database.writing() as stores:
@@ -222,7 +222,7 @@ class ExpectationHistory:
 
     @property
     def last(self) -> PastResult:
-        """The newest result."""
+        """Return the newest result."""
         return self.results[0]
 
 

@@ -1,4 +1,4 @@
-"""Whether a stream is as usual: one answer for the API, the desk and the command line."""
+"""The status of a stream: one answer for the API, the desk and the command line."""
 
 from __future__ import annotations
 

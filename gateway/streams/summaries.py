@@ -34,12 +34,12 @@ class StreamTotals:
 
     @property
     def refused(self) -> int:
-        """Records that did not reach the sink."""
+        """Return the number of records that did not reach the sink."""
         return self.quarantined + self.dropped
 
     @property
     def refused_share(self) -> float:
-        """Refused share of all records, from 0 to 1; 0 without records."""
+        """Return the refused share of all records, from 0 to 1; 0 without records."""
         return self.refused / self.records if self.records else 0.0
 
 

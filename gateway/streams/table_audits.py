@@ -25,7 +25,7 @@ class AuditedTable:
 
     @property
     def last(self) -> AuditSummary:
-        """The newest audit."""
+        """Return the newest audit."""
         return self.audits[0]
 
     def before(self, audit_id: str) -> AuditSummary | None:
@@ -58,8 +58,8 @@ class TableAudits:
     def keep(self, contract_id: str, audit: TableAudit, by: Principal = ANONYMOUS) -> bool:
         """Store an audit; return False if it was stored before.
 
-        Raises NotFoundError for an unknown contract; ConflictError for an audit by another contract or by a version that
-        is not published with this content, and for another audit under the same id.
+        Raises NotFoundError for an unknown contract. Raises ConflictError for another contract, a version that is not
+        published with this content, and another audit under the same id.
         """
         if audit.contract_id != contract_id:
             raise ConflictError(

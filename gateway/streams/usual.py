@@ -1,4 +1,4 @@
-"""Whether a stream refuses more than it usually does: what calls for a person is a change, not that refusals exist."""
+"""Compare the refused share of a stream with its usual one: only an increase needs a person."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class RefusedShare:
 def refused_share(slices: Sequence[SparkBucket]) -> RefusedShare:
     """Compare the newest slice with those before it.
 
-    It is raised if its share is at least three times the usual one, and its refused records are more than chance explains:
-    four standard deviations above the expected number, which is taken as Poisson distributed.
+    It is raised if its share is at least three times the usual one, and its refused records are more than chance
+    explains. That is four standard deviations above the expected number, assumed to be Poisson distributed.
     """
     if not slices:
         return RefusedShare(None, None, is_known=False, is_raised=False)

@@ -44,7 +44,7 @@ _PAUSE_SECONDS = 0.02
 
 
 class SearchState(StrEnum):
-    """How far a search is. `full` has reached the maximum number of results, `bounded` the maximum work."""
+    """The state of a search. `full` has reached the maximum number of results, `bounded` the maximum work."""
 
     RUNNING = "running"
     DONE = "done"

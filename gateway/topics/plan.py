@@ -57,7 +57,7 @@ Change = CreateTopic | AddPartitions | ChangeSetting
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The changes that make a cluster what a file says, in the file's order; and what none of them can do.
+    """The changes that bring a cluster to the state of a file, in the file's order, and the differences without one.
 
     Topics and settings that the file does not name are left as they are: nothing is ever deleted.
     """

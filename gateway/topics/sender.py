@@ -1,4 +1,4 @@
-"""Sends records to one topic, and counts those that the brokers have acknowledged."""
+"""Send records to one topic, and count those that the brokers have acknowledged."""
 
 from __future__ import annotations
 

@@ -77,8 +77,8 @@ def load_history(
 ) -> HistoryManifest:
     """Copy what the request names and no load has yet; return the manifest with it.
 
-    Raises SettingsError for an input or a contract that has no such records, ConflictError for an input that has changed
-    since it was loaded, or while it was copied; Unavailable if another run loads at the same time.
+    Raises SettingsError for an input or a contract that has no such records. Raises ConflictError for an input that
+    has changed since it was loaded, or while it was copied. Raises Unavailable if another run loads at the same time.
     """
     _require_json(contract)
     manifest = folder.read_or_new()

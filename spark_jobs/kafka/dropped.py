@@ -48,7 +48,7 @@ class ChainRecord(Protocol):
 
     @property
     def text(self) -> bytes:
-        """The canonical text."""
+        """Return the canonical text."""
         ...
 
 

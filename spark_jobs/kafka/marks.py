@@ -16,7 +16,7 @@ class MarksTopic:
     """`<topic>.marks`, which is created for the first contract that lets tombstones delete, or with the first replay."""
 
     def __init__(self, topics: Topics, source: Topic, days: int | None) -> None:
-        """`days` is how long refused records are kept; None without limit."""
+        """Prepare the topic. `days` is how long refused records are kept; None means without limit."""
         self._topics = topics
         self._source = source
         self._days = days

@@ -163,7 +163,8 @@ def write_closed(
 ) -> Ledger:
     """Write closed positions as chains of their own, and return the ledger that names them alone; as `write_replayed`.
 
-    A chain that has lost all its positions goes on behind a digest that no record has: what was sent before is not ahead of it.
+    A chain that has lost all its positions continues after a digest that no record has. So records sent before are
+    not ahead of it.
     """
     named = {}
     for closure, positions in closed.items():

@@ -23,7 +23,7 @@ def require_same(topics: Topics, source: Topic, ledger: Ledger) -> None:
     """Raise StreamStopped if the topic is no longer the one that the ledger counts.
 
     Raises Unavailable if the broker does not know the topic. A broker that has just started, or lags behind the
-    controller, reports this for existing topics; for a deleted topic the next attempts report it again.
+    controller, reports this for existing topics. For a deleted topic the next attempts report it again.
     """
     identity = topics.identity(source.name)
     if identity is None:

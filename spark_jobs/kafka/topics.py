@@ -94,8 +94,8 @@ class Topic:
 def _noting(refusals: list[str]) -> Callable[[KafkaError], None]:
     """Return a callback that keeps what a broker says when it refuses the login.
 
-    It must not refer to the object that has the client: such a cycle keeps the client, its threads and its connections
-    until the garbage collector runs, and a process can have about a thousand clients.
+    It must not refer to the object that has the client. Such a cycle keeps the client, its threads and its
+    connections until the garbage collector runs, and a process can have about a thousand clients.
     """
 
     def note(error: KafkaError) -> None:
@@ -157,7 +157,7 @@ class Topics:
         return self._offsets(name, spec)
 
     def at_time(self, name: str, milliseconds: int) -> Vector:
-        """First offset of each partition whose record is not older than a time; a partition without one is left out."""
+        """Return the first offset of each partition whose record is not older than a time, if there is one."""
         spec: OffsetSpec = OffsetSpec.for_timestamp(milliseconds)
         return {partition: offset for partition, offset in self._offsets(name, spec).items() if offset >= 0}
 

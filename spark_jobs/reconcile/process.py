@@ -1,9 +1,9 @@
 """The process of a reconciliation: `python -m tidegate.spark_jobs.reconcile.process STREAM`.
 
 It is separate, so that neither its memory nor a crash affects the stream. Its settings are in its environment,
-because arguments are visible to all users. The parent writes one line to its stdin: the plan of the stream, or an empty
-line if the table does not need the keys of records. It writes one line to stdout: a `ReconciliationResult` as JSON. It
-ends when its parent process has ended.
+because arguments are visible to all users. The parent writes one line to its stdin: the plan of the stream, or an
+empty line if the table needs no record keys. It writes one line to stdout: a `ReconciliationResult` as JSON. It ends
+when its parent process has ended.
 """
 
 from __future__ import annotations

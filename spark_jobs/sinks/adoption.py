@@ -43,7 +43,7 @@ class AdoptableSink(Protocol):
 
     @property
     def own_ledger(self) -> str:
-        """Name of the ledger that the sink would create now."""
+        """Return the name of the ledger that the sink would create now."""
         ...
 
     def has_written(self) -> bool:
@@ -55,7 +55,7 @@ class AdoptableSink(Protocol):
         ...
 
     def archive(self, name: str) -> str | None:
-        """Put what was written away under `name`, or leave it where it names its ledger; return where it is then.
+        """Move the written data to `name`, or leave it where it names its ledger; return its place.
 
         None when nothing is there. Raises ConflictError when the name is taken, Unavailable when the store does not rename.
         """
@@ -119,7 +119,7 @@ class AdoptableSink(Protocol):
         ...
 
     def follow_quarantine(self, ledger: Ledger) -> None:
-        """Bring the quarantine table up to the ledger, if there is one; call it after `fence`. Raises StreamStopped, Unavailable."""
+        """Update the quarantine table to the ledger, if there is one; call it after `fence`. Raises StreamStopped, Unavailable."""
         ...
 
 
@@ -140,7 +140,7 @@ class AdoptableTable:
     def __init__(
         self, settings: JobSettings, store: LedgerStore, plan: EnforcementPlan, beside: LedgerStore
     ) -> None:
-        """`beside` is the table of refused records, which need not be there."""
+        """Open the outputs. `beside` is the table of refused records, which need not exist."""
         self._kafka = settings.kafka
         self._store = store
         self._beside = beside
@@ -153,7 +153,7 @@ class AdoptableTable:
 
     @property
     def own_ledger(self) -> str:
-        """Name of the ledger that the sink would begin with now."""
+        """Return the name of the ledger that the sink would begin with now."""
         return own_ledger_name(self._store, self._plan.contract.id)
 
     def has_written(self) -> bool:

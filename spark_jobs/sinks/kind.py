@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SinkContext:
-    """The stream that a sink is opened for."""
+    """The stream of a sink."""
 
     spark: SparkSession
     settings: JobSettings
@@ -40,7 +40,7 @@ class SinkContext:
     retention: Retention
 
     def accepted(self) -> Topic:
-        """Return the accepted topic, created if it does not exist. Raise Unavailable or StreamStopped."""
+        """Return the accepted topic, created if it does not exist. Raises Unavailable or StreamStopped."""
         name = accepted_topic(self.source.name)
         self.topics.ensure_accepted(name, self.source, self.retention.accepted_days)
         return self._described(name)
@@ -52,7 +52,7 @@ class SinkContext:
         return output
 
     def quarantine(self) -> Topic:
-        """Return the quarantine topic, created if it does not exist. Raise Unavailable or StreamStopped."""
+        """Return the quarantine topic, created if it does not exist. Raises Unavailable or StreamStopped."""
         name = quarantine_topic(self.source.name)
         self.topics.ensure_quarantine(name, self.source, self.retention.quarantine_days)
         return self._described(name)
@@ -72,7 +72,7 @@ class SinkContext:
 
 @dataclass(frozen=True, slots=True)
 class SinkKind:
-    """How a sink is opened by the job, by `tidegate adopt` and for a reconciliation."""
+    """A kind of sink: functions that open it for the job, for `tidegate adopt` and for a reconciliation."""
 
     open: Callable[[SinkContext], Sink[Any]]
     adoptable: Callable[[JobSettings, EnforcementPlan], AdoptableSink]

@@ -52,7 +52,7 @@ class MaintenanceRules:
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        """The sizes that small files grow to, the smallest first."""
+        """Return the sizes that small files grow to, the smallest first."""
         sizes = (max(1, self.target_bytes // step) for step in _STEPS)
         return tuple(Level(size, int(size * _FULL), self._most_files(size)) for size in sizes)
 
@@ -90,7 +90,7 @@ DEFAULT_RULES: Final = MaintenanceRules()
 
 @contextmanager
 def own_pool(spark: SparkSession) -> Iterator[None]:
-    """Let the Spark jobs of this thread share the cores evenly with batches, and not go before them."""
+    """Run the Spark jobs of this thread in a pool that shares the cores evenly with batches."""
     context = spark.sparkContext
     before = context.getLocalProperty(_POOL)
     context.setLocalProperty(_POOL, "tidegate-maintenance")

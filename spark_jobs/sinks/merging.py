@@ -1,7 +1,7 @@
-"""How accepted rows are merged into a table of Spark: the newest record of a primary key is its row.
+"""Merge accepted rows into a table of Spark: the newest record of a primary key is its row.
 
-Event order decides which is the newest: within a source partition the higher offset, which is Kafka's own order;
-between partitions the later timestamp, then the higher partition.
+Event order decides which record is the newest. Within a source partition it has the higher offset, which is Kafka's
+own order. Between partitions it has the later timestamp, then the higher partition.
 """
 
 from __future__ import annotations

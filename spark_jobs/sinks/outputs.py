@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """How the keys of records are read, and the rows as of the ledger's moment that may have given keys."""
+    """Readers of keys: of records, and of the rows with given keys as of the ledger."""
 
     plan: EnforcementPlan
     fields: KeyFields

@@ -116,7 +116,7 @@ class QuarantineTable:
 
     @property
     def _mark(self) -> Vector:
-        """Offsets of the quarantine topic up to which the table holds its records."""
+        """Return the offsets of the quarantine topic up to which the table holds its records."""
         assert self._own is not None, "start was called"  # noqa: S101 - a programming error
         return self._own.scan_from.get(self._topic, {})
 

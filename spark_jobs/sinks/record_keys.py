@@ -54,7 +54,7 @@ class KeyFields:
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns."""
+        """Return the names of the columns."""
         return [field.name for field in self.fields]
 
     def rows(

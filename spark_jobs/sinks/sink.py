@@ -115,7 +115,7 @@ class MicroBatch:
 
     @property
     def contract(self) -> str:
-        """The contract as `id@version`."""
+        """Return the contract as `id@version`."""
         return self.plan.name
 
     def published(
@@ -198,7 +198,7 @@ class Sink(Protocol[Held]):
 
     @property
     def settled(self) -> Settled:
-        """The records that an earlier attempt has settled and that are still ahead of the ledger."""
+        """Return the records that an earlier attempt has settled and that are still ahead of the ledger."""
         ...
 
     def start(self, start: StreamStart) -> Ledger:
@@ -211,12 +211,12 @@ class Sink(Protocol[Held]):
 
     @property
     def table_size(self) -> TableSize | None:
-        """Size of the table when it was last maintained; None without a table."""
+        """Return the size of the table when it was last maintained; None without a table."""
         ...
 
     @property
     def maintenance(self) -> TableMaintenance | None:
-        """Result of the last maintenance round; None before the first round, and for sinks without maintenance."""
+        """Return the result of the last maintenance round; None before the first, and for sinks without one."""
         ...
 
     def is_held(self) -> bool:

@@ -52,8 +52,8 @@ _Size = tuple[int, int]
 class Spool:
     """The folder of one attempt.
 
-    It is named after the epoch: a task of an earlier instance that resumes finds its folder deleted, and cannot
-    overwrite a file of this one.
+    It is named after the epoch. So a task of an earlier instance that resumes finds its folder deleted, and cannot
+    overwrite a file of this instance.
     """
 
     def __init__(self, settings: JobSettings, contract_id: str, epoch: int) -> None:
@@ -73,7 +73,7 @@ class Spool:
 
     @contextmanager
     def kept(self, judged: DataFrame) -> Iterator[DataFrame]:
-        """Let Spark keep the results of the tasks if they are fetched more than once."""
+        """Persist the results of the tasks in Spark if they are fetched more than once."""
         if self.is_shared:
             yield judged
             return
@@ -133,7 +133,7 @@ def _groups(sizes: Sequence[_Size]) -> Iterator[Sequence[_Size]]:
 
 
 def _collected(judged: DataFrame, group: Sequence[_Size], kind: type[Piece]) -> list[bytes]:
-    """Collect some pieces. Raise Unavailable when they differ from those that the tasks returned: they were judged again."""
+    """Collect some pieces. Raises Unavailable when they differ from those that the tasks returned: they were judged again."""
     number = F.col(f"{COLUMNS[kind]}.number")
     found = read_results(judged.filter(number.between(group[0][0], group[-1][0])).toArrow(), kind)
     found.sort(key=lambda each: each.number)

@@ -67,7 +67,7 @@ class StagedSink:
         marks: MarksTopic,
         refusals: QuarantineTable | None = None,
     ) -> None:
-        """`refusals` is the table of refused records, if there is to be one."""
+        """Open the sink. `refusals` is the quarantine table, if the stream has one."""
         self._settings = settings
         self._topics = Topics(settings.kafka)
         self._table = table
@@ -94,7 +94,7 @@ class StagedSink:
 
     @property
     def settled(self) -> Settled:
-        """The quarantined records that are still ahead of the ledger."""
+        """Return the quarantined records that are still ahead of the ledger."""
         return self._settled
 
     def adopt(self, plan: EnforcementPlan) -> None:
@@ -155,12 +155,12 @@ class StagedSink:
 
     @property
     def table_size(self) -> TableSize | None:
-        """Size of the table when it was last maintained."""
+        """Return the size of the table when it was last maintained."""
         return self._upkeep.size
 
     @property
     def maintenance(self) -> TableMaintenance | None:
-        """The maintenance of the table in the background."""
+        """Return the maintenance of the table in the background."""
         return self._upkeep.done
 
     def judge(self, batch: MicroBatch) -> JudgedBatch[TableParts]:

@@ -34,12 +34,12 @@ class TableRows(Protocol):
 
     @property
     def columns(self) -> pa.Schema:
-        """The typed columns, without those of the source."""
+        """Return the typed columns, without those of the source."""
         ...
 
     @property
     def contract(self) -> DataContract:
-        """The contract of the stream."""
+        """Return the contract of the stream."""
         ...
 
 
@@ -54,7 +54,7 @@ class LedgerStore(Protocol):
 
     @property
     def uuid(self) -> str:
-        """Identity of the table, which changes when it is dropped and recreated."""
+        """Return the identity of the table, which changes when it is dropped and recreated."""
         ...
 
     def exists(self) -> bool:
@@ -103,8 +103,8 @@ class LedgerStore(Protocol):
 
         `is_rebuilt` means that `new` was computed from the existing rows: then the table need not contain the rows
         that `held` counts. Returns the published ledger, whose totals the store may have corrected; None to stage
-        again. Raises Fenced if the ledger is no longer `held`; Unavailable if the commit failed and changed nothing;
-        StreamStopped if the table was rolled back to before `held`, or if that cannot be excluded.
+        again. Raises Fenced if the ledger is no longer `held`, and Unavailable if the commit failed and changed
+        nothing. Raises StreamStopped if the table was rolled back to before `held`, or if that cannot be excluded.
         """
         ...
 

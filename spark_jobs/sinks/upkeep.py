@@ -121,7 +121,7 @@ class Upkeep:
         }
 
     def _alone(self, work: Callable[[], T | None]) -> T | None:
-        """Do what no other stream of this job does at the same time; give up when one takes longer than a pause."""
+        """Run `work` while no other stream of this job runs one; skip it if the wait is longer than a pause."""
         if not _ONE_AT_A_TIME.acquire(timeout=self._seconds):
             log.info("maintenance_put_off", table=self._store.name)
             return None
@@ -131,7 +131,7 @@ class Upkeep:
             _ONE_AT_A_TIME.release()
 
     def _attempt(self, part: Callable[[], dict[str, float]]) -> dict[str, float] | None:
-        """Do a part of a round; return what it counts, or None when it has failed."""
+        """Run a part of a round; return what it counts, or None if it has failed."""
         try:
             return part()
         except Unavailable as error:

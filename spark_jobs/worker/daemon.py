@@ -1,10 +1,11 @@
 """The parent of Spark's Python workers, started as `spark.python.daemon.module`.
 
-With the stock daemon each Python task takes 0.12-0.19 s before its first record: at every task PySpark calls
-`importlib.invalidate_caches()`, and with pyspark.zip, py4j.zip and a jar on `sys.path` that re-reads thousands of
-directory entries in Python. This daemon removes the archives from the path and imports the judge's modules once, before
-the workers are forked. It freezes those objects so that no collection touches their pages. Garbage collection during
-a task is off: decoded records hold no cycles, and PySpark collects after each task anyway (5 % of the judge's time).
+With the stock daemon each Python task takes 0.12-0.19 s before its first record, because PySpark calls
+`importlib.invalidate_caches()` at every task. With pyspark.zip, py4j.zip and a jar on `sys.path`, that call re-reads
+thousands of directory entries in Python. This daemon removes the archives from the path and imports the judge's
+modules once, before the workers are forked. It freezes those objects so that no collection touches their pages.
+Garbage collection during a task is off: decoded records hold no cycles, and PySpark collects after each task anyway
+(5 % of the judge's time).
 """
 
 from __future__ import annotations

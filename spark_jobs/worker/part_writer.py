@@ -88,7 +88,7 @@ class OpenPart(AbstractContextManager["OpenPart"], Protocol):
 
 
 class RowTarget(Protocol):
-    """Where and how the accepted rows of one batch are written; pickled for the workers."""
+    """The target for the accepted rows of one batch; pickled for the workers."""
 
     is_typed: ClassVar[bool]
     """Whether it writes typed columns instead of the original records."""
@@ -100,7 +100,7 @@ class RowTarget(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileTarget:
-    """Where and how the accepted rows of one batch are written.
+    """The data files for the accepted rows of one batch.
 
     `schema` are the typed columns, then `_source` and `_contract`, each with its field id in the table, and DELETED where
     files are to be merged. File names begin with `location`; `properties` are those of the table's file system.

@@ -104,7 +104,7 @@ class RecordPart(AbstractContextManager["RecordPart"], Protocol):
 
 
 class RecordParts(Protocol):
-    """How tasks pass records to the driver; pickled for the workers."""
+    """The way in which tasks pass records to the driver; pickled for the workers."""
 
     def open(self, task: str, schema: pa.Schema) -> RecordPart:
         """Open the part of one attempt of one task, whose rows have this schema."""
@@ -170,7 +170,7 @@ class Packed:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Nothing is open."""
+        """Do nothing, because no file is open."""
 
     def write(self, rows: pa.RecordBatch) -> list[bytes]:
         """Pack some rows."""
@@ -234,7 +234,7 @@ class SpooledRecords:
     files: tuple[str, ...]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Read the files. Raise Unavailable for a missing one: then the batch is judged again."""
+        """Read the files. Raises Unavailable for a missing one: then the batch is judged again."""
         for file in self.files:
             try:
                 source = pa.memory_map(file)

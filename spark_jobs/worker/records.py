@@ -46,7 +46,7 @@ class Destination:
 
     @property
     def contract(self) -> str:
-        """The contract as `id@version`."""
+        """Return the contract as `id@version`."""
         return self.plan.name
 
 
@@ -54,7 +54,7 @@ class AcceptedRecords:
     """Converts records in their original form, with their provenance; with the contract's masks, if it has any."""
 
     def __init__(self, to: Destination, replay: str = "") -> None:
-        """`replay` is the id of the request that replays the records, if one does."""
+        """Prepare the headers. `replay` is the id of the request that replays the records, "" without one."""
         self._to = to
         self._more: Headers = [(REPLAY_HEADER, replay.encode())] if replay else []
         self._masked = MaskedValues(to.plan)

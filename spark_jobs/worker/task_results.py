@@ -55,7 +55,7 @@ class TaskResults:
 
     @property
     def tallies(self) -> tuple[Tally, ...]:
-        """Records by source partition, disposition and failed slots."""
+        """Return the records by source partition, disposition and failed slots."""
         sums: Counter[tuple[int, int, bytes | None]] = Counter()
         for each in self.of(RecordCount):
             sums[each.partition, each.disposition, each.failed] += each.records

@@ -2,9 +2,10 @@
 
 The tasks that judge a batch pack the accepted records, and Spark keeps them until the whole batch is decided; then
 tasks write them. A slot is a transactional.id, and the task of partition i uses slot i + 1 (0 is the driver's). Its
-producer is kept in the worker that has used it; if a task runs in another worker, that worker fences the slot. A
-zombie's task may do so too, long after another instance has fenced its slots: so a worker that fences a slot reads
-the ledger before the first record. If it read the ledger before the claim, the claiming instance has fenced it since.
+producer is kept in the worker that has used it; if a task runs in another worker, that worker fences the slot. A task
+of a fenced instance may do so too, long after another instance has fenced its slots. So a worker that fences a slot
+reads the ledger before the first record. If it read the ledger before the claim, the claiming instance has fenced it
+since.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ WRITTEN_DDL: Final = "records bigint"
 
 @dataclass(frozen=True, slots=True)
 class SlotTarget:
-    """Where the tasks of one batch write accepted records; pickled for the workers.
+    """The topic and the slots to which the tasks of one batch write; pickled for the workers.
 
     `turn` counts the batches of this instance that tasks have written. `turns` has for each task the turn in which
     its slot was last used: the worker with the same turn has its producer. `since` is an end of the topic before the

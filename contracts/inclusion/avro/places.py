@@ -1,4 +1,4 @@
-"""Where in a record two types meet, and the whole datum around a value at such a place."""
+"""Places in a record where two types are compared, and the whole datum around a value there."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whether data written with one Avro schema can be read with another, and mean the same.
+"""Check that data written with one Avro schema can be read with another, and means the same.
 
-The types of both schemas are walked pairwise, each pair once: a pair met again is assumed to hold, which is how
-recursive types are decided. Every difference that is reported as certain has a datum that shows it: fastavro writes it
+The types of both schemas are walked pairwise, each pair once. A pair that occurs again is assumed to hold, which
+decides recursive types. Every difference that is reported as certain has a datum that shows it: fastavro writes it
 with the writer's schema and reads it with both. Source: Apache Avro 1.12 specification, "Schema Resolution".
 """
 
@@ -62,7 +62,7 @@ def includes(writer: Any, reader: Any) -> Inclusion:
 
 
 def resolve(writer: Any, reader: Any) -> Resolution:
-    """Like `includes`, with the harmless changes as well."""
+    """Return the answer of `includes` with the harmless changes as well."""
     try:
         types = parse(writer), parse(reader)
         if writer == reader:

@@ -56,12 +56,12 @@ class Facts:
 
     @cached_property
     def objects(self) -> ObjectFacts:
-        """The constraints of the leaves on an object."""
+        """Return the constraints of the leaves on an object."""
         return ObjectFacts(self.leaves.values())
 
     @cached_property
     def arrays(self) -> ArrayFacts:
-        """The constraints of the leaves on an array."""
+        """Return the constraints of the leaves on an array."""
         return ArrayFacts(self.leaves.values())
 
 
@@ -90,7 +90,7 @@ class Count:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no number is left."""
+        """Return whether no number is left."""
         return self.most is not None and self.least > self.most
 
     def copy(self) -> Count:
@@ -248,7 +248,7 @@ class Branch:
 
     @property
     def core(self) -> Branch:
-        """The settled constraints, without those left to choose."""
+        """Return the settled constraints, without those left to choose."""
         return Branch(self.facts, self.broken, (), self.asserted)
 
     def without(self, clause: Clause) -> Branch:

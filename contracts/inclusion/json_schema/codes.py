@@ -139,8 +139,8 @@ class _Change:
 def difference(gap: Gap, known: Sequence[Node], counterexample: Counterexample | None) -> Difference:
     """Describe a gap: REFUTED with a counterexample, UNDETERMINED without one.
 
-    `known` are the nodes of the old schema that apply at the place after all forced choices, such as the last remaining
-    alternative of an `anyOf`.
+    `known` are the nodes of the old schema that apply at the place. Forced choices are made already, such as the last
+    remaining alternative of an `anyOf`.
     """
     change = _change(gap, known)
     at = gap.situation
@@ -273,7 +273,7 @@ class Sentences:
 
     @property
     def refuted(self) -> str:
-        """The sentence that there is a counterexample."""
+        """Return the sentence that there is a counterexample."""
         return counterexample_sentence(is_reversed=self._is_reversed)
 
     def undetermined(self, *, is_out_of_steps: bool) -> str:

@@ -1,4 +1,4 @@
-"""From a JSON Schema document to one formula: dialects, references and defaults end here. Nothing is fetched."""
+"""Compile a JSON Schema document to one formula without dialects, references and defaults. Nothing is fetched."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ class Compiler:
 
     @cached_property
     def own_shape(self) -> Hashable:
-        """The identity of a document, annotations left out."""
+        """Return the identity of a document, annotations left out."""
         return shape(self._document)
 
     def outside(self, spot: Spot, keyword: str) -> Node:

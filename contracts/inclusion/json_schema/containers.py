@@ -118,7 +118,7 @@ def _most_properties(prover: Prover, facts: ObjectFacts, depth: int) -> int | No
 
 @dataclass(frozen=True, slots=True)
 class PropertyPlace:
-    """Where a property may break a leaf: a declared name, or any name that is under and outside some patterns.
+    """A property that may break a leaf: one with a declared name, or with any name that matches some patterns only.
 
     The value fits `holding` and breaks `broken`; the name, as a string, fits `named` and breaks `misnamed`.
     """
@@ -162,7 +162,7 @@ def _speaks_of(leaf: Matching | Additional | Names, name: str) -> bool | None:
 
 
 class _Regions:
-    """The names that are declared nowhere, by the patterns that they match."""
+    """The undeclared names, by the patterns that they match."""
 
     def __init__(
         self, prover: Prover, facts: ObjectFacts, leaf: Matching | Additional | Names, depth: int

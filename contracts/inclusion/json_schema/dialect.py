@@ -1,7 +1,7 @@
 """The drafts of JSON Schema, and which formats each asserts.
 
-Source: JSON Schema drafts 4, 6, 7, 2019-09 and 2020-12; where they leave a choice, what jsonschema-rs does, because
-that is what records are judged with (`dependencies` counts in every draft, `content*` is asserted in 6 and 7 only).
+Source: JSON Schema drafts 4, 6, 7, 2019-09 and 2020-12. If they leave a choice, jsonschema-rs decides, because it
+judges records: `dependencies` counts in every draft, and `content*` is asserted in 6 and 7 only.
 """
 
 from __future__ import annotations

@@ -103,12 +103,12 @@ class Survey:
 
     @property
     def has_dynamic_anchors(self) -> bool:
-        """Whether a schema outside the document may lead back into it."""
+        """Return whether a schema outside the document may lead back into it."""
         return bool(self._anchors) or self._is_recursive
 
     @property
     def is_unclear(self) -> bool:
-        """Whether one place has another dialect than the document, or one object is under two base URIs."""
+        """Return whether a place has another dialect than the document, or an object has two base URIs."""
         return self._has_other_dialect or (self._is_shared and self._ids > 0)
 
     def pointer_of(self, schema: Any) -> str | None:
@@ -142,7 +142,7 @@ class Survey:
 
     @cached_property
     def _own_schemas(self) -> tuple[dict[str, Any], ...]:
-        """The schemas of the root's own resource."""
+        """Return the schemas of the root's own resource."""
         found, stack = [], [self._root]
         while stack:
             schema = stack.pop()

@@ -1,4 +1,4 @@
-"""Whether one known value fits a node: yes, no, or unknown. Never a guess.
+"""Evaluate a node on a known value: it fits, does not fit, or is unknown. Never a guess.
 
 Scalars are given to the judge's own validator, keyword by keyword; arrays and objects are taken apart here.
 """
@@ -56,7 +56,7 @@ _MAX_WORK: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """How deep a look is, and what it has seen: by the identity of the value and the id of the node."""
+    """The depth of an evaluation, and its visits: by the identity of the value and the id of the node."""
 
     known: dict[tuple[int, int], bool | None]
     depth: int = 0

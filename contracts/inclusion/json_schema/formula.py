@@ -62,23 +62,23 @@ class Formula:
 
     @cached_property
     def is_too_large(self) -> bool:
-        """Whether the schema has too many parts, or is nested too deeply, to be looked at."""
+        """Return whether the schema has too many parts, or is nested too deeply, to be looked at."""
         return exceeds(self.schema, MAX_NESTING, MAX_PARTS)
 
     @cached_property
     def shape(self) -> Hashable:
-        """The identity that equal texts of schemas share."""
+        """Return the identity that equal texts of schemas share."""
         return shape(self._judged)
 
     @cached_property
     def _judged(self) -> Schema:
-        """The schema with its limits as the judge has them."""
+        """Return the schema with its limits as the judge has them."""
         judged: Schema = with_whole_limits(self.schema)
         return judged
 
     @cached_property
     def is_too_costly(self) -> bool:
-        """Whether judging by the schema takes more work than is done, so that no record can decide anything."""
+        """Return whether judging by the schema exceeds the work limit, so that no record is decided."""
         try:
             _ = self.judge
         except TooMuchWorkError:
@@ -89,7 +89,7 @@ class Formula:
 
     @cached_property
     def judge(self) -> JsonSchemaFormat:
-        """The validator of records. Raises ContractError for an invalid schema."""
+        """Return the validator of records. Raises ContractError for an invalid schema."""
         formats = "assert" if self.formats_asserted else "annotate"
         return JsonSchemaFormat(
             JsonSchema.model_validate({"type": "json-schema", "definition": self.schema, "formats": formats})
@@ -107,26 +107,26 @@ class Formula:
 
     @property
     def is_too_deep(self) -> bool:
-        """Whether the schema is nested too deeply once its references are followed."""
+        """Return whether the schema is nested too deeply once its references are followed."""
         return self._compiled[1] is None
 
     @cached_property
     def node(self) -> Node:
-        """The formula. Only for a schema that is not too deep."""
+        """Return the formula. Only for a schema that is not too deep."""
         node = self._compiled[1]
         assert node is not None  # noqa: S101 - the caller has asked
         return node
 
     @cached_property
     def work(self) -> Work:
-        """Which documents are judged in bounded time."""
+        """Return the documents that are judged in bounded time."""
         compiler = self._compiled[0]
         return Work(self.node, compiler.parts, is_recursive=compiler.has_references)
 
     @cached_property
     def loop(self) -> Node | None:
-        """A reference that leads back to itself without a step into the value; None if there is none."""
-        # A loop has a reference in it that leads back, and most schemas have none.
+        """Return a reference that leads back to itself without a step into the value; None without one."""
+        # Every loop contains a reference, and most schemas have none.
         return loop_in(self.node) if self._compiled[0].has_references else None
 
 
@@ -203,7 +203,7 @@ class Effort:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the judge looks at most MAX_LOOKS times at a node and a value."""
+        """Return whether the judge looks at most MAX_LOOKS times at a node and a value."""
         return self.looks <= MAX_LOOKS
 
 

@@ -1,4 +1,4 @@
-"""Where the new schema may refuse what the old one accepts: the parts of the new one that the proof does not cover."""
+"""Gaps: parts of the new schema that the proof does not cover, and that may refuse what the old schema accepts."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ class _Search:
                     self._below(case, target)
 
     def _alternatives(self, at: Situation, target: Node, parts: tuple[Node, ...]) -> None:
-        """Where only one alternative can hold at all, it is the one that must."""
+        """Compare with the only alternative that can hold; with several, the whole target is a gap."""
         if len(parts) > _MAX_ALTERNATIVES:
             self._add(at, target)
             return

@@ -29,7 +29,7 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a node is written: its JSON Pointer, the keyword it comes from ("" for a whole schema), its written value."""
+    """The place of a node: its JSON Pointer, its keyword ("" for a whole schema), its written value."""
 
     side: Side
     pointer: str
@@ -38,7 +38,7 @@ class Place:
 
 
 class Precision(StrEnum):
-    """How the judge compares a number with a bound, which matters for numbers that no double and no 64 bits hold."""
+    """The precision with which the judge compares a number with a bound, for numbers beyond doubles and 64 bits."""
 
     EXACT = "exact"
     """As numbers: bounds that are written with a fraction, and integers up to 2^53."""
@@ -163,8 +163,8 @@ class Bound(Node):
 class MultipleOf(Node):
     """The number is an integer times `step`, which is positive.
 
-    Where the step is an integer, the judge also takes a fraction for a multiple whose nearest double is one: so
-    `precision` is DOUBLE for steps that are written as integers, UNKNOWN for those that are written as 2.0.
+    If the step is an integer, the judge also accepts a fraction whose nearest double is a multiple. So `precision` is
+    DOUBLE for steps written as integers, and UNKNOWN for steps such as 2.0.
     """
 
     step: Fraction

@@ -285,8 +285,8 @@ _QUANTIFIERS: Final = frozenset("*+?{")
 def without_assertions(pattern: str) -> str | None:
     r"""Remove look-around and word boundaries; None if there are none, or if their extent is unclear.
 
-    An assertion only excludes strings. So every match of a pattern is a match of the pattern without its assertions, and
-    that pattern may have an automaton: `^(?=A)\w+$` matches nothing that `^\w+$` does not.
+    An assertion only excludes strings. So every match of a pattern also matches the pattern without its assertions,
+    which may have an automaton. For example, `^(?=A)\w+$` matches nothing that `^\w+$` does not.
     """
     kept: list[str] = []
     at = 0

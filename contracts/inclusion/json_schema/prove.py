@@ -1,4 +1,4 @@
-"""Whether every document that one JSON Schema accepts is accepted by another: proven, refuted, or neither."""
+"""Prove or refute that every document which one JSON Schema accepts is accepted by another."""
 
 from __future__ import annotations
 

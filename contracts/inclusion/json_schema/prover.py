@@ -1,9 +1,9 @@
-"""Whether no value fits some nodes and breaks others. True is sure; False means that it could not be shown.
+"""Prove that no value fits some nodes and breaks others. True is a proof; False means that none was found.
 
-`old` is included in `new` when no value fits `old` and breaks `new`. The search takes the nodes apart into branches; a
-branch is closed when its leaves contradict each other, alone or through what an item or a property would have to be. A
-question met again below itself is answered yes: the value that would refute it would have to hold a smaller one that
-does, and values do not get smaller forever.
+`old` is included in `new` when no value fits `old` and breaks `new`. The search decomposes the nodes into branches. A
+branch is closed when its leaves contradict each other, directly or in an item or a property. A question that recurs
+below itself is answered yes. A value that refutes it would contain a smaller one that does, and values cannot get
+smaller forever.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Question = tuple[frozenset[int], frozenset[int]]
 
 
 class BudgetSpentError(Exception):
-    """The steps that were given are used up."""
+    """The step budget is used up."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Whether any string is in several regular languages and outside others, found by a bounded search.
+"""Search, within bounds, for a string in several regular languages and outside others.
 
 The automata are made deterministic only where the search goes, so that `(a|b)*a(a|b){20}` costs what is looked at and
 not 2^20 states. The search is breadth first: the string it finds is a shortest one.

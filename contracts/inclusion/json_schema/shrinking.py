@@ -1,4 +1,4 @@
-"""From a document that tells two schemas apart to a smallest one that still does."""
+"""Shrink a document that distinguishes two schemas to a smallest one that still does."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class _Run:
 
     @property
     def is_over(self) -> bool:
-        """Whether all trials are used up."""
+        """Return whether all trials are used up."""
         return self._left <= 0
 
     def _try(self, document: Any) -> Trial:

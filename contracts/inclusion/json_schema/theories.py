@@ -73,12 +73,12 @@ class NumberRange:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no number is left."""
+        """Return whether no number is left."""
         return self.low >= self.high
 
     @property
     def ends(self) -> list[Fraction]:
-        """The lowest and the highest limit; a side without a limit is left out."""
+        """Return the lowest and the highest limit; a side without a limit is left out."""
         return [end for end, _ in (self.low, self.high) if isinstance(end, Fraction)]
 
     def multiples(self, step: Fraction) -> tuple[int | None, int | None]:
@@ -132,7 +132,7 @@ class NumberFacts:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is certainly no such number."""
+        """Return whether there is certainly no such number."""
         exact = self.exact
         if exact.is_empty or self.rounded.is_empty or self._is_between_steps():
             return True
@@ -216,7 +216,7 @@ class StringFacts:
 
     @property
     def question(self) -> Question:
-        """The question whether there is such a string, without formats and without patterns that have no automaton."""
+        """Return the question for such a string, without formats and patterns that have no automaton."""
         return Question(
             tuple(sorted({each for each in self.inside if automaton_of(each)})),
             tuple(sorted({each for each in self.outside if automaton_of(each)})),
@@ -227,7 +227,7 @@ class StringFacts:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is certainly no such string."""
+        """Return whether there is certainly no such string."""
         if self.count.is_empty or self._is_of_wider_format():
             return True
         if self.count.most == 0:

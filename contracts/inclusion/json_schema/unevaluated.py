@@ -69,7 +69,7 @@ class _Evaluated:
 
     @property
     def kinds(self) -> frozenset[str | int]:
-        """Members that are evaluated by a kind, and not by name or index."""
+        """Return the members that are evaluated by a kind, and not by name or index."""
         return frozenset(self.patterns) | {node.id for node in self.contained}
 
     def has(self, each: str | int) -> bool:
@@ -135,7 +135,7 @@ class _Unevaluated:
         return compiler.all(place, self._set_by_set(certain, conditional))
 
     def _one_by_one(self, certain: _Evaluated, conditional: _Conditional) -> Iterator[Node]:
-        """Each property or item that may be evaluated is, by one that holds of its conditions, or fits the schema."""
+        """Yield a formula for each member that may be evaluated: one of its conditions holds, or it fits the schema."""
         compiler, place = self._compiler, self._place
         whole = certain | _union(replace(evaluated, everything=False) for _, evaluated in conditional)
         for name in sorted(whole.names - certain.names):
@@ -149,7 +149,7 @@ class _Unevaluated:
         yield compiler.any(place, [*conditions, self._rest(whole)])
 
     def _set_by_set(self, certain: _Evaluated, conditional: _Conditional) -> Iterator[Node]:
-        """For every set of conditions: one outside the set holds, or what the set leaves fits the schema."""
+        """Yield a formula for each set of conditions: another one holds, or the unevaluated rest fits the schema."""
         for held in product((False, True), repeat=len(conditional)):
             pairs = list(zip(held, conditional, strict=True))
             evaluated = certain | _union(each for is_held, (_, each) in pairs if is_held)

@@ -1,7 +1,7 @@
 """A seeded stream of hospital admissions with known corruptions at known places.
 
-The same seed gives the same bytes on every machine and Python version: all chance comes from `Random.random()`,
-whose sequence Python guarantees, and from exact arithmetic on it.
+The same seed gives the same bytes on every machine and Python version. All random values are computed exactly from
+`Random.random()`, whose sequence Python guarantees.
 """
 
 from __future__ import annotations

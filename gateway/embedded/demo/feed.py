@@ -1,4 +1,4 @@
-"""Sends the demo's streams to the broker, so that every record lies where `DemoStream.pointer` says."""
+"""Send the demo's streams to the broker, so that every record is at its `DemoStream.pointer`."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class RefusedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Where the records of one stream are.
+    """The places of the records of one stream.
 
     `received` counts the records of the source topic. `table` has one row for each accepted record, with the
     columns that were asked for and `_source`. `refused` is the quarantine topic, in no order. `ledger` is the table's.

@@ -1,4 +1,4 @@
-"""Runs the demo: starts everything, sends both streams, waits until every record is judged, and does the sums.
+"""Run the demo: start everything, send both streams, wait until every record is judged, and check the counts.
 
 What can overlap does: the streams are made while the broker starts, and sent while Spark does.
 """
@@ -69,7 +69,7 @@ class Finished:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Every sum that does not hold, with its stream."""
+        """Return every sum that does not hold, with its stream."""
         return tuple(
             f"{name}: {problem}" for name, result in self.results.items() for problem in result.problems
         )

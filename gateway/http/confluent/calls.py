@@ -68,17 +68,17 @@ class Call:
 
     @property
     def subject(self) -> str:
-        """The subject in the path."""
+        """Return the subject in the path."""
         return self.path["subject"]
 
     @property
     def scope(self) -> str:
-        """The subject in the path, or GLOBAL for settings of all subjects."""
+        """Return the subject in the path, or GLOBAL for settings of all subjects."""
         return self.path.get("subject", GLOBAL)
 
     @property
     def is_python_client(self) -> bool:
-        """Whether the client is confluent-kafka for Python, which cannot read tags in metadata."""
+        """Return whether the client is confluent-kafka for Python, which cannot read tags in metadata."""
         return self.headers.get("confluent-client-version", "").startswith("python/")
 
     def text(self, *names: str, default: str = "") -> str:
@@ -106,13 +106,13 @@ class Call:
 
     @property
     def page(self) -> Page:
-        """The part of a list that is asked for; a limit below 1 means no limit."""
+        """Return the part of a list that is asked for; a limit below 1 means no limit."""
         limit = self.number("limit", -1)
         return Page(max(0, self.number("offset", 0)), limit if limit > 0 else None)
 
     @property
     def deleted(self) -> Deleted:
-        """Which versions are asked for, by whether they are soft-deleted."""
+        """Return which versions the request includes, by whether they are soft-deleted."""
         if self.flag("deleted_only", "deletedOnly"):
             return Deleted.ONLY
         return Deleted.SHOWN if self.flag("deleted") else Deleted.LEFT_OUT

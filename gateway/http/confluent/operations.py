@@ -80,18 +80,18 @@ class Operation:
 
     @property
     def id(self) -> str:
-        """The operation's name among all."""
+        """Return the operation's name among all."""
         parts = [part.strip("{}").replace(":", "_") for part in self.path.split("/") if part]
         return "_".join(("confluent", self.method.lower(), *parts)).replace(".", "_")
 
     @property
     def follows_aliases(self) -> bool:
-        """Whether the subject in the path may be an alias: everywhere except for settings and associations."""
+        """Return whether the subject in the path may be an alias; not for settings and associations."""
         return "/subjects/{subject}" in self.path and not self.path.startswith("/associations/")
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts of the path; a parameter is in braces."""
+        """Return the parts of the path; a parameter is in braces."""
         return tuple(part for part in self.path.split("/") if part)
 
 

@@ -67,7 +67,7 @@ def sign_out(request: Request, factory: FactoryDep) -> Response:
 
 
 def _with_session(request: Request, response: Response, opened: OpenedSession) -> Response:
-    """Give the browser the token. Scripts cannot read it, and other sites cannot post with it."""
+    """Set the token as a cookie that scripts cannot read, and with which other sites cannot post."""
     # Behind a TLS proxy the scheme of the request is http; the browser's Origin is the page's own.
     is_tls = request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
     response.set_cookie(

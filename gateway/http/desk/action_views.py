@@ -25,7 +25,7 @@ LONGEST_REASON = 500
 
 
 class Action(StrEnum):
-    """The actions that a person may take on a stream."""
+    """Actions of a person on a stream."""
 
     PAUSE = "pause"
     RESUME = "resume"
@@ -358,7 +358,7 @@ def _control_facts(control: StreamControl) -> tuple[tuple[str, str], ...]:
 
 
 def perform(factory: Factory, principal: Principal, stream: str, action: Action, form: Form) -> None:
-    """Do what the form of an action asks for. Raises what the services raise, and InvalidBody."""
+    """Perform the action of a form. Raises the errors of the services, and InvalidBody."""
     match action:
         case Action.PAUSE:
             reason = form.text("reason")

@@ -58,7 +58,7 @@ class Column:
 
     @property
     def share(self) -> float | None:
-        """The share of `total` in all records, from 0 up; None without records."""
+        """Return the share of `total` in all records, from 0 up; None without records."""
         return self.total / self.volume if self.volume else None
 
 
@@ -117,8 +117,8 @@ def stacked(
 ) -> Chart:
     """Compute bars stacked by series, the first one at the bottom.
 
-    `starts` are the UTC starts of equally wide buckets in order; every series has one count a bucket, and so has
-    `volumes`, the records of the bucket. With `as_share` the bars are percent of these records.
+    `starts` are the UTC starts of equally wide buckets in order. Every series has one count for each bucket, and
+    `volumes` has the records of each bucket. With `as_share` the bars are percent of these records.
     """
     whole = volumes if as_share and volumes is not None else None
     heights = [_heights(series, at, whole) for at in range(len(starts))]

@@ -1,4 +1,4 @@
-"""Finds what a violation is about in its contract: the clause that was broken, and the fields it speaks of."""
+"""Find the clause of the contract that a violation breaks, and the fields of that clause."""
 
 from __future__ import annotations
 

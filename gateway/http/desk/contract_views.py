@@ -61,7 +61,7 @@ class RuleRow:
 
     @property
     def words(self) -> str:
-        """The demand of the rule, in the words of its author if there are any."""
+        """Return the demand of the rule, in the words of its author if there are any."""
         return self.rule.description or (f"passes with {self.passes}" if self.passes else "")
 
 
@@ -78,7 +78,7 @@ class ExpectationRow:
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """Where to reach a team; `address` is a link if the contact is one."""
+    """The contact of a team; `address` is a link if the contact is one."""
 
     text: str
     address: str | None

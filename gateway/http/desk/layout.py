@@ -57,7 +57,7 @@ class Line:
 
     @property
     def indent(self) -> int:
-        """Steps of indentation, limited so that deep records stay on the page."""
+        """Return the steps of indentation, limited so that deep records stay on the page."""
         return min(self.depth, MOST_INDENT)
 
 

@@ -1,4 +1,4 @@
-"""Decides which bytes of a record are marked as offending, and which are masked."""
+"""Select the bytes of a record that are marked as offending, and those that are masked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Marking:
 
     @property
     def hides(self) -> bool:
-        """Whether any byte is masked."""
+        """Return whether any byte is masked."""
         return bool(self.masks)
 
 

@@ -67,7 +67,7 @@ def change_state(
 def assign(
     stream: str, problem: str, factory: FactoryDep, principal: PrincipalDep, form: FormDep
 ) -> Response:
-    """Say who looks after it."""
+    """Set its assignee."""
     problem_views.assign(factory, principal, stream, problem, form)
     return RedirectResponse(problem_address(stream, problem), HTTPStatus.SEE_OTHER)
 
@@ -85,7 +85,7 @@ def comment(
 def prepare_replay(
     stream: str, problem: str, factory: FactoryDep, principal: PrincipalDep, show: ShowDep
 ) -> Response:
-    """Ask for a fix."""
+    """Show the form for a fix."""
     return show("replay.html", view=replay_views.replay_view(factory, principal, stream, problem))
 
 

@@ -30,7 +30,7 @@ EVERY: Final = "all"
 
 
 class ProblemsFilter(BaseModel):
-    """Which problems are listed; every field is a parameter of the address."""
+    """A filter of problems; every field is a parameter of the address."""
 
     state: Words = None
     q: Words = None

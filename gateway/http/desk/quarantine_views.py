@@ -51,7 +51,7 @@ Cursor = Annotated[Place | None, BeforeValidator(_cursor)]
 
 
 class RecordsFilter(BaseModel):
-    """Which refused records are listed, and from where; every field is a parameter of the address."""
+    """A filter of refused records, and the start of the page; every field is a parameter of the address."""
 
     problem: Words = None
     stage: Annotated[Stage | None, BeforeValidator(_stage)] = None
@@ -67,7 +67,7 @@ class RecordsFilter(BaseModel):
 
     @property
     def wanted(self) -> QuarantineFilter:
-        """The query to the domain."""
+        """Return the query to the domain."""
         return QuarantineFilter(
             self.problem,
             self.stage,
@@ -82,7 +82,7 @@ class RecordsFilter(BaseModel):
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The parameters of the address, without where the page begins."""
+        """Return the parameters of the address, without where the page begins."""
         given: dict[str, object] = {
             name: getattr(self, name)
             for name in ("problem", "stage", "rule", "field", "version", "partition", "producer")
@@ -217,7 +217,7 @@ class FoundView:
 
 
 def found_view(factory: Factory, principal: Principal, stream: str, form: Form) -> FoundView:
-    """Look for the records of a key or of a source position. Raises InvalidBody, NotFoundError, Forbidden, Unavailable."""
+    """Search for the records of a key or of a source position. Raises InvalidBody, NotFoundError, Forbidden, Unavailable."""
     search = factory.record_search(principal)
     key, source = form.text("key"), form.text("source")
     if source is not None:

@@ -1,4 +1,4 @@
-"""How a page comes to a refused record: whose it is, who may see it, and with which contract version it is explained."""
+"""Read a refused record for a page: check its stream and its reader, and find the contract version that refused it."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Reason:
 
     @property
     def violation(self) -> Violation:
-        """The verdict of the judge."""
+        """Return the verdict of the judge."""
         return self.explanation.violation
 
 
@@ -97,7 +97,7 @@ class RecordView:
 
     @property
     def hides(self) -> bool:
-        """Whether anything of the value is hidden."""
+        """Return whether anything of the value is hidden."""
         return any(each.part not in {KEY, HEADERS} for each in self.hidden)
 
 
@@ -150,7 +150,7 @@ class Viewer:
 
     @property
     def knows_writers(self) -> bool:
-        """Whether it is known with which schemas records may have been written."""
+        """Return whether it is known with which schemas records may have been written."""
         is_framed = self.contract is not None and self.contract.framing != "none"
         return not is_framed or (self.plan is not None and self.plan.writers is not None)
 

@@ -1,4 +1,4 @@
-"""Writes pages: templates with autoescape, fingerprinted assets, and the headers that keep a page to itself."""
+"""Render pages: templates with autoescape, fingerprinted assets, and security headers."""
 
 from __future__ import annotations
 

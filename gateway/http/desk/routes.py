@@ -66,7 +66,7 @@ def chosen_parts(fields: Annotated[Fields, Depends(posted_fields)]) -> tuple[str
 
 @router.get("/")
 def home() -> Response:
-    """Lead to the desk."""
+    """Redirect to the desk."""
     return RedirectResponse("/desk")
 
 
@@ -107,7 +107,7 @@ def action(
 @router.post("/desk/streams/{stream}/actions/{action}")
 @checked
 def act(stream: str, action: Action, factory: FactoryDep, principal: PrincipalDep, form: FormDep) -> Response:
-    """Do it, and lead back to the stream."""
+    """Perform it, and redirect to the stream."""
     perform(factory, principal, stream, action, form)
     _log.info("stream_action", stream=stream, action=action.value)
     return RedirectResponse(
@@ -143,7 +143,7 @@ def record(
 
 @router.get("/desk/records/{topic}/{partition}/{offset}/reveal")
 def revealed_before(place: Annotated[EventPointer, Depends(record_place)]) -> Response:
-    """Lead back to the record: what was revealed once is hidden again."""
+    """Redirect to the record, whose revealed values are hidden again."""
     return RedirectResponse(f"/desk/records/{place}", HTTPStatus.SEE_OTHER)
 
 

@@ -41,13 +41,13 @@ class SearchLine:
 
     @property
     def percent(self) -> int:
-        """How far it is, from 0 to 100."""
+        """Return the progress, from 0 to 100."""
         total = self.search.total
         return 100 if not total else min(100, 100 * self.search.looked_at // total)
 
     @property
     def is_running(self) -> bool:
-        """Whether it can be cancelled."""
+        """Return whether it can be cancelled."""
         return self.search.state is SearchState.RUNNING
 
 

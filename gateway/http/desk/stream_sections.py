@@ -134,7 +134,7 @@ class Fault:
 
     @property
     def left_out(self) -> int:
-        """Number of records that are not named."""
+        """Return the number of records that are not named."""
         return self.records - len(self.places)
 
 
@@ -161,7 +161,7 @@ class Outcome:
 
     @property
     def batch(self) -> str:
-        """Where the ledger stood, as pages name a batch."""
+        """Return the batch that the ledger had reached, as pages name a batch."""
         return f"{self.findings.epoch}/{self.findings.n}" if self.findings else ""
 
 

@@ -34,7 +34,7 @@ class Range:
 
     @property
     def span(self) -> timedelta:
-        """The whole length."""
+        """Return the whole length."""
         return self.bucket * self.buckets
 
     def until(self, now: datetime) -> datetime:
@@ -90,12 +90,12 @@ class Span:
 
     @property
     def until(self) -> datetime:
-        """The end of the last bucket."""
+        """Return the end of the last bucket."""
         return self.since + self.bucket * self.buckets
 
     @property
     def words(self) -> str:
-        """The span at the end of a sentence: `the last 24 h`, `the chosen 14 min`."""
+        """Return the span at the end of a sentence: `the last 24 h`, `the chosen 14 min`."""
         return f"the {'last' if self.name else 'chosen'} {length_of(self.bucket * self.buckets)}"
 
 

@@ -41,7 +41,7 @@ class OwnedStream:
 
 @dataclass(frozen=True, slots=True)
 class StateCount:
-    """How many streams have a state; `label` is its word, or that of the filter for all streams that need attention."""
+    """The number of streams with a state; `label` is its word, or that of the filter for all that need attention."""
 
     name: str
     label: str

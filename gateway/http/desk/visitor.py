@@ -1,4 +1,4 @@
-"""Who looks at a page: what the header of every page says of them, and which links it offers."""
+"""The visitor of a page: the name and the links in the header of every page."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Visitor:
 
     @property
     def is_known(self) -> bool:
-        """Whether access control is on: then the name is that of the person's key or token."""
+        """Return whether access control is on: then the name is that of the person's key or token."""
         return self.principal is not ANONYMOUS
 
     @property
     def is_admin(self) -> bool:
-        """Whether this person may read the audit log and manage keys."""
+        """Return whether this person may read the audit log and manage keys."""
         return self.principal.may_everywhere(Role.ADMIN)
 
 

@@ -1,4 +1,4 @@
-"""How the desk writes numbers, shares, sizes, times, and text of a record that cannot be seen."""
+"""Format numbers, shares, sizes, times, and invisible characters of a record for the desk."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class PublishedContract(VersionInfo, ContractName):
 
 
 class EnforcementInfo(BaseModel):
-    """Whether a job enforces a contract now, according to its heartbeats."""
+    """The enforcement of a contract by a job, according to its heartbeats."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -309,7 +309,7 @@ class SparkInfo(BaseModel):
 
 
 class ConditionInfo(BaseModel):
-    """Whether a stream runs, since when and why."""
+    """The condition of a stream: whether it runs, since when and why."""
 
     model_config = example(_CONDITION)
 
@@ -367,7 +367,7 @@ class BatchList(BaseModel):
 
 
 class RefusalCount(BaseModel):
-    """How many records violated one rule or keyword in one slice of time."""
+    """The number of records that violated one rule or keyword in one slice of time."""
 
     stage: Stage
     code: str = Field(description="Rule id, schema keyword, column name, or a code such as json.invalid.")

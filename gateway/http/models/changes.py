@@ -196,7 +196,7 @@ class ConsumerList(BaseModel):
 
 
 class AgreementRequest(BaseModel):
-    """Who agrees to which change.
+    """An agreement of a consumer to a change.
 
     Either `consumer`, or `breaking: true` for a break that affects no registered consumer; and either the `candidate`
     or, for a draft, its `version`.

@@ -170,7 +170,7 @@ class ProblemDetail(ProblemInfo):
 
 
 class StateRequest(BaseModel):
-    """The state that a problem gets."""
+    """A new state of a problem."""
 
     model_config = request_example({"state": "muted", "count": 100})
 
@@ -207,7 +207,7 @@ class CommentRequest(BaseModel):
 
 
 class PartitionInfo(BaseModel):
-    """How far one partition of the quarantine topic is indexed, as offsets."""
+    """The progress of the index in one partition of the quarantine topic, as offsets."""
 
     model_config = example(_PARTITION)
 
@@ -396,7 +396,7 @@ class SearchRequest(BaseModel):
 
 
 class SearchInfo(BaseModel):
-    """How far a search is, and the positions that it found; what it looks for is not kept."""
+    """The progress of a search, and the positions that it found; the searched value is not kept."""
 
     model_config = example(_SEARCH)
 

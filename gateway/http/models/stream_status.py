@@ -26,7 +26,7 @@ BUDGET: dict[str, Any] = {
 
 
 class StatusInfo(BaseModel):
-    """Whether a stream is as usual."""
+    """The status of a stream."""
 
     model_config = ConfigDict(from_attributes=True)
 

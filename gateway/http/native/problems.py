@@ -169,7 +169,7 @@ def assign_problem(
     factory: FactoryDep,
     principal: PrincipalDep,
 ) -> ProblemInfo:
-    """Say who looks after a problem."""
+    """Set the assignee of a problem."""
     return problem_info(factory.problems(principal).assign(stream, problem, wanted.assignee))
 
 

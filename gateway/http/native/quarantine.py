@@ -49,7 +49,7 @@ Cursor = Annotated[str | None, Query(max_length=60, description="`older` or `new
 
 
 class RecordFilter:
-    """Which refused records are meant; every parameter that is left out lets all through."""
+    """A filter of refused records; a parameter that is left out matches all."""
 
     def __init__(  # noqa: PLR0913 - one for each parameter of the query
         self,

@@ -55,7 +55,7 @@ FINDINGS: dict[str, Any] = {
 
 
 class ShadowRequest(BaseModel):
-    """Which version is judged beside the enforced one."""
+    """The version that is judged beside the enforced one."""
 
     model_config = request_example({"version": "1.3.0"})
 

@@ -76,7 +76,7 @@ IfNoneMatch = Annotated[
 
 
 class PauseRequest(BaseModel):
-    """Why a stream is paused."""
+    """A request to pause a stream, with its reason."""
 
     model_config = request_example({"reason": "the ward's clock is wrong"})
 
@@ -89,7 +89,7 @@ class PauseRequest(BaseModel):
 
 
 class ResumeRequest(BaseModel):
-    """How a stream continues."""
+    """A request to resume a stream."""
 
     model_config = request_example({"accept_batch": True})
 
@@ -112,7 +112,7 @@ class SetAsideRequest(RecordPosition):
 
 
 class EventReceipt(BaseModel):
-    """The event that is kept now."""
+    """The stored event."""
 
     model_config = example({"stream": "hospital.admissions", "kind": "stopped"})
 

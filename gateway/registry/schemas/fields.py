@@ -153,11 +153,11 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field: its place in a record, and what clients tell a rule about it.
+    """A field: its place in a record, and what clients pass to a rule about it.
 
-    `types` are the names of the primitive types that it may have beside null, and `element_types` those of the elements
-    of its lists, or "" if these are not known. `is_seen_null` is whether a client asks a rule about a null too. `rules`
-    are those that its schema carries.
+    `types` are the names of the primitive types that it may have beside null. `element_types` are those of the
+    elements of its lists, or "" if these are not known. `is_seen_null` tells whether a client applies a rule to a
+    null too. `rules` are those that its schema carries.
     """
 
     path: Path
@@ -170,12 +170,12 @@ class Field:
 
     @property
     def pointer(self) -> str:
-        """The JSON Pointer of the field, with `*` for every element of an array."""
+        """Return the JSON Pointer of the field, with `*` for every element of an array."""
         return join(self.path)
 
     @property
     def name(self) -> str:
-        """The name of the field itself."""
+        """Return the name of the field itself."""
         return self.path[-1]
 
 

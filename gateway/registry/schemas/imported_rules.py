@@ -1,6 +1,6 @@
 """Convert Confluent's rules and tags to those of a contract, as far as the judge supports them.
 
-A condition in CEL over the whole message becomes a `cel` rule over `this`; one of type CEL_FIELD becomes a rule for
+A condition in CEL over the whole message becomes a `cel` rule over `this`. One of type CEL_FIELD becomes a rule for
 each of its fields, and so does an inline rule of the schema. Confluent's meaning is kept: a missing value violates
 the rule, as an error of the expression does in a client. The stream judges the record on the wire: after a
 transformation at the producer, and before one at a consumer. So a condition is judged if clients apply it to this

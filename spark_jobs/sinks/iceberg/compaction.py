@@ -1,8 +1,8 @@
 """Compaction of the small files of an Iceberg table, of its delete files and of its manifests, through Iceberg's actions.
 
-The actions plan on one snapshot, write the new files, and then make one commit to `main`. That commit fails when a batch
-has replaced a file of the plan meanwhile, or has deleted rows of it: then a smaller plan is tried, and at last none. A
-commit of theirs moves the head of `main`, so that a batch which is staged at that moment is staged again.
+The actions plan on one snapshot, write the new files, and then make one commit to `main`. That commit fails if a
+batch has replaced a file of the plan meanwhile, or has deleted rows of it. Then a smaller plan is tried, and in the
+end none. A commit of an action moves the head of `main`, so a batch that is staged at that moment is staged again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Expire the snapshots that a stream has written to its Iceberg table, and measure the table.
 
-Each batch adds a snapshot, and every commit writes the complete metadata: without expiry commits become slower, until
-the metadata no longer fits into the driver's memory. Iceberg does not expire snapshots by itself.
+Each batch adds a snapshot, and every commit writes the complete metadata. Without expiry, commits become slower,
+until the metadata no longer fits into the driver's memory. Iceberg does not expire snapshots by itself.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ONE_AT_A_TIME: Final = Lock()
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRetention:
-    """Which snapshots of the stream are kept: at most `most`, none older than `age_seconds`, all of `protected_seconds`.
+    """The kept snapshots of the stream: at most `most`, none older than `age_seconds`, all of `protected_seconds`.
 
     The last is for readers and attempts that have begun with a snapshot and still use it.
     """

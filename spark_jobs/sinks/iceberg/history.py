@@ -1,12 +1,12 @@
-"""Whether `main` of an Iceberg table still contains the snapshot that its ledger was published with.
+"""Check that `main` of an Iceberg table still contains the snapshot of its published ledger.
 
 The ledger is a property of the table, and properties are not versioned with snapshots: a rollback of `main` removes
 rows that the ledger counts. Each publication therefore sets a tag on its snapshot, and each claim and each
 publication walks from the head of `main` back to that tag.
 
 Other writers may compact the table and expire snapshots while the stream has nothing to write, until no parent leads
-back. Maintenance therefore tags the head of `main` too, while it is proven to contain the published snapshot: every
-descendant of this head contains the published snapshot too.
+back. Maintenance therefore tags the head of `main` too, while it is proven to contain the published snapshot. Every
+descendant of this head contains that snapshot too.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def position_in(summary: Mapping[str, str], held: Ledger) -> Vector | None:
 def published_snapshot(metadata: Any, held: Ledger | None = None) -> Any | None:
     """Return the snapshot that last updated the ledger, or None if the metadata does not show it.
 
-    A version that set no tag has written the table if the tag is missing, or is on a snapshot of another position than
-    `held`. Its published snapshot is then found in the log of snapshots: the newest one that the job has staged and that
-    was the head of `main`.
+    A version that set no tag has written the table if the tag is missing, or is on a snapshot of another position
+    than `held`. Its published snapshot is then the newest one in the log of snapshots that the job has staged and
+    that was the head of `main`.
     """
     tag = metadata.ref(PUBLISHED_TAG)
     tagged = metadata.snapshot(tag.snapshotId()) if tag is not None else None
@@ -89,8 +89,8 @@ def _staged_for(snapshot: Any) -> tuple[int, int] | None:
 def contains(metadata: Any, published: Any) -> bool | None:
     """Return whether `main` contains a snapshot; None if the parents between them have expired.
 
-    A snapshot that is proven to contain it is enough. The walk takes as many steps as other writers have made commits
-    since: sequence numbers decrease from a snapshot to its parent, so it ends below the searched snapshot.
+    A snapshot that is proven to contain it is enough. The walk takes one step for each commit of other writers since.
+    Sequence numbers decrease from a snapshot to its parent, so it ends below the searched snapshot.
     """
     proof = metadata.ref(_proof_tag(published))
     enough = {published.snapshotId(), *([proof.snapshotId()] if proof is not None else [])}
@@ -195,9 +195,9 @@ class TableHistory:
     def _has_rows_since(self, metadata: Any, published: Any) -> bool | None:
         """Return whether `main` has a file as new as the newest of the published snapshot; None if it does not.
 
-        A commit gives the sequence number of its snapshot to the files that it adds, and a compaction gives that of
-        the snapshot which it has read. So a file with the number of the newest commit of rows exists only in
-        descendants of that commit. If other writers have rewritten all rows since, there is no proof.
+        A commit gives the sequence number of its snapshot to the files that it adds; a compaction gives that of the
+        snapshot it has read. So a file with the number of the newest commit of rows exists only in descendants of
+        that commit. If other writers have rewritten all rows since, there is no proof.
         """
         head = metadata.currentSnapshot()
         before = self._live_files(published.snapshotId())

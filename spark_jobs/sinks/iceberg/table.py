@@ -1,8 +1,8 @@
 """An Iceberg table whose metadata holds a ledger: data and ledger are committed together, or not at all.
 
 Rows are staged on a branch, which readers do not read. `publish` then makes one metadata commit that moves `main` to
-the staged snapshot and replaces the property `tidegate.ledger`; Iceberg accepts it only if the metadata is still the
-compared one. Merged rows are staged in the same way: MERGE writes to the branch.
+the staged snapshot and replaces the property `tidegate.ledger`. Iceberg accepts it only if the metadata is unchanged
+since the comparison. Merged rows are staged in the same way: MERGE writes to the branch.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ class IcebergTable:
     def ensure(self, rows: TableRows) -> None:
         """Create the table, or add the contract's columns. Columns that the contract no longer has stay, and are null.
 
-        Raises StreamStopped if the existing table is not ours, has a column of a type that cannot be widened to the
-        contract's, or has another primary key.
+        Raises StreamStopped if the existing table is not ours or has another primary key. It also raises it if a
+        column's type cannot be widened to the contract's.
         """
         require_mode(rows, is_upsert=self._merge_mode is not None)
         wanted = StructType([*column_types(rows.columns).fields, *PROVENANCE.fields])
@@ -182,7 +182,7 @@ class IcebergTable:
 
     @property
     def uuid(self) -> str:
-        """Identity of the table, which changes when it is dropped and recreated."""
+        """Return the identity of the table, which changes when it is dropped and recreated."""
         return str(self._operations().refresh().uuid())
 
     def read(self) -> Ledger | None:
@@ -250,8 +250,8 @@ class IcebergTable:
         """Append or merge data files to the branch, based on the head of `main`; return the mark of the staged snapshot.
 
         The snapshot's summary has the position of the ledger `at`, as far as it is known before the publication.
-        Without files an empty snapshot is staged, so that every commit moves `main`: a REST catalog asserts only
-        that, and a change of properties alone would not be a compare-and-set there.
+        Without files an empty snapshot is staged, so that every commit moves `main`. A REST catalog asserts only the
+        head of `main`, so a change of properties alone would not be a compare-and-set there.
         """
         self._align_branch()
         mark = uuid4().hex
@@ -321,12 +321,12 @@ class IcebergTable:
     ) -> Ledger | None:
         """Move `main` to the staged snapshot and the ledger to `new` if, and only if, the ledger is still `held`.
 
-        Return None if `main` has moved since staging (compaction, an append of another writer), or if the branch no
-        longer holds the snapshot of that mark (a fenced instance staged there last); then stage again. For merged
-        rows, the ledger's totals have the result of each.
+        Return None if `main` has moved since staging (compaction, an append of another writer). Return None too if
+        the branch no longer has the snapshot of that mark (a fenced instance staged there last). Then stage again.
+        For merged rows, the ledger's totals have the result of each.
 
-        Raises Fenced if the ledger is no longer `held`; Unavailable if the commit failed and changed nothing;
-        StreamStopped if `main` does not contain the snapshot of `held`, unless the ledger `is_rebuilt`.
+        Raises Fenced if the ledger is no longer `held`, and Unavailable if the commit failed and changed nothing.
+        Raises StreamStopped if `main` does not contain the snapshot of `held`, unless the ledger `is_rebuilt`.
         """
         return self._land(lambda base: _staged_on_head(base, mark), held, new, is_rebuilt=is_rebuilt)
 

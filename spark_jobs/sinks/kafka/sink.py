@@ -95,7 +95,7 @@ class KafkaSink:
 
     @property
     def settled(self) -> Settled:
-        """The records that tasks have written and that are still ahead of the ledger."""
+        """Return the records that tasks have written and that are still ahead of the ledger."""
         return self._settled
 
     def adopt(self, plan: EnforcementPlan) -> None:
@@ -166,11 +166,11 @@ class KafkaSink:
 
     @property
     def table_size(self) -> None:
-        """None, because a topic is not a table."""
+        """Return None, because a topic is not a table."""
 
     @property
     def maintenance(self) -> None:
-        """None: the broker maintains its topics."""
+        """Return None, because the broker maintains its topics."""
 
     def is_held(self) -> bool:
         """Return whether the ledger is still the one that this instance has claimed, or read before its claim.
@@ -285,7 +285,7 @@ class KafkaSink:
         return new
 
     def _write_in_tasks(self, accepted: KeptRows, batch: MicroBatch) -> None:
-        """Let tasks write accepted records, one task for each partition: all committed before the ledger."""
+        """Write accepted records in tasks, one for each partition: all committed before the ledger."""
         turns = self._turns
         target = SlotTarget(
             Destination(self._accepted, self._held, batch.plan),
@@ -316,7 +316,7 @@ class KeptRows:
 
     @property
     def packed(self) -> DataFrame:
-        """The records as `Packing` returns them, one binary column."""
+        """Return the records as `Packing` returns them, one binary column."""
         column = COLUMNS[AcceptedPiece]
         return self.kept.filter(f"{column} IS NOT NULL").select(f"{column}.records")
 

@@ -1,4 +1,4 @@
-"""How staged rows are moved into a PostgreSQL table: appended, or merged on its primary key."""
+"""Move staged rows into a PostgreSQL table: append them, or merge them on its primary key."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Merge:
 
     @property
     def constraint(self) -> sql.Composed:
-        """The statement that gives the table its primary key."""
+        """Return the statement that gives the table its primary key."""
         return sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(self.table, self._list(self.key))
 
     def _statement(self, staged: Sequence[Staged]) -> sql.Composed:

@@ -69,13 +69,13 @@ class Staged(NamedTuple):
 
     @property
     def identifier(self) -> sql.Identifier:
-        """The table as an SQL identifier."""
+        """Return the table as an SQL identifier."""
         return sql.Identifier(STAGING_SCHEMA, self.table)
 
 
 @dataclass(frozen=True, slots=True)
 class CopyTarget:
-    """Where and how the accepted rows of one batch are staged.
+    """The target for staging the accepted rows of one batch.
 
     `columns` are the typed columns. Staging tables are named `<name>-<task>`. `topic` and `contract` (`id@version`) fill
     columns of PROVENANCE.
@@ -97,8 +97,8 @@ class CopyTarget:
 class CopiedRows:
     """One staging table. It is created with the first rows, and committed if the `with` block ends without an error.
 
-    `written` is filled at the end of the block: the name of the part, or an error text (UNREACHABLE, UNFIT), or nothing
-    if there were no rows.
+    `written` is filled at the end of the block. It has the name of the part or an error text (UNREACHABLE, UNFIT),
+    and is empty if there were no rows.
     """
 
     def __init__(self, target: CopyTarget, name: str) -> None:

@@ -120,7 +120,7 @@ class PostgresqlTable:
 
     @property
     def uuid(self) -> str:
-        """Identity of the table, which changes when it is dropped and recreated."""
+        """Return the identity of the table, which changes when it is dropped and recreated."""
         if self._uuid is None:
             with self._working("read the ledger") as connection:
                 (found,) = self._one(connection, "SELECT identity FROM tidegate.ledger WHERE stream = %s")
@@ -138,8 +138,8 @@ class PostgresqlTable:
     def ensure(self, rows: TableRows) -> None:
         """Create the table, or add the contract's columns. Columns that the contract no longer has stay, and are null.
 
-        Raises StreamStopped if the existing table is not ours, has a column of a type that cannot be widened to the
-        contract's, or a required column that the contract does not fill.
+        Raises StreamStopped if the existing table is not ours, or has a required column that the contract does not
+        fill. It also raises it if a column's type cannot be widened to the contract's.
         """
         self._require_fitting(rows)
         wanted = [*rows.columns, *PROVENANCE]

@@ -1,7 +1,7 @@
 """The tables of version 0.1.0.
 
-The revision is "0013", the number of the last of the thirteen migrations that this one replaces: the tables are the
-same, so a database that they made is current.
+It replaces thirteen migrations and has the number of the last one. The tables are the same, so a database that those
+migrations made is current.
 """
 
 from __future__ import annotations

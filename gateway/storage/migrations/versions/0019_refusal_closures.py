@@ -1,4 +1,4 @@
-"""Which refused records are closed."""
+"""The closed refused records."""
 
 from __future__ import annotations
 
