@@ -78,6 +78,7 @@ def test_parts_of_parquet_are_row_groups(tmp_path: Path, monkeypatch: pytest.Mon
         ("records.json", b"[" + b"{},\n" * 99 + b"{}]"),
         ("records.jsonl.gz", gzip.compress(b'{"a": 1}\n' * 1_000)),
     ],
+    ids=["csv", "json", "gzip"],  # gzip writes the time, and each process must collect the same names
 )
 def test_what_is_read_from_its_beginning_is_one_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes
