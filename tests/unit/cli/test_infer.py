@@ -76,7 +76,7 @@ def test_unreadable_records_have_reasons_with_positions_and_a_way_on(tidegate: R
         b'{"a":NaN}': "NaN or Infinity, which JSON does not have: 1 record, line 305",
         b"": "empty: 1 record, line 306",
         b'{"a":"\\ud800"}': "half of a surrogate pair, which is no character: 1 record, line 307",
-        b"[" * 999: "nested too deep: 1 record, line 308",
+        b"[" * 999 + b"]" * 999: "nested too deep: 1 record, line 308",
     }
     data = tmp_path / "a.jsonl"
     data.write_bytes(b'{"id":1}\n' * 300 + b"\n".join(strange))

@@ -14,7 +14,7 @@ from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.app import create_app
 from tidegate.gateway.settings import GatewaySettings
 
-EXAMPLES = 600
+EXAMPLES = 800
 
 
 @schemathesis.serializer("application/x-ndjson")

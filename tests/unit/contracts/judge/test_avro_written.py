@@ -200,7 +200,7 @@ def test_a_default_is_not_shared_with_rules_that_look_at_it() -> None:
         (["null", "null"], "a union must not have two branches of one type"),
         (
             record({"name": "a", "type": "int"}, {"name": "a", "type": "int"}),
-            "record R has two fields of one name",
+            "the record has two fields named a",
         ),
         ({"type": "fixed", "name": "F", "size": -1}, "the size of F must be a number from 0 on"),
         ({"type": "fixed", "name": "F", "size": True}, "the size of F must be a number from 0 on"),
