@@ -27,7 +27,7 @@ _REASONS: Final = {
     "json.number-range": _TOO_LARGE,
 }
 """By code of the violation that the judge would find."""
-ADVICE: Final = {
+_ADVICE: Final = {
     "not JSON": "correct these records; a file that is not JSON Lines needs --input-format",
     "not UTF-8": "write the file as UTF-8, for example with iconv -f latin1 -t utf-8",
     "NaN or Infinity, which JSON does not have": "write null, or leave the field out",
@@ -39,6 +39,7 @@ ADVICE: Final = {
     _NOT_OF_SCHEMA: "name the schema that they were written with: --schema, or --registry for frames",
 }  # fmt: skip
 """What to do about a reason."""
+_CELLS: Final = "quote a cell that holds the separator, and give each row all cells"
 
 
 @dataclass(slots=True)
@@ -64,6 +65,10 @@ class Unread:
         known.add_counted(1, (position,))
         if known.first[0] == position and (found := detail()):
             self.details[reason] = found
+
+    def add_row(self, position: int, reason: str, pointer: str) -> None:
+        """Add a record that its source cannot read, with the place in it."""
+        self.add(reason.removeprefix("is "), position, lambda: pointer)
 
     def add_value(self, value: bytes | None, position: int, *, is_avro: bool) -> None:
         """Add a record whose bytes cannot be read."""
@@ -91,7 +96,8 @@ class Unread:
         for reason, tally in sorted(self.reasons.items(), key=lambda each: -each[1].count):
             detail = f" (the first one: {self.details[reason]})" if reason in self.details else ""
             records = counted(tally.count, "record")
-            yield f"{reason}: {records}, {places(tally.first)}{detail}", ADVICE.get(reason, "")
+            advice = _ADVICE.get(reason) or (_CELLS if " cells, " in reason else "")
+            yield f"{reason}: {records}, {places(tally.first)}{detail}", advice
 
     def _tally(self, reason: str) -> Tally:
         is_one_more = reason not in self.reasons and len(self.reasons) >= _MOST_REASONS

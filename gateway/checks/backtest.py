@@ -172,7 +172,10 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class BacktestReport:
-    """The result of a backtest. `unread` says why not all records were judged; None if they were."""
+    """The result of a backtest. `unread` says why not all records were judged; None if they were.
+
+    `may_be_empty`: a backtest without a record has not failed.
+    """
 
     candidate: str
     base: str
@@ -182,6 +185,7 @@ class BacktestReport:
     newly_passing: tuple[Difference, ...]
     max_newly_refused: float | None
     unread: str | None = None
+    may_be_empty: bool = False
 
     @property
     def newly_refused_share(self) -> float:
@@ -190,6 +194,16 @@ class BacktestReport:
 
     @property
     def failed(self) -> bool:
+        """Return whether the candidate refuses more records than it may, or no record was judged."""
+        return self.is_empty or self.refuses_too_many
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether no record was judged, though there should be some."""
+        return not self.backtest.records and not self.may_be_empty
+
+    @property
+    def refuses_too_many(self) -> bool:
         """Return whether the candidate refuses more records than it may."""
         return self.max_newly_refused is not None and self.newly_refused_share > self.max_newly_refused
 

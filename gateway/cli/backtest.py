@@ -35,9 +35,10 @@ from tidegate.gateway.checks.discovery import Candidate, select
 from tidegate.gateway.checks.formats.backtest import FORMATS
 from tidegate.gateway.cli.check import REGISTRY, Against, open_baseline, write_file
 from tidegate.gateway.cli.infer import MostSeconds, Servers
-from tidegate.gateway.cli.options import DEFAULT_REGISTRY, KafkaConfig
+from tidegate.gateway.cli.options import DEFAULT_REGISTRY, AllowEmpty, KafkaConfig
 from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.exits import ExitCode
+from tidegate.gateway.sources.files import FileFormat
 from tidegate.gateway.sources.open_source import SourceOptions, open_source
 from tidegate.gateway.sources.record_reader import RecordReader
 from tidegate.gateway.sources.source import Source, TopicPart
@@ -94,6 +95,7 @@ def backtest(  # noqa: PLR0913 - one parameter for each option
     start: Start = "0",
     sample: Sample = None,
     max_newly_refused: MostRefused = None,
+    allow_empty: AllowEmpty = False,
     report_format: Format = "text",
     output: Output = None,
     bootstrap_servers: Servers = None,
@@ -120,8 +122,9 @@ def backtest(  # noqa: PLR0913 - one parameter for each option
       tidegate backtest new.yaml --data kafka:orders --from 2026-11-01T00:00:00Z
 
     Exit codes: 0 judged; 1 more is newly refused than --max-newly-refused
-    allows, or a contract has problems; 2 usage, such as no base; 3 broker or
-    registry does not answer; 7 the credentials are rejected.
+    allows, no record was judged, or a contract has problems; 2 usage, such as
+    no base; 3 broker or registry does not answer; 7 the credentials are
+    rejected.
     """
     with ExitStack() as stack:
         loaded = lint(candidate)
@@ -132,6 +135,7 @@ def backtest(  # noqa: PLR0913 - one parameter for each option
             bootstrap_servers=bootstrap_servers,
             kafka_config=kafka_config,
             topic_part=_part(start, sample),
+            default=FileFormat.LINES,
         )
         source = stack.enter_context(open_source(data, options))
         reader = None
@@ -154,6 +158,7 @@ def backtest(  # noqa: PLR0913 - one parameter for each option
             tuple(differences(found.newly_passing, source.places)),
             max_newly_refused,
             _unread(source, max_seconds, unreadable),
+            allow_empty,
         )
     text = FORMATS[report_format](report)
     if output is not None:

@@ -218,7 +218,7 @@ def _read(source: Source, most: int | None) -> Inference:
             if len(positions):
                 inference.add(batch, positions, untyped=source.is_untyped)
             for each in chunk.unreadable:
-                inference.broken.add(each.reason, each.position)
+                inference.broken.add_row(each.position, each.reason, each.pointer)
             read += len(positions)
             show(read)
             if most is not None and read >= most:

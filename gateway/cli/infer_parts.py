@@ -102,5 +102,5 @@ class _Work:
                     moved = chunk.moved(index << _NUMBER_BITS)
                     inference.add(moved.batch, moved.positions, untyped=source.is_untyped)
                     for each in moved.unreadable:
-                        inference.broken.add(each.reason, each.position)
+                        inference.broken.add_row(each.position, each.reason, each.pointer)
         return inference

@@ -23,7 +23,7 @@ from tidegate.gateway.cli.judge_spark import SparkRequest, judge_on_spark
 from tidegate.gateway.cli.judge_summary import SecondOpinion, print_summary
 from tidegate.gateway.cli.judged_files import JudgedFiles
 from tidegate.gateway.cli.judgement import JudgedBlock, Judgement
-from tidegate.gateway.cli.options import ContractFile, Nulls
+from tidegate.gateway.cli.options import AllowEmpty, ContractFile, Nulls
 from tidegate.gateway.cli.reading import reading
 from tidegate.gateway.cli.terminal import err
 from tidegate.gateway.cli.workers import Spark, SparkMaster, require_spark
@@ -115,6 +115,7 @@ def judge(  # noqa: PLR0913 - one parameter for each option
     report: Report = None,
     output_format: AsFormat = "text",
     show: Show = 10,
+    allow_empty: AllowEmpty = False,
     reference: Reference = False,
     spark: Spark = False,
     spark_master: SparkMaster = None,
@@ -167,9 +168,9 @@ def judge(  # noqa: PLR0913 - one parameter for each option
       kcat -C -t stays -e -f '%R%s' | tidegate judge stays.yaml --records sized
       tidegate judge contract.yaml --format json < records.jsonl | jq .violations
 
-    Exit codes: 0 no record refused; 1 records refused or unreadable, or the
-    contract has problems; 2 usage; 3 the registry does not answer, or Spark gives
-    the work up; 7 the credentials are rejected.
+    Exit codes: 0 no record refused; 1 records refused or unreadable, no record
+    at all, or the contract has problems; 2 usage; 3 the registry does not answer,
+    or Spark gives the work up; 7 the credentials are rejected.
     """
     document = lint(contract).contract
     judgement = Judgement.empty(show, has_findings=report is not None)
@@ -195,11 +196,18 @@ def judge(  # noqa: PLR0913 - one parameter for each option
                 files.write(judged)
                 judgement.add(judged)
                 data_of.show(judgement.tally.records)
-            files.write_report(document, data_of.title, judgement)
+            title = data_of.title
+            files.write_report(document, title, judgement)
     if output_format == "text":
         print_summary(document, judgement.tally)
         if second is not None:
             second.print(data_of.place)
+    is_empty = not judgement.tally.records and not judgement.tally.unreadable
+    if is_empty and not allow_empty:
+        err.print(
+            f"no record was judged: {title} has none; --allow-empty takes that for a success", markup=False
+        )
+        raise typer.Exit(ExitCode.FINDINGS)
     if judgement.has_refused or (second is not None and second.differences):
         raise typer.Exit(ExitCode.FINDINGS)
 

@@ -14,10 +14,11 @@ from rich.text import Text
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.strength.measure import GoodRecords, Outcome, Strength, measure, plan_for_mutation
 from tidegate.contracts.strength.text import suggested_rules
-from tidegate.contracts.words import seen
+from tidegate.contracts.words import counted, seen
 from tidegate.gateway.cli.options import ContractFile, OutputFormat
 from tidegate.gateway.cli.terminal import err, out
 from tidegate.gateway.exits import ExitCode
+from tidegate.gateway.sources.files import FileFormat
 from tidegate.gateway.sources.open_source import SourceOptions, open_source
 from tidegate.gateway.sources.record_reader import RecordReader
 
@@ -79,15 +80,18 @@ def mutate(  # noqa: PLR0913 - one parameter for each option
     is accepted, or the contract has problems; 2 usage.
     """
     good = GoodRecords(plan_for_mutation(lint(contract).contract), max_records)
-    with open_source(str(data), SourceOptions()) as source:
+    with open_source(str(data), SourceOptions(default=FileFormat.LINES)) as source:
         for block in RecordReader(source, good.plan.contract).blocks():
             good.add(pa.array(block.values, pa.large_binary()))
             if good.is_full:
                 break
     if not good.values:
-        err.print(
-            f"[bold red]{good.plan.contract.id} accepts no record of {source.title}[/]: nothing to corrupt"
+        why = (
+            f"{good.plan.contract.id} accepts no record of {source.title}; {counted(good.read, 'record')} judged"
+            if good.read
+            else f"{source.title} has no records"
         )
+        err.print(Text.assemble((why, "bold red"), ": nothing to corrupt"))
         raise typer.Exit(ExitCode.FINDINGS)
     found = measure(good, mutants=mutants, seed=seed)
     if output_format == "json":

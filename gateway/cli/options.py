@@ -45,6 +45,9 @@ KafkaConfig = Annotated[
         help="Kafka client properties (SASL, TLS); default: TIDEGATE_KAFKA_CONFIG.",
     ),
 ]
+AllowEmpty = Annotated[
+    bool, typer.Option("--allow-empty", help="Do not fail if there is no record to judge.")
+]
 OutputFormat = Annotated[Literal["text", "json"], typer.Option("--format", help="Format of the output.")]
 """The one way to ask for JSON: one document, or one object a line where the number of objects has no bound."""
 

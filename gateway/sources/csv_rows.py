@@ -1,4 +1,4 @@
-"""Rows of CSV files as texts, with those that have another number of cells than the header.
+"""Rows of CSV files as texts, with those that cannot be read: another number of cells than the header, text that is no UTF-8.
 
 Source: RFC 4180; the separator is the one of `,`, `;`, tab and `|` that the header has most of.
 """
@@ -13,37 +13,43 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import csv
 
+from tidegate.contracts.document.source import escape
 from tidegate.contracts.errors import SettingsError
-from tidegate.contracts.infer.columns import valid_text
-from tidegate.gateway.sources.bytes_of_files import beginning, first_line
+from tidegate.gateway.sources.bytes_of_files import first_line
 from tidegate.gateway.sources.source import BATCH_RECORDS, Chunk, Unreadable
 
 _CSV_BLOCK: Final = 8 << 20
+_LONGEST_HEADER: Final = 1 << 20
 _MOST_SKIPPED: Final = 100_000
 """Rows with a wrong number of cells that are kept at once: of one block, as long as none of it has been returned."""
+_QUOTED: Final = re.compile(rb'"[^"]*"')
+_END_OF_CELL: Final = re.compile(rb'(?:[^"]++|"")*+"')
 
 
 def csv_chunks(stream: BinaryIO, name: str, nulls: Sequence[str]) -> Iterator[Chunk]:
     """Yield the rows as texts; an empty cell is null, and so is each text of `nulls`. The first row names the columns.
 
-    Row 1 is the one after the header. A row with another number of cells is `unreadable`.
+    Row 1 is the one after the header. A row with another number of cells, or with text that is not UTF-8, is `unreadable`.
 
-    Raises SettingsError for what is no CSV, and for rows that nearly all have a wrong number of cells.
+    Raises SettingsError for what is no CSV, for a column that is named twice, for a quote that takes in lines after its cell,
+    and for rows that nearly all have a wrong number of cells.
     """
-    start = beginning(stream) if isinstance(stream, io.BufferedReader) else b""
-    header = start.split(b"\n", 1)[0].decode("utf-8", "replace").lstrip("\ufeff")
-    delimiter = max(",;\t|", key=re.sub('"[^"]*"', "", header).count)
+    text = _Text(stream, name)
+    if not text.header:
+        return
     rows = _Rows()
     try:
-        names: list[str] = next(csv_text.reader([header.rstrip("\r")], delimiter=delimiter), [])
+        names: list[str] = next(csv_text.reader(text.header_lines(), delimiter=text.delimiter), [])
+        _require_different(names, name)
         with csv.open_csv(
-            stream,
+            text,
             read_options=csv.ReadOptions(block_size=_CSV_BLOCK, use_threads=False),
             parse_options=csv.ParseOptions(
-                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=rows.skip
+                delimiter=text.delimiter, newlines_in_values=True, invalid_row_handler=rows.skip
             ),
             convert_options=csv.ConvertOptions(
                 column_types={each: pa.string() for each in names},
@@ -54,19 +60,20 @@ def csv_chunks(stream: BinaryIO, name: str, nulls: Sequence[str]) -> Iterator[Ch
             ),
         ) as reader:
             for batch in reader:
-                texts = pa.record_batch(
-                    [valid_text(each.cast(pa.string())) for each in batch.columns], names=batch.schema.names
-                )
-                for first in range(0, texts.num_rows, BATCH_RECORDS):
-                    yield rows.chunk(texts.slice(first, BATCH_RECORDS))
+                text.require_closed_quotes()
+                for first in range(0, batch.num_rows, BATCH_RECORDS):
+                    yield _without_other_encodings(rows.chunk(batch.slice(first, BATCH_RECORDS)))
+            text.require_closed_quotes()
             rest = rows.chunk(pa.record_batch([pa.array([], pa.string()) for _ in names], names=names))
             if rest.unreadable:
                 yield rest
     except pa.ArrowInvalid as error:
+        text.read(1)  # at the end of the file, it finds a quote that is not closed
+        text.require_closed_quotes()
         if rows.is_hopeless:
             raise SettingsError(
                 f"{name} has more than {_MOST_SKIPPED:,} rows with another number of cells than its header, which has "
-                f"{len(names)} separated by {delimiter!r}"
+                f"{len(names)} separated by {text.delimiter!r}"
             ) from None
         raise SettingsError(f"{name} cannot be read as CSV: {first_line(error)}") from None
     except (UnicodeDecodeError, csv_text.Error):
@@ -74,6 +81,105 @@ def csv_chunks(stream: BinaryIO, name: str, nulls: Sequence[str]) -> Iterator[Ch
             f"{name} cannot be read as CSV: its header is not UTF-8 with line ends of Unix or Windows. Convert the file, for "
             f"example with iconv -f latin1 -t utf-8"
         ) from None
+
+
+def _require_different(names: Sequence[str], file: str) -> None:
+    """Raise SettingsError for a name of two columns: a record cannot hold both."""
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            first = names.index(name) + 1
+            what = f"are both named `{name}`" if name else "have no name"
+            raise SettingsError(
+                f"{file}: columns {first} and {index + 1} of the header {what}; give each column its own name"
+            )
+
+
+class _Text(io.RawIOBase):
+    """The bytes of a file, with its header, and the first quote that takes in more than its cell.
+
+    A cell is quoted if it begins with a quote. After the one that ends it, a separator or a line end must follow.
+    """
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        super().__init__()
+        self._stream = stream
+        self._name = name
+        self.header = self._read_header()
+        plain = _QUOTED.sub(b"", self.header).decode("utf-8", "replace")
+        self.delimiter: str = max(",;\t|", key=plain.count)
+        ends = re.escape(self.delimiter.encode()) + rb"\r\n"
+        self._ends = frozenset(self.delimiter.encode() + b"\r\n")
+        self._well_formed = re.compile(
+            rb'(?:[^"]++|(?<=[%s])"(?:[^"]++|"")*+"(?=[%s])|(?<![%s])")*+' % (ends, ends, ends)
+        )
+        self._waiting = self.header
+        """What has been read of the file, and is not yet returned."""
+        self._line = 1
+        self._quote: int | None = None
+        """The line of the quote that the text is in."""
+        self._rest = b"\n"
+        """The end of what has been scanned: a character, and quotes whose meaning depends on what follows."""
+        self._flaw: str | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def header_lines(self) -> Iterator[str]:
+        """Return the lines of the header. Raises UnicodeDecodeError."""
+        return io.StringIO(self.header.decode().removeprefix("\ufeff").strip("\r\n"), newline="\n")
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes, and scan them."""
+        data = self._waiting or self._stream.read(size)
+        self._waiting = b""
+        if self._flaw is None:
+            self._scan(data or b"\n")
+            if not data and self._quote is not None:
+                self._flaw = "is never closed, and takes in the rest of the file"
+        return data
+
+    def require_closed_quotes(self) -> None:
+        """Raise SettingsError for the first quote that takes in more than its cell."""
+        if self._flaw is not None:
+            raise SettingsError(
+                f"{self._name} line {self._quote:,}: a quote at the beginning of a cell {self._flaw}; close it, or double "
+                "each quote within the cell"
+            )
+
+    def _read_header(self) -> bytes:
+        """Return the first row with text, whose quoted cells may hold line ends."""
+        header = b""
+        while len(header) < _LONGEST_HEADER and (line := self._stream.readline(_LONGEST_HEADER)):
+            header += line
+            if header.count(b'"') % 2 == 0 and header.strip():
+                break
+        return header if header.strip() else b""
+
+    def _scan(self, data: bytes) -> None:
+        """Follow the quotes in the next bytes."""
+        data = self._rest + data
+        end = len(data.rstrip(b'"'))
+        data, self._rest = data[:end], data[max(end - 1, 0) :]
+        at = 1  # the first byte was scanned before
+        while at < end:
+            if self._quote is None:
+                found = self._well_formed.match(data, at)
+                stop = end if found is None else found.end()
+                self._line += data.count(b"\n", at, stop)
+                at = stop + 1
+                if stop < end:
+                    self._quote = self._line
+                continue
+            closed = _END_OF_CELL.match(data, at)
+            stop = end if closed is None else closed.end()
+            self._line += data.count(b"\n", at, stop)
+            at = stop
+            if stop == end:
+                continue
+            if data[stop] not in self._ends and self._line > self._quote:
+                self._flaw = f"ends on line {self._line:,}, within another cell"
+                return
+            self._quote = None
 
 
 class _Rows:
@@ -111,3 +217,30 @@ class _Rows:
             self._next += count
             rest -= count
         return Chunk(batch, np.concatenate(positions), tuple(unreadable))
+
+
+def _without_other_encodings(chunk: Chunk) -> Chunk:
+    """Return a chunk whose rows with text that is not UTF-8 are unreadable."""
+    broken = {
+        index: Unreadable(int(chunk.positions[index]), "is not UTF-8", f"/{escape(name)}")
+        for name, array in zip(chunk.batch.schema.names, chunk.batch.columns, strict=True)
+        for index in _not_utf_8(array)
+    }
+    if not broken:
+        return chunk
+    is_read: npt.NDArray[np.bool_] = np.ones(len(chunk.positions), bool)
+    is_read[list(broken)] = False
+    unreadable = sorted([*chunk.unreadable, *broken.values()], key=lambda each: each.position)
+    return Chunk(chunk.batch.filter(pa.array(is_read)), chunk.positions[is_read], tuple(unreadable))
+
+
+def _not_utf_8(array: pa.Array) -> Iterator[int]:
+    """Yield the indices of the cells that are not UTF-8."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        for index, each in enumerate(array.cast(pa.binary()).to_pylist()):
+            try:
+                (each or b"").decode()
+            except UnicodeDecodeError:
+                yield index

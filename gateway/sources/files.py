@@ -161,6 +161,9 @@ def _format_of(path: Path, start: bytes, default: FileFormat | None) -> FileForm
         return FileFormat.LINES
     if default is not None and b"\0" not in start:
         return default
+    if not start:
+        name = "standard input" if str(path) == "-" else path
+        raise SettingsError(f"{name} is empty: it has no records")
     raise SettingsError(
         f"{path} is in none of the formats JSON Lines, JSON array, CSV, Parquet and Avro; name its format "
         "(infer: --input-format, judge: --records)"

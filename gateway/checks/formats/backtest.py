@@ -11,6 +11,7 @@ from tidegate.gateway.checks.formats.github import cell
 from tidegate.gateway.checks.formats.json_report import json_text
 
 BACKTEST_FORMAT = "tidegate/backtest/v1"
+_NO_RECORD = "--allow-empty takes that for a success"
 _MOST_ROWS = 100
 """Rows of one table of a comment; a code host has a limit of size."""
 
@@ -67,7 +68,10 @@ def _lines(report: BacktestReport) -> Iterator[str]:
     yield f"  newly passing  {found.newly_passing.records.count:>8,}"
     yield from _rows(report.newly_passing)
     yield f"  refused        {found.refused_by_candidate:>8,}  before: {found.refused_by_base:,}"
-    if report.failed:
+    if report.is_empty:
+        yield ""
+        yield f"failed: no record was judged; {_NO_RECORD}"
+    if report.refuses_too_many:
         yield ""
         yield f"failed: more is newly refused than --max-newly-refused {report.max_newly_refused:.3%} allows"
 
@@ -87,7 +91,9 @@ def _markdown(report: BacktestReport) -> Iterator[str]:
     )
     if report.unread is not None:
         yield f"\nNot all records were judged: {cell(report.unread)}.\n"
-    if report.failed:
+    if report.is_empty:
+        yield f"\nNo record was judged; {_NO_RECORD}.\n"
+    if report.refuses_too_many:
         yield f"\nAllowed: {report.max_newly_refused:.3%} newly refused.\n"
     for title, rows in (("Newly refused", report.newly_refused), ("Newly passing", report.newly_passing)):
         if not rows:

@@ -202,3 +202,31 @@ def test_a_reservoir_keeps_each_record_as_often_as_any_other() -> None:
     values, kept = reservoir.arrays()
     assert kept.tolist() == [int(each) for each in values.to_pylist()] == sorted(set(kept.tolist()))
     assert [sum(low < each <= low + 250 for each in kept) > 30 for low in range(0, 1_000, 250)] == [True] * 4
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+def test_no_record_is_no_success_unless_it_is_allowed(
+    tidegate: Run, contract: Path, changed: Path, tmp_path: Path, form: str
+) -> None:
+    (tmp_path / "none.jsonl").write_bytes(b"")
+    command = [
+        "backtest",
+        changed,
+        "--against",
+        contract,
+        "--data",
+        tmp_path / "none.jsonl",
+        "--format",
+        form,
+    ]
+    ran = tidegate(*command)
+    assert (ran.returncode, ran.stderr) == (1, b"")
+    words = {
+        "text": "failed: no record was judged",
+        "json": '"failed": true',
+        "markdown": "No record was judged",
+    }
+    assert words[form] in ran.stdout.decode()
+    allowed = tidegate(*command, "--allow-empty")
+    assert allowed.returncode == 0
+    assert words[form] not in allowed.stdout.decode()

@@ -188,14 +188,35 @@ def test_values_cannot_speak_to_the_terminal(tidegate: Run, contract: Path) -> N
     assert b'age is the text "\\u001b[2Jx\\u202etxt"' in ran.stdout
 
 
-@pytest.mark.parametrize(
-    ("data", "records"), [(b"", 0), (b'{"age": 1}', 1), (b'{"age": 1, "ward": "moon"}\n', 1)]
-)
-def test_nothing_refused(tidegate: Run, contract: Path, data: bytes, records: int) -> None:
+@pytest.mark.parametrize("data", [b'{"age": 1}', b'{"age": 1, "ward": "moon"}\n'])
+def test_nothing_refused(tidegate: Run, contract: Path, data: bytes) -> None:
     ran = tidegate("judge", contract, stdin=data)
     assert ran.returncode == 0
-    noun = "record" if records == 1 else "records"
-    assert ran.stdout.decode().splitlines()[0] == f"hospital.admissions 1.2.0 · {records} {noun} judged"
+    assert ran.stdout.decode().splitlines()[0] == "hospital.admissions 1.2.0 · 1 record judged"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_no_record_is_no_success_unless_it_is_allowed(tidegate: Run, contract: Path, form: str) -> None:
+    """A command before the pipe that fails must not let a check in CI pass."""
+    ran = tidegate("judge", contract, "--format", form, stdin=b"")
+    assert ran.returncode == 1
+    assert ran.stderr.decode() == (
+        "no record was judged: standard input has none; --allow-empty takes that for a success\n"
+    )
+    allowed = tidegate("judge", contract, "--format", form, "--allow-empty", stdin=b"")
+    assert (allowed.returncode, allowed.stderr, allowed.stdout) == (0, b"", ran.stdout)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.jsonl", b""), ("a.json", b"[]"), ("a.csv", b""), ("a.csv", b"age,ward\n")]
+)
+def test_an_empty_file_has_no_records(
+    tidegate: Run, contract: Path, tmp_path: Path, name: str, content: bytes
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    ran = tidegate("judge", contract, "--data", tmp_path / name)
+    assert ran.returncode == 1
+    assert f"no record was judged: {name} has none" in ran.stderr.decode()
 
 
 def test_lines_have_no_frame(tidegate: Run, contract: Path) -> None:

@@ -55,7 +55,8 @@ def test_a_share_that_is_missed_fails(tidegate: Run, contract: Path, data: Path)
 def test_without_an_accepted_record_there_is_nothing_to_corrupt(tidegate: Run, contract: Path) -> None:
     ran = tidegate("mutate", contract, stdin=b'{"age": 999}\n')
     assert (ran.returncode, ran.stdout) == (1, b"")
-    assert b"accepts no record of standard input" in ran.stderr
+    assert b"accepts no record of standard input; 1 record judged" in ran.stderr
+    assert b"standard input has no records" in tidegate("mutate", contract, stdin=b"").stderr
 
 
 def test_cells_of_csv_are_values_of_the_types_of_the_schema(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
 import random
+import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,7 @@ from hypothesis import strategies as st
 
 from tidegate.contracts.columns.json_rows import json_rows
 from tidegate.contracts.errors import SettingsError
-from tidegate.gateway.sources import bytes_of_files, json_arrays, source
+from tidegate.gateway.sources import bytes_of_files, csv_rows, json_arrays, source
 from tidegate.gateway.sources.bytes_of_files import Expanded
 from tidegate.gateway.sources.files import FileFormat, FileSource
 from tidegate.gateway.sources.json_arrays import array_elements
@@ -99,6 +102,62 @@ def test_cells_of_csv_are_texts_and_empty_ones_null(tmp_path: Path) -> None:
         {"id": "007", "age": "1", "note": "a;b\nc"},
         {"id": "008", "age": None, "note": None},
     ]
+
+
+def test_a_wide_header_or_one_of_several_lines_names_every_column(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    names = [*(f"a_column_with_the_number_{index}" for index in range(400)), "two\nlines"]
+    path.write_text(",".join(f'"{each}"' for each in names) + "\n" + "007," * 400 + "1.0\n")
+    assert read(path) == [dict.fromkeys(names, "007") | {"two\nlines": "1.0"}]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("id,a,a\n1,2,3\n", "a.csv: columns 2 and 3 of the header are both named `a`"),
+        ("id,,\n1,2,3\n", "a.csv: columns 2 and 3 of the header have no name"),
+        ('id,a\n1,x\n2,"y\n3,z\n', "a.csv line 3: a quote at the beginning of a cell is never closed"),
+        ('id,a\n1,x\n2,"y', "a.csv line 3: a quote at the beginning of a cell is never closed"),
+        ('id,a\n2,"y\n3,z\n4,"u"\n5,v\n', "a.csv line 2: a quote at the beginning of a cell ends on line 4"),
+        ('id,"a\n1,x\n', "a.csv line 1: a quote at the beginning of a cell is never closed"),
+    ],
+)
+def test_no_column_and_no_line_of_a_csv_is_lost_in_silence(
+    tmp_path: Path, content: str, message: str
+) -> None:
+    (tmp_path / "a.csv").write_text(content)
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        read(tmp_path / "a.csv")
+
+
+CELLS = st.sampled_from(["", "a", '"', '""', '"a', 'a"b', ",", "\n", "\r\n", ' "x', '",', 'x"\n"y', "é"])
+
+
+@given(st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=8), st.integers(1, 9), st.booleans())
+def test_quotes_of_a_csv_are_followed_whatever_the_blocks(
+    rows: list[tuple[str, str]], block: int, quotes_all: bool
+) -> None:
+    text = io.StringIO()
+    quoting = csv.QUOTE_ALL if quotes_all else csv.QUOTE_MINIMAL
+    csv.writer(text, quoting=quoting).writerows([("one", "two"), *rows])
+    content = text.getvalue().encode()
+    for data, has_flaw in ((content, False), (content + b'x,"y\n', True), (content + b'"y\nx"y,z\n', True)):
+        found = csv_rows._Text(io.BufferedReader(io.BytesIO(data)), "a.csv")
+        assert b"".join(iter(partial(found.read, block), b"")) == data
+        if not has_flaw:
+            found.require_closed_quotes()
+        else:
+            with pytest.raises(SettingsError, match=f"line {content.count(bytes([10])) + 1:,}:"):
+                found.require_closed_quotes()
+
+
+def test_a_row_that_is_not_utf_8_is_unreadable(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"id,a\n1,x\n2,\xe9\n3\n4,\xc3\xa9\n")
+    with FileSource(tmp_path / "a.csv") as source:
+        (chunk,) = source.chunks()
+    assert chunk.positions.tolist() == [1, 4]
+    assert chunk.batch.to_pylist() == [{"id": "1", "a": "x"}, {"id": "4", "a": "é"}]
+    assert [(each.position, each.pointer) for each in chunk.unreadable] == [(2, "/a"), (3, "")]
 
 
 def test_a_file_is_known_by_its_content_whatever_its_name(tmp_path: Path) -> None:
