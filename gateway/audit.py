@@ -12,7 +12,7 @@ from tidegate.gateway.storage.database import Database
 
 T = TypeVar("T")
 
-MOST_LOOKED_AT = 50_000
+MOST_SCANNED = 50_000
 """Maximum entries that one page searches for names: `who` and `action` have no index, and a log grows for years."""
 
 
@@ -56,7 +56,7 @@ class AuditLog:
     ) -> NewestEntries:
         """List at most `limit` entries with a number below `before` (None: the newest ones), newest first.
 
-        Only entries with the given names are listed; an action that ends with a dot is a prefix. At most MOST_LOOKED_AT
+        Only entries with the given names are listed; an action that ends with a dot is a prefix. At most MOST_SCANNED
         entries are searched.
         """
         with self._database.reading() as stores:
@@ -64,7 +64,7 @@ class AuditLog:
             if last is None:
                 return NewestEntries((), 1, NO_ENTRY)
             end = min(before or last.number + 1, last.number + 1)
-            start = max(1, end - MOST_LOOKED_AT)
+            start = max(1, end - MOST_SCANNED)
             wanted = AuditFilter(who, action, subject)
             entries = stores.audit.between(start, end, limit, wanted)
         looked_from = entries[-1].number if len(entries) == limit else start

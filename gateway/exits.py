@@ -47,7 +47,7 @@ MEANINGS = {
 }
 
 _CODES: tuple[tuple[type[TidegateError], ExitCode], ...] = (
-    # The first class that fits counts, so subclasses stand before their parents.
+    # The first matching class counts, so subclasses come before their parents.
     (ContractError, ExitCode.FINDINGS),
     (ConflictError, ExitCode.FINDINGS),
     (NotFoundError, ExitCode.USAGE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TypeVar
 
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
@@ -52,6 +53,8 @@ from tidegate.gateway.streams.shadows import Shadows
 from tidegate.gateway.streams.table_audits import TableAudits
 from tidegate.gateway.streams.value_search import ValueSearches
 
+T = TypeVar("T")
+
 
 class Factory:
     """Holds what a process has once (settings, database, compiled plans) and makes services of it."""
@@ -74,7 +77,7 @@ class Factory:
         self._alert_writer = AlertWriter(settings.alert_page_url)
         is_indexed = kafka is not None and settings.quarantine_index == "on"
         self._ingestion = (
-            QuarantineIngestion(self.database, kafka, now, self.problem_watch().note)
+            QuarantineIngestion(self.database, kafka, now, self.problem_watch().notify)
             if kafka and is_indexed
             else None
         )
@@ -98,11 +101,11 @@ class Factory:
         return JudgeService(self.registry(), self._plans, self.subjects())
 
     def plan(self, version: ContractVersion) -> EnforcementPlan:
-        """Return the compiled plan of a published version. Raises ContractError for one that compiles no more."""
+        """Return the compiled plan of a published version. Raises ContractError if it no longer compiles."""
         return self._plans.plan(version)
 
     def reveals(self) -> Reveals:
-        """Build the service that writes down who sees what pages hide."""
+        """Build the service that audits reveals of hidden values."""
         return Reveals(self.database, now)
 
     def report_book(self) -> ReportService:
@@ -119,11 +122,11 @@ class Factory:
         return StreamReader(self.database, now, by)
 
     def stream_history(self) -> StreamHistory:
-        """Build the service that reads what happened to streams: versions, pauses, rewinds."""
+        """Build the service that reads the history of streams: versions, pauses, rewinds."""
         return StreamHistory(self.database)
 
     def expectations(self) -> ExpectationReader:
-        """Build the service that reads what became of expectations."""
+        """Build the service that reads the results of expectations."""
         return ExpectationReader(self.database)
 
     def stream_controls(self) -> StreamControls:
@@ -133,11 +136,11 @@ class Factory:
         )
 
     def shadows(self) -> Shadows:
-        """Build the service that has versions judged beside the enforced ones."""
+        """Build the service of shadow versions, which are judged beside the enforced ones."""
         return Shadows(self.database, now)
 
     def reconciliations(self) -> Reconciliations:
-        """Build the service that has streams reconciled."""
+        """Build the service that requests reconciliations."""
         return Reconciliations(
             self.database,
             now,
@@ -145,7 +148,7 @@ class Factory:
         )
 
     def replays(self) -> StreamReplays:
-        """Build the service that has refused records replayed."""
+        """Build the service that requests replays of refused records."""
         return StreamReplays(self.database, now)
 
     def replay_previews(self, by: Principal) -> ReplayPreviews:
@@ -153,14 +156,14 @@ class Factory:
         subjects = self.subjects()
         return ReplayPreviews(
             self.database,
-            self._reader(),
+            self.quarantine_reader(),
             lambda version: with_writers(self.plan(version), subjects),
             by,
             now,
         )
 
     def adoptions(self) -> Adoptions:
-        """Build the service that writes down who rebuilds the ledger of a stream."""
+        """Build the service that records adoptions: rebuilt ledgers of streams."""
         return Adoptions(self.database, now)
 
     def table_audits(self) -> TableAudits:
@@ -184,7 +187,7 @@ class Factory:
         return ProblemService(self.database, now, by)
 
     def problem_watch(self) -> ProblemWatch:
-        """Build the service that changes states of problems by itself, and tells people of it."""
+        """Build the service that changes states of problems automatically, and notifies people."""
         return ProblemWatch(
             self.database,
             now,
@@ -192,33 +195,32 @@ class Factory:
         )
 
     def record_masking(self) -> RecordMasking:
-        """Build what masks refused records for one request."""
+        """Build the service that masks refused records for one request."""
         subjects = self.subjects()
         return RecordMasking(
             self.registry().version, lambda version: with_writers(self.plan(version), subjects)
         )
 
-    def record_exports(self) -> RecordExports | None:
-        """Return what makes downloads of refused records; None when no broker is set."""
-        return self._exports
+    def record_exports(self) -> RecordExports:
+        """Return the downloads of refused records. Raises Unavailable without a broker."""
+        return _with_broker(self._exports)
 
     def value_searches(self) -> ValueSearches:
-        """Return what searches refused records for values."""
+        """Return the searches for values in refused records."""
         return self._value_searches
 
     def record_search(self, by: Principal) -> RecordSearch:
         """Build the service that fetches refused records for one reader. Raises Unavailable without a broker."""
         return RecordSearch(
-            self.quarantine_index(by), self._reader(), self.record_masking(), self.database, by
+            self.quarantine_index(by), self.quarantine_reader(), self.record_masking(), self.database, by
         )
 
-    def _reader(self) -> QuarantineReader:
-        if self._quarantine is None:
-            raise Unavailable("the gateway knows no broker: start it with TIDEGATE_BOOTSTRAP_SERVERS set")
-        return self._quarantine
+    def quarantine_reader(self) -> QuarantineReader:
+        """Return the reader of refused records. Raises Unavailable without a broker."""
+        return _with_broker(self._quarantine)
 
     def start_ingestion(self) -> None:
-        """Begin to keep the index of the quarantine topics up to date, if there is a broker and the settings ask for it."""
+        """Start to update the index of the quarantine topics, if there is a broker and the settings enable it."""
         if self._ingestion is not None:
             self._ingestion.start()
 
@@ -231,11 +233,11 @@ class Factory:
         return KeyService(self.database, now)
 
     def health(self) -> HealthCheck:
-        """Build the service that says whether this process can serve."""
+        """Build the health check of this process."""
         return HealthCheck(self.database, self._broker)
 
     def adopt_contracts(self) -> None:
-        """Show contracts that an older version of this program published among the subjects. Raises Unavailable."""
+        """Add contracts of an older version of this program to the subjects. Raises Unavailable."""
         if self.database.read(lambda stores: stores.subjects.unlinked_contracts()):
             self.database.write(lambda stores: adopt_contracts(stores, now()))
 
@@ -244,11 +246,11 @@ class Factory:
         return ContractLifecycle(self.database, now)
 
     def consumers(self) -> ConsumerService:
-        """Build the service that knows who reads, and who agreed to which change."""
+        """Build the service of consumers and their agreements."""
         return ConsumerService(self.database, now)
 
     def approvals(self) -> Approvals:
-        """Build the service that approves what weakens an enforced contract."""
+        """Build the service that approves changes which weaken an enforced contract."""
         return Approvals(self.database, now)
 
     def subjects(self) -> SubjectReader:
@@ -268,7 +270,7 @@ class Factory:
         return SubjectSettings(self.database, now)
 
     def associations(self) -> Associations:
-        """Build the service that keeps which resources use which subjects."""
+        """Build the service of associations between resources and subjects."""
         return Associations(self.database, now)
 
     def _find_key(self, key_id: str) -> StoredKey | None:
@@ -284,3 +286,9 @@ class Factory:
         if self._quarantine is not None:
             self._quarantine.close()
         self.database.close()
+
+
+def _with_broker(service: T | None) -> T:
+    if service is None:
+        raise Unavailable("the gateway knows no broker: start it with TIDEGATE_BOOTSTRAP_SERVERS set")
+    return service

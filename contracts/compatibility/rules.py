@@ -39,34 +39,35 @@ CODES: Final = {
 """The codes of rule comparisons, with their meaning. They are stable."""
 
 MAX_PROOFS: Final = 8
-"""Maximum rules of a direction for which a proof is sought in the schema."""
+"""Maximum rules of a direction for which the schema is searched for a proof."""
 MAX_EXPRESSION: Final = 2_000
-"""Maximum expression in CEL that is compared but by its text."""
+"""Maximum characters of an expression in CEL that is analysed; a longer one is compared by its text only."""
 _MEMBER_STEPS: Final = 1_000
-"""Steps of the budget of expressions that are charged for what a schema proves of one member."""
+"""Steps that a proof of the schema about one member costs from the budget of expressions."""
 _ANNOTATIONS: Final = frozenset({"id", "kind", "description", "severity", "on_violation"})
 _CONSEQUENCE: Final = frozenset({"severity", "on_violation"})
 
 
 def compare_rules(base: Judge, candidate: Judge, altered: frozenset[str] = frozenset()) -> Iterator[Change]:
-    """Compare the rules of two contracts, in both directions.
+    """Compare the rules of two contracts, in both directions: yield the changes.
 
-    `altered` are fields whose values change when they are read with the other schema: for these, equal rules prove nothing.
+    `altered` are fields whose values change when they are read with the other schema. For these, equal rules prove
+    nothing.
     """
     reported: set[str] = set()
     for direction in Direction:
-        for rule_id, change in _one_way(base, candidate, direction, altered):
+        for rule_id, change in _new_refusals(base, candidate, direction, altered):
             reported.add(rule_id)
             yield change
     yield from _harmless(base.contract, candidate.contract, reported)
 
 
-def _one_way(
+def _new_refusals(
     base: Judge, candidate: Judge, direction: Direction, altered: frozenset[str]
 ) -> Iterator[tuple[str, Change]]:
-    """Yield the rules of the new side that the old side does not imply.
+    """Yield the rules of the new contract that the old one does not imply.
 
-    Backward, the base is old and the candidate new; forward, the reverse.
+    Backward, the base is the old contract and the candidate the new one; forward, the reverse.
     """
     old, new = (base, candidate) if direction is Direction.BACKWARD else (candidate, base)
     search = Search(Pair(old, new))
@@ -86,7 +87,7 @@ def _one_way(
             known = [each for other in refusing if (each := predicate_of(other, old.fields)) is not None]
         predicate = predicate_of(rule, new.fields)
         is_implied = predicate is not None and not is_altered and implied(predicate, known)
-        if is_implied or (not is_altered and _is_expressed(rule, old, members, budget)):
+        if is_implied or (not is_altered and _is_covered_by_expressions(rule, old, members, budget)):
             continue
         found = search.refusal(rule, [predecessor] if predecessor else [])
         proofs -= found is None
@@ -111,7 +112,7 @@ def _one_way(
 
 
 def _is_same(rule: Rule, predecessor: Rule | None, old: Judge, new: Judge) -> bool:
-    """Return whether a rule is in both contracts, word by word, and about a field of the same type."""
+    """Return whether both contracts have a rule with the same meaning, about a field of the same type."""
     if predecessor is None or not refuses(predecessor, old.contract):
         return False
     if meaning_of(rule) != meaning_of(predecessor):
@@ -121,26 +122,26 @@ def _is_same(rule: Rule, predecessor: Rule | None, old: Judge, new: Judge) -> bo
     return all(old.fields.find(name) == new.fields.find(name) for name in kind_of(rule).fields(rule))
 
 
-def _is_expressed(rule: Rule, old: Judge, members: Members, budget: Budget) -> bool:
-    """Return whether expressions of the old side refuse what an expression refuses."""
+def _is_covered_by_expressions(rule: Rule, old: Judge, members: Members, budget: Budget) -> bool:
+    """Return whether expressions of the old contract refuse everything that the rule's expression refuses."""
     wanted = _expression(rule)
     if wanted is None:
         return False
     refusing = (each for each in old.contract.rules if refuses(each, old.contract))
     others = [cel for each in refusing if (cel := _expression(each)) is not None]
-    # What stood under the same name is tried first.
+    # The rule with the same id is tried first.
     others.sort(key=lambda each: each.id != rule.id)
     return bool(others) and refuses_as_much(wanted, others, members, budget)
 
 
 def _expression(rule: Rule) -> Cel | None:
-    """Return the rule whose expression says what a rule refuses; None for another form, or one too long."""
+    """Return the rule if an expression of acceptable length defines what it refuses; otherwise None."""
     form = refused_set(rule)
     return form.rule if isinstance(form, BrokenExpression) and len(form.rule.expr) <= MAX_EXPRESSION else None
 
 
 def _members_of(old: Judge, budget: Budget) -> Members:
-    """Return a function that describes a member of the records of `old`; it charges the budget and caches each proof."""
+    """Return a function that describes a member of the records of `old`; it spends budget and caches proofs."""
 
     @cache
     def known(path: Path) -> Member | None:
@@ -205,8 +206,8 @@ def _sentence(code: str, rule: Rule, base: DataContract, candidate: DataContract
         case "rule.loosened":
             lets = "may let" if end else "lets"
             return f"{name} {lets} records pass that it refused: {_difference(before, after)}{end}"
-    assert before is not None  # noqa: S101 - the rule stands in both contracts
-    assert after is not None  # noqa: S101 - the rule stands in both contracts
+    assert before is not None  # noqa: S101 - both contracts have the rule
+    assert after is not None  # noqa: S101 - both contracts have the rule
     return f"what breaking {name} does to a record {_effect_change(before, after, base, candidate)}{end}"
 
 
@@ -226,7 +227,7 @@ def _effect_change(old: Rule, new: Rule, base: DataContract, candidate: DataCont
 
 
 def meaning_of(rule: Rule) -> dict[str, Any]:
-    """Return what a rule asks for, without its id, its text, and what breaking it does."""
+    """Return the demand of a rule, without its id, its text and its consequence."""
     return {"kind": rule.kind} | {
         name: value for name, value in _document(rule).items() if name not in _ANNOTATIONS
     }
@@ -237,7 +238,7 @@ def _document(rule: Rule) -> dict[str, Any]:
 
 
 def _pointers(rule_id: str, base: DataContract, candidate: DataContract) -> tuple[str, str]:
-    """Return the place of a rule in the candidate and in the base; of its one changed key where there is just one."""
+    """Return the place of a rule in the candidate and in the base; if one key has changed, the place of that key."""
     places: list[str] = []
     documents: list[dict[str, Any]] = []
     for contract in (candidate, base):

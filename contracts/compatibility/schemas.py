@@ -7,11 +7,11 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
 
+from tidegate.contracts.compatibility.advice import ASSUMED, advice_about, is_declared_now
 from tidegate.contracts.compatibility.finding import BOTH, Change, Direction, FindingSeverity
 from tidegate.contracts.compatibility.judging import Judge
 from tidegate.contracts.compatibility.rule_schemas import dialect_of, kept_rules, with_schemas
 from tidegate.contracts.compatibility.separation import MISSING, values_at
-from tidegate.contracts.compatibility.ways_out import ASSUMED, is_declared_now, way_out
 from tidegate.contracts.document.fields import tokens
 from tidegate.contracts.document.model import AvroSchema, DataContract, JsonSchema
 from tidegate.contracts.document.rule_model import Rule
@@ -141,7 +141,7 @@ def compare_schemas(base: Judge, candidate: Judge) -> Iterator[Change]:
                 if change.breaks and base.contract.undeclared == "ignore" and is_declared_now(difference):
                     yield _assumed(change)
                 else:
-                    yield replace(change, advice=way_out(difference, definitions[1]))
+                    yield replace(change, advice=advice_about(difference, definitions[1]))
             yield from (
                 change for change, _ in _one_way(candidate, definitions[1], pair.back, Direction.FORWARD)
             )

@@ -1,7 +1,7 @@
 """Exact expectations: the metrics of each, and the finding from their values.
 
-The meaning is that of Great Expectations on Spark. A map expectation looks at values that are not null. It holds when
-the expected share of them is at least `mostly`, or when there are no values. An aggregate of no values fails.
+The meaning is that of Great Expectations on Spark. A map expectation checks the values that are not null. It holds if
+the share of expected values is at least `mostly`, or if there are no values. An aggregate of no values fails.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from tidegate.contracts.expectations.metrics import (
     Matching,
     Metric,
     Number,
+    Occurring,
     Outside,
     Pairs,
     Rows,
-    Seen,
     Total,
     Unequal,
     Unordered,
 )
 
 FEWEST_SUMMED: Final = 10
-"""A mean or sum of fewer values says too much about each of them to be kept."""
+"""Fewest values of a mean or sum that is stored: with fewer, it would reveal single values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +54,15 @@ _LEAST_FOR_DEVIATION: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Metrics, and what their values of a whole batch say, in the same order."""
+    """Metrics, and the function that takes their values for a whole batch, in the same order."""
 
     metrics: tuple[Metric, ...]
     find: Callable[..., Finding]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """The arguments of an expectation, read and fitted to its columns; what was left out has its default."""
+class Arguments:
+    """The arguments of an expectation, in the types of its columns, with defaults."""
 
     column: str = ""
     second: str = ""
@@ -78,13 +78,13 @@ class Given:
     exact_match: bool = True
 
 
-def _map(given: Given, metric: Metric, *, counts_good: bool = False) -> Check:
-    """Check each value of a column by a metric that counts the bad ones, or the good."""
+def _map(arguments: Arguments, metric: Metric, *, counts_good: bool = False) -> Check:
+    """Build a check of each value of a column, from a metric that counts the bad values, or the good ones."""
 
     def find(filled: int, count: int) -> Finding:
-        return _share(filled, filled - count if counts_good else count, given.mostly)
+        return _share(filled, filled - count if counts_good else count, arguments.mostly)
 
-    return Check((Filled(given.column), metric), find)
+    return Check((Filled(arguments.column), metric), find)
 
 
 def _share(considered: int, unexpected: int, mostly: Fraction) -> Finding:
@@ -92,39 +92,39 @@ def _share(considered: int, unexpected: int, mostly: Fraction) -> Finding:
     return Finding(is_met, considered, unexpected)
 
 
-def _nulls(given: Given, *, expected: bool) -> Check:
+def _nulls(arguments: Arguments, *, expected: bool) -> Check:
     def find(rows: int, filled: int) -> Finding:
-        return _share(rows, filled if expected else rows - filled, given.mostly)
+        return _share(rows, filled if expected else rows - filled, arguments.mostly)
 
-    return Check((Rows(), Filled(given.column)), find)
+    return Check((Rows(), Filled(arguments.column)), find)
 
 
-def _extreme(given: Given, which: int) -> Check:
+def _extreme(arguments: Arguments, which: int) -> Check:
     def find(filled: int, ends: tuple[Any, Any, bool] | None) -> Finding:
         if ends is None:
             return Finding(is_met=False, considered=0)
-        # A NaN is above all numbers: the highest whenever there is one, the lowest only when it is alone.
+        # NaN is above all numbers: always the highest value, and the lowest only without numbers.
         is_nan = ends[2] and (which == 1 or ends[0] is None)
         end = Fraction(ends[which]) if isinstance(ends[which], Decimal) else ends[which]
-        return Finding(not is_nan and given.interval.holds(end), filled)
+        return Finding(not is_nan and arguments.interval.holds(end), filled)
 
-    return Check((Filled(given.column), Extremes(given.column)), find)
+    return Check((Filled(arguments.column), Extremes(arguments.column)), find)
 
 
-def _sum(given: Given, *, is_mean: bool) -> Check:
+def _sum(arguments: Arguments, *, is_mean: bool) -> Check:
     def find(filled: int, total: Number) -> Finding:
         if not filled:
             return Finding(is_met=False, considered=0)
         if is_mean:
             total = total / filled if isinstance(total, float) else Fraction(total) / filled
-        return _figure(total, filled, given.interval)
+        return _figure(total, filled, arguments.interval)
 
-    return Check((Filled(given.column), Total(given.column)), find)
+    return Check((Filled(arguments.column), Total(arguments.column)), find)
 
 
-def _deviation(given: Given) -> Check:
-    """Compare squares, so that no root is rounded: the sample variance of n values is over n - 1."""
-    squared = given.interval.squared()
+def _deviation(arguments: Arguments) -> Check:
+    """Build a check that compares squares, so that no root is rounded; the sample variance divides by n - 1."""
+    squared = arguments.interval.squared()
 
     def find(filled: int, total: Number, squares: Number) -> Finding:
         if filled < _LEAST_FOR_DEVIATION or isinstance(total, float) or isinstance(squares, float):
@@ -134,7 +134,9 @@ def _deviation(given: Given) -> Check:
         root = None if found.observed is None else found.observed**0.5
         return Finding(found.is_met, filled, observed=root)
 
-    return Check((Filled(given.column), Total(given.column), Total(given.column, squared=True)), find)
+    return Check(
+        (Filled(arguments.column), Total(arguments.column), Total(arguments.column, squared=True)), find
+    )
 
 
 def _figure(value: Number, considered: int, interval: Interval) -> Finding:
@@ -147,82 +149,88 @@ def _figure(value: Number, considered: int, interval: Interval) -> Finding:
     return Finding(interval.holds(value), considered, observed=observed)
 
 
-def _filled_share(given: Given) -> Check:
+def _filled_share(arguments: Arguments) -> Check:
     def find(rows: int, filled: int) -> Finding:
         if not rows:
             return Finding(is_met=False, considered=0)
         share = Fraction(filled, rows)
-        return Finding(given.interval.holds(share), rows, rows - filled, float(share))
+        return Finding(arguments.interval.holds(share), rows, rows - filled, float(share))
 
-    return Check((Rows(), Filled(given.column)), find)
+    return Check((Rows(), Filled(arguments.column)), find)
 
 
-def _distinct(given: Given, *, inside: bool, all_seen: bool) -> Check:
-    everything = (1 << len(given.values)) - 1
+def _distinct(arguments: Arguments, *, inside: bool, all_seen: bool) -> Check:
+    everything = (1 << len(arguments.values)) - 1
 
     def find(filled: int, listed: int, seen: int) -> Finding:
         is_met = not (inside and listed < filled) and not (all_seen and seen != everything)
         return Finding(is_met, filled, filled - listed if inside else None)
 
-    metrics = Filled(given.column), Listed(given.column, given.values), Seen(given.column, given.values)
+    metrics = (
+        Filled(arguments.column),
+        Listed(arguments.column, arguments.values),
+        Occurring(arguments.column, arguments.values),
+    )
     return Check(metrics, find)
 
 
-def _pair(given: Given, unexpected: Metric) -> Check:
-    pairs = Pairs(given.column, given.second, given.ignore)
-    return Check((pairs, unexpected), lambda count, bad: _share(count, bad, given.mostly))
+def _pair(arguments: Arguments, unexpected: Metric) -> Check:
+    pairs = Pairs(arguments.column, arguments.second, arguments.ignore)
+    return Check((pairs, unexpected), lambda count, bad: _share(count, bad, arguments.mostly))
 
 
-def fixed(is_met: bool) -> Check:  # noqa: FBT001 - the one thing it is about
+def fixed(is_met: bool) -> Check:  # noqa: FBT001 - its only argument
     """Return the check whose result depends on the contract alone, such as which columns exist."""
     return Check((Rows(),), lambda rows: Finding(is_met, rows))
 
 
-def check_of(name: str, given: Given) -> Check:  # noqa: C901, PLR0911, PLR0912 - a table
-    """Return the check of an exact expectation; those about which columns there are stand in `compile`."""
-    column = given.column
+def check_of(name: str, arguments: Arguments) -> Check:  # noqa: C901, PLR0911, PLR0912 - a table
+    """Return the check of an exact expectation; `compile` has those about the existence of columns."""
+    column = arguments.column
     match name.removeprefix("expect_").removeprefix("column_"):
         case "table_row_count_to_be_between" | "table_row_count_to_equal":
             return Check(
-                (Rows(),), lambda rows: Finding(given.interval.holds(rows), rows, observed=float(rows))
+                (Rows(),), lambda rows: Finding(arguments.interval.holds(rows), rows, observed=float(rows))
             )
         case "min_to_be_between":
-            return _extreme(given, 0)
+            return _extreme(arguments, 0)
         case "max_to_be_between":
-            return _extreme(given, 1)
+            return _extreme(arguments, 1)
         case "mean_to_be_between":
-            return _sum(given, is_mean=True)
+            return _sum(arguments, is_mean=True)
         case "sum_to_be_between":
-            return _sum(given, is_mean=False)
+            return _sum(arguments, is_mean=False)
         case "stdev_to_be_between":
-            return _deviation(given)
+            return _deviation(arguments)
         case "proportion_of_non_null_values_to_be_between":
-            return _filled_share(given)
+            return _filled_share(arguments)
         case "distinct_values_to_be_in_set":
-            return _distinct(given, inside=True, all_seen=False)
+            return _distinct(arguments, inside=True, all_seen=False)
         case "distinct_values_to_contain_set":
-            return _distinct(given, inside=False, all_seen=True)
+            return _distinct(arguments, inside=False, all_seen=True)
         case "distinct_values_to_equal_set":
-            return _distinct(given, inside=True, all_seen=True)
+            return _distinct(arguments, inside=True, all_seen=True)
         case "values_to_be_null":
-            return _nulls(given, expected=True)
+            return _nulls(arguments, expected=True)
         case "values_to_not_be_null":
-            return _nulls(given, expected=False)
+            return _nulls(arguments, expected=False)
         case "values_to_be_between":
-            return _map(given, Outside(column, given.interval))
+            return _map(arguments, Outside(column, arguments.interval))
         case "value_lengths_to_be_between" | "value_lengths_to_equal":
-            return _map(given, Lengths(column, given.interval))
+            return _map(arguments, Lengths(column, arguments.interval))
         case "values_to_be_in_set":
-            return _map(given, Listed(column, given.values), counts_good=True)
+            return _map(arguments, Listed(column, arguments.values), counts_good=True)
         case "values_to_not_be_in_set":
-            return _map(given, Listed(column, given.values))
+            return _map(arguments, Listed(column, arguments.values))
         case "values_to_match_regex" | "values_to_match_regex_list":
-            return _map(given, Matching(column, given.patterns, every=given.every), counts_good=True)
+            return _map(
+                arguments, Matching(column, arguments.patterns, every=arguments.every), counts_good=True
+            )
         case "values_to_not_match_regex" | "values_to_not_match_regex_list":
-            return _map(given, Matching(column, given.patterns))
+            return _map(arguments, Matching(column, arguments.patterns))
         case "pair_values_to_be_equal":
-            return _pair(given, Unequal(column, given.second, given.ignore))
+            return _pair(arguments, Unequal(column, arguments.second, arguments.ignore))
         case "pair_values_a_to_be_greater_than_b":
-            ordered = Unordered(column, given.second, given.ignore, or_equal=given.or_equal)
-            return _pair(given, ordered)
+            ordered = Unordered(column, arguments.second, arguments.ignore, or_equal=arguments.or_equal)
+            return _pair(arguments, ordered)
     raise KeyError(name)

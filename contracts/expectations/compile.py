@@ -13,7 +13,7 @@ import pyarrow as pa
 from tidegate.contracts.document.diagnosis import suggest
 from tidegate.contracts.document.model import Expectation
 from tidegate.contracts.errors import Problem
-from tidegate.contracts.expectations.checks import Check, Finding, Given, check_of, fixed
+from tidegate.contracts.expectations.checks import Arguments, Check, Finding, check_of, fixed
 from tidegate.contracts.expectations.metrics import Metric, Rows
 from tidegate.contracts.expectations.vocabulary import REFUSED, VOCABULARY, Reader, Shape
 
@@ -28,7 +28,7 @@ class CompiledExpectation:
     """One expectation. `check` is None if only Great Expectations can judge it."""
 
     expectation: Expectation
-    given: Given
+    arguments: Arguments
     columns: tuple[str, ...]
     check: Check | None
     is_provable: bool
@@ -112,10 +112,10 @@ def compile_expectations(
             problems.append(Problem(f"{pointer}/type", _unknown(expectation.type)))
             continue
         reader = Reader(pointer, expectation.type, shape, expectation.kwargs, columns)
-        given = reader.read()
+        arguments = reader.read()
         problems += reader.problems
-        if given is not None:
-            compiled.append(_compiled(expectation, shape, given, columns))
+        if arguments is not None:
+            compiled.append(_compiled(expectation, shape, arguments, columns))
     return ExpectationPlan(compiled, columns), tuple(problems)
 
 
@@ -126,38 +126,38 @@ def _unknown(name: str) -> str:
 
 
 def _compiled(
-    expectation: Expectation, shape: Shape, given: Given, columns: pa.Schema
+    expectation: Expectation, shape: Shape, arguments: Arguments, columns: pa.Schema
 ) -> CompiledExpectation:
-    check = _check(expectation, shape, given, columns)
-    about = () if expectation.type.startswith("expect_table") else given.names
+    check = _check(expectation, shape, arguments, columns)
+    about = () if expectation.type.startswith("expect_table") else arguments.names
     is_provable = _PATTERNS.isdisjoint(shape.arguments)
     return CompiledExpectation(
-        expectation, given, tuple(name for name in about if name in columns.names), check, is_provable
+        expectation, arguments, tuple(name for name in about if name in columns.names), check, is_provable
     )
 
 
-def _check(expectation: Expectation, shape: Shape, given: Given, columns: pa.Schema) -> Check | None:
+def _check(expectation: Expectation, shape: Shape, arguments: Arguments, columns: pa.Schema) -> Check | None:
     names = columns.names
     match expectation.type:
         case "expect_table_column_count_to_be_between" | "expect_table_column_count_to_equal":
-            return fixed(given.interval.holds(len(names)))
+            return fixed(arguments.interval.holds(len(names)))
         case "expect_table_columns_to_match_ordered_list":
-            return fixed(list(given.names) == names)
+            return fixed(list(arguments.names) == names)
         case "expect_table_columns_to_match_set":
-            wanted, found = set(given.names), set(names)
-            return fixed(wanted == found if given.exact_match else wanted <= found)
+            wanted, found = set(arguments.names), set(names)
+            return fixed(wanted == found if arguments.exact_match else wanted <= found)
         case "expect_column_to_exist":
-            is_there = given.column in names
-            return fixed(is_there and given.index in {None, names.index(given.column)})
-        case _ if not shape.is_exact or (given.second and not _go_together(given, columns)):
+            is_there = arguments.column in names
+            return fixed(is_there and arguments.index in {None, names.index(arguments.column)})
+        case _ if not shape.is_exact or (arguments.second and not _go_together(arguments, columns)):
             return None
         case name:
-            return check_of(name, given)
+            return check_of(name, arguments)
 
 
-def _go_together(given: Given, columns: pa.Schema) -> bool:
+def _go_together(arguments: Arguments, columns: pa.Schema) -> bool:
     """Return whether two columns compare without rounding, and without a NaN."""
-    kinds = [columns.field(name).type for name in (given.column, given.second)]
+    kinds = [columns.field(name).type for name in (arguments.column, arguments.second)]
     if any(pa.types.is_floating(kind) for kind in kinds):
         return False
     return kinds[0] == kinds[1] or all(pa.types.is_integer(kind) for kind in kinds)

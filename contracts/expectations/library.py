@@ -58,7 +58,7 @@ def _is_on_a_bound(compiled: CompiledExpectation, observed: float | None) -> boo
 
 
 def _bounds(compiled: CompiledExpectation) -> tuple[object, object]:
-    return compiled.given.interval.low, compiled.given.interval.high
+    return compiled.arguments.interval.low, compiled.arguments.interval.high
 
 
 _OF_A_VALUE = ("min_value", "max_value")
@@ -75,7 +75,7 @@ def library_arguments(compiled: CompiledExpectation, columns: pa.Schema) -> dict
             if isinstance(kwargs.get(name), str):
                 kwargs[name] = _plain(value_of(kwargs[name], kind))
     if "value_set" in kwargs:
-        kwargs["value_set"] = [_plain(value) for value in compiled.given.values]
+        kwargs["value_set"] = [_plain(value) for value in compiled.arguments.values]
     return kwargs
 
 

@@ -1,7 +1,7 @@
 """Metrics of a batch's accepted rows: small values that can be merged in any order.
 
-Every metric is a value: two expectations that need the same one share it. `observe` takes a record batch of typed
-columns, of no rows too; `merge` combines what was noted of two parts. Nothing that is noted grows with the rows.
+Metrics are compared by value, so two expectations share an equal one. `observe` takes a record batch of typed columns,
+possibly without rows. `merge` combines the results of two parts. The size of a result does not grow with the rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Number = int | Fraction | float
 
 
 def add(left: Number, right: Number) -> Number:
-    """Add two sums; a NaN or an infinity stays one."""
+    """Add two sums; NaN and infinity are kept."""
     if isinstance(left, float) or isinstance(right, float):
         special = [each for each in (left, right) if isinstance(each, float)]
         return sum(special, 0.0)
@@ -62,7 +62,7 @@ def _of_integers(values: Any, *, squared: bool) -> int:
 
 
 def _unscaled(values: pa.Array) -> Any:
-    """Return the integers that decimals are kept as: in 64 bits each where all of them fit."""
+    """Return the unscaled integers of decimals: of 64 bits if all of them fit, otherwise Python integers."""
     words = np.frombuffer(values.buffers()[1], np.int64).reshape(-1, 2)
     words = words[values.offset : values.offset + len(values)]
     low, high = words[:, 0], words[:, 1]
@@ -75,7 +75,7 @@ def _of_doubles(values: Any, *, squared: bool) -> Number:
     finite = np.isfinite(values)
     if not finite.all():
         special = values[~finite]
-        with np.errstate(invalid="ignore"):  # infinity minus infinity is what it should be: NaN
+        with np.errstate(invalid="ignore"):  # infinity minus infinity is NaN, as intended
             return float((special * special if squared else special).sum())
     add_chunk = _squares if squared else _doubles
     return sum(
@@ -122,7 +122,7 @@ def _scaled(parts: Any, exponents: Any, power: int) -> Fraction:
 def highest_and_lowest(values: pa.Array) -> tuple[Any, Any, bool] | None:
     """Return the lowest and the highest value of an array without nulls, and whether there is a NaN; None for no value.
 
-    A NaN is above all numbers, as SQL has it; lowest and highest are then of the numbers, None without one.
+    NaN is above all numbers, as in SQL. Lowest and highest are those of the numbers, None without any number.
     """
     if not len(values):
         return None
@@ -138,11 +138,11 @@ Missing = Literal["both_values_are_missing", "either_value_is_missing", "neither
 
 
 class Metric(Protocol):
-    """One thing to note."""
+    """A metric of rows."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the names of the columns that are looked at."""
+        """Return the names of the columns that the metric reads."""
         ...
 
     def observe(self, rows: pa.RecordBatch) -> Any:
@@ -150,7 +150,7 @@ class Metric(Protocol):
         ...
 
     def merge(self, left: Any, right: Any) -> Any:
-        """Combine what was noted of two parts."""
+        """Combine the metrics of two parts."""
         ...
 
 
@@ -195,7 +195,7 @@ class Filled(_OfColumn, _Count):
     """Number of rows with a value in the column."""
 
     def observe(self, rows: pa.RecordBatch) -> int:
-        """Count what is not null."""
+        """Count the values that are not null."""
         column = rows.column(self.column)
         return len(column) - int(column.null_count)
 
@@ -207,7 +207,7 @@ class Outside(_OfColumn, _Count):
     interval: Interval
 
     def observe(self, rows: pa.RecordBatch) -> int:
-        """Count what lies outside."""
+        """Count the values outside."""
         return self.interval.outside(self._values(rows))
 
 
@@ -218,18 +218,18 @@ class Listed(_OfColumn, _Count):
     values: Values
 
     def observe(self, rows: pa.RecordBatch) -> int:
-        """Count what is listed."""
+        """Count the listed values."""
         return int(pc.sum(among(self._values(rows), self.values)).as_py() or 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen(_OfColumn):
+class Occurring(_OfColumn):
     """The listed values that occur, as a bit set; the least significant bit is the first value."""
 
     values: Values
 
     def observe(self, rows: pa.RecordBatch) -> int:
-        """Find each."""
+        """Find the listed values that occur."""
         found = pc.unique(self._values(rows))
         if not len(found):
             return 0
@@ -250,7 +250,7 @@ class Lengths(_OfColumn, _Count):
     interval: Interval
 
     def observe(self, rows: pa.RecordBatch) -> int:
-        """Count what is too short or too long."""
+        """Count the texts that are too short or too long."""
         return self.interval.outside(pc.utf8_length(self._values(rows)))
 
 
@@ -262,7 +262,7 @@ class Matching(_OfColumn, _Count):
     every: bool = False
 
     def observe(self, rows: pa.RecordBatch) -> int:
-        """Count what matches."""
+        """Count the texts that match."""
         values = self._values(rows)
         if not len(values):
             return 0
@@ -293,7 +293,7 @@ class Extremes(_OfColumn):
     """The lowest and the highest value, and whether there is a NaN; None for no value."""
 
     def observe(self, rows: pa.RecordBatch) -> Ends:
-        """Find both."""
+        """Find the lowest and the highest value."""
         return highest_and_lowest(self._values(rows))
 
     def merge(self, left: Ends, right: Ends) -> Ends:
@@ -337,7 +337,7 @@ class Pairs(_OfPair, _Count):
 
 @dataclass(frozen=True, slots=True)
 class Unordered(_OfPair, _Count):
-    """In how many rows the first value is not above the second; without one of them that is unknown, and not counted."""
+    """Number of rows whose first value is not above the second; rows without one of the values are not counted."""
 
     or_equal: bool
 
@@ -349,7 +349,7 @@ class Unordered(_OfPair, _Count):
 
 @dataclass(frozen=True, slots=True)
 class Unequal(_OfPair, _Count):
-    """In how many rows two values differ; a value differs from none, and none is equal to none."""
+    """Number of rows whose values differ; null differs from a value, and equals null."""
 
     def observe(self, rows: pa.RecordBatch) -> int:
         """Count them."""

@@ -26,7 +26,7 @@ from tidegate.contracts.expectations.bounds import (
     is_ordered,
     value_of,
 )
-from tidegate.contracts.expectations.checks import Given
+from tidegate.contracts.expectations.checks import Arguments
 
 
 class Columns(Enum):
@@ -185,7 +185,7 @@ class Reader:
     columns: pa.Schema
     problems: list[Problem] = field(default_factory=list)
 
-    def read(self) -> Given | None:
+    def read(self) -> Arguments | None:
         """Return the arguments, or None with the problems."""
         for name in self.kwargs:
             if name not in self.shape.arguments:
@@ -199,7 +199,7 @@ class Reader:
             return None
         about = [column for each in names.values() for column in each]
         kind = self.columns.field(about[0]).type if about and about[0] in self.columns.names else None
-        given = Given(
+        arguments = Arguments(
             column=about[0] if about else "",
             second=about[1] if len(about) > 1 else "",
             interval=self._interval(kind),
@@ -215,7 +215,7 @@ class Reader:
         )
         self._flag("double_sided", default=False)
         self._flag("ties_okay", default=False)
-        return None if self.problems else given
+        return None if self.problems else arguments
 
     def _refuse(self, argument: str, message: str) -> None:
         place = f"{self.pointer}/kwargs/{escape(argument)}"

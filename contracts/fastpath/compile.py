@@ -1,4 +1,4 @@
-"""Compile the fast path of a contract: `judge.plan` calls this, and nothing else knows the package."""
+"""Compile the fast path of a contract. Only `judge.plan` imports this package."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegate.contracts.rules.compiled import RuleSet
 def compile_fastpath(
     payload_format: JsonSchemaFormat | AvroFormat, rules: RuleSet, columns: Sequence[TypedColumn]
 ) -> FastPath:
-    """Compile what judges as the strict path of these parts of a contract does, in less time."""
+    """Compile a fast path with the same verdicts as the strict path of these parts of a contract."""
     fast_rules = FastRules(rules, payload_format.fields)
     match payload_format:
         case JsonSchemaFormat():

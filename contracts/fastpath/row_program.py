@@ -81,7 +81,7 @@ class _RowProgram(CodeWriter):
         self._row = row
         self._attributes: dict[Path, str] = {}
         self._certain = {"record"}
-        self._asked: list[str] = []
+        self._conditions: list[str] = []
         self._pieces: list[str] = []
         self._items: list[str] = []
         self._strings: dict[Path, str] = {}
@@ -219,10 +219,10 @@ class _RowProgram(CodeWriter):
         """Build the functions. Of a row that breaks rules and nothing else they give the bit set of them too, if they can."""
         decode = msgspec.json.Decoder(self._row.type).decode
         text = f'{self._join}([{"".join(f"{each}, " for each in (*self._pieces, *self._items))}""])'
-        accepted = self.function([], self._asked, text, "None")
+        accepted = self.function([], self._conditions, text, "None")
         text_of, exact = accepted, rules.exact_statements(self, self.tests)
         if exact is not None:
-            fits = " and ".join(f"({test})" for test in self._asked) or "True"
+            fits = " and ".join(f"({test})" for test in self._conditions) or "True"
             body = [f"if not ({fits}): return None", "bits = 0", *exact, f"return (bits, {text})"]
             text_of = self.statements(body, "None")
         also_of = self.statements([f"return ({''.join(f'{each}, ' for each in self._also)})"], "None")
@@ -258,7 +258,7 @@ class _RowProgram(CodeWriter):
         test = f"{self.bind(member.value.fits)}({reading})"
         if member.may_be_unset:
             test = f"{reading} is {self._unset} or {test}"
-        self._asked.append(f"{parent} is None or {test}" if may_be_absent else test)
+        self._conditions.append(f"{parent} is None or {test}" if may_be_absent else test)
 
     def _write(self, path: Path, expression: str, *, may_be_none: bool) -> None:
         """Add a string to the text, and its expression."""

@@ -1,4 +1,4 @@
-"""The switch of the fast path, for those who want to know whether it is to blame."""
+"""The switch of the fast path, to find out whether a fault is in generated code."""
 
 from __future__ import annotations
 

@@ -17,7 +17,13 @@ from typing import Any, Final
 from tidegate.contracts.document.fields import join
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.formats.avro_defaults import fits
-from tidegate.contracts.formats.avro_leaves import NotEncodableError, leaf, mismatch, sized, whole_number
+from tidegate.contracts.formats.avro_leaves import (
+    NotEncodableError,
+    encoded_bytes,
+    encoded_long,
+    leaf,
+    mismatch,
+)
 from tidegate.contracts.formats.avro_types import (
     Array,
     AvroType,
@@ -78,7 +84,7 @@ class _Writer:
                 self._write_record(node, value, to)
             case Union():
                 index, inner = self._branch(node, value)
-                to += whole_number(index)
+                to += encoded_long(index)
                 self.write(node.branches[index], inner, to)
             case Array():
                 self._write_items(node, value, to)
@@ -87,7 +93,7 @@ class _Writer:
             case Enum():
                 if value not in node.symbols:
                     raise NotEncodableError(f"is no symbol of the {node}")
-                to += whole_number(node.symbols.index(value))
+                to += encoded_long(node.symbols.index(value))
             case _:
                 to += leaf(node, value, is_avro_json=self._is_avro_json)
 
@@ -130,7 +136,7 @@ class _Writer:
         if not isinstance(value, list):
             raise mismatch(value, "an array")
         if value:
-            to += whole_number(len(value))
+            to += encoded_long(len(value))
         for index, item in enumerate(value):
             try:
                 self.write(node.items, item, to)
@@ -143,9 +149,9 @@ class _Writer:
         if not isinstance(value, dict):
             raise mismatch(value, "a map")
         if value:
-            to += whole_number(len(value))
+            to += encoded_long(len(value))
         for name, member in value.items():
-            to += sized(name.encode())
+            to += encoded_bytes(name.encode())
             try:
                 self.write(node.values, member, to)
             except NotEncodableError as error:

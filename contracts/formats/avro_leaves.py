@@ -54,7 +54,7 @@ class NotEncodableError(ValueError):
         self.path: list[str] = []
 
 
-def whole_number(number: int) -> bytes:
+def encoded_long(number: int) -> bytes:
     """Return an int or a long in zigzag and variable length."""
     rest = (number << 1) ^ (number >> 63)
     encoded = bytearray()
@@ -65,9 +65,9 @@ def whole_number(number: int) -> bytes:
     return bytes(encoded)
 
 
-def sized(raw: bytes) -> bytes:
+def encoded_bytes(raw: bytes) -> bytes:
     """Return bytes after their length."""
-    return whole_number(len(raw)) + raw
+    return encoded_long(len(raw)) + raw
 
 
 def leaf(node: Primitive | Fixed, value: Any, *, is_avro_json: bool) -> bytes:  # noqa: PLR0911 - one for each type
@@ -80,18 +80,18 @@ def leaf(node: Primitive | Fixed, value: Any, *, is_avro_json: bool) -> bytes:  
         case Primitive(kind="boolean") if isinstance(value, bool):
             return b"\1" if value else b"\0"
         case Primitive(kind="int" | "long"):
-            return whole_number(_integer(node, value))
+            return encoded_long(_integer(node, value))
         case Primitive(kind="float" | "double"):
             return _floating(node.kind, value)
         case Primitive(kind="string") if isinstance(value, str):
             if node.logical is not None and node.logical.name == "uuid" and not UUID.fullmatch(value):
                 raise NotEncodableError("is text that is no UUID")
-            return sized(value.encode())
+            return encoded_bytes(value.encode())
         case Primitive(kind="bytes"):
             logical = node.logical
             if logical is not None and logical.name == "decimal":
-                return sized(_decimal(logical, value, None, is_avro_json=is_avro_json))
-            return sized(_bytes(value, is_avro_json=is_avro_json))
+                return encoded_bytes(_decimal(logical, value, None, is_avro_json=is_avro_json))
+            return encoded_bytes(_bytes(value, is_avro_json=is_avro_json))
     raise mismatch(value, str(node))
 
 

@@ -17,7 +17,7 @@ from tidegate.contracts.formats.json_keywords import subschemas_changed
 _ANY: Final = "[^\\n\\r\u2028\u2029]"
 _WORD: Final = "[A-Za-z0-9_]"
 _BORDERS: Final = {"b": "(?-u:\\b)", "B": "(?-u:\\B)"}
-_LOOKED_BORDERS: Final = {
+_LOOKAROUND_BORDERS: Final = {
     "b": f"(?:(?<={_WORD})(?!{_WORD})|(?<!{_WORD})(?={_WORD}))",
     "B": f"(?:(?<={_WORD})(?={_WORD})|(?<!{_WORD})(?!{_WORD}))",
 }
@@ -39,9 +39,9 @@ _CLASSES: Final = {
 class EcmaPatterns:
     """Rewrites the patterns of schemas for one engine, and finds the original of a rewritten one."""
 
-    def __init__(self, *, with_looks: bool) -> None:
-        self._with_looks = with_looks
-        self._borders = _LOOKED_BORDERS if with_looks else _BORDERS
+    def __init__(self, *, with_lookaround: bool) -> None:
+        self._with_lookaround = with_lookaround
+        self._borders = _LOOKAROUND_BORDERS if with_lookaround else _BORDERS
         self._originals: dict[str, str] = {}
 
     def original(self, pattern: str) -> str:
@@ -85,7 +85,7 @@ class EcmaPatterns:
         while at < len(pattern):
             piece = pattern[at : at + 2] if pattern[at] == "\\" else pattern[at]
             at += len(piece)
-            if in_class and self._with_looks and piece[1:] in _CLASSES and len(piece) > 1:
+            if in_class and self._with_lookaround and piece[1:] in _CLASSES and len(piece) > 1:
                 # A hyphen beside a class stands for itself, and must not make a range of its last character.
                 if pieces[-1] == "-":
                     pieces[-1] = "\\-"
@@ -103,6 +103,6 @@ class EcmaPatterns:
         if piece == ".":
             return _ANY
         escaped = piece[1:]
-        if self._with_looks and escaped in _CLASSES:
+        if self._with_lookaround and escaped in _CLASSES:
             return f"[{_CLASSES[escaped]}]"
         return self._borders.get(escaped, piece)

@@ -16,9 +16,9 @@ from tidegate.contracts.errors import ContractError, Problem
 from tidegate.contracts.formats.framing import Framed
 from tidegate.contracts.formats.json_fields import JsonFields, Schema
 from tidegate.contracts.formats.json_keywords import REFERENCES, with_whole_limits
-from tidegate.contracts.formats.json_looks import MAX_LISTED, MAX_LOOKS, Looks
 from tidegate.contracts.formats.json_patterns import EcmaPatterns
 from tidegate.contracts.formats.json_records import decode_json
+from tidegate.contracts.formats.json_steps import MAX_LISTED, MAX_STEPS, StepCounter
 from tidegate.contracts.formats.json_work import check_work
 from tidegate.contracts.verdict import Severity, Stage, Violation
 
@@ -61,7 +61,7 @@ UNDECIDED: Final = Violation(
     _TOO_MUCH_WORK,
     "",
     Severity.ERROR,
-    f"takes more than {MAX_LOOKS:,} steps to judge by the schema",
+    f"takes more than {MAX_STEPS:,} steps to judge by the schema",
 )
 """Error of a record that takes too many steps to validate."""
 UNLISTED: Final = Violation(
@@ -84,7 +84,7 @@ class JsonSchemaFormat:
         graph = check_work(definition)
         self.definition = definition
         self._graph = graph
-        judging = None if graph is None else Looks(graph, is_once=True, limit=MAX_LOOKS)
+        judging = None if graph is None else StepCounter(graph, is_once=True, limit=MAX_STEPS)
         self._judging = None if judging is None or judging.is_calm else judging
         self.formats_hold = schema.formats == "assert"
         self._validator, self.patterns = _compile(definition, assert_formats=self.formats_hold)
@@ -93,9 +93,9 @@ class JsonSchemaFormat:
         self.fields = JsonFields(definition)
 
     @cached_property
-    def _listing(self) -> Looks | None:
+    def _listing(self) -> StepCounter | None:
         """Return the validator that counts its steps while it lists faults; None if no record takes many."""
-        found = None if self._graph is None else Looks(self._graph, is_once=False, limit=MAX_LISTED)
+        found = None if self._graph is None else StepCounter(self._graph, is_once=False, limit=MAX_LISTED)
         return None if found is None or found.is_calm else found
 
     @property
@@ -158,7 +158,7 @@ class JsonSchemaFormat:
         return UNLISTED if self.takes_long(record) else None
 
     def takes_long(self, record: Any) -> bool:
-        """Return whether a validator that remembers nothing looks at a record more than MAX_LISTED times."""
+        """Return whether a validator that caches nothing takes more than MAX_LISTED steps."""
         return self._listing is not None and self._listing.exceed(record)
 
     def refusing(self, record: Any) -> frozenset[str]:
@@ -209,10 +209,10 @@ def _compile(definition: Schema, *, assert_formats: bool) -> tuple[jsonschema_rs
     `maximum: 10.0` says what `maximum: 10` says. A string on which a pattern runs into the bound does not match it.
     """
     engines = (
-        (jsonschema_rs.RegexOptions(size_limit=_PATTERN_BYTES), EcmaPatterns(with_looks=False)),
+        (jsonschema_rs.RegexOptions(size_limit=_PATTERN_BYTES), EcmaPatterns(with_lookaround=False)),
         (
             jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACK_LIMIT, size_limit=_PATTERN_BYTES),
-            EcmaPatterns(with_looks=True),
+            EcmaPatterns(with_lookaround=True),
         ),
     )
     whole = with_whole_limits(definition)

@@ -24,9 +24,9 @@ from tidegate.contracts.formats.json_keywords import REFERENCES
 if TYPE_CHECKING:
     from referencing._core import Resolver  # part of the library's API, but not in __all__
 
-MAX_LOOKS: Final = 10_000
-"""How often one value may be looked at, beyond four times for each subschema: 10,000 take some 50 ms."""
-_LOOKS_EACH: Final = 4
+MAX_STEPS: Final = 10_000
+"""Maximum steps for one value, beyond four for each subschema: 10,000 take about 50 ms."""
+_STEPS_EACH: Final = 4
 MAX_LEVELS: Final = 200
 """Maximum chain of subschemas on one value: every level is a frame of the stack."""
 MAX_CHAIN: Final = 5_000
@@ -94,16 +94,16 @@ class Subschema:
     `closing` are those of `here` that a reference leads back to, from within themselves.
     """
 
-    __slots__ = ("below", "closing", "factor", "here", "levels", "looks", "node")
+    __slots__ = ("below", "closing", "factor", "here", "levels", "node", "steps")
 
     def __init__(self, node: dict[str, Any]) -> None:
         self.node = node
         self.here: list[Subschema] = []
         self.below: list[tuple[Part, Subschema]] = []
         self.closing: set[Subschema] = set()
-        self.looks = 0
+        self.steps = 0
         self.levels = 0
-        # What is left unevaluated is found out by evaluating everything beside it again.
+        # To find what is unevaluated, all adjacent keywords are evaluated a second time.
         self.factor = 2 if any(keyword in node for keyword in _UNEVALUATED) else 1
 
 
@@ -187,15 +187,15 @@ class _Work:
         return found, True
 
     def count(self) -> None:
-        """Count how often one value is looked at. Raises TooMuchWorkError for more than MAX_LOOKS allows."""
-        limit = MAX_LOOKS + _LOOKS_EACH * len(self._known)
-        looped = [each for each in self._known.values() if not each.looks and self._counted(each, limit)]
+        """Count the steps for one value. Raises TooMuchWorkError for more than MAX_STEPS allows."""
+        limit = MAX_STEPS + _STEPS_EACH * len(self._known)
+        looped = [each for each in self._known.values() if not each.steps and self._counted(each, limit)]
         steps = 0
         for each in looped:
             steps += self._walked(each, limit - steps)
 
     def _counted(self, start: Subschema, limit: int) -> bool:
-        """Count the looks of a subschema from those of its parts; returns whether it leads back to itself."""
+        """Count the steps of a subschema from those of its parts; returns whether it leads back to itself."""
         is_looped = False
         within = {id(start)}
         stack = [(start, iter(start.here))]
@@ -203,20 +203,20 @@ class _Work:
             schema, parts = stack[-1]
             part = next(parts, None)
             if part is None:
-                schema.looks = 1 + schema.factor * sum(each.looks for each in schema.here)
+                schema.steps = 1 + schema.factor * sum(each.steps for each in schema.here)
                 schema.levels = 1 + max((each.levels for each in schema.here), default=0)
                 self._check(schema, limit)
                 within.discard(id(schema))
                 stack.pop()
             elif id(part) in within:
                 is_looped = True
-            elif not part.looks:
+            elif not part.steps:
                 within.add(id(part))
                 stack.append((part, iter(part.here)))
         return is_looped
 
     def _walked(self, start: Subschema, limit: int) -> int:
-        """Count the looks of a subschema that leads back to itself one by one, each way until it is cut."""
+        """Count the steps of a subschema that leads back to itself, path by path, each until it repeats."""
         steps, within = 0, {id(start)}
         stack = [(start, iter(start.here))]
         while stack:
@@ -234,7 +234,7 @@ class _Work:
         return steps
 
     def _check(self, schema: Subschema, limit: int) -> None:
-        if schema.looks > limit:
+        if schema.steps > limit:
             raise self._too_much(schema, limit)
         if schema.levels > MAX_LEVELS:
             message = (

@@ -31,7 +31,7 @@ from tidegate.contracts.rules.compile import DISPOSITIONS
 from tidegate.contracts.verdict import Severity, Stage, Verdict, Violation
 
 MOST_GROUPS: Final = 16
-"""Groups with an enforced version: each is a plan in every worker, and requests of the job when it changes."""
+"""Maximum groups with an enforced version: each is a plan in every worker, and costs requests when it changes."""
 
 _FRAME: Final = STAGES.index(Stage.FRAME)
 
@@ -79,10 +79,10 @@ def group_plans(groups: Sequence[Group], newest: str) -> EnforcementPlan:
 
 
 class GroupedPlan(EnforcementPlan):
-    """Judges records of several compatibility groups, each by its group's plan. Made by `group_plans`."""
+    """Judges records of several compatibility groups, each by its group's plan. Use `group_plans` to build one."""
 
     def __init__(self, groups: tuple[Group, ...], lead: int, writers: WriterSchemas | None) -> None:
-        """Initialise from the groups; `lead` is the place of the one with the newest version."""
+        """Initialise from the groups; `lead` is the index of the one with the newest version."""
         leader = groups[lead].plan
         assert leader is not None, "the newest version is enforced"  # noqa: S101 - a programming error
         self.__dict__.update(leader.__dict__)
@@ -132,9 +132,9 @@ class GroupedPlan(EnforcementPlan):
         return any(plan.needs_writers for plan in self.plans)
 
     @property
-    def asks_now(self) -> bool:
+    def uses_now(self) -> bool:
         """Return whether a rule of any group compares with now."""
-        return any(plan.asks_now for plan in self.plans)
+        return any(plan.uses_now for plan in self.plans)
 
     @property
     def writers(self) -> WriterSchemas | None:
@@ -142,7 +142,7 @@ class GroupedPlan(EnforcementPlan):
         return self._known
 
     def with_writers(self, writers: WriterSchemas | None) -> EnforcementPlan:
-        """Return this plan with the schemas that records may name. Without them no record's group is known."""
+        """Return this plan with the schemas that records may name. Without them the group of a record is unknown."""
         return GroupedPlan(self._groups, self._lead, writers)
 
     @property
@@ -152,14 +152,14 @@ class GroupedPlan(EnforcementPlan):
 
     def with_now(self, now: int) -> EnforcementPlan:
         """Return this plan with the moment of one batch, in nanoseconds since 1970."""
-        return self._each(lambda plan: plan.with_now(now))
+        return self._mapped(lambda plan: plan.with_now(now))
 
     def for_table(self, limits: TableLimits) -> EnforcementPlan:
-        """Return this plan for a table with limits on its rows; they concern the rows of each group."""
-        return self._each(lambda plan: plan.for_table(limits))
+        """Return this plan for a table with limits on its rows; they apply to the rows of each group."""
+        return self._mapped(lambda plan: plan.for_table(limits))
 
     def route(self, values: pa.Array, headers: pa.Array | None = None) -> Route | None:
-        """Return which version judges each record. What no version may judge is refused under the newest."""
+        """Return which version judges each record. A record that no version may judge is refused under the newest."""
         places = self._places(values, headers)
         leader = self.name
         names = [leader if plan is None else plan.name for plan in self._plans]
@@ -183,9 +183,9 @@ class GroupedPlan(EnforcementPlan):
         """Judge each record by its group, as `EnforcementPlan.judge` does."""
 
         def judge(plan: EnforcementPlan, mask: pa.Array | None) -> pa.StructArray:
-            return plan.judge(*_some(mask, values, moments, headers))
+            return plan.judge(*_filtered(mask, values, moments, headers))
 
-        return self._together(values, headers, judge, VERDICT_TYPE)
+        return self._judge_by_group(values, headers, judge, VERDICT_TYPE)
 
     def judge_typed(
         self,
@@ -197,10 +197,10 @@ class GroupedPlan(EnforcementPlan):
         """Judge each record by its group; the columns that its group lacks are null."""
 
         def judge(plan: EnforcementPlan, mask: pa.Array | None) -> pa.StructArray:
-            return plan.judge_typed(*_some(mask, values, moments, headers, keys))
+            return plan.judge_typed(*_filtered(mask, values, moments, headers, keys))
 
         columns = pa.struct(list(self.columns))
-        return self._together(
+        return self._judge_by_group(
             values, headers, judge, pa.struct([*VERDICT_TYPE, pa.field("columns", columns)])
         )
 
@@ -222,7 +222,7 @@ class GroupedPlan(EnforcementPlan):
             if plan is None:
                 continue
             mask = pa.array(places == place)
-            some = _some(mask, values, moments, headers)
+            some = _filtered(mask, values, moments, headers)
             slots = None if failed is None else self._own_slots(place, failed.filter(mask))
             own_keys = None if keys is None else keys.filter(mask)
             verdicts[place] = plan.explain_each(*some, typed=typed, keys=own_keys, failed=slots)
@@ -248,24 +248,24 @@ class GroupedPlan(EnforcementPlan):
         enforced = [place for place, plan in enumerate(self._plans) if plan is not None]
         if named is not None:
             return next((place for place in enforced if self._groups[place].name == named), UNNAMED)
-        # One enforced group needs no name. Where every group wants a frame, the lead says what is missing.
+        # One enforced group needs no name. If every group requires a frame, the lead reports the missing one.
         return UNNAMED if takes_bare and len(enforced) > 1 else self._lead
 
-    def _each(self, change: Callable[[EnforcementPlan], EnforcementPlan]) -> EnforcementPlan:
+    def _mapped(self, change: Callable[[EnforcementPlan], EnforcementPlan]) -> EnforcementPlan:
         groups = (
             Group(group.name, group.ids, None if group.plan is None else change(group.plan))
             for group in self._groups
         )
         return GroupedPlan(tuple(groups), self._lead, self._known)
 
-    def _together(
+    def _judge_by_group(
         self,
         values: pa.Array,
         headers: pa.Array | None,
         judge: Callable[[EnforcementPlan, pa.Array | None], pa.StructArray],
         result: pa.StructType,
     ) -> pa.StructArray:
-        """Judge the records of each group by themselves, and put the results in the order of the records."""
+        """Judge the records of each group separately, and return the results in the order of the records."""
         places = self._places(values, headers)
         parts, rows = [pa.array([], result)], [np.empty(0, np.int64)]
         for place in np.unique(places).tolist():
@@ -276,14 +276,14 @@ class GroupedPlan(EnforcementPlan):
                 parts.append(self._refused(len(rows[-1]), result))
             else:
                 judged = judge(plan, None if is_here.all() else pa.array(is_here))
-                parts.append(self._as(result, place, judged))
+                parts.append(self._widened(result, place, judged))
         if len(parts) == 2:
             return parts[1]
         order = np.argsort(np.concatenate(rows), kind="stable")
         return pa.concat_arrays(parts).take(pa.array(order))
 
-    def _as(self, result: pa.StructType, place: int, judged: pa.StructArray) -> pa.StructArray:
-        """Return what a group's plan judged, with the slots and columns of all groups."""
+    def _widened(self, result: pa.StructType, place: int, judged: pa.StructArray) -> pa.StructArray:
+        """Return the verdicts of a group's plan with the slots and columns of all groups."""
         arrays = [judged.field(0), self._shared_slots(place, judged.field(1))]
         if result.num_fields > len(arrays):
             arrays.append(widened(judged.field(2), self.columns))
@@ -304,7 +304,7 @@ class GroupedPlan(EnforcementPlan):
 
     @cached_property
     def _slot_maps(self) -> list[list[int]]:
-        """Return the slot here of each slot of each group's plan."""
+        """Return, for each group's plan, the slots of this plan in the order of its own slots."""
         index = {slot: place for place, slot in enumerate(self.slots)}
         return [[] if plan is None else [index[slot] for slot in plan.slots] for plan in self._plans]
 
@@ -325,8 +325,8 @@ def _parts(groups: Sequence[Group], lead: int) -> list[GroupColumns]:
 def _with_own_writers(group: Group, writers: WriterSchemas | None) -> EnforcementPlan | None:
     """Return the plan of a group with the schemas of the group alone.
 
-    A schema that the list of groups lacks is thus unknown to each plan: it is refused, or awaited if the registry is
-    away.
+    So a schema that no group has is unknown to each plan. Its records are refused, or wait while the registry is
+    unavailable.
     """
     if group.plan is None or writers is None:
         return group.plan
@@ -335,18 +335,18 @@ def _with_own_writers(group: Group, writers: WriterSchemas | None) -> Enforcemen
 
 
 def _fingerprint(groups: Sequence[Group]) -> str:
-    """Return what changes with the versions of the groups, as 64 lower-case hexadecimal digits."""
+    """Return a hash of the names and versions of the groups, as 64 lower-case hexadecimal digits."""
     listed = ((group.name, "" if group.plan is None else group.plan.fingerprint) for group in groups)
     return sha256(repr(sorted(listed)).encode()).hexdigest()
 
 
-def _some(mask: pa.Array | None, *arrays: Any) -> tuple[Any, ...]:
-    """Return the values, moments and other arrays of the records that `mask` names; all of them without it."""
+def _filtered(mask: pa.Array | None, *arrays: Any) -> tuple[Any, ...]:
+    """Return the arrays filtered by `mask`; unchanged without a mask."""
     return arrays if mask is None else tuple(None if each is None else each.filter(mask) for each in arrays)
 
 
 def _renumbered(failed: pa.Array, slots: dict[int, int]) -> pa.Array:
-    """Return bit sets of failed slots with other numbers of the slots."""
+    """Return bit sets of failed slots with the slots renumbered."""
     if failed.null_count == len(failed) or all(old == new for old, new in slots.items()):
         return failed
     encoded = failed.dictionary_encode()

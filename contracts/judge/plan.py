@@ -126,7 +126,7 @@ class EnforcementPlan:
         return self._with(replace(self._judge, frames=replace(self._judge.frames, writers=writers)))
 
     @property
-    def asks_now(self) -> bool:
+    def uses_now(self) -> bool:
         """Return whether a rule compares with now, so that `judge` wants to know the moments of records."""
         return self._judge.rules.clock is not None
 

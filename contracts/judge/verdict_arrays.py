@@ -1,4 +1,4 @@
-"""The verdicts of an array of records, as they are collected and as Arrow takes them."""
+"""The verdicts of an array of records: a collector, and the Arrow type of the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VERDICT_TYPE = pa.struct(
 
 
 class Verdicts:
-    """The verdicts of one array of records; accepted records, usually most, take no space here."""
+    """The verdicts of one array of records; accepted records take no space."""
 
     def __init__(self, length: int, dispositions: tuple[Disposition, ...]) -> None:
         self._of_slot = dispositions
@@ -27,11 +27,11 @@ class Verdicts:
         return len(self._dispositions)
 
     def add(self, index: int, bits: int, least: Disposition = Disposition.ACCEPTED) -> Disposition:
-        """Add failed slots to the verdict of a record, whose disposition is `least` at least; returns it as it is then."""
+        """Add failed slots to the verdict of a record with at least the disposition `least`; return the new disposition."""
         bits |= self._failed.get(index, 0)
         self._failed[index] = bits
         disposition = self._of_bits.get(bits)
-        if disposition is None:  # records break the same few rules again and again
+        if disposition is None:  # most records break the same few rules
             disposition = max(each for slot, each in enumerate(self._of_slot) if bits >> slot & 1)
             self._of_bits[bits] = disposition
         if disposition < least or disposition < self._dispositions[index]:
@@ -40,15 +40,15 @@ class Verdicts:
         return disposition
 
     def is_written(self, index: int) -> bool:
-        """Return whether a record is not kept from the sink."""
+        """Return whether a record is written to the sink."""
         return self._dispositions[index] <= int(Disposition.ALERTED)
 
     def not_written(self) -> pa.Array:
-        """Return for each record whether it is kept from the sink."""
+        """Return for each record whether it is not written to the sink."""
         return pa.array(np.frombuffer(self._dispositions, np.int8) > int(Disposition.ALERTED))
 
     def array(self) -> pa.StructArray:
-        """Return VERDICT_TYPE."""
+        """Return the verdicts as an array of VERDICT_TYPE."""
         places = sorted(self._failed)
         failed = (self._failed[place] for place in places)
         values = [bits.to_bytes((bits.bit_length() + 7) // 8, "little") for bits in failed]

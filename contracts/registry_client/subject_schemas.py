@@ -46,14 +46,14 @@ class SubjectSchemas:
     def current(self) -> WriterSchemas:
         """Request the schemas. Raises Unavailable if the registry is unreachable, and other errors of the request."""
         try:
-            self._versions = self._asked()
+            self._versions = self._fetched()
         except (ValueError, KeyError, TypeError) as error:
             raise Unavailable(f"the registry returned an invalid document about {self._subject}") from error
         except NotFoundError as error:  # gone between two questions
             raise Unavailable(f"the registry answered about {self._subject} what holds no more") from error
         return WriterSchemas(tuple(self._versions.values()), is_current=True)
 
-    def _asked(self) -> dict[int, WriterSchema]:
+    def _fetched(self) -> dict[int, WriterSchema]:
         path = f"/subjects/{quote(self._subject, safe='')}/versions"
         try:
             listed = self._ask(f"{path}?deleted=true")

@@ -68,4 +68,4 @@ def compile_rules(contract: DataContract, fields: SchemaFields) -> RuleSet:
     problems = tuple(problem for scope in scopes for problem in scope.problems)
     if problems:
         raise ContractError(problems)
-    return RuleSet(tuple(compiled), clock if any(scope.asks_now for scope in scopes) else None)
+    return RuleSet(tuple(compiled), clock if any(scope.uses_now for scope in scopes) else None)

@@ -1,10 +1,10 @@
 """Places in a record: the values of a path, for every element of the arrays on it.
 
-A `*` in a path means every element of the array at that place. Several paths are read from the same element:
-`/lines/*/net` and `/lines/*/gross` line by line, and `/currency` has the same value for all lines.
+A `*` in a path means every element of the array at that place. Several paths are read from the same element. So
+`/lines/*/net` and `/lines/*/gross` are read line by line, and `/currency` has the same value for all lines.
 
-A `**` at the start of a path means every object of the record, at any depth, that has the property named after it. Several
-such paths are read from the same object: `/**/start` and `/**/end`.
+A `**` at the start of a path means every object of the record, at any depth, with the property named after it. Several
+such paths, as `/**/start` and `/**/end`, are read from the same object.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ ANYWHERE: Final = "**"
 _MAX_INDEX_DIGITS: Final = 9
 
 
-class Way(NamedTuple):
-    """The way to a value: the way to what holds it, None for the record, and its name or its index there."""
+class PathNode(NamedTuple):
+    """The path to a value: its parent (None for the record), and its name or index there."""
 
-    holder: Way | None
+    parent: PathNode | None
     token: str | int
 
     def path(self, names: frozenset[str]) -> Path:
-        """Return the tokens from the record on; `*` for a name that is none of `names`."""
+        """Return the tokens from the record on; `*` for a name that is not in `names`."""
         found: list[str] = []
-        way: Way | None = self
+        way: PathNode | None = self
         while way is not None:
             is_known = type(way.token) is int or way.token in names
             found.append(str(way.token) if is_known else EACH)
-            way = way.holder
+            way = way.parent
         return tuple(reversed(found))
 
 
-Elements = tuple[str | Way | None, ...]
-"""The elements that were gone through: the way for a `**`, one token for each `*`."""
+Elements = tuple[str | PathNode | None, ...]
+"""The elements of a place: the path to the object for a `**`, one token for each `*`."""
 Place = tuple[Elements, tuple[Any, ...]]
-"""The elements that were gone through, and the values that the paths have there."""
+"""The elements of a place, and the values of the paths there."""
 
 
 def read(record: Any, path: Path) -> Any:
@@ -81,7 +81,7 @@ def array_of(path: Path) -> Path:
 
 
 def go_together(paths: Sequence[Path]) -> bool:
-    """Return whether all paths go through the same arrays or objects, or through some of them."""
+    """Return whether the arrays or objects on each path are a prefix of those on the longest."""
     if len({is_deep(path) for path in paths}) > 1:
         return False
     arrays = sorted((array_of(path) for path in paths), key=len)
@@ -89,10 +89,10 @@ def go_together(paths: Sequence[Path]) -> bool:
 
 
 def places(record: Any, paths: Sequence[Path]) -> Iterator[Place]:
-    """Return the values of paths that go together, for every element that they go through.
+    """Return the values of paths that go together, for every element of their arrays.
 
-    Without the array there is one place, with None for its members; an empty array has no places. Of a path with `**`
-    each object is a place that has a property of one of the names after it.
+    Without the array there is one place, with None for its members; an empty array has no places. For a path with `**`,
+    each object with one of the named properties is a place.
     """
     if any(map(is_deep, paths)):
         return _places_anywhere(record, paths)
@@ -100,13 +100,13 @@ def places(record: Any, paths: Sequence[Path]) -> Iterator[Place]:
 
 
 def located(path: Path, elements: Elements, names: frozenset[str] = frozenset()) -> Path:
-    """Write the elements of a place where the path has a `*`, and the way to the object where it has a `**`.
+    """Return a path with its `*` replaced by the elements of a place, and its `**` by the path to the object.
 
-    A property on that way whose name is none of `names` is written as `*`: its name is data.
+    A property whose name is not in `names` is written as `*`, because its name is data.
     """
     if is_deep(path):
         way, *elements_of_rest = elements
-        before = way.path(names) if isinstance(way, Way) else ()
+        before = way.path(names) if isinstance(way, PathNode) else ()
         return before + located(path[1:], tuple(elements_of_rest))
     left = iter(elements)
     return tuple(str(next(left, EACH)) if token == EACH else token for token in path)
@@ -114,15 +114,15 @@ def located(path: Path, elements: Elements, names: frozenset[str] = frozenset())
 
 def _places_anywhere(record: Any, paths: Sequence[Path]) -> Iterator[Place]:
     names = {path[1] for path in paths if is_deep(path) and len(path) > 1}
-    for way, holder in _objects(record):
-        if any(name in holder for name in names):
-            readers = [(holder, path[1:]) if is_deep(path) else (record, path) for path in paths]
+    for way, parent in _objects(record):
+        if any(name in parent for name in names):
+            readers = [(parent, path[1:]) if is_deep(path) else (record, path) for path in paths]
             yield from _places(readers, (way,))
 
 
-def _objects(record: Any) -> Iterator[tuple[Way | None, dict[str, Any]]]:
-    """Yield the objects of a record at any depth in their order, each with the way to it. Does not recurse."""
-    waiting: list[tuple[Way | None, Any]] = [(None, record)]
+def _objects(record: Any) -> Iterator[tuple[PathNode | None, dict[str, Any]]]:
+    """Yield the objects of a record at any depth in their order, each with its path. Does not recurse."""
+    waiting: list[tuple[PathNode | None, Any]] = [(None, record)]
     while waiting:
         way, value = waiting.pop()
         if type(value) is dict:
@@ -132,7 +132,7 @@ def _objects(record: Any) -> Iterator[tuple[Way | None, dict[str, Any]]]:
             members = enumerate(value)
         else:
             continue
-        inner = [(Way(way, token), each) for token, each in members if type(each) in {dict, list}]
+        inner = [(PathNode(way, token), each) for token, each in members if type(each) in {dict, list}]
         waiting.extend(reversed(inner))
 
 

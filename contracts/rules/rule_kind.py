@@ -26,11 +26,11 @@ class Scope:
     fields: SchemaFields
     clock: Clock = field(default_factory=Clock)
     problems: list[Problem] = field(default_factory=list)
-    asks_now: bool = False
+    uses_now: bool = False
 
     def now(self, which: Now) -> Callable[[], int]:
         """Return a function that returns the rule's current time, in nanoseconds since 1970."""
-        self.asks_now = True
+        self.uses_now = True
         clock = self.clock
         return (lambda: clock.record) if which == "record" else (lambda: clock.batch)
 

@@ -36,7 +36,7 @@ Position = tuple[int, int]
 """Partition and offset of one record of the source topic."""
 
 
-_LEFT_OUT_AT_ZERO = ("superseded", "deleted", "unproven")
+_OMITTED_AT_ZERO = ("superseded", "deleted", "unproven")
 
 
 class BatchTotals(BaseModel):
@@ -63,10 +63,10 @@ class BatchTotals(BaseModel):
     unproven: int = Field(default=0, ge=0)
 
     @model_serializer(mode="wrap")
-    def _without_zeros(self, serialize: SerializerFunctionWrapHandler) -> dict[str, int]:
-        """Remove what most streams never count: ledgers are compared by their text, older ones too."""
+    def _omit_zeros(self, serialize: SerializerFunctionWrapHandler) -> dict[str, int]:
+        """Omit counts that most streams never have: ledgers are compared by their text, also with older ones."""
         counts: dict[str, int] = serialize(self)
-        return {name: count for name, count in counts.items() if count or name not in _LEFT_OUT_AT_ZERO}
+        return {name: count for name, count in counts.items() if count or name not in _OMITTED_AT_ZERO}
 
     def __add__(self, other: BatchTotals) -> BatchTotals:
         return BatchTotals(
@@ -74,9 +74,9 @@ class BatchTotals(BaseModel):
         )
 
     def merged(self, staged: int, tombstones: int, growth: int) -> BatchTotals:
-        """Return the totals of a table that was merged into, where `self` counts all `staged` records as written.
+        """Return the totals after a merge, where `self` counts all `staged` records as written.
 
-        `tombstones` of them delete; the table has `growth` rows more than before, or fewer.
+        `tombstones` of them are deletes; the table has `growth` more rows than before, which may be negative.
         """
         return self.model_copy(
             update={
@@ -107,7 +107,7 @@ class MarkedKeys(BaseModel):
     )
 
 
-_LEFT_OUT_EMPTY = (
+_OMITTED_IF_EMPTY = (
     "instance",
     "adopted",
     "segments",
@@ -149,7 +149,7 @@ class Ledger(BaseModel):
     totals: BatchTotals = BatchTotals()
     contract: str | None = Field(default=None, description="id@version of the last published batch.")
     instance: str = Field(
-        default="", description="Mark of the claim: of two claims of one epoch one is mine."
+        default="", description="Mark of the claim; it distinguishes two claims of one epoch."
     )
     adopted: str = Field(default="", description="Id of the last adoption, as the registry has it.")
     segments: dict[int, tuple[Segment, ...]] = Field(
@@ -194,10 +194,10 @@ class Ledger(BaseModel):
     )
 
     @model_serializer(mode="wrap")
-    def _without_nothing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Remove what older ledgers do not have: they are compared by their text."""
+    def _omit_empty(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omit empty fields that older ledgers do not have, because ledgers are compared by their text."""
         fields: dict[str, Any] = serialize(self)
-        kept = {name: value for name, value in fields.items() if value or name not in _LEFT_OUT_EMPTY}
+        kept = {name: value for name, value in fields.items() if value or name not in _OMITTED_IF_EMPTY}
         if self.format == 1:
             del kept["format"]
         return kept
@@ -209,9 +209,10 @@ class Ledger(BaseModel):
 
     @classmethod
     def parse(cls, text: str | bytes) -> Self:
-        """Read a stored ledger; raises StreamStopped when it is not one that this version reads.
+        """Parse a stored ledger. Raises StreamStopped if this version cannot read it.
 
-        Unknown fields are refused: a job that does not know a field would drop it with its next compare-and-set.
+        Unknown fields are refused, because a job that does not know a field would drop it with its next
+        compare-and-set.
         """
         newer = newer_ledger(text)
         if newer is not None:
@@ -255,7 +256,7 @@ class Ledger(BaseModel):
             "slots": max(self.slots, slots),
             "instance": instance,
         }
-        if self.marks is None and self.totals.deleted:  # by a release that left no marks
+        if self.marks is None and self.totals.deleted:  # by a release that wrote no marks
             changes["marks"] = MarkedKeys(since=self.end, until=self.end)
         return self.model_copy(update=changes)
 
@@ -276,9 +277,10 @@ class Ledger(BaseModel):
         return self.claim(self.slots, adoption[:8]).model_copy(update=changes)
 
     def forget_deleted(self, topic: str, earliest: Vector, adoption: str) -> Ledger:
-        """Return the ledger whose next start looks at `topic` from `earliest` on, claimed for the `adoption` of that id.
+        """Return the ledger whose next start scans `topic` from `earliest` on, claimed for the `adoption` with that id.
 
-        What an unpublished attempt wrote there before is not known any more: it is judged again, and may be written again.
+        Records that an unpublished attempt wrote there before are unknown then: they are judged again, and may be
+        written again.
         """
         before = self.scan_from.get(topic, {})
         begin = {partition: max(first, before.get(partition, 0)) for partition, first in earliest.items()}
@@ -328,7 +330,7 @@ class Ledger(BaseModel):
 
 
 def with_marks(held: Ledger, end: Vector, digest: str) -> MarkedKeys | None:
-    """Return what the next ledger says of marks when their newest record has the digest; an empty one adds none."""
+    """Return the marks of the next ledger, whose newest record has the digest; an empty digest adds none."""
     if not digest:
         return held.marks
     since = {} if held.marks is None else held.marks.since
@@ -397,9 +399,9 @@ def require_contiguous(ledger_end: Vector, start: Vector) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BatchRefusal:
-    """A batch that was refused as a whole: where it ends, and what every accepted record of it violates then.
+    """A batch that was refused as a whole: its end, and the violations of each record that is otherwise valid.
 
-    The batch is over at `end`: so any instance that finishes it gets the same outcome.
+    The batch ends at `end`, so every instance that finishes it gets the same outcome.
     """
 
     end: Vector

@@ -1,7 +1,7 @@
 """A ledger taken back to earlier offsets, from where all records are judged again. Pure values and arithmetic; no I/O.
 
-What the outputs hold from the point on is subtracted from the ledger's counts. So a fault below the point stays visible to a
-reconciliation, and one at or after the point is gone with the records.
+The contents of the outputs from the point on are subtracted from the ledger's counts. So a reconciliation still finds a
+fault below the point. A fault at or after the point disappears with the records.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Fates:
-    """Positions that are to be judged again, by what they were counted as. `absent` is a number of offsets."""
+    """Positions that are judged again, by the fate with which they were counted. `absent` is a number of offsets."""
 
     accepted: Positions = field(default_factory=Positions)
     quarantined: Positions = field(default_factory=Positions)
@@ -63,7 +63,7 @@ class Fates:
 
 @dataclass(frozen=True, slots=True)
 class Rewind:
-    """A rewind of `held` to `points`: what goes, and what is known of dropped records before the points.
+    """A rewind of `held` to `points`: the fates that are removed, and the dropped records before the points.
 
     `rows` counts the rows that are deleted; `settled` the refusals ahead of the ledger that are judged again too.
     """
@@ -76,13 +76,13 @@ class Rewind:
     dropped: Positions
     needed: frozenset[tuple[int, int]]
     replayed: Positions
-    """The replayed records below the points: those from there on are judged again, and may be refused again."""
+    """The replayed records below the points; later ones are judged again, and may be refused again."""
     left_out: Positions
-    """The records from the points on that were sent to the source: their copies are judged, and not they."""
+    """The records from the points on that were sent to the source: their copies are judged instead."""
 
     @property
     def rejudged(self) -> int:
-        """Return the number of refusals that no longer count, and whose records are judged again."""
+        """Return the number of refusals that no longer count because their records are judged again."""
         return len(self.fates.quarantined - self.left_out) + self.settled
 
     @property
@@ -91,7 +91,7 @@ class Rewind:
         return len(self.fates.dropped - self.left_out)
 
     def ledger(self, claimed: Ledger, rewind: str, dropped_digest: str) -> Ledger:
-        """Return the ledger after the rewind of that id, which follows `claimed`. Raises ConflictError for too many."""
+        """Return the ledger after the rewind with that id, which follows `claimed`. Raises ConflictError for too many."""
         generation = claimed.generation + 1
         totals = claimed.totals.model_dump()
         for name, count in self.fates.totals.items():
@@ -116,7 +116,7 @@ class Rewind:
         )
 
     def _closed(self, claimed: Ledger) -> dict[Closure, ClosedRefusals]:
-        """Return what the ledger has closed: up to where it ended, batches leave out what was sent to the source."""
+        """Return the closed refusals; batches up to the old end omit the records that were sent to the source."""
         before = claimed.closed.get(Closure.RESENT)
         if before is None or not self.left_out:
             return claimed.closed
@@ -128,7 +128,7 @@ class Rewind:
 def points_of(held: Ledger, wanted: Vector, *, is_exact: bool) -> Vector:
     """Return the points of a rewind: `wanted`, not beyond the ledger's end.
 
-    `is_exact` refuses points outside of what the ledger covers. Raises ConflictError then, and when nothing is to be judged again.
+    `is_exact` refuses points outside the ledger. Raises ConflictError then, and if no record would be judged again.
     """
     for partition, offset in sorted(wanted.items()):
         begin, end = held.begin.get(partition, 0), held.end.get(partition)
@@ -148,7 +148,7 @@ def points_of(held: Ledger, wanted: Vector, *, is_exact: bool) -> Vector:
 
 
 def rewind_to(points: Vector, held: Ledger, found: Held) -> Rewind:
-    """Return the rewind of a ledger to points. Raises ConflictError when the source no longer holds what would go."""
+    """Return the rewind of a ledger to points. Raises ConflictError if the source lacks records that would be removed."""
     _require_retained(points, held, found)
     end = {p: held.end[p] for p in points}
     rows = found.written.since(points).within({}, dict.fromkeys(points, 1 << 62))
@@ -184,9 +184,9 @@ def _require_retained(points: Vector, held: Ledger, found: Held) -> None:
 
 
 def _explained(seen: Fates, missing: Positions, held: Ledger, found: Held) -> Fates:
-    """Return the fates with the records that are in no output, as what the ledger must have counted them.
+    """Return the fates with the records in no output added, under the fate that the ledger must have counted.
 
-    Raises ConflictError where that could be several things.
+    Raises ConflictError if several fates are possible.
     """
     if not missing:
         return seen
@@ -205,7 +205,7 @@ def _explained(seen: Fates, missing: Positions, held: Ledger, found: Held) -> Fa
             f"{len(missing):,} records that would be judged again are in no output, and the ledger does not say whether each "
             f"was {' or '.join(kinds)}: {_named(missing)}; nothing was changed. Rewind to a point after them"
         )
-    # Nothing but a lost row is left: it was counted as written, and comes back when it is judged again.
+    # The remaining explanation is a lost row: it was counted as written, and is written when it is judged again.
     kind = kinds[0] if kinds else "accepted"
     more = {name: getattr(seen, name) for name in ("accepted", "quarantined", "dropped", "unproven")}
     more[kind] = more[kind] | missing
@@ -223,7 +223,7 @@ def _fitting(fates: Fates, held: Ledger) -> Fates:
 
 
 def _cut(segments: tuple[Segment, ...], partition: int, point: int, fates: Fates) -> tuple[Segment, ...]:
-    """Return the segments below a point; of one that reaches beyond it, without the records from there on."""
+    """Return the segments below a point; one that extends beyond it is cut, without the records after it."""
     kept: list[Segment] = []
     for each in segments:
         if each.begin >= point:
@@ -241,8 +241,8 @@ def _cut(segments: tuple[Segment, ...], partition: int, point: int, fates: Fates
                 each.dropped - lost.dropped,
             )
             if min(left) < 0:
-                return ()  # counts that do not fit say nothing: the partition's segments begin again
-            each = Segment(each.begin, point, *left)  # noqa: PLW2901 - what is left of it
+                return ()  # the counts are wrong: the partition's segments restart
+            each = Segment(each.begin, point, *left)  # noqa: PLW2901 - the rest of it
         kept.append(each)
     return tuple(kept)
 

@@ -75,7 +75,7 @@ class Authenticator:
         return self._ring.present(key_id)
 
     async def _of_key(self, credentials: Credentials) -> Principal | None:
-        if self._ring.remembers(credentials.key_id):
+        if self._ring.is_cached(credentials.key_id):
             return self._ring.principal(credentials)
         return await run_in_threadpool(self._ring.principal, credentials)
 

@@ -19,10 +19,10 @@ from tidegate.gateway.storage.database import Service
 
 _ID_BYTES = 6
 _SECRET_BYTES = 32
-_MOST_REMEMBERED = 4096
+_MAX_CACHED = 4096
 _ID = re.compile(r"[0-9a-f]{12}")
 _TOKEN = re.compile(r"tgk_([0-9a-f]{12})_(.+)", re.DOTALL)
-_NOBODY = "0" * 64  # the hash of no secret that anybody can find
+_UNMATCHABLE_HASH = "0" * 64  # no secret with this hash can be found
 
 Find = Callable[[str], StoredKey | None]
 Compare = Callable[[str, str], bool]
@@ -42,7 +42,7 @@ class Credentials:
 
 
 def new_credentials() -> Credentials:
-    """Build the halves of a new key: 48 bits that name it, 256 random bits that prove it."""
+    """Build a new key: an id of 48 random bits, and a secret of 256 random bits."""
     return Credentials(secrets.token_hex(_ID_BYTES), secrets.token_urlsafe(_SECRET_BYTES))
 
 
@@ -62,9 +62,9 @@ def secret_hash(secret: str) -> str:
 
 
 class KeyRing:
-    """Recognises API keys. What was found is remembered for `cache_seconds`, also that a key does not exist.
+    """Authenticates API keys. Results are cached for `cache_seconds`, also for unknown keys.
 
-    An unknown id takes the same steps as a known one: one look, one hash, one comparison that does not end early.
+    An unknown id takes the same steps as a known one: one lookup, one hash, one comparison in constant time.
     """
 
     def __init__(
@@ -80,17 +80,19 @@ class KeyRing:
         self._cache_seconds = cache_seconds
         self._compare = compare
         self._clock = clock
-        self._remembered: dict[str, tuple[float, StoredKey | None]] = {}
+        self._cached: dict[str, tuple[float, StoredKey | None]] = {}
 
-    def remembers(self, key_id: str) -> bool:
-        """Return whether `principal` answers for this id without asking the database."""
-        held = self._remembered.get(key_id)
-        return held is not None and self._clock() < held[0]
+    def is_cached(self, key_id: str) -> bool:
+        """Return whether `principal` needs no database query for this id."""
+        cached = self._cached.get(key_id)
+        return cached is not None and self._clock() < cached[0]
 
     def principal(self, credentials: Credentials) -> Principal | None:
         """Return the principal of these credentials; None if the key is unknown or no longer valid."""
         key = self._look_up(credentials.key_id)
-        is_right = self._compare(secret_hash(credentials.secret), key.secret_hash if key else _NOBODY)
+        is_right = self._compare(
+            secret_hash(credentials.secret), key.secret_hash if key else _UNMATCHABLE_HASH
+        )
         return self._principal_of(key) if is_right else None
 
     def present(self, key_id: str) -> Principal | None:
@@ -104,15 +106,15 @@ class KeyRing:
 
     def _look_up(self, key_id: str) -> StoredKey | None:
         if not _ID.fullmatch(key_id):
-            key_id = ""  # of no key: a text that is not an id takes the way of one that is unknown
-        held = self._remembered.get(key_id)
+            key_id = ""  # no key has it, so an invalid id is handled as an unknown one
+        cached = self._cached.get(key_id)
         now = self._clock()
-        if held is not None and now < held[0]:
-            return held[1]
+        if cached is not None and now < cached[0]:
+            return cached[1]
         found = self._find(key_id)
-        if len(self._remembered) >= _MOST_REMEMBERED:
-            self._remembered.clear()
-        self._remembered[key_id] = now + self._cache_seconds, found
+        if len(self._cached) >= _MAX_CACHED:
+            self._cached.clear()
+        self._cached[key_id] = now + self._cache_seconds, found
         return found
 
     def _is_in_use(self, key: StoredKey) -> bool:
@@ -125,7 +127,7 @@ class KeyService(Service):
     def create(
         self, name: str, grants: Sequence[Grant], who: str, expires_at: datetime | None = None
     ) -> Credentials:
-        """Build a key. Its secret is in the answer and nowhere else. Raises SettingsError for a key without a use."""
+        """Create a key. Its secret is not stored. Raises SettingsError for a key without roles or time left."""
         now = self._now()
         if not grants:
             raise SettingsError(

@@ -104,21 +104,21 @@ class CheckTurns:
     def __init__(self, at_once: int, waiting: int) -> None:
         self._free = asyncio.Semaphore(at_once)
         self._most = at_once + waiting
-        self._asked = 0
+        self._waiting = 0
 
     async def run(self, work: Callable[..., T], *args: Any, **named: Any) -> T:
         """Run `work` in a thread when it is its turn. Raises TooManyRequests when too many wait already."""
-        if self._asked >= self._most:
+        if self._waiting >= self._most:
             raise TooManyRequests(
-                f"{self._asked} documents are being checked or wait for it; try again in {_RETRY_AFTER_SECONDS} s",
+                f"{self._waiting} documents are being checked or wait for it; try again in {_RETRY_AFTER_SECONDS} s",
                 {"Retry-After": str(_RETRY_AFTER_SECONDS)},
             )
-        self._asked += 1
+        self._waiting += 1
         try:
             async with self._free:
                 return await run_in_threadpool(work, *args, **named)
         finally:
-            self._asked -= 1
+            self._waiting -= 1
 
 
 def checked(handler: Callable[..., T]) -> Callable[..., Awaitable[T]]:

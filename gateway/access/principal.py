@@ -1,4 +1,4 @@
-"""Principals, what they may do (roles for prefixes of subjects), and how a request is refused."""
+"""Principals, their grants (roles for prefixes of subjects), and the errors of refused requests."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from tidegate.contracts.errors import SettingsError, TidegateError
 
 
 class AccessError(TidegateError):
-    """A request that is turned away; `headers` go with the answer."""
+    """A request that is refused; `headers` are those of the response."""
 
     def __init__(self, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message, headers)
         self.headers = dict(headers or {})
 
 
-class Unauthenticated(AccessError):  # noqa: N818 - named for the state of who asks
+class Unauthenticated(AccessError):  # noqa: N818 - a state of the caller
     """Credentials are missing, wrong, expired or revoked. The message does not say which."""
 
 
-class Forbidden(AccessError):  # noqa: N818 - named for what the request is
+class Forbidden(AccessError):  # noqa: N818 - a state of the request
     """The roles of a principal do not permit the request."""
 
 
-class Misdirected(AccessError):  # noqa: N818 - named for what the request is
+class Misdirected(AccessError):  # noqa: N818 - a state of the request
     """A request for a host name that the server does not have."""
 
 
-class TooManyRequests(AccessError):  # noqa: N818 - named for what was sent
+class TooManyRequests(AccessError):  # noqa: N818 - the HTTP term
     """A principal or address exceeds the limit of requests."""
 
 
@@ -45,7 +45,7 @@ class Role(IntEnum):
 
     @property
     def word(self) -> str:
-        """Return the role as people write it."""
+        """Return the role in lower case, as in grants."""
         return self.name.lower()
 
 
@@ -103,7 +103,7 @@ class Principal:
         return any(grant.role >= role for grant in self.grants)
 
     def may_everywhere(self, role: Role) -> bool:
-        """Return whether a role of at least this height covers every subject: what concerns the whole registry needs it."""
+        """Return whether a role of at least this height covers every subject, as operations on the whole registry need."""
         return any(grant.role >= role and not grant.prefix for grant in self.grants)
 
     @property

@@ -25,7 +25,7 @@ from tidegate.gateway.client.registry import RegistryClient
 
 @dataclass(frozen=True, slots=True)
 class BaseDocument:
-    """A contract document of a base: `key` is its place there, `shown` the path that people know it by.
+    """A contract document of a base: `key` is its place there, `shown` its path in messages.
 
     `contract` is None when it cannot be read; `problem` says why.
     """
@@ -49,7 +49,7 @@ class BaseDocument:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A contract of the base that no candidate is a version of; `moved_to` is a file that is, outside the check."""
+    """A contract of the base without a candidate; `moved_to` is a file outside the check that has the contract."""
 
     document: BaseDocument
     contract: DataContract
@@ -63,7 +63,7 @@ class Baseline(Protocol):
         """Find the earlier versions of a candidate that compiles."""
 
     def missing(self, candidates: Iterable[Candidate]) -> tuple[Missing, ...]:
-        """Find the contracts that should be among the candidates, and are not."""
+        """Find the contracts of the base that have no candidate."""
 
 
 class RegistryBaseline:
@@ -113,7 +113,7 @@ class _Documents:
                 self.by_id[document.contract.id].append(document)
 
     def history(self, contract_id: str, here: BaseDocument | None) -> History:
-        """Return the versions of one contract, and what stood in the candidate's place."""
+        """Return the versions of one contract, and the earlier version at the candidate's place."""
         found = [document.version for document in self.by_id.get(contract_id, ())]
         versions = sorted(
             (version for version in found if version is not None),
@@ -122,13 +122,13 @@ class _Documents:
         )
         if here is None or here.contract is None:
             return History(tuple(versions), unreadable=None if versions or here is None else here.problem)
-        stood = here.version if here.contract.id == contract_id else None
-        return History(tuple(versions), stood)
+        previous = here.version if here.contract.id == contract_id else None
+        return History(tuple(versions), previous)
 
     def missing(
         self, candidates: Iterable[Candidate], places: set[str]
     ) -> list[tuple[BaseDocument, DataContract]]:
-        """Return the highest version of each contract that no candidate is, except for those at `places`."""
+        """Return the highest version of each contract without a candidate, except for those at `places`."""
         present = {candidate.loaded.contract.id for candidate in candidates if candidate.loaded is not None}
         gone = []
         for contract_id, documents in self.by_id.items():
@@ -167,7 +167,7 @@ class GitBaseline:
         return _Documents(self._document(key) for key in naming).history(contract_id, here)
 
     def missing(self, candidates: Iterable[Candidate]) -> tuple[Missing, ...]:
-        """Find contracts whose files are gone from the scope, and where else in the working tree they are now."""
+        """Find contracts whose files were removed from the scope, and their new place in the working tree."""
         candidates = tuple(candidates)
         broken = {self._key(one.file.path) for one in candidates if one.loaded is None}
         gone = self._documents.missing(candidates, broken)
@@ -175,7 +175,7 @@ class GitBaseline:
 
     @cached_property
     def _out_of_scope(self) -> dict[str, bytes]:
-        """Return the contract documents of the whole commit but those in scope."""
+        """Return the contract documents of the whole commit, without those in scope."""
         keys = (key for key in self._revision.files if key.endswith(SUFFIXES))
         read = ((key, self._revision.read(key)) for key in keys if key not in self._documents.by_key)
         return {key: content for key, content in read if is_contract(content)}
@@ -192,7 +192,7 @@ class GitBaseline:
                 try:
                     found = load_contract(path).contract.id
                 except ContractError:
-                    continue  # that it is wrong is told where it is checked
+                    continue  # the check of that file reports the mistake
                 if found == contract_id:
                     return shown_path(os.path.relpath(path))
         return None
@@ -215,7 +215,7 @@ class GitBaseline:
         return any(scope in {".", key} or key.startswith(f"{scope}/") for scope in self._scope)
 
     def _require_known(self, missing: Iterable[Path]) -> None:
-        """Refuse paths that never existed: they are spelling mistakes, not deleted files."""
+        """Refuse paths that never existed: these are spelling mistakes, not deleted files."""
         for path in missing:
             scope = self._key(path)
             if not any(key == scope or key.startswith(f"{scope}/") for key in self._revision.files):

@@ -175,13 +175,13 @@ class Broker:
 
     def _claim_ports(self) -> None:
         """Claim a port for clients and one for the controller."""
-        asked, preferred = self._options.port, self._options.preferred_port
+        port, preferred = self._options.port, self._options.preferred_port
         last = self._directory / "port"
-        if asked is None:
+        if port is None:
             first = ports.claim(preferred, last=last)
             ports.keep(last, first.port)
         else:
-            first = ports.claim_asked(asked, option="--broker-port")
+            first = ports.claim_exactly(port, option="--broker-port")
         self._claims = (first, ports.claim())
 
     def _configure(self) -> Path:

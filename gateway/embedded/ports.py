@@ -85,8 +85,8 @@ def _kept(last: Path | None) -> int | None:
     )
 
 
-def claim_asked(port: int, *, option: str) -> Claim:
-    """Claim a port that a person asked for with `option`; raise SettingsError naming who holds it."""
+def claim_exactly(port: int, *, option: str) -> Claim:
+    """Claim the port that `option` names. Raises SettingsError with the process that uses it."""
     claimed = _try(port)
     if claimed is not None:
         return claimed

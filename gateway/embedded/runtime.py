@@ -116,16 +116,16 @@ class Runtime:
 
     def __enter__(self) -> Self:
         self._java = find_java()
-        asked = self._options.port
+        port = self._options.port
         with ExitStack() as stack:
             self._claim = (
                 ports.claim(ports.GATEWAY_PORT, last=self._state.gateway_port)
-                if asked is None
-                else ports.claim_asked(asked, option="--port")
+                if port is None
+                else ports.claim_exactly(port, option="--port")
             )
             stack.callback(self._claim.release)
             stack.enter_context(self._state)
-            if asked is None:
+            if port is None:
                 ports.keep(self._state.gateway_port, self._claim.port)
             for leftover in self._state.ended:
                 self._show("cleanup", f"ended {leftover}, left by an earlier run")

@@ -15,7 +15,7 @@ from tidegate.gateway.client.registry import Enforced
 from tidegate.gateway.embedded.runtime import Runtime, Show
 
 _LOOK_SECONDS = 0.5
-_LOOKS_A_LIST = 4
+_CHECKS_PER_LIST = 4
 """Looks at the parts for each look at the registry's list of contracts."""
 
 
@@ -124,7 +124,7 @@ def watch(runtime: Runtime, contracts: Contracts | None = None) -> None:
     Meanwhile follow the registry with `contracts`.
     """
     while True:
-        for _ in range(_LOOKS_A_LIST):
+        for _ in range(_CHECKS_PER_LIST):
             runtime.check()
             time.sleep(_LOOK_SECONDS)
         if contracts is None:

@@ -55,7 +55,7 @@ from tidegate.gateway.http.tracing import RequestSpans, open_provider
 _NATIVE = ("/api/", "/health/", "/docs", "/openapi.json")
 
 
-def turned_away(request: Request, error: TidegateError) -> Response:
+def refused(request: Request, error: TidegateError) -> Response:
     """Answer a refused request, in the format of its API."""
     path: str = request.scope["path"]
     if path == "/" or path.startswith(_NATIVE):
@@ -143,7 +143,7 @@ def create_app(factory: Factory) -> FastAPI:
     )
     app.state.factory = factory
     app.add_middleware(ConfluentMiddleware, factory=factory)  # behind the guard
-    app.add_middleware(AccessGuard, door=factory, answer=turned_away)
+    app.add_middleware(AccessGuard, door=factory, answer=refused)
     problems.install(app, desk_error)
     app.add_middleware(SecurityHeaders)
     if provider is not None:

@@ -1,4 +1,4 @@
-"""Bounds of request headers, in time and in bytes, which uvicorn does not have with httptools."""
+"""Limits on the time and the bytes of request headers, which uvicorn lacks with httptools."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MOST_HEADER_BYTES: Final = 64 * 1024
-"""Most bytes that a connection may send before they make up a request's headers, a part of its body, or its end."""
+"""Maximum bytes before they complete the headers of a request, a part of its body, or its end."""
 _TOO_LARGE: Final = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )

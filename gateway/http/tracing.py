@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry for requests: only with the extra `otel`, and only if the OTEL_ variables ask for them."""
+"""Spans of OpenTelemetry for requests, with the extra `otel` and if the OTEL_ variables enable them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FAILED: Final = 500
 
 
 def open_provider() -> TracerProvider | None:
-    """Return what makes and exports spans; None if traces are not wanted, or the extra is not installed."""
+    """Return the provider that exports spans; None if traces are off, or the extra is not installed."""
     if not are_traces_wanted(os.environ):
         return None
     if (protocol := wanted_protocol(os.environ)) != HTTP_PROTOBUF:
@@ -49,9 +49,9 @@ def open_provider() -> TracerProvider | None:
 class RequestSpans:
     """Makes a span of each HTTP request, below the span that the client names in `traceparent`.
 
-    Attributes are the method, the template of the route, and the status: never a path, a query or a body. So their
-    number of values is bounded, and no value of a record is among them. Source: OpenTelemetry, "Semantic Conventions
-    for HTTP Spans".
+    Attributes are the method, the template of the route, and the status, but no path, query or body. So their
+    cardinality is bounded, and they contain no value of a record. Source: OpenTelemetry, "Semantic Conventions for
+    HTTP Spans".
     """
 
     def __init__(self, app: ASGIApp, provider: TracerProvider) -> None:
@@ -89,7 +89,7 @@ class RequestSpans:
             if name in {b"traceparent", b"tracestate"}
         }
         method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
-        scope.setdefault("state", {})  # what the application notes of the route is read below
+        scope.setdefault("state", {})  # the application stores the route there
         with self._tracer.start_as_current_span(
             method,
             self._propagator.extract(headers),
@@ -111,6 +111,6 @@ class RequestSpans:
 
 
 def _route(scope: Scope) -> str | None:
-    """Return the template of the path; None for a path that no operation has, and for an answer that is kept ready."""
+    """Return the template of the path; None for a path without an operation, and for a cached answer."""
     route: str | None = scope["state"].get("route_template")
     return route or getattr(scope.get("route"), "path", None)

@@ -1,4 +1,4 @@
-"""A change that weakens the enforced contract takes effect after a person other than its author has approved it.
+"""Approval of changes that weaken the enforced contract, by a person other than the author.
 
 Every write that can change the enforced contract version runs inside `guard_weakening`, which compares the enforced
 versions before and after. So every kind of change is covered: documents, registered schemas, statuses, deletions,
@@ -35,7 +35,7 @@ PROPOSED = "contract.weakening-proposed"
 APPROVED = "contract.weakening-approved"
 REJECTED = "contract.weakening-rejected"
 SELF_APPROVED = "contract.weakening-without-access-control"
-_REMEMBERED = 64
+_CACHE_SIZE = 64
 _MOST_SHOWN = 3
 _MOST_WEAKENINGS = 100
 
@@ -49,11 +49,11 @@ class NotApproved(ConflictError):  # noqa: N818 - named for what is missing
 
 
 class Approvals(Service):
-    """The changes that wait for an approver."""
+    """Lists, approves and rejects proposed changes."""
 
     def proposals(self, contract_id: str) -> tuple[Proposal, ...]:
         """Return the proposed changes of the enforced version, oldest first. Raises NotFoundError."""
-        return self._database.read(lambda stores: _current(stores, contract_id))
+        return self._database.read(lambda stores: _open_proposals(stores, contract_id))
 
     def approve(self, contract_id: str, candidate: str, by: Principal = ANONYMOUS) -> tuple[Proposal, bool]:
         """Approve one proposed change; returns it, and whether the approval is new.
@@ -63,7 +63,7 @@ class Approvals(Service):
         """
         at = self._now()
         with self._database.writing() as stores:
-            found, subject = _decided(stores, contract_id, candidate, by)
+            found, subject = _require_proposal(stores, contract_id, candidate, by)
             if found.approved_by is not None:
                 return found, False
             if by is not ANONYMOUS and found.proposed_by == by.name:
@@ -84,7 +84,7 @@ class Approvals(Service):
         """
         at = self._now()
         with self._database.writing() as stores:
-            found, subject = _decided(stores, contract_id, candidate, by)
+            found, subject = _require_proposal(stores, contract_id, candidate, by)
             stores.proposals.remove(found)
             stores.audit.append(_change(found, by, REJECTED, subject, at))
             return found
@@ -104,7 +104,7 @@ def write_or_propose(database: Database) -> Iterator[Stores]:
 
 @contextmanager
 def guard_weakening(stores: Stores, contract_id: str | None, by: Principal, at: datetime) -> Iterator[None]:
-    """Permit the changes of the block only if they weaken no enforced version, or if two persons support them.
+    """Permit the changes of the block only if they weaken no enforced version, or have two supporters.
 
     These are the author and an approver of the subject: one who approved the candidate, or who makes the change that
     another person proposed. Without access control one person is enough, and the audit log records that. Raises
@@ -116,13 +116,13 @@ def guard_weakening(stores: Stores, contract_id: str | None, by: Principal, at: 
     if contract_id is None or before is None:
         return
     after = baseline(stores, contract_id)
-    given_up, changed = _given_up(before, after), after
+    weakened, changed = _weakenings_of(before, after), after
     for name, version in _newest_of_groups(stores, contract_id).items():
         # A version of an older group is below the enforced one, but still judges the records of its group.
-        if not given_up and version.registry_id != (after and after.registry_id):
-            given_up, changed = _given_up(groups.get(name, before), version), version
-    if given_up:
-        _require_approval(stores, _proposal(before, changed, given_up, by, at), by, at)
+        if not weakened and version.registry_id != (after and after.registry_id):
+            weakened, changed = _weakenings_of(groups.get(name, before), version), version
+    if weakened:
+        _require_approval(stores, _proposal(before, changed, weakened, by, at), by, at)
 
 
 def _newest_of_groups(stores: Stores, contract_id: str) -> dict[str, ContractVersion]:
@@ -138,20 +138,20 @@ def _newest_of_groups(stores: Stores, contract_id: str) -> dict[str, ContractVer
 def propose_draft(stores: Stores, draft: ContractVersion, by: Principal, at: datetime) -> None:
     """Record the author of a draft that weakens the enforced version, so that another person may promote it."""
     before = baseline(stores, draft.contract_id)
-    given_up = () if before is None else _given_up(before, draft)
-    if before is not None and given_up and by is not ANONYMOUS:
-        _propose(stores, _proposal(before, draft, given_up, by, at))
+    weakened = () if before is None else _weakenings_of(before, draft)
+    if before is not None and weakened and by is not ANONYMOUS:
+        _propose(stores, _proposal(before, draft, weakened, by, at))
 
 
 def prepare_proofs(stores: Stores, contract: DataContract) -> None:
     """Compute the weakenings of a publication before its write transaction, which then finds them in the cache."""
     before = baseline(stores, contract.id)
     if before is not None:
-        _proven(_bare(DataContract.model_validate_json(before.document)), _bare(contract))
+        _cached_weakenings(_comparable(before.contract), _comparable(contract))
 
 
 def baseline(stores: Stores, contract_id: str) -> ContractVersion | None:
-    """Return the version to compare a change with: the enforced one, or else the highest that was ever enforced.
+    """Return the version to compare a change with: the enforced one, otherwise the highest that was ever enforced.
 
     So a deletion or a retirement does not permit a looser contract. None before the first version, and after all were
     permanently deleted.
@@ -165,22 +165,22 @@ def baseline(stores: Stores, contract_id: str) -> ContractVersion | None:
     return None
 
 
-def _given_up(before: ContractVersion, after: ContractVersion | None) -> tuple[Weakening, ...]:
+def _weakenings_of(before: ContractVersion, after: ContractVersion | None) -> tuple[Weakening, ...]:
     if after is None:
         return (FORGOTTEN,)
     if before.registry_id == after.registry_id:
         return ()
-    one, other = (DataContract.model_validate_json(each.document) for each in (before, after))
-    return _proven(_bare(one), _bare(other))
+    one, other = (each.contract for each in (before, after))
+    return _cached_weakenings(_comparable(one), _comparable(other))
 
 
-def _bare(contract: DataContract) -> bytes:
-    """Write a contract without version and status, which weaken nothing: the key of the cache."""
+def _comparable(contract: DataContract) -> bytes:
+    """Dump a contract with a fixed version and status, because these weaken nothing; the result is a cache key."""
     return dump_contract(contract.model_copy(update={"version": "0.0.0", "status": Status.ACTIVE}))
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _proven(before: bytes, after: bytes) -> tuple[Weakening, ...]:
+@lru_cache(maxsize=_CACHE_SIZE)
+def _cached_weakenings(before: bytes, after: bytes) -> tuple[Weakening, ...]:
     one, other = (DataContract.model_validate_json(each) for each in (before, after))
     return weakenings(one, other)[:_MOST_WEAKENINGS]
 
@@ -188,12 +188,12 @@ def _proven(before: bytes, after: bytes) -> tuple[Weakening, ...]:
 def _proposal(
     before: ContractVersion,
     after: ContractVersion | None,
-    given_up: tuple[Weakening, ...],
+    weakened: tuple[Weakening, ...],
     by: Principal,
     at: datetime,
 ) -> Proposal:
     candidate, version = (NOTHING, "") if after is None else (after.fingerprint, after.version)
-    return Proposal(before.contract_id, before.fingerprint, candidate, version, given_up, by.name, at)
+    return Proposal(before.contract_id, before.fingerprint, candidate, version, weakened, by.name, at)
 
 
 def _require_approval(stores: Stores, wanted: Proposal, by: Principal, at: datetime) -> None:
@@ -221,7 +221,7 @@ def _propose(stores: Stores, proposal: Proposal) -> None:
     stores.audit.append(Change(at, who, PROPOSED, subject, proposal.base, proposal.candidate))
 
 
-def _current(stores: Stores, contract_id: str) -> tuple[Proposal, ...]:
+def _open_proposals(stores: Stores, contract_id: str) -> tuple[Proposal, ...]:
     subject_of_contract(stores, contract_id)
     enforced = baseline(stores, contract_id)
     if enforced is None:
@@ -230,9 +230,11 @@ def _current(stores: Stores, contract_id: str) -> tuple[Proposal, ...]:
     return tuple(each for each in found if each.base == enforced.fingerprint)
 
 
-def _decided(stores: Stores, contract_id: str, candidate: str, by: Principal) -> tuple[Proposal, str]:
-    """Return the proposal that an approver decides about, and its subject. Raises NotFoundError, Forbidden."""
-    found = next((each for each in _current(stores, contract_id) if each.candidate == candidate), None)
+def _require_proposal(
+    stores: Stores, contract_id: str, candidate: str, by: Principal
+) -> tuple[Proposal, str]:
+    """Return the open proposal of a candidate, and its subject. Raises NotFoundError, Forbidden."""
+    found = next((each for each in _open_proposals(stores, contract_id) if each.candidate == candidate), None)
     if found is None:
         raise NotFoundError(
             f"no proposal exists of the candidate {candidate} against the version of {contract_id} that is enforced now; have "

@@ -165,7 +165,7 @@ def _before(stores: Stores, contract: DataContract) -> tuple[DataContract, ...]:
     """Return the enforced versions of a contract that come before one, highest first."""
     limit = precedence(contract.version)
     return tuple(
-        DataContract.model_validate_json(version.document)
+        version.contract
         for version in stores.contracts.versions(contract.id)
         if version.precedence < limit and version.status in ENFORCED
     )

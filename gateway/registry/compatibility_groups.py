@@ -1,6 +1,6 @@
 """The compatibility groups of a contract's subject: the newest enforced version of each, and the schemas in it.
 
-Source: Confluent Schema Registry, setting `compatibilityGroup`: the metadata property that tells the groups apart.
+Source: Confluent Schema Registry, setting `compatibilityGroup`: the metadata property that names the group.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidegate.gateway.registry.subject_scope import ENFORCED, config_of
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.storage.subjects import SubjectVersion
 
-_REMEMBERED = 256
+_CACHE_SIZE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class CompatibilityGroup:
 
 @dataclass(frozen=True, slots=True)
 class CompatibilityGroups:
-    """The groups of a subject. `setting` is the property that tells them apart, None without the setting.
+    """The groups of a subject. `setting` is the property that names the group, None without the setting.
 
     `newest` is the group of the newest enforced version.
     """
@@ -50,7 +50,7 @@ class CompatibilityGroups:
 
 
 def group_setting(stores: Stores, topic: str) -> str | None:
-    """Return the property that tells the groups of a topic's subject apart; None without the setting."""
+    """Return the property that names the groups of a topic's subject; None without the setting."""
     for scope in scopes(subject_of(topic)):
         found = config_of(stores, scope)
         if found is not None and found.group:
@@ -136,7 +136,7 @@ def table_conflicts(stores: Stores, contract: DataContract, group: str) -> tuple
 def require_one_table(stores: Stores, contract: DataContract, registered: SubjectVersion | None) -> None:
     """Require that a version can write one table with those of the other groups. Raises ContractError.
 
-    `registered` is its version in the subject, None for a document that is not there yet.
+    `registered` is its version in the subject, None for a new document.
     """
     setting = group_setting(stores, contract.topic)
     if setting is None:
@@ -154,7 +154,7 @@ def _problems(sentences: Iterable[str]) -> tuple[Problem, ...]:
     return tuple(Problem("/columns", sentence) for sentence in sentences)
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _columns(document: bytes) -> GroupColumns:
     contract = DataContract.model_validate_json(document)
     return GroupColumns(contract, table_columns(contract))

@@ -17,7 +17,7 @@ from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, forbidden, require
 from tidegate.gateway.registry.changes import Review, review
 from tidegate.gateway.registry.lifecycle import find_alive
-from tidegate.gateway.registry.publication import compiled, may_take_id
+from tidegate.gateway.registry.publication import compiled, require_id
 from tidegate.gateway.registry.subject_scope import ENFORCED, subject_of_contract
 from tidegate.gateway.storage.agreements import Acknowledgement, StoredConsumer
 from tidegate.gateway.storage.audit_chain import Change, content_hash
@@ -124,7 +124,7 @@ class ConsumerService(Service):
         contract = compiled(parse_contract(document, name=name, read_schema=None)).contract
         require(by, Role.PRODUCER, subject_of(contract.topic))
         with self._database.reading() as stores:
-            may_take_id(stores, contract.id, by)
+            require_id(stores, contract.id, by)
             return review(stores, contract)
 
     def acknowledge(
@@ -163,7 +163,7 @@ def _current(stores: Stores, contract_id: str) -> DataContract:
     found = stores.contracts.highest(contract_id, ENFORCED) or stores.contracts.highest(contract_id)
     if found is None:
         raise NotFoundError(f"every version of {contract_id} was deleted; publish one first")
-    return DataContract.model_validate_json(found.document)
+    return found.contract
 
 
 def _known(stores: Stores, contract_id: str) -> dict[str, KnownConsumer]:
@@ -171,7 +171,7 @@ def _known(stores: Stores, contract_id: str) -> dict[str, KnownConsumer]:
     found: dict[str, KnownConsumer] = {}
     for version in reversed(stores.contracts.versions(contract_id)):
         if version.status != Status.RETIRED:
-            contract = DataContract.model_validate_json(version.document)
+            contract = version.contract
             found |= {each.id: KnownConsumer(each, None) for each in contract.consumers}
     for stored in stores.consumers.of_contracts((contract_id,)):
         found[stored.consumer.id] = KnownConsumer(stored.consumer, stored)

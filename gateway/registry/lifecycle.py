@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from tidegate.contracts.document.model import DataContract, Status
+from tidegate.contracts.document.model import Status
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.contracts.judge.plan import compile_plan
@@ -56,7 +56,7 @@ class ContractLifecycle(Service):
             if status not in TRANSITIONS[found.status]:
                 raise ConflictError(_refused_step(found, status))
             if found.status == Status.DRAFT and status == Status.ACTIVE:
-                contract = DataContract.model_validate_json(found.document)
+                contract = found.contract
                 compile_plan(contract)
                 registered = stores.subjects.of_contract(found.registry_id)
                 if registered is None:

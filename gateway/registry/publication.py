@@ -43,7 +43,7 @@ LATEST = "latest"
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The result of a publication: the stored version, whether it is new, and warnings about names that may be misspelt."""
+    """The result of a publication: the stored version, whether it is new, and warnings."""
 
     version: ContractVersion
     is_new: bool
@@ -80,7 +80,7 @@ class Registry(Service):
         warnings = (*loaded.warnings, *compiled(loaded).warnings)
         candidate = new_version(contract, self._now())
         if candidate.status in ENFORCED:
-            # Proofs take long, so they are made before the write transaction, which repeats the check from the cache.
+            # Proofs take long, so they are computed before the write transaction, which repeats the check from the cache.
             with suppress(ConflictError):
                 self._database.read(lambda stores: check_publication(stores, contract))
         self._database.read(lambda stores: prepare_proofs(stores, contract))
@@ -93,7 +93,7 @@ class Registry(Service):
         return self._database.read(lambda stores: _find(stores, contract_id, version))
 
     def by_registry_id(self, registry_id: int, by: Principal = ANONYMOUS) -> ContractVersion:
-        """Find one version by its global number. Raises NotFoundError, also when `by` may not see it."""
+        """Find one version by its global number. Raises NotFoundError, also if `by` may not see it."""
         found = self._database.read(lambda stores: stores.contracts.by_registry_id(registry_id))
         if found is None or found.is_purged or not by.sees(subject_of(found.topic)):
             raise NotFoundError(f"no contract version has the registry id {registry_id}")
@@ -155,8 +155,8 @@ def compiled(loaded: LoadedContract) -> LoadedContract:
     return replace(loaded, warnings=tuple(loaded.locate(each) for each in spelling.warnings))
 
 
-def may_take_id(stores: Stores, contract_id: str, by: Principal) -> None:
-    """Require that a principal may publish under an id: it is theirs already, or new with one of their prefixes.
+def require_id(stores: Stores, contract_id: str, by: Principal) -> None:
+    """Require that a principal may publish under an id: it is their own, or new with one of their prefixes.
 
     A stream, its table and the contract that the Confluent API creates for a topic are named after the id. So the id
     belongs to the team with that prefix. Raises Forbidden with the same text whether the id exists or not. Raises
@@ -172,7 +172,7 @@ def may_take_id(stores: Stores, contract_id: str, by: Principal) -> None:
 
 def _store(stores: Stores, candidate: ContractVersion, contract: DataContract, by: Principal) -> Publication:
     """Check a candidate against the stored versions, and store it. Raises as `Registry.publish`."""
-    may_take_id(stores, candidate.contract_id, by)
+    require_id(stores, candidate.contract_id, by)
     found = stores.contracts.version(candidate.contract_id, candidate.version)
     if found is not None:
         if found.deleted_at is not None:

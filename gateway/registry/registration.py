@@ -54,10 +54,10 @@ from tidegate.gateway.registry.schemas.parsing import check_type
 from tidegate.gateway.registry.schemas.rule_sets import check_rule_set, merge_metadata, merge_rule_sets
 from tidegate.gateway.registry.subject_contracts import (
     add_contract_version,
-    foresee_version,
     lineage_of,
     next_number,
     plan_version,
+    prepare_version_proofs,
 )
 from tidegate.gateway.registry.subject_scope import IMPORT, check_writable, config_in_scope
 from tidegate.gateway.registry.unjudged_rules import check_judged, unjudged_rules
@@ -206,7 +206,7 @@ def _prepare(stores: Stores, wanted: _Wanted) -> tuple[Registration | None, _Com
     compared = _compare(stores, wanted, whole, config)
     line = lineage_of(stores, subject, whole.metadata, config)
     if line is not None and compared.judgement.answer.is_compatible:
-        foresee_version(stores, line, whole.parsed, config)
+        prepare_version_proofs(stores, line, whole.parsed, config)
         prepare_proofs(
             stores, plan_version(stores, line, whole, config, breaks=compared.judgement.breaks).contract
         )

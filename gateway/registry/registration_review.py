@@ -107,7 +107,7 @@ def judge_against(
     found = governance(stores, subject, line, config)
     if found is None:
         return Judgement(schemas)
-    document = DataContract.model_validate_json(base.document)
+    document = base.contract
     return _judge_contract(stores, _Registration(content, config, line, found), schemas, (document,))
 
 
@@ -149,7 +149,7 @@ def _bases(
     stores: Stores, content: SchemaContent, config: Config, found: Governance
 ) -> tuple[DataContract, ...]:
     """Return the contract versions to compare with, the followed one first; the others under a transitive level only."""
-    base = DataContract.model_validate_json(found.base.document)
+    base = found.base.contract
     if not is_transitive(_level(config)):
         return (base,)
     group = group_of(content.metadata, config.group)
@@ -163,7 +163,7 @@ def _bases(
             metadata = None if registered is None else metadata_of(registered.schema)
             if group_of(metadata, config.group) != group:
                 continue
-        others.append(DataContract.model_validate_json(version.document))
+        others.append(version.contract)
     return (base, *others)
 
 
@@ -188,7 +188,7 @@ def _judge_contract(
         return Judgement(CompatibilityAnswer((), (*schemas.warnings, *details)), breaks=True, is_agreed=True)
     return Judgement(
         CompatibilityAnswer(
-            (*details, _way_out(review), f"{{compatibility: '{level.value}'}}"), schemas.warnings
+            (*details, _next_step(review), f"{{compatibility: '{level.value}'}}"), schemas.warnings
         )
     )
 
@@ -232,7 +232,7 @@ def _consumers(finding: Finding) -> str:
     return f", consumers:'{', '.join(finding.consumers)}'" if finding.consumers else ""
 
 
-def _way_out(review: Review) -> str:
+def _next_step(review: Review) -> str:
     if review.missing:
         who = f"have {', '.join(review.missing)} acknowledge the candidate {review.candidate}"
     else:

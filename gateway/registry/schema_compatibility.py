@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from tidegate.contracts.compatibility.advice import advice_about
 from tidegate.contracts.compatibility.finding import Direction, directions_of, is_transitive
-from tidegate.contracts.compatibility.ways_out import way_out
 from tidegate.contracts.document.model import Compatibility
 from tidegate.contracts.inclusion.answer import Difference, Inclusion, Outcome
 from tidegate.contracts.inclusion.avro import includes as avro_includes
@@ -260,7 +260,7 @@ def _message(difference: Difference, what: str, direction: Direction, schema: Pa
     shown = (
         f", counterexample:{difference.counterexample.text}" if difference.counterexample is not None else ""
     )
-    advice = way_out(difference, schema.definition) if direction is Direction.BACKWARD else None
+    advice = advice_about(difference, schema.definition) if direction is Direction.BACKWARD else None
     remedy = f", remedy:'{advice}'" if advice else ""
     return (
         f"{{errorType:'{difference.code}', outcome:'{difference.outcome.value}', description:'{what}: "

@@ -1,4 +1,4 @@
-"""The contract behind a subject `<topic>-value`: versions registered through either API are enforced and visible in both."""
+"""The contract of a subject `<topic>-value`: versions of either API are enforced, and visible in both."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class PlannedVersion:
 
 
 def lineage_of(stores: Stores, subject: str, metadata: Metadata | None, config: Config) -> Lineage | None:
-    """Find the line of a contract that a registration continues; None when no contract can govern the subject."""
+    """Find the contract version that a registration follows; None if no contract can govern the subject."""
     topic = topic_of(subject) if context_of(subject) == DEFAULT_CONTEXT else None
     if topic is None:
         return None
@@ -83,7 +83,7 @@ def lineage_of(stores: Stores, subject: str, metadata: Metadata | None, config: 
 
 
 def group_of(metadata: Metadata | None, group: str | None) -> str | None:
-    """Return the compatibility group of a version: what its metadata have under the name that the settings give."""
+    """Return the compatibility group of a version: the metadata property that the settings name."""
     return None if metadata is None or group is None else metadata.properties.get(group) or None
 
 
@@ -104,7 +104,7 @@ def plan_version(
     note = "\n".join((*notes, *_reading(content.parsed))) or None
     if line.base is None:
         return PlannedVersion(contract, note)
-    former = DataContract.model_validate_json(line.base.document)
+    former = line.base.contract
     version = _next_version(stores, line, former, (contract, content.parsed), config, breaks=breaks)
     return PlannedVersion(contract.model_copy(update={"version": version}), note)
 
@@ -138,12 +138,12 @@ def add_contract_version(
     return kept
 
 
-def foresee_version(stores: Stores, line: Lineage, schema: ParsedSchema, config: Config) -> None:
-    """Build the proofs that naming the next contract version needs, so that they are known in the writers' turn."""
+def prepare_version_proofs(stores: Stores, line: Lineage, schema: ParsedSchema, config: Config) -> None:
+    """Compute and cache the proofs for the number of the next contract version, before the write transaction."""
     if line.base is not None:
         former = _schema_of(stores, line.base)
         if not _breaks(former, schema, config):
-            _says_the_same(former, schema)
+            _is_equivalent(former, schema)
 
 
 def _base(stores: Stores, contract_id: str) -> ContractVersion | None:
@@ -153,8 +153,8 @@ def _base(stores: Stores, contract_id: str) -> ContractVersion | None:
 
 
 def add_subject_version(stores: Stores, version: ContractVersion, at: datetime) -> SubjectVersion:
-    """Show a contract version as a version of its subject, under the same number."""
-    contract = DataContract.model_validate_json(version.document)
+    """Store a contract version as a version of its subject, with the same number."""
+    contract = version.contract
     metadata = _own_metadata(version, contract)
     setting = group_setting(stores, contract.topic)
     if setting is not None and contract.compatibility_group:
@@ -188,15 +188,15 @@ def parsed_contract_schema(contract: DataContract) -> ParsedSchema:
 
 
 def _schema_of(stores: Stores, version: ContractVersion) -> ParsedSchema:
-    """Return the schema of a contract version as its subject has it, which knows whether it names its draft."""
+    """Return the schema of a contract version as its subject stores it, with its named draft if any."""
     shown = stores.subjects.of_contract(version.registry_id)
     if shown is not None:
         return parsed_version(stores, shown)
-    return parsed_contract_schema(DataContract.model_validate_json(version.document))
+    return parsed_contract_schema(version.contract)
 
 
 def _reading(schema: ParsedSchema) -> tuple[str, ...]:
-    """Record how a schema that names no draft is read, when clients differ."""
+    """Return a note on how a schema without a named draft is read, if clients differ."""
     if schema.dialect is None or not schema.differences:
         return ()
     listed = "; ".join(one.sentence for one in schema.differences)
@@ -244,7 +244,7 @@ def _next_contract(stores: Stores, line: Lineage, schema: ParsedSchema, group: s
                 "schema": _schema_part(schema, None),
             }
         )
-    contract = DataContract.model_validate_json(line.base.document)
+    contract = line.base.contract
     changes: dict[str, Any] = {
         "status": Status.ACTIVE,
         "schema_": _schema_part(schema, contract),
@@ -264,7 +264,7 @@ def _schema_part(schema: ParsedSchema, contract: DataContract | None) -> JsonSch
 
 
 def _framing(schema: ParsedSchema) -> str:
-    """Return the framing: Confluent clients write its prefix or header, and bare Avro cannot be distinguished from a prefixed record."""
+    """Return the framing: Avro needs a known one, because bare Avro may look like a prefixed record."""
     return "confluent-prefix" if schema.schema_type == AVRO else "auto"
 
 
@@ -277,14 +277,14 @@ def _next_version(
     *,
     breaks: bool,
 ) -> str:
-    """Return the version of a change: the part to raise says whether it breaks the level, and whether it says anything new."""
+    """Return the next version: major if the change breaks the level, patch if its meaning is the same, else minor."""
     contract, schema = new
     before = _schema_of(stores, line.base) if line.base else parsed_contract_schema(former)
     if line.is_new or breaks or _breaks(before, schema, config):
         return next_major(stores.contracts.highest_name(contract.id) or former.version)
     end = precedence(f"{next_major(former.version)}-0")
     highest = stores.contracts.highest_name(contract.id, end) or former.version
-    is_same = former.rules == contract.rules and _says_the_same(before, schema)
+    is_same = former.rules == contract.rules and _is_equivalent(before, schema)
     return next_patch(highest) if is_same else next_minor(highest)
 
 
@@ -295,8 +295,8 @@ def _breaks(former: ParsedSchema, schema: ParsedSchema, config: Config) -> bool:
     return not check_compatibility(schema, one, (Earlier.of("the version before", former),)).is_compatible
 
 
-def _says_the_same(former: ParsedSchema, schema: ParsedSchema) -> bool:
-    """Return whether two schemas of one type describe the same records; names in Avro schemas are a part of that."""
+def _is_equivalent(former: ParsedSchema, schema: ParsedSchema) -> bool:
+    """Return whether two schemas of one type describe the same records; Avro names must be equal too."""
     if schema.schema_type == AVRO:
         texts = (to_parsing_canonical_form(one.definition) for one in (former, schema))
         return len(set(texts)) == 1

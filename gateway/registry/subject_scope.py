@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tidegate.contracts.document.model import Compatibility, Status
+from tidegate.contracts.document.model import Compatibility, DataContract, Status
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import NotFoundError
 from tidegate.gateway.registry.schemas.entities import Config
@@ -95,3 +95,9 @@ def topic_of_contract(stores: Stores, contract_id: str) -> str:
 def subject_of_contract(stores: Stores, contract_id: str) -> str:
     """Return the subject that a contract governs. Raises NotFoundError."""
     return subject_of(topic_of_contract(stores, contract_id))
+
+
+def enforced_contract(stores: Stores, contract_id: str) -> DataContract | None:
+    """Return the enforced version of a contract; None without one."""
+    enforced = stores.contracts.highest(contract_id, ENFORCED)
+    return None if enforced is None else enforced.contract

@@ -36,23 +36,23 @@ from tidegate.contracts.errors import SettingsError, TidegateError, Unavailable
 from tidegate.gateway.storage.sql import Stores
 
 _LOCK_WAIT_SECONDS = 10.0
-_WRITERS_TURN = 0x71DE_6A7E  # any constant will do: PostgreSQL names advisory locks by number
+_WRITE_LOCK = 0x71DE_6A7E  # any constant: PostgreSQL identifies advisory locks by number
 _WRITES = "tidegate_writes"
-# PostgreSQL reports tables of another version as an error of the program, SQLite as an operational error.
+# PostgreSQL reports tables of another version as a ProgrammingError, SQLite as an OperationalError.
 _NO_SUCH_TABLES = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn)
 
 T = TypeVar("T")
 
 
-class UnstorableText(TidegateError):  # noqa: N818 - named for what was given
+class UnstorableText(TidegateError):  # noqa: N818 - named after its cause
     """A text with the character U+0000, which PostgreSQL cannot store or compare."""
 
 
 class Database:
     """Runs functions in separate transactions.
 
-    A committed write survives a power cut. Write transactions run one after another, also those of other processes, so
-    data that a write has read does not change until it commits.
+    A committed write survives a power cut. Write transactions run one after another, also those of other processes.
+    So data that a write has read does not change until it commits.
     """
 
     def __init__(self, url: str) -> None:
@@ -87,7 +87,7 @@ class Database:
             return work(stores)
 
     def migrate(self, revision: str = "head") -> None:
-        """Migrate the tables to `revision` ("base": none). Processes that start together run one after another.
+        """Migrate the tables to `revision` ("base": none). Concurrent processes migrate one after another.
 
         Raises SettingsError for a database of a newer version of this program, Unavailable.
         """
@@ -152,7 +152,7 @@ class Database:
 
 
 class Service:
-    """Works with the registry's database; `now` gives the instant of a change."""
+    """A service with access to the registry's database; `now` returns the time of a change."""
 
     def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
         self._database = database
@@ -182,7 +182,7 @@ def _engine(url: str) -> Engine:
         if parsed.get_backend_name() == "postgresql":
             if parsed.drivername == "postgresql":
                 parsed = parsed.set(drivername="postgresql+psycopg")
-            # As many connections as the web framework has threads: readers do not wait behind writers.
+            # As many connections as the web framework has threads, so that readers do not wait for writers.
             engine = create_engine(parsed, pool_pre_ping=True, pool_size=10, max_overflow=38)
             event.listen(engine, "begin", _begin_postgresql)
             event.listen(engine, "before_cursor_execute", _refuse_nul)
@@ -196,7 +196,7 @@ def _engine(url: str) -> Engine:
                 "the registry needs a database that outlives it: name a file, sqlite:///tidegate.db"
             )
         _keep_private(Path(str(parsed.database)))
-        # As many connections as the web framework has threads; none waits for another's.
+        # As many connections as the web framework has threads, so that no thread waits for a connection.
         engine = create_engine(
             parsed, pool_size=40, max_overflow=8, connect_args={"timeout": _LOCK_WAIT_SECONDS}
         )
@@ -254,7 +254,7 @@ def _refuse_nul(
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
     """Make commits durable and readers independent of the writer."""
-    connection.isolation_level = None  # transactions begin where _begin_sqlite says, DDL included
+    connection.isolation_level = None  # _begin_sqlite begins transactions, also for DDL
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute("PRAGMA synchronous=FULL")
     deadline = time.monotonic() + _LOCK_WAIT_SECONDS
@@ -280,13 +280,13 @@ def _begin_postgresql(connection: Connection) -> None:
     """Take the writers' lock at the start of a write; the transaction releases it. The wait has a limit."""
     if connection.get_execution_options().get(_WRITES, False):
         connection.execute(
-            text("SELECT set_config('lock_timeout', :wait, true), pg_advisory_xact_lock(:turn)"),
-            {"wait": f"{_LOCK_WAIT_SECONDS:.0f}s", "turn": _WRITERS_TURN},
+            text("SELECT set_config('lock_timeout', :wait, true), pg_advisory_xact_lock(:lock)"),
+            {"wait": f"{_LOCK_WAIT_SECONDS:.0f}s", "lock": _WRITE_LOCK},
         )
 
 
 def _alembic_config(connection: Connection) -> Config:
     config = Config(attributes={"connection": connection})
     folder = str(Path(__file__).parent / "migrations")
-    config.set_main_option("script_location", folder.replace("%", "%%"))  # a % would be an interpolation
+    config.set_main_option("script_location", folder.replace("%", "%%"))  # Alembic interpolates %
     return config

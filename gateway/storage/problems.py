@@ -1,4 +1,4 @@
-"""Store what people decided about problems of quarantined records, and their comments."""
+"""Store decisions about problems of quarantined records, and comments."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ProblemStore(Store):
     """Decisions about problems, as `stores.problems`. They outlive the index, which may be built again."""
 
     def states(self, stream: str) -> dict[str, StoredProblem]:
-        """Return what is decided about the problems of a stream, by problem."""
+        """Return the decisions about the problems of a stream, by problem."""
         rows = self._session.scalars(select(ProblemStateRow).where(ProblemStateRow.stream == stream))
         return {row.problem: StoredProblem(**fields_of(row, StoredProblem)) for row in rows}
 
@@ -82,7 +82,7 @@ class ProblemStore(Store):
         return found
 
     def put(self, problem: StoredProblem) -> None:
-        """Store what is decided about a problem."""
+        """Store the decision about a problem."""
         self._session.merge(ProblemStateRow(**fields_of(problem, StoredProblem)))
 
     def comments(self, stream: str, problems: list[str]) -> tuple[ProblemComment, ...]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ValidationError
 from sqlalchemy import (
@@ -19,6 +19,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    Select,
     Text,
     UniqueConstraint,
     delete,
@@ -320,21 +321,12 @@ class ReportStore(Store):
 
         None for a stream that never reported, and for a report that this version refuses.
         """
-        newest = select(BatchRow.report).where(BatchRow.stream == stream)
-        query = newest.order_by(BatchRow.epoch.desc(), BatchRow.n.desc()).limit(1)
-        found = self._session.scalar(query)
+        found = self._session.scalar(_last_batch(stream, BatchRow.report))
         return None if found is None else _readable(found)
 
     def last_reports(self, streams: Sequence[str]) -> dict[str, BatchReport]:
         """Return the report of the batch that each ledger reached last; without those that this version refuses."""
-        newest = (
-            select(BatchRow.id)
-            .where(BatchRow.stream == StreamRow.stream)
-            .order_by(BatchRow.epoch.desc(), BatchRow.n.desc())
-            .limit(1)
-            .correlate(StreamRow)
-            .scalar_subquery()
-        )
+        newest = _last_batch(StreamRow.stream, BatchRow.id).correlate(StreamRow).scalar_subquery()
         query = select(BatchRow.stream, BatchRow.report).join(StreamRow, BatchRow.id == newest)
         rows = self._session.execute(query.where(StreamRow.stream.in_(streams)))
         found = {stream: _readable(report) for stream, report in rows}
@@ -343,10 +335,7 @@ class ReportStore(Store):
     def reach(self, stream: str) -> Reach | None:
         """Return how far the reports of a stream reach, None for a stream that never reported."""
         newest = select(func.max(BatchRow.committed_at)).where(BatchRow.stream == stream).scalar_subquery()
-        query = select(BatchRow.epoch, BatchRow.n, newest).where(BatchRow.stream == stream)
-        found = self._session.execute(
-            query.order_by(BatchRow.epoch.desc(), BatchRow.n.desc()).limit(1)
-        ).first()
+        found = self._session.execute(_last_batch(stream, BatchRow.epoch, BatchRow.n, newest)).first()
         return None if found is None else Reach(*found)
 
     def prune(self, stream: str, keep_from: datetime, most: int) -> int:
@@ -354,13 +343,7 @@ class ReportStore(Store):
 
         The report of the batch that the ledger reached last stays, and sums keep what they counted.
         """
-        last = (
-            select(BatchRow.id)
-            .where(BatchRow.stream == stream)
-            .order_by(BatchRow.epoch.desc(), BatchRow.n.desc())
-            .limit(1)
-            .scalar_subquery()
-        )
+        last = _last_batch(stream, BatchRow.id).scalar_subquery()
         oldest = (
             select(BatchRow.id)
             .where(BatchRow.stream == stream, BatchRow.committed_at < keep_from, BatchRow.id != last)
@@ -458,6 +441,12 @@ class ReportStore(Store):
             row.epoch_started_at = min(row.epoch_started_at, report.started_at)
             row.epoch_records += report.records
         self._session.flush()
+
+
+def _last_batch(stream: Any, *columns: Any) -> Select[Any]:
+    """Select columns of the batch that the ledger of a stream reached last."""
+    newest_first = BatchRow.epoch.desc(), BatchRow.n.desc()
+    return select(*columns).where(BatchRow.stream == stream).order_by(*newest_first).limit(1)
 
 
 def _readable(kept: bytes) -> BatchReport | None:

@@ -12,6 +12,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Row, Select, case, func, insert, select, update
 from sqlalchemy.orm import Session
 
+from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.terms import subject_of
 from tidegate.gateway.storage.access import KeyStore, SessionStore, begins_with
 from tidegate.gateway.storage.agreements import ConsumerStore, ProposalStore
@@ -55,22 +56,22 @@ class LifecycleStore(Store):
 
     def record(self, registry_id: int, status: str, at: datetime) -> None:
         """Record the first status of a new version."""
-        self._note(registry_id, StatusChange(at, status, is_deleted=False))
+        self._record_change(registry_id, StatusChange(at, status, is_deleted=False))
 
     def change_status(self, registry_id: int, status: str, at: datetime, note: str | None = None) -> None:
         """Set the status of a version, and note when."""
         self._update(registry_id, status=status, note=note)
-        self._note(registry_id, StatusChange(at, status, is_deleted=False))
+        self._record_change(registry_id, StatusChange(at, status, is_deleted=False))
 
     def delete(self, registry_id: int, status: str, at: datetime) -> None:
         """Soft-delete a version of this status: it is enforced and listed no more."""
         self._update(registry_id, deleted_at=at)
-        self._note(registry_id, StatusChange(at, status, is_deleted=True))
+        self._record_change(registry_id, StatusChange(at, status, is_deleted=True))
 
     def undelete(self, registry_id: int, status: str, at: datetime) -> None:
         """Restore a soft-deleted version with a status."""
         self._update(registry_id, deleted_at=None, status=status)
-        self._note(registry_id, StatusChange(at, status, is_deleted=False))
+        self._record_change(registry_id, StatusChange(at, status, is_deleted=False))
 
     def purge(self, registry_id: int) -> None:
         """Delete a deleted version's document; its name stays reserved."""
@@ -113,7 +114,7 @@ class LifecycleStore(Store):
             update(VersionRow).where(VersionRow.registry_id == registry_id).values(**values)
         )
 
-    def _note(self, registry_id: int, change: StatusChange) -> None:
+    def _record_change(self, registry_id: int, change: StatusChange) -> None:
         self._session.execute(
             insert(StatusChangeRow).values(
                 registry_id=registry_id, at=change.at, status=change.status, is_deleted=change.is_deleted
@@ -146,6 +147,11 @@ class ContractVersion:
     note: str | None = None
     deleted_at: datetime | None = None
     is_purged: bool = False
+
+    @property
+    def contract(self) -> DataContract:
+        """Return the parsed document."""
+        return DataContract.model_validate_json(self.document)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,17 +36,17 @@ class SettingStore(Store):
     """Settings by scope, as `stores.settings`."""
 
     def setting(self, scope: str) -> Setting:
-        """Return what is set in a scope."""
+        """Return the settings of a scope."""
         row = self._session.get(SettingRow, scope)
         return Setting(None, None) if row is None else Setting(row.config, row.mode)
 
     def put_config(self, scope: str, config: str | None) -> None:
-        """Set the config of a scope, or with None forget it."""
+        """Set the config of a scope; None deletes it."""
         self._row(scope).config = config
         self._tidy(scope)
 
     def put_mode(self, scope: str, mode: str | None) -> None:
-        """Set the mode of a scope, or with None forget it."""
+        """Set the mode of a scope; None deletes it."""
         self._row(scope).mode = mode
         self._tidy(scope)
 
@@ -78,7 +78,7 @@ class AssociationStore(Store):
         resource_id: str | None = None,
         subject: str | None = None,
     ) -> tuple[StoredAssociation, ...]:
-        """List associations by what is given of them, in the order in which they were made."""
+        """List the associations that match the given values, in the order in which they were made."""
         columns = (
             (AssociationRow.resource_name, name),
             (AssociationRow.resource_namespace, namespace),

@@ -134,7 +134,7 @@ class StreamControls:
     def beat(
         self, stream: str, heartbeat: Heartbeat = EMPTY_HEARTBEAT, by: Principal = ANONYMOUS
     ) -> HeartbeatAnswer:
-        """Record that the job of a stream lives, and of what it tells; returns what is asked of it. Raises NotFoundError and Forbidden as `trip` does."""
+        """Store the heartbeat of a stream's job; return the open requests for it. Raises NotFoundError and Forbidden as `trip` does."""
         at = self._now()
         with self._database.writing() as stores:
             reporter_topic(stores, stream, by)
@@ -150,16 +150,16 @@ def require_same(stream: str, named: str) -> None:
         raise ConflictError(f"this is about the stream {named}; post it there, not to {stream}")
 
 
-def require_own(told: BatchReport | Trip, topic: str) -> None:
+def require_own(message: BatchReport | Trip, topic: str) -> None:
     """Raise ConflictError unless a job names the contract and the topics of its stream, whose contract has `topic`."""
-    stream, expected = told.stream, quarantine_topic(topic)
-    if told.contract.rpartition("@")[0] != stream:
+    stream, expected = message.stream, quarantine_topic(topic)
+    if message.contract.rpartition("@")[0] != stream:
         raise ConflictError(
-            f"this names the contract {told.contract}; a batch of {stream} is judged by {stream}@VERSION"
+            f"this names the contract {message.contract}; a batch of {stream} is judged by {stream}@VERSION"
         )
-    named = {told.topic} - {topic}
-    if isinstance(told, BatchReport):
-        named |= {told.quarantine_topic} - {expected}
+    named = {message.topic} - {topic}
+    if isinstance(message, BatchReport):
+        named |= {message.quarantine_topic} - {expected}
     if named:
         raise ConflictError(
             f"this names the topic {min(named)}, and {stream} reads {topic} and refuses into {expected}; run the job "

@@ -9,12 +9,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.semver import precedence
 from tidegate.contracts.document.terms import VERSION_PATTERN
 from tidegate.contracts.errors import NotFoundError
 from tidegate.gateway.alerts.alert import AlertKind, ProblemSummary
-from tidegate.gateway.registry.subject_scope import ENFORCED, topic_of_contract
+from tidegate.gateway.registry.subject_scope import enforced_contract, topic_of_contract
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.streams.problem_states import BY_ITSELF, Decision, ProblemState
@@ -49,7 +48,7 @@ class NewsKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProblemNews:
-    """Problems of one stream that people are told of. `channel` is the name of the owner's alert channel, None without one."""
+    """Problems of one stream to notify people of. `channel` is the name of the owner's alert channel, None without one."""
 
     kind: NewsKind
     stream: str
@@ -61,7 +60,7 @@ class ProblemNews:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A decision that changed by itself, and what is told of it: nothing if `news` is None."""
+    """A decision that changed by itself, and its event; None for no notification."""
 
     problem: Problem
     after: Decision
@@ -69,7 +68,7 @@ class _Change:
 
 
 class ProblemWatch:
-    """Looks at the problems of streams that got records, and at those that are muted. `announce` must neither block nor raise."""
+    """Checks the problems of streams with new records, and muted ones. `announce` must neither block nor raise."""
 
     def __init__(
         self, database: Database, now: Callable[[], datetime], announce: Callable[[ProblemNews], None]
@@ -78,42 +77,42 @@ class ProblemWatch:
         self._now = now
         self._announce = announce
         self._changed: set[str] = set()
-        self._look_at = self._look_at_muted_at = now()
+        self._check_at = self._check_muted_at = now()
 
-    def note(self, streams: Collection[str]) -> None:
+    def notify(self, streams: Collection[str]) -> None:
         """Record that streams have new records, and check the streams that are due. Raises Unavailable."""
         self._changed |= set(streams)
         now = self._now()
-        if now >= self._look_at_muted_at:
-            self._look_at_muted_at = now + _MUTED_EVERY
+        if now >= self._check_muted_at:
+            self._check_muted_at = now + _MUTED_EVERY
             self._changed |= self._database.read(
                 lambda stores: stores.problems.streams_in(ProblemState.MUTED.value)
             )
-        if self._changed and now >= self._look_at:
-            self._look_at = now + _EVERY
+        if self._changed and now >= self._check_at:
+            self._check_at = now + _EVERY
             changed, self._changed = self._changed, set()
             for stream in sorted(changed):
-                self.look(stream)
+                self.check(stream)
 
-    def look(self, stream: str) -> None:
-        """Change the states of a stream's problems that change by themselves, and tell of them once. Raises Unavailable."""
+    def check(self, stream: str) -> None:
+        """Change the states of a stream's problems that change by themselves; notify once. Raises Unavailable."""
         now = self._now()
         try:
             if not self._database.read(lambda stores: _changes(stores, stream, now)):
                 return
-            with (
-                self._database.writing() as stores
-            ):  # what another process has kept meanwhile is not told again
-                changes = _changes(stores, stream, now)
+            with self._database.writing() as stores:
+                changes = _changes(
+                    stores, stream, now
+                )  # without those that another process has stored meanwhile
                 for change in changes:
                     put_decision(stores, change.problem, change.after, now)
                 topic, channel = topic_of_contract(stores, stream), _channel(stores, stream)
         except NotFoundError:
             return  # the contract was deleted
         for kind in NewsKind:
-            told = tuple(each.problem for each in changes if each.news is kind)
-            if told:
-                self._announce(ProblemNews(kind, stream, now, told, topic, channel))
+            reported = tuple(each.problem for each in changes if each.news is kind)
+            if reported:
+                self._announce(ProblemNews(kind, stream, now, reported, topic, channel))
 
 
 def resolve_emptied(stores: Stores, stream: str, now: datetime) -> None:
@@ -137,7 +136,7 @@ def _change(stores: Stores, index: StreamIndex, problem: Problem, now: datetime)
     if problem.known_since is None:
         is_recent = problem.first_seen >= now - _RECENT
         return _Change(problem, decision, NewsKind.NEW if is_recent and problem.key.stage != OTHER else None)
-    if decision.state is ProblemState.RESOLVED and _is_back(index, problem):
+    if decision.state is ProblemState.RESOLVED and _has_recurred(index, problem):
         after = decision.changed(ProblemState.REGRESSED, BY_ITSELF, now, resolved_in=decision.resolved_in)
         return _Change(problem, after, NewsKind.REGRESSED)
     if decision.state is ProblemState.MUTED and decision.mute_ended(
@@ -150,7 +149,7 @@ def _change(stores: Stores, index: StreamIndex, problem: Problem, now: datetime)
     return None
 
 
-def _is_back(index: StreamIndex, problem: Problem) -> bool:
+def _has_recurred(index: StreamIndex, problem: Problem) -> bool:
     """Return whether records came after the problem was resolved, judged by the version that resolves it or a later one.
 
     One that was resolved by itself is back as soon as a record of it is not closed.
@@ -181,9 +180,8 @@ def _ratio(stores: Stores, index: StreamIndex, problem: Problem, now: datetime) 
 
 
 def _channel(stores: Stores, stream: str) -> str | None:
-    enforced = stores.contracts.highest(stream, ENFORCED)
-    team = None if enforced is None else DataContract.model_validate_json(enforced.document).team
-    return None if team is None else team.alert_channel
+    enforced = enforced_contract(stores, stream)
+    return None if enforced is None or enforced.team is None else enforced.team.alert_channel
 
 
 _ALERTS: Final = {

@@ -353,9 +353,9 @@ MOST_PARTS = 200
 
 
 class Reveals(Service):
-    """Writes down who asks to see what."""
+    """Writes reveals to the audit log."""
 
-    def note(self, by: Principal, subject: str, record: EventPointer, parts: Iterable[str]) -> None:
+    def record(self, by: Principal, subject: str, record: EventPointer, parts: Iterable[str]) -> None:
         """Add one entry for each part of a record, all or none, before anything of it is shown.
 
         `parts` are pointers of classified fields as the contract has them, or words such as `key`. Raises Forbidden.
@@ -369,5 +369,5 @@ class Reveals(Service):
 
 
 def name_of(principal: Principal) -> str:
-    """Name who asks: with access control off, the user whose process this is."""
+    """Return the caller's name: without access control, the user of this process."""
     return f"local:{getpass.getuser()}" if principal is ANONYMOUS else principal.name

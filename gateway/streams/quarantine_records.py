@@ -32,6 +32,7 @@ from tidegate.contracts.stream.evidence import (
     TIMESTAMP_HEADER,
     VIOLATIONS_HEADER,
 )
+from tidegate.contracts.verdict import Violation
 from tidegate.contracts.words import plain_sentence
 from tidegate.gateway.registry.publication import LATEST
 from tidegate.gateway.storage.sql import ContractVersion
@@ -81,12 +82,16 @@ class MaskedRecord:
 
 
 @dataclass(frozen=True)
-class ContractSight:
-    """A reader's view of the records of one contract version. `contract` is None if the registry does not have it."""
+class Viewer:
+    """A reader of the records of one contract version, with the parts that were `revealed` to them.
+
+    `contract` is None if the registry does not show it, `plan` also if it no longer compiles.
+    """
 
     contract: DataContract | None
     plan: EnforcementPlan | None
     revealed: frozenset[str] = frozenset()
+    may_reveal: bool = False
 
     @cached_property
     def visibility(self) -> Visibility:
@@ -106,6 +111,12 @@ class ContractSight:
         is_framed = self.contract is not None and self.contract.framing != "none"
         return not is_framed or (self.plan is not None and self.plan.writers is not None)
 
+    def explain(self, record: QuarantinedRecord, violations: Sequence[Violation]) -> tuple[Explanation, ...]:
+        """Return the explanation of each violation of a record."""
+        if self.explainer is None:
+            return tuple(Explanation(violation, plain_sentence(violation)) for violation in violations)
+        return self.explainer.explain(record.value, violations, schema_header(record.headers))
+
 
 class RecordMasking:
     """Masks records for one reader. Contract versions are looked up once each."""
@@ -117,20 +128,20 @@ class RecordMasking:
     ) -> None:
         self._version = version
         self._plan = plan
-        self._sights: dict[str, ContractSight] = {}
+        self._viewers: dict[str, Viewer] = {}
 
-    def sight(self, contract: str) -> ContractSight:
-        """Return the sight of the records of a contract version, given as `id@version`."""
-        if contract not in self._sights:
-            self._sights[contract] = self._found(contract)
-        return self._sights[contract]
+    def viewer(self, contract: str) -> Viewer:
+        """Return the viewer for a contract version, given as `id@version`."""
+        if contract not in self._viewers:
+            self._viewers[contract] = self._found(contract)
+        return self._viewers[contract]
 
     def masked(self, record: QuarantinedRecord, most_bytes: int = MOST_VALUE_BYTES) -> MaskedRecord:
         """Return a record as the reader sees it."""
         evidence = record.evidence
-        sight = self.sight(evidence.contract)
-        visibility = sight.visibility
-        text, hidden = _value(record, sight)
+        viewer = self.viewer(evidence.contract)
+        visibility = viewer.visibility
+        text, hidden = _value(record, viewer)
         is_cut = text is not None and len(text) > most_bytes
         shown = None if text is None or is_cut else text
         parts = set(hidden)
@@ -146,7 +157,7 @@ class RecordMasking:
             at=record.timestamp,
             refused_at=record.refused_at,
             contract=evidence.contract,
-            explanations=_explanations(record, sight),
+            explanations=viewer.explain(record, evidence.violations),
             left_out=evidence.left_out,
             key=_text(record.key, may_show=visibility.shows(KEY)),
             value=None if shown is None else _decoded(shown),
@@ -159,17 +170,17 @@ class RecordMasking:
             size=None if record.value is None else len(record.value),
         )
 
-    def _found(self, contract: str) -> ContractSight:
+    def _found(self, contract: str) -> Viewer:
         contract_id, _, name = contract.rpartition("@")
         try:
             version = self._version(contract_id, name)
         except NotFoundError:
-            return ContractSight(None, None)
-        document = classified_as_now(DataContract.model_validate_json(version.document), self._version)
+            return Viewer(None, None)
+        document = classified_as_now(version.contract, self._version)
         try:
-            return ContractSight(document, self._plan(version))
+            return Viewer(document, self._plan(version))
         except ContractError:
-            return ContractSight(document, None)
+            return Viewer(document, None)
 
 
 def classified_as_now(contract: DataContract, version: FindVersion) -> DataContract:
@@ -178,7 +189,7 @@ def classified_as_now(contract: DataContract, version: FindVersion) -> DataContr
         enforced = version(contract.id, LATEST)
     except NotFoundError:
         return contract
-    return with_classes_of(contract, DataContract.model_validate_json(enforced.document))
+    return with_classes_of(contract, enforced.contract)
 
 
 def own_headers(record: QuarantinedRecord) -> frozenset[int]:
@@ -187,23 +198,16 @@ def own_headers(record: QuarantinedRecord) -> frozenset[int]:
     return frozenset(last.values())
 
 
-def _explanations(record: QuarantinedRecord, sight: ContractSight) -> tuple[Explanation, ...]:
-    violations = record.evidence.violations
-    if sight.explainer is None:
-        return tuple(Explanation(violation, plain_sentence(violation)) for violation in violations)
-    return sight.explainer.explain(record.value, violations, schema_header(record.headers))
-
-
-def _value(record: QuarantinedRecord, sight: ContractSight) -> tuple[bytes | None, frozenset[str]]:
+def _value(record: QuarantinedRecord, viewer: Viewer) -> tuple[bytes | None, frozenset[str]]:
     """Return the masked value as text, and the hidden parts. The text is None if the reader may see nothing of it."""
-    value, contract, visibility = record.value, sight.contract, sight.visibility
+    value, contract, visibility = record.value, viewer.contract, viewer.visibility
     if value is None:
         return None, frozenset()
     if contract is None or not isinstance(contract.schema_, AvroSchema):
         return masked_json(value, contract, visibility)
     may_show = visibility.shows(BODY)
-    text = decoded_json(value, contract, sight.plan, schema_header(record.headers))
-    if text is None or not (may_show or sight.knows_writers):
+    text = decoded_json(value, contract, viewer.plan, schema_header(record.headers))
+    if text is None or not (may_show or viewer.knows_writers):
         return None, frozenset() if may_show or not value else frozenset({BODY})
     return masked_json(text, contract, visibility)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID, uuid4
 
+from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.contracts.stream.adoption import Adoption, KeptAdoption
 from tidegate.contracts.stream.reconciliation import (
@@ -15,7 +16,7 @@ from tidegate.contracts.stream.reconciliation import (
     StreamReconciliation,
 )
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
-from tidegate.gateway.registry.subject_scope import subject_of_contract
+from tidegate.gateway.registry.subject_scope import subject_of_contract, topic_of_contract
 from tidegate.gateway.storage.audit_chain import Change, content_hash
 from tidegate.gateway.storage.database import Database, Service
 from tidegate.gateway.streams.controls import reporter_topic
@@ -127,8 +128,7 @@ class Adoptions(Service):
             raise ConflictError(f"this adopts the stream {adoption.stream}; post it there, not to {stream}")
         kept = KeptAdoption(by=by.name, at=self._now(), adoption=adoption)
         with self._database.writing() as stores:
-            subject = subject_of_contract(stores, stream)
-            topic = stores.contracts.topic_of(stream)
+            topic = topic_of_contract(stores, stream)
             if adoption.topic != topic:
                 raise ConflictError(f"the contract {stream} is about topic {topic}, not {adoption.topic}")
             if (earlier := stores.adoptions.find(adoption.id)) is not None:
@@ -137,7 +137,7 @@ class Adoptions(Service):
                 return False
             stores.adoptions.add(kept)
             made = content_hash(adoption.model_dump(mode="json"))
-            stores.audit.append(Change(kept.at, by.name, "stream.adopted", subject, None, made))
+            stores.audit.append(Change(kept.at, by.name, "stream.adopted", subject_of(topic), None, made))
             return True
 
     def all(self, stream: str) -> tuple[KeptAdoption, ...]:

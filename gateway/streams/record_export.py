@@ -17,11 +17,12 @@ from weakref import WeakSet
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.gateway.access.limits import Places
 from tidegate.gateway.access.principal import Principal
-from tidegate.gateway.registry.subject_scope import subject_of_contract, topic_of_contract
+from tidegate.gateway.registry.subject_scope import topic_of_contract
 from tidegate.gateway.storage.audit_chain import Change, content_hash
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.streams.quarantine import Origin, QuarantineReader
@@ -114,18 +115,18 @@ class RecordExports:
     ) -> Origin:  # fmt: skip
         what = {"filter": json.loads(json.dumps(asdict(wanted), default=str)), "digest": positions.digest}
         with self._database.writing() as stores:
-            subject = subject_of_contract(stores, stream)
+            topic = topic_of_contract(stores, stream)
             stores.audit.append(
                 Change(
                     self._now(),
                     by.name,
                     "quarantine.exported",
-                    f"{subject}#{form.value}",
+                    f"{subject_of(topic)}#{form.value}",
                     None,
                     content_hash(what),
                 )
             )
-            return Origin(stream, topic_of_contract(stores, stream))
+            return Origin(stream, topic)
 
 
 def _records(

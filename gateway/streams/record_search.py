@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.privacy.classes import classes_of
 from tidegate.gateway.access.principal import Principal, require
-from tidegate.gateway.registry.subject_scope import ENFORCED, topic_of_contract
+from tidegate.gateway.registry.subject_scope import enforced_contract, topic_of_contract
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.streams.quarantine import ROLE, Origin, QuarantinedRecord, QuarantineReader
 from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
@@ -106,7 +105,5 @@ class RecordSearch:
         return Origin(stream, self._database.read(lambda stores: topic_of_contract(stores, stream)))
 
     def _hides_keys(self, stream: str) -> bool:
-        enforced = self._database.read(lambda stores: stores.contracts.highest(stream, ENFORCED))
-        if enforced is None:
-            return True
-        return bool(classes_of(DataContract.model_validate_json(enforced.document)))
+        enforced = self._database.read(lambda stores: enforced_contract(stores, stream))
+        return enforced is None or bool(classes_of(enforced))

@@ -30,7 +30,7 @@ from tidegate.gateway.streams.quarantine_index.columns import as_array
 from tidegate.gateway.streams.quarantine_index.filters import Offsets, QuarantineFilter, StreamIndex
 from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
 
-MOST_LOOKED: Final = 10_000
+MOST_READ: Final = 10_000
 """Records that a preview reads at most."""
 MOST_BYTES: Final = 64 * 1024 * 1024
 _AT_A_TIME: Final = 500
@@ -139,7 +139,7 @@ class ReplayPreviews:
             self._database.write(lambda stores: stores.audit.append(tried))
         found = ProblemPreview(selection, version.version)
         deadline, size = time.monotonic() + _SECONDS, 0
-        first = selection.positions.first(MOST_LOOKED)
+        first = selection.positions.first(MOST_READ)
         for begin in range(0, len(first), _AT_A_TIME):
             places = first[begin : begin + _AT_A_TIME]
             records = self._reader.records(origin, places)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID, uuid4
 
-from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.contracts.fix.load import parse_fix
 from tidegate.contracts.privacy.classes import Classes, Visibility, classes_of
@@ -24,7 +24,7 @@ from tidegate.contracts.stream.replay import (
     positions_of,
 )
 from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Principal
-from tidegate.gateway.registry.subject_scope import ENFORCED, subject_of_contract, topic_of_contract
+from tidegate.gateway.registry.subject_scope import enforced_contract, subject_of_contract, topic_of_contract
 from tidegate.gateway.storage.audit_chain import Change, content_hash
 from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import Stores
@@ -68,8 +68,8 @@ class StreamReplays(Service):
                 problems=_problems(stores, stream, request),
                 **request.model_dump(exclude={"positions", "topic_id"}),
             )
-            subject = subject_of_contract(stores, stream)
-            expected = quarantine_topic(topic_of_contract(stores, stream))
+            topic = topic_of_contract(stores, stream)
+            expected = quarantine_topic(topic)
             if request.topic != expected:
                 raise ConflictError(
                     f"the refused records of {stream} are in {expected}, not in {request.topic}"
@@ -79,7 +79,7 @@ class StreamReplays(Service):
                     f"{MOST_WAITING} replays of {stream} wait already: let them end, or cancel one"
                 )
             stores.replays.add(replay, request)
-            _audit(stores, replay, "asked", subject, (by.name, at))
+            _audit(stores, replay, "asked", subject_of(topic), (by.name, at))
         return replay
 
     def needs_approval(self, stream: str, order: ReplayOrder) -> bool:
@@ -176,10 +176,8 @@ class StreamReplays(Service):
 
 def needs_approval(stores: Stores, stream: str, order: ReplayOrder) -> bool:
     """Return whether another person has to approve a request, by the contract that is enforced now."""
-    enforced = stores.contracts.highest(stream, ENFORCED)
-    approval = (
-        "fixes" if enforced is None else DataContract.model_validate_json(enforced.document).replay_approval
-    )
+    enforced = enforced_contract(stores, stream)
+    approval = "fixes" if enforced is None else enforced.replay_approval
     changes_records = order.fix is not None or order.action is ReplayAction.TO_SOURCE
     return approval == "always" or (approval == "fixes" and changes_records)
 
@@ -198,7 +196,7 @@ def _shown(
 def _visibility(stores: Stores, stream: str) -> Visibility:
     """Return what is shown of values of all versions: a fix may be for records that any of them refused."""
     versions = stores.contracts.versions(stream, deleted=True)
-    contracts = [DataContract.model_validate_json(each.document) for each in versions]
+    contracts = [each.contract for each in versions]
     if not contracts:
         return Visibility(None)
     classes = {pointer: name for each in contracts for pointer, name in classes_of(each).by_pointer.items()}

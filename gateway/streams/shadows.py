@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegate.contracts.document.model import DataContract, Status
+from tidegate.contracts.document.model import Status
 from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.stream.control import StreamControl
@@ -77,7 +77,7 @@ class Shadows(Service):
         with self._database.reading() as stores:
             found = find_alive(stores, contract_id, version)
             enforced = stores.contracts.highest(contract_id, ENFORCED)
-            contract = DataContract.model_validate_json(found.document)
+            contract = found.contract
             compile_plan(contract)
             shadow = stores.shadows.find(contract_id)
             return Promotion(
@@ -95,4 +95,4 @@ def _require_shadow(stores: Stores, stream: str, version: str) -> None:
         raise ConflictError(f"{stream} {version} is the version that is enforced; name another one")
     if found.status == Status.RETIRED:
         raise ConflictError(f"{stream} {version} is retired, and will never be enforced again")
-    compile_plan(DataContract.model_validate_json(found.document))
+    compile_plan(found.contract)

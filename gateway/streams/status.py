@@ -13,9 +13,9 @@ from tidegate.gateway.streams.summaries import StreamSummary
 from tidegate.gateway.streams.usual import refused_share
 
 SILENT_AFTER: Final = timedelta(minutes=2)
-"""A stream with records waiting that has reported nothing for so long is silent."""
+"""A stream with waiting records is silent after so long without a report."""
 STUCK_AFTER: Final = timedelta(minutes=10)
-"""A job that has had one batch in hand for so long is stuck: a batch takes seconds."""
+"""A job is stuck if one batch takes so long: a batch takes seconds."""
 _RUNS: Final = "it judges and writes records"
 
 
@@ -33,7 +33,7 @@ class StreamState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StreamStatus:
-    """A stream's state, and its refused share in the last half hour beside that of the day before it.
+    """A stream's state, and its refused share in the last half hour and in the day before it.
 
     Shares are from 0 to 1, and None without records. `detail` says why it is in this state.
     """
@@ -54,12 +54,12 @@ def status_of(summary: StreamSummary, now: datetime) -> StreamStatus:
 
 
 def _state(summary: StreamSummary, now: datetime) -> tuple[StreamState, str]:
-    told = summary.condition
-    match told.condition:
+    latest = summary.condition
+    match latest.condition:
         case Condition.PAUSED:
-            return StreamState.PAUSED, f"{told.reason} ({told.by})"
+            return StreamState.PAUSED, f"{latest.reason} ({latest.by})"
         case Condition.STOPPED:
-            return StreamState.STOPPED, told.reason or "its job has stopped or failed"
+            return StreamState.STOPPED, latest.reason or "its job has stopped or failed"
         case Condition.ENDED:
             return StreamState.ENDED, "its job was ended, or had read everything"
         case Condition.RUNNING:
@@ -67,7 +67,7 @@ def _state(summary: StreamSummary, now: datetime) -> tuple[StreamState, str]:
 
 
 def _observed(summary: StreamSummary, now: datetime) -> tuple[StreamState, str]:
-    """Return the state of a stream whose job should run, by what was heard of it last."""
+    """Return the state of a stream whose job should run, from its last heartbeat and report."""
     if summary.seen_at is not None and now - max(summary.seen_at, summary.last_committed_at) > GONE_AFTER:
         return StreamState.SILENT, f"its job has sent no heartbeat for {GONE_AFTER.seconds} seconds"
     if summary.busy_seconds is not None:

@@ -16,6 +16,7 @@ from uuid import uuid4
 import structlog
 
 from tidegate.contracts.crash import described
+from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import NotFoundError, Unavailable
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.gateway.access.limits import Places
@@ -95,14 +96,14 @@ class ValueSearches:
                 str(uuid4()), stream, by.name, at, SearchState.RUNNING.value, 0, positions.records, "[]", is_cancelled=False, heard_at=at
             )  # fmt: skip
             with self._database.writing() as stores:
-                subject = subject_of_contract(stores, stream)
+                topic = topic_of_contract(stores, stream)
+                subject = subject_of(topic)
                 require(by, ROLE, subject)
                 stores.value_searches.add(search)
                 what = content_hash(json.loads(json.dumps(asdict(wanted), default=str)))
                 stores.audit.append(
                     Change(at, by.name, "quarantine.searched", f"{subject}#{search.id}", None, what)
                 )
-                topic = topic_of_contract(stores, stream)
         except BaseException:
             self._places.leave(by)
             raise

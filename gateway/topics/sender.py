@@ -15,7 +15,7 @@ _REACH_SECONDS: Final = 10.0
 _DELIVERY_MILLISECONDS: Final = 30_000
 _WAIT_SECONDS: Final = 0.2
 _SHORTEST_WAIT: Final = 0.005
-"""Seconds; nothing shorter is waited for, so that a high rate is met in bursts of this length."""
+"""Seconds; shorter waits are skipped, so a high rate is sent in bursts of this length."""
 _REFUSALS: Final = frozenset(
     {
         KafkaError.MSG_SIZE_TOO_LARGE,
@@ -31,7 +31,7 @@ _SETTINGS: Final[dict[str, str | int | bool]] = {
     "delivery.timeout.ms": _DELIVERY_MILLISECONDS,
     "linger.ms": 20,
     "compression.type": "lz4",
-    # As Java's producers place keys, so that records of a key stay in one partition.
+    # The partitioner of Java producers, so that records of a key stay in one partition.
     "partitioner": "murmur2_random",
     # The topic's own limit decides; this one only bounds the client.
     "message.max.bytes": 1_000_000_000,
@@ -50,7 +50,7 @@ class Outgoing:
 
 
 class Sender:
-    """Sends records to a topic at a rate of at most `rate` a second; None for as many as the brokers take."""
+    """Sends records to a topic, at most `rate` a second; None means without limit."""
 
     def __init__(self, kafka: KafkaConnection, topic: str, rate: float | None = None) -> None:
         """Connect. Raises Unavailable without a broker, NotFoundError without the topic."""
@@ -70,7 +70,7 @@ class Sender:
             raise NotFoundError(f"the brokers {self._servers} have no topic {topic}, or do not show it")
 
     def send(self, record: Outgoing) -> None:
-        """Send a record, when its turn has come. Raises SettingsError and Unavailable for one that failed before."""
+        """Send a record as soon as the rate permits. Raises SettingsError or Unavailable if an earlier record failed."""
         self._pace()
         self._raise_failure()
         while True:
@@ -91,11 +91,11 @@ class Sender:
     def finish(self) -> None:
         """Wait until all records are acknowledged. Raises SettingsError and Unavailable if one is not."""
         while self._producer.flush(_WAIT_SECONDS):
-            pass  # each ends by its own time, either way
+            pass  # each record is delivered, or fails after its time-out
         self._raise_failure()
 
     def _pace(self) -> None:
-        """Wait for the turn of the next record. Time that was lost is not made up for, beyond _SHORTEST_WAIT."""
+        """Wait until the rate permits the next record. Lost time is not made up for, beyond _SHORTEST_WAIT."""
         while self._rate is not None and (left := self._due - time.monotonic()) > _SHORTEST_WAIT:
             self._producer.poll(min(left, _WAIT_SECONDS))
         if self._rate is not None:

@@ -50,7 +50,7 @@ def plan_line(plan: EnforcementPlan | None) -> bytes:
 
 
 def read_plan(line: bytes) -> EnforcementPlan | None:
-    """Return the plan of a line that `plan_line` returned."""
+    """Parse the plan from a line of `plan_line`."""
     if not line.strip():
         return None
     found = pickle.loads(b64decode(line))  # noqa: S301 - from the process that has started this one
@@ -59,21 +59,21 @@ def read_plan(line: bytes) -> EnforcementPlan | None:
 
 
 def reconcile_to_result(stream: str, plan: EnforcementPlan | None = None) -> ReconciliationResult:
-    """Reconcile a stream with the settings of the environment. Never raises: a failure is returned as a result too."""
+    """Reconcile a stream with the settings of the environment. Never raises: a failure is a result too."""
     try:
         findings = as_findings(reconcile_stream(SinkSettings(), stream, lambda: plan), _MOST_LISTED)
     except ValidationError:
         return _failed("the settings of the job cannot be read back; look at its environment")
     except TidegateError as error:
         return _failed(str(error))
-    except Exception as error:  # noqa: BLE001 - the requester must be told of any error
+    except Exception as error:  # noqa: BLE001 - every error is reported to the requester
         sys.stderr.write(f"{described(error)}\n")
         return _failed(f"it gave up after {type(error).__name__}; the log of its job says more")
     return ReconciliationResult(at=datetime.now(UTC), findings=findings)
 
 
 def lower_priority() -> None:
-    """Lower the priority of this process: use only idle processor time, and be killed before the job when memory is short."""
+    """Lower the priority of this process for the processor, and let the kernel kill it first when memory is short."""
     with suppress(OSError):
         os.nice(_NICENESS)
     with suppress(OSError):  # the file exists on Linux only
@@ -85,7 +85,7 @@ def _failed(reason: str) -> ReconciliationResult:
 
 
 def _end_with_parent() -> None:
-    """Wait for the end of stdin, which the parent holds open: when the parent is killed, the result is not needed."""
+    """Exit at the end of stdin, which the parent holds open: without the parent, the result is not needed."""
     os.read(0, 1)
     os._exit(1)
 

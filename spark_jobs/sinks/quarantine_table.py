@@ -40,7 +40,7 @@ CHUNK_BYTES: Final = 64 * 1024 * 1024
 _MOST_UNNOTED: Final = 100_000
 """Offsets without a refusal of the stream that are read again after a restart, at most."""
 
-Tell = Callable[[QuarantineTableStep], None]
+OnStep = Callable[[QuarantineTableStep], None]
 
 
 def _ignore(_: QuarantineTableStep) -> None:
@@ -50,7 +50,7 @@ def _ignore(_: QuarantineTableStep) -> None:
 class QuarantineTable:
     """Lets the table of one stream follow its quarantine topic. Safe for the thread of the maintenance beside another one.
 
-    `Tell` is called with each step.
+    `on_step` is called with each step.
     """
 
     def __init__(self, kafka: KafkaConnection, store: LedgerStore, topic: str) -> None:
@@ -66,14 +66,14 @@ class QuarantineTable:
         self._read_to: dict[int, int] = {}
         self._known: Positions | None = None
         self._retired = Outdated({}, {})
-        self._tell: Tell = _ignore
+        self._on_step: OnStep = _ignore
 
-    def start(self, ledger: Ledger, contract: DataContract, tell: Tell = _ignore) -> None:
+    def start(self, ledger: Ledger, contract: DataContract, on_step: OnStep = _ignore) -> None:
         """Create the table, and bring it up to the ledger. Call it after the producers of earlier instances are fenced.
 
         Raises StreamStopped if a table of this name is not the stream's, Unavailable.
         """
-        with self._lock, self._explained(), self._telling(tell):
+        with self._lock, self._explained(), self._reporting(on_step):
             if self._store.exists() and (there := self._store.read()) is not None:
                 require_own(there, ledger.stream, self.name)
                 self._own = there
@@ -93,9 +93,9 @@ class QuarantineTable:
             self._retire()
             self._read_on()
 
-    def follow(self, ledger: Ledger, tell: Tell = _ignore) -> None:
+    def follow(self, ledger: Ledger, on_step: OnStep = _ignore) -> None:
         """Add the refused records that were published up to this ledger. Raises StreamStopped, Unavailable."""
-        with self._lock, self._explained(), self._telling(tell):
+        with self._lock, self._explained(), self._reporting(on_step):
             self._ledger = ledger
             self._read_on()
 
@@ -147,7 +147,7 @@ class QuarantineTable:
             return
         self._retract(outdated, self._mark)
         self._retired = outdated
-        self._tell(QuarantineTableStep.RETIRE)
+        self._on_step(QuarantineTableStep.RETIRE)
 
     def _retract(self, taken: Taken, mark: Vector) -> None:
         own = self._own
@@ -224,16 +224,16 @@ class QuarantineTable:
             with target.open(f"00000-{new.n}") as part:
                 part.write(columns, sources, None, contracts)
             parts = part.written
-        self._tell(QuarantineTableStep.WRITE)
+        self._on_step(QuarantineTableStep.WRITE)
 
         def publish() -> Ledger | None:
             mark = self._store.stage(parts, new)
-            self._tell(QuarantineTableStep.STAGE)
+            self._on_step(QuarantineTableStep.STAGE)
             return self._store.publish(mark, own, new)
 
         self._own = self._published(publish)
         self._store.tidy(parts)
-        self._tell(QuarantineTableStep.PUBLISH)
+        self._on_step(QuarantineTableStep.PUBLISH)
 
     def _published(self, publish: Callable[[], Ledger | None]) -> Ledger:
         for _ in range(STAGE_ATTEMPTS):
@@ -242,10 +242,10 @@ class QuarantineTable:
         raise Unavailable(f"{self.name}: other commits kept moving the table meanwhile")
 
     @contextmanager
-    def _telling(self, tell: Tell) -> Iterator[None]:
-        self._tell = tell
+    def _reporting(self, on_step: OnStep) -> Iterator[None]:
+        self._on_step = on_step
         yield
-        self._tell = _ignore
+        self._on_step = _ignore
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 _NEWEST: Final = 200
-_LOOKED_AT: Final = 10_000
+_SCANNED: Final = 10_000
 """Offsets at each end of a partition that a start without a ledger reads."""
 
 Settle = Callable[["Message", str], tuple[Evidence | Provenance, Settlement] | None]
@@ -118,8 +118,8 @@ def names_ledger(kafka: KafkaConnection, topic: str, ledger: str, source: str) -
     """
     topics = Topics(kafka)
     earliest, latest = topics.earliest(topic), topics.latest(topic)
-    newest = {partition: max(earliest[partition], end - _LOOKED_AT) for partition, end in latest.items()}
-    oldest = {partition: min(newest[partition], first + _LOOKED_AT) for partition, first in earliest.items()}
+    newest = {partition: max(earliest[partition], end - _SCANNED) for partition, end in latest.items()}
+    oldest = {partition: min(newest[partition], first + _SCANNED) for partition, first in earliest.items()}
     for start, end in ((newest, latest), (earliest, oldest)):
         for message in read_committed(kafka, topic, start, end):
             found = read_provenance(headers_of(message))

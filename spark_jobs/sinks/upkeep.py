@@ -97,7 +97,7 @@ class Upkeep:
         return {}
 
     def _compact(self) -> dict[str, float]:
-        found = self._alone(self._store.compact)
+        found = self._exclusively(self._store.compact)
         if found is None:
             return {}
         return {
@@ -109,7 +109,7 @@ class Upkeep:
     def _remove_orphans(self) -> dict[str, float]:
         if time.monotonic() < self._orphans_due:
             return {}
-        found = self._alone(self._store.remove_orphans)
+        found = self._exclusively(self._store.remove_orphans)
         if found is None:  # switched off, or put off
             return {}
         self._orphans_due = time.monotonic() + self._orphan_seconds
@@ -120,7 +120,7 @@ class Upkeep:
             "replaced_bytes": found.replaced_bytes,
         }
 
-    def _alone(self, work: Callable[[], T | None]) -> T | None:
+    def _exclusively(self, work: Callable[[], T | None]) -> T | None:
         """Run `work` while no other stream of this job runs one; skip it if the wait is longer than a pause."""
         if not _ONE_AT_A_TIME.acquire(timeout=self._seconds):
             log.info("maintenance_put_off", table=self._store.name)

@@ -185,7 +185,7 @@ def count_reasons(batches: Iterable[pa.RecordBatch], plan: EnforcementPlan) -> C
 
 def _verdicts(rows: pa.RecordBatch, plan: EnforcementPlan) -> Iterator[Verdict]:
     """Yield the verdicts of rows, with all their evidence."""
-    moments = Moments(records=rows.column("timestamp_ms").cast(pa.timestamp("ms"))) if plan.asks_now else None
+    moments = Moments(records=rows.column("timestamp_ms").cast(pa.timestamp("ms"))) if plan.uses_now else None
     return plan.explain_each(
         rows.column("value"),
         moments,

@@ -17,7 +17,7 @@ version: 1.0.0
 topic: hospital.admissions
 schema:
   type: json-schema
-  definition: {type: object, required: [age], properties: {age: {type: integer}, ward: {type: string}}}
+  definition: {type: object, required: [age], properties: {age: {type: integer, minimum: 0}, ward: {type: string}}}
 rules: [{id: age-is-known, kind: forbidden, field: /age, values: [999]}]
 """
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.docs.python_blocks import CONTRACT
 from tests.users_project import environment, imported, make_project
 
 ROOT = Path(__file__).parents[2]
@@ -31,18 +32,6 @@ HEAVY = {
     "sqlalchemy",
     "uvicorn",
 }
-CONTRACT = """\
-apiVersion: tidegate/v1
-kind: DataContract
-id: hospital.admissions
-version: 1.0.0
-topic: hospital.admissions
-schema:
-  type: json-schema
-  definition: {type: object, required: [age], properties: {age: {type: integer, minimum: 0}}}
-rules:
-  - {id: age-is-known, kind: forbidden, field: /age, values: [999]}
-"""
 DOOR = """\
 import tidegate
 contract = tidegate.Contract.load("contract.yaml")

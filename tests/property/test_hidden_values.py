@@ -13,9 +13,10 @@ from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.privacy.classes import Path, classes_of
 from tidegate.contracts.stream.evidence import EventPointer, Evidence
-from tidegate.gateway.http.desk.record_views import View, Viewer, record_view
+from tidegate.gateway.http.desk.record_views import View, record_view
 from tidegate.gateway.http.desk.rendering import page
 from tidegate.gateway.streams.quarantine import QuarantinedRecord
+from tidegate.gateway.streams.quarantine_records import Viewer
 
 SECRET = "S3CR3T"  # noqa: S105 - it opens nothing
 TYPED = {"type": "integer"}
@@ -79,7 +80,7 @@ def shown(value: bytes) -> str:
     record = QuarantinedRecord(
         EventPointer("q", 0, 0), None, SECRET.encode(), value, (("h", SECRET.encode()),), evidence
     )
-    viewer = Viewer.through(CONTRACT, PLAN)
+    viewer = Viewer(CONTRACT, PLAN)
     pages = [page("record.html", view=record_view(record, viewer, view), beside=None) for view in View]
     return "".join(bytes(one.body).decode() for one in pages)
 

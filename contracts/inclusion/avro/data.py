@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn
 
 import fastavro
 
+from tidegate.contracts.formats.avro_leaves import encoded_bytes, encoded_long
 from tidegate.contracts.formats.avro_types import (
     MAX_NESTING,
     Array,
@@ -128,13 +129,13 @@ def encode(node: AvroType, datum: Datum) -> bytes:  # noqa: PLR0911 - one for ea
         case Fixed():
             return bytes(datum)
         case Enum():
-            return _long(node.symbols.index(datum))
+            return encoded_long(node.symbols.index(datum))
         case Array():
             return _block([encode(node.items, item) for item in datum])
         case Map():
             return _block([_string(name) + encode(node.values, value) for name, value in datum.items()])
         case Union():
-            return _long(datum.index) + encode(node.branches[datum.index], datum.value)
+            return encoded_long(datum.index) + encode(node.branches[datum.index], datum.value)
         case Record():
             return b"".join(encode(each.type, datum[each.name]) for each in node.fields)
 
@@ -200,36 +201,22 @@ def _branch_name(branch: AvroType) -> str:
             return "array" if isinstance(branch, Array) else "map"
 
 
-def _long(number: int) -> bytes:
-    left = (number << 1) ^ (number >> 63)
-    encoded = bytearray()
-    while left > 0x7F:
-        encoded.append(left & 0x7F | 0x80)
-        left >>= 7
-    encoded.append(left)
-    return bytes(encoded)
-
-
-def _bytes(value: bytes) -> bytes:
-    return _long(len(value)) + value
-
-
 def _string(text: str) -> bytes:
-    return _bytes(text.encode())
+    return encoded_bytes(text.encode())
 
 
 def _block(items: list[bytes]) -> bytes:
-    return (_long(len(items)) + b"".join(items) if items else b"") + b"\0"
+    return (encoded_long(len(items)) + b"".join(items) if items else b"") + b"\0"
 
 
 _ENCODERS: Final[dict[str, Callable[[Any], bytes]]] = {
     "null": lambda _: b"",
     "boolean": lambda value: bytes([value]),
-    "int": _long,
-    "long": _long,
+    "int": encoded_long,
+    "long": encoded_long,
     "float": struct.Struct("<f").pack,
     "double": struct.Struct("<d").pack,
-    "bytes": _bytes,
+    "bytes": encoded_bytes,
     "string": _string,
 }
 

@@ -51,7 +51,7 @@ _MAX_TRIED: Final = 200
 _MAX_CHOICES: Final = 2_000
 _SHARE: Final = 4
 _FEW: Final = 6
-_LOOKS_A_STEP: Final = 4
+_VALUES_A_STEP: Final = 4
 
 
 _Wanted = tuple[frozenset[int], frozenset[int]]
@@ -74,8 +74,8 @@ class WitnessBuilder:
         """Return values that may fit all of `holding` and break all of `broken`; none when no way was found."""
         fit, unfit = tuple(holding), tuple(broken)
         key = _wanted(fit, unfit)
-        asked, known = self._made.get(key, (0, []))
-        if asked >= most:
+        requested, known = self._made.get(key, (0, []))
+        if requested >= most:
             return known[:most]
         if depth > _MAX_DEPTH:
             return []
@@ -154,7 +154,7 @@ class WitnessBuilder:
         """Yield the listed values that nothing known of the branch speaks against."""
         leaves, broken = branch.facts.leaves.values(), branch.broken.values()
         for index, value in enumerate(branch.listed):
-            self.prover.budget.spend(int(index % _LOOKS_A_STEP == 0))
+            self.prover.budget.spend(int(index % _VALUES_A_STEP == 0))
             if fits_all(value, leaves, broken) is not False:
                 yield value
 

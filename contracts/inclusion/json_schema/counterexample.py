@@ -1,4 +1,4 @@
-"""The smallest document that two schemas are distinguished by at one place: made, judged by both, shrunk."""
+"""Find a smallest document that distinguishes two schemas at one place: build, judge with both, shrink."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _MORE_VALUES: Final = 12
 MAX_CHECKS: Final = 400
 _MAX_JUDGED: Final = 12_000
 _LEAST_JUDGED: Final = 200
-_MAX_LOOKED_AT: Final = 30_000_000
-"""Maximum parts of schemas that all documents may be held against, if each is held against every part."""
+_MAX_PART_CHECKS: Final = 30_000_000
+"""Maximum comparisons of documents with parts of schemas, if each document is compared with every part."""
 MAX_EFFORT: Final = 3_000_000
-"""Maximum looks of the judge, where they have to be counted; one that is counted takes as long as ten that are not."""
+"""Maximum steps of the judge if they have to be counted; a counted step takes as long as ten others."""
 _MAX_TRIES_OF_ALL: Final = 6_000
 _LEAST_TRIES: Final = 12
 _MAX_PARTS: Final = 2_000
@@ -35,33 +35,33 @@ _NOWHERE: Final = object()
 
 
 class Refuter:
-    """Looks for documents that the old schema accepts and the new one refuses."""
+    """Searches for documents that the old schema accepts and the new one refuses."""
 
     def __init__(self, old: Formula, new: Formula, builder: WitnessBuilder) -> None:
         self._old = old
         self._new = new
-        self._maker = builder
+        self._builder = builder
         parts = 1 + old.work.parts + new.work.parts
-        self._left = min(_MAX_JUDGED, max(_LEAST_JUDGED, _MAX_LOOKED_AT // parts))
+        self._left = min(_MAX_JUDGED, max(_LEAST_JUDGED, _MAX_PART_CHECKS // parts))
         self._effort = MAX_EFFORT
         self.checked = 0
-        """How many lighter documents were judged."""
+        """Number of smaller documents that were judged."""
         self._general: list[Any] | None = None
         self._shrinker: Shrinker | None = None
         self._smallest: dict[tuple[frozenset[int], frozenset[int], int], Any] = {}
-        """The values that broke a schema, by what the old schema says of their place."""
+        """The smallest value that broke each question (`_question`)."""
 
     @property
     def _is_over(self) -> bool:
         return self._left <= 0 or self._effort <= 0
 
     def refute(self, gap: Gap, checks: int = MAX_CHECKS, gaps: int = 1) -> Counterexample | None:
-        """Return a counterexample for one of so many gaps; None when none was found, which says nothing about the schemas.
+        """Return a counterexample for one of so many gaps; None if none was found, which proves nothing.
 
         At most `checks` smaller documents are judged.
         """
         pointer = gap.target.place.pointer
-        known = self._known_elsewhere(gap, pointer)
+        known = self._reused(gap, pointer)
         if known is not None:
             return known
         tries = min(_MAX_TRIES, max(_LEAST_TRIES, _MAX_TRIES_OF_ALL // gaps))
@@ -72,8 +72,8 @@ class Refuter:
                 return self._counterexample(document, pointer, gap, checks)
         return None
 
-    def _known_elsewhere(self, gap: Gap, pointer: str) -> Counterexample | None:
-        """Return a counterexample with the very value that was found where the schemas say the same of another place."""
+    def _reused(self, gap: Gap, pointer: str) -> Counterexample | None:
+        """Return a counterexample with the value that was found for the same question at another place."""
         if _question(gap) not in self._smallest or self._is_over:
             return None
         value = self._smallest[_question(gap)]
@@ -106,14 +106,14 @@ class Refuter:
             (self._smallest[_question(gap)],) = found
         for candidate in (smallest, document):
             text = text_of(candidate)
-            if self._tells_apart(decode_exactly(text.encode(errors="replace"))):
+            if self._distinguishes(decode_exactly(text.encode(errors="replace"))):
                 return Counterexample(text)
         return None
 
     def _new_shrinker(self) -> Shrinker:
-        """Build a shrinker that knows what the old schema plainly asks for, and which values are small already."""
+        """Build a shrinker that knows the required properties of the old schema, and small values of them."""
         try:
-            branch = branch_of(self._maker.prover, (self._old.node,), ())
+            branch = branch_of(self._builder.prover, (self._old.node,), ())
         except BudgetSpentError:
             branch = None
         if branch is None:
@@ -123,18 +123,18 @@ class Refuter:
 
     def _any_documents(self) -> Iterator[Any]:
         if self._general is None:
-            self._general = self._maker.values((self._old.node,), (self._new.node,), 0, 40)
+            self._general = self._builder.values((self._old.node,), (self._new.node,), 0, 40)
         yield from self._general
 
-    # Making.
+    # Building.
 
     def _documents(self, gap: Gap) -> Iterator[Any]:
         at = gap.situation
-        # A place that was free is in the gap as the leaf that leads there.
+        # A place without constraints is in the gap as the leaf that leads there.
         broken = gap.target.schema if gap.target is at.via and isinstance(gap.target, LEADING) else gap.target
-        # Mostly one of the first tells the schemas apart, and more of them take long to make in a large schema.
+        # Usually one of the first values distinguishes the schemas, and more take long to build in a large schema.
         for most in (_FEW_VALUES, _MORE_VALUES):
-            inner = self._maker.values(at.holding, (*at.broken, broken), 0, most)
+            inner = self._builder.values(at.holding, (*at.broken, broken), 0, most)
             yield from self._wrapped(inner, at.steps)
 
     def _wrapped(self, values: Iterable[Any], steps: tuple[Step, ...]) -> Iterator[Any]:
@@ -147,15 +147,15 @@ class Refuter:
             yield from self._wrapped(islice(self._containers(step, value), 4), tuple(outer))
 
     def _containers(self, step: Step, value: Any) -> Iterator[Any]:
-        for branch in self._maker.branches(step.holding, step.broken, 0):
+        for branch in self._builder.branches(step.holding, step.broken, 0):
             if isinstance(step.key, int):
-                yield from islice(arrays(self._maker, branch, 0, {step.key: value}), 3)
+                yield from islice(arrays(self._builder, branch, 0, {step.key: value}), 3)
                 continue
             names = (
-                [step.key] if step.key is not None else self._maker.names(step.place) if step.place else []
+                [step.key] if step.key is not None else self._builder.names(step.place) if step.place else []
             )
             for name in names[:3]:
-                yield from islice(objects(self._maker, branch, 0, {name: value}), 3)
+                yield from islice(objects(self._builder, branch, 0, {name: value}), 3)
 
     # Judging.
 
@@ -182,12 +182,12 @@ class Refuter:
     def _is_bounded(self, document: Any) -> bool:
         for side in (self._old, self._new):
             effort = side.work.effort(document)
-            self._effort -= effort.looks + 10 * effort.counted if effort.is_bounded else 10 * effort.counted
+            self._effort -= effort.steps + 10 * effort.counted if effort.is_bounded else 10 * effort.counted
             if not effort.is_bounded or self._effort < 0:
                 return False
         return True
 
-    def _tells_apart(self, record: Any) -> bool:
+    def _distinguishes(self, record: Any) -> bool:
         if isinstance(record, Violation) or not self._is_bounded(record):
             return False
         return self._old.judge.is_valid(record) and not self._new.judge.is_valid(record)
@@ -205,5 +205,5 @@ def _at(document: Any, field: tuple[str, ...]) -> list[Any]:
 
 
 def _is_near(pointer: str, refused: str) -> bool:
-    """Return whether a keyword that refuses is the one at `pointer`, around it or inside it."""
+    """Return whether a refusing keyword is at `pointer`, around it or inside it."""
     return refused == pointer or refused.startswith(f"{pointer}/") or pointer.startswith(f"{refused}/")

@@ -55,44 +55,44 @@ _MAX_WORK: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """The depth of an evaluation, and its visits: by the identity of the value and the id of the node."""
+class _Memo:
+    """The results so far, by the identity of the value and the id of the node, and the current depth."""
 
     known: dict[tuple[int, int], bool | None]
     depth: int = 0
 
-    def down(self) -> _Look:
-        return _Look(self.known, self.depth + 1)
+    def down(self) -> _Memo:
+        return _Memo(self.known, self.depth + 1)
 
 
-def fits(value: Any, node: Node, look: _Look | None = None) -> bool | None:
-    """Return whether a value fits a node; None if that is not known."""
+def fits(value: Any, node: Node, memo: _Memo | None = None) -> bool | None:
+    """Return whether a value fits a node; None if that is unknown."""
     node = resolved(node)
-    look = look or _Look({})
-    if look.depth > _MAX_DEPTH or len(look.known) > _MAX_WORK:
+    memo = memo or _Memo({})
+    if memo.depth > _MAX_DEPTH or len(memo.known) > _MAX_WORK:
         return None
-    # What is reached in two ways is looked at once.
+    # A pair that is reached by two paths is evaluated once.
     known = (id(value), node.id)
-    if known not in look.known:
-        look.known[known] = _fits(value, node, look)
-    return look.known[known]
+    if known not in memo.known:
+        memo.known[known] = _fits(value, node, memo)
+    return memo.known[known]
 
 
-def _fits(value: Any, node: Node, look: _Look) -> bool | None:
+def _fits(value: Any, node: Node, memo: _Memo) -> bool | None:
     match node:
         case All(parts=parts):
-            down = look.down()
+            down = memo.down()
             return _every(fits(value, part, down) for part in parts if not _is_idle(value, part))
         case AnyOf(parts=parts):
-            return _some(fits(value, part, look.down()) for part in parts)
+            return _some(fits(value, part, memo.down()) for part in parts)
         case OneOf(parts=parts):
-            return _exactly_one([fits(value, part, look.down()) for part in parts])
+            return _exactly_one([fits(value, part, memo.down()) for part in parts])
         case Not(part=part):
-            return _opposite(fits(value, part, look.down()))
+            return _opposite(fits(value, part, memo.down()))
         case Condition():
-            return _condition(value, node, look.down())
+            return _condition(value, node, memo.down())
         case _:
-            return _leaf(value, node, look)
+            return _leaf(value, node, memo)
 
 
 def _is_idle(value: Any, node: Node) -> bool:
@@ -100,7 +100,7 @@ def _is_idle(value: Any, node: Node) -> bool:
     return isinstance(node, Property) and isinstance(value, dict) and node.name not in value
 
 
-def _leaf(value: Any, node: Node, look: _Look) -> bool | None:
+def _leaf(value: Any, node: Node, memo: _Memo) -> bool | None:
     if isinstance(node, OneValue):
         return key_of(value) in node.by_key
     if isinstance(node, TypeIs):
@@ -110,8 +110,8 @@ def _leaf(value: Any, node: Node, look: _Look) -> bool | None:
     if isinstance(value, str):
         return _string(value, node)
     if isinstance(value, dict):
-        return _object(value, node, look.down())
-    return _array(value, node, look.down()) if isinstance(value, list) else _number(value, node)
+        return _object(value, node, memo.down())
+    return _array(value, node, memo.down()) if isinstance(value, list) else _number(value, node)
 
 
 def fits_all(value: Any, required: Iterable[Node], refused: Iterable[Node]) -> bool | None:
@@ -143,11 +143,11 @@ def _exactly_one(answers: list[bool | None]) -> bool | None:
     return None if None in answers else answers.count(True) == 1
 
 
-def _condition(value: Any, node: Condition, look: _Look) -> bool | None:
-    test = fits(value, node.test, look)
+def _condition(value: Any, node: Condition, memo: _Memo) -> bool | None:
+    test = fits(value, node.test, memo)
     if test is None:
-        return _every([fits(value, node.then, look), fits(value, node.otherwise, look)]) or None
-    return fits(value, node.then if test else node.otherwise, look)
+        return _every([fits(value, node.then, memo), fits(value, node.otherwise, memo)]) or None
+    return fits(value, node.then if test else node.otherwise, memo)
 
 
 def _type(value: Any, mask: int) -> bool | None:
@@ -215,18 +215,18 @@ def _validator(keyword: str, value: str, uri: str) -> JsonSchemaFormat | None:
         return None
 
 
-def _array(value: list[Any], node: Node, look: _Look) -> bool | None:
+def _array(value: list[Any], node: Node, memo: _Memo) -> bool | None:
     match node:
         case ItemCount(is_lower=is_lower, limit=limit):
             return len(value) >= limit if is_lower else len(value) <= limit
         case UniqueItems():
             return len({key_of(item) for item in value}) == len(value)
         case ItemAt(index=index, schema=schema):
-            return fits(value[index], schema, look) if index < len(value) else True
+            return fits(value[index], schema, memo) if index < len(value) else True
         case ItemsFrom(index=index, schema=schema):
-            return _every(fits(item, schema, look) for item in value[index:])
+            return _every(fits(item, schema, memo) for item in value[index:])
         case Contains():
-            return _contains([fits(item, node.schema, look) for item in value], node)
+            return _contains([fits(item, node.schema, memo) for item in value], node)
         case _:
             return None
 
@@ -238,38 +238,38 @@ def _contains(answers: list[bool | None], node: Contains) -> bool | None:
     return True if most <= node.limit else (False if least > node.limit else None)
 
 
-def _object(value: dict[str, Any], node: Node, look: _Look) -> bool | None:
+def _object(value: dict[str, Any], node: Node, memo: _Memo) -> bool | None:
     match node:
         case PropertyCount(is_lower=is_lower, limit=limit):
             return len(value) >= limit if is_lower else len(value) <= limit
         case Required(name=name):
             return name in value
         case Names(schema=schema):
-            return _every(fits(name, schema, look) for name in value)
+            return _every(fits(name, schema, memo) for name in value)
         case _:
-            return _members(value, node, look)
+            return _members(value, node, memo)
 
 
-def _members(value: dict[str, Any], node: Node, look: _Look) -> bool | None:
+def _members(value: dict[str, Any], node: Node, memo: _Memo) -> bool | None:
     match node:
         case Property(name=name, schema=schema):
-            return fits(value[name], schema, look) if name in value else True
+            return fits(value[name], schema, memo) if name in value else True
         case Matching(pattern=pattern, schema=schema):
             return _every(
-                _if_named(matches(pattern, name), member, schema, look) for name, member in value.items()
+                _if_named(matches(pattern, name), member, schema, memo) for name, member in value.items()
             )
         case Additional(schema=schema):
             return _every(
-                _if_named(is_additional(name, node), member, schema, look) for name, member in value.items()
+                _if_named(is_additional(name, node), member, schema, memo) for name, member in value.items()
             )
         case _:
             return None
 
 
-def _if_named(concerned: bool | None, member: Any, schema: Node, look: _Look) -> bool | None:  # noqa: FBT001 - three values
+def _if_named(concerned: bool | None, member: Any, schema: Node, memo: _Memo) -> bool | None:  # noqa: FBT001 - three values
     if concerned is False:
         return True
-    answer = fits(member, schema, look)
+    answer = fits(member, schema, memo)
     return answer if concerned or answer else None
 
 

@@ -1,8 +1,8 @@
-"""Schemas that are compared with each other, each read once, however many comparisons it takes part in.
+"""Schemas of comparisons, each compiled once for all its comparisons.
 
-`Work` counts how much judging a document takes: the judge looks at a definition once for every way that leads to it.
-Forty definitions that each name the next one twice make a small schema and 2^40 looks. What would take too long is not
-judged, and what is not judged is not refuted.
+`Work` bounds the judging of a document: the judge evaluates a definition once for every path that leads to it. Forty
+definitions that each name the next one twice make a small schema and 2^40 steps. A document that would take too long
+is not judged, and does not refute anything.
 """
 
 from __future__ import annotations
@@ -159,11 +159,11 @@ def loop_in(root: Node) -> Node | None:
     return None
 
 
-MAX_LOOKS: Final = 100_000
+MAX_STEPS: Final = 100_000
 
 
 def beside(node: Node) -> tuple[Node, ...]:
-    """Return the nodes that a node joins: they speak of the same value."""
+    """Return the nodes that a node combines: they apply to the same value."""
     match node:
         case All(parts=parts) | AnyOf(parts=parts) | OneOf(parts=parts):
             return parts
@@ -178,7 +178,7 @@ def beside(node: Node) -> tuple[Node, ...]:
 
 
 def below(node: Node) -> tuple[Node, ...]:
-    """Return the node that speaks of items, properties or names."""
+    """Return the node that applies to items, properties or names."""
     match node:
         case (
             Property(schema=schema)
@@ -196,15 +196,15 @@ def below(node: Node) -> tuple[Node, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """The cost of judging a document: `looks` of the judge, and how many of them had to be counted one by one."""
+    """The cost of judging a document: `steps` of the judge, and how many of them had to be counted."""
 
-    looks: int
+    steps: int
     counted: int
 
     @property
     def is_bounded(self) -> bool:
-        """Return whether the judge looks at most MAX_LOOKS times at a node and a value."""
-        return self.looks <= MAX_LOOKS
+        """Return whether the judge takes at most MAX_STEPS steps."""
+        return self.steps <= MAX_STEPS
 
 
 class Work:
@@ -213,31 +213,31 @@ class Work:
     def __init__(self, root: Node, parts: int, *, is_recursive: bool) -> None:
         self.parts = parts
         self._root = root
-        # No value makes the judge look more often than at every part, except for several items.
-        self._is_small = not is_recursive and parts <= MAX_LOOKS // 2
+        # Only several items make the judge evaluate a part more than once.
+        self._is_small = not is_recursive and parts <= MAX_STEPS // 2
 
     def effort(self, document: Any) -> Effort:
-        """Return what judging a document takes."""
+        """Return the cost of judging a document."""
         if self._is_small:
             return Effort(0, 0)
         known: dict[tuple[int, int], int] = {}
         try:
-            return Effort(_looks(document, self._root, known), len(known))
+            return Effort(_steps(document, self._root, known), len(known))
         except RecursionError:
-            return Effort(MAX_LOOKS + 1, len(known))
+            return Effort(MAX_STEPS + 1, len(known))
 
 
-def _looks(value: Any, node: Node, known: dict[tuple[int, int], int]) -> int:
+def _steps(value: Any, node: Node, known: dict[tuple[int, int], int]) -> int:
     key = (id(value), id(node))
     if key not in known:
-        known[key] = 0  # a loop is cut by the judge, too
-        same = sum(_looks(value, part, known) for part in beside(node))
-        known[key] = 1 + same + sum(_looks(part, inner, known) for part, inner in _members(value, node))
+        known[key] = 0  # the judge cuts a loop too
+        same = sum(_steps(value, part, known) for part in beside(node))
+        known[key] = 1 + same + sum(_steps(part, inner, known) for part, inner in _members(value, node))
     return known[key]
 
 
 def _members(value: Any, node: Node) -> list[tuple[Any, Node]]:
-    """Return the parts of a value that a leaf looks at, and what it asks of them."""
+    """Return the parts of a value that a leaf evaluates, each with its schema."""
     if isinstance(value, list) and isinstance(node, ItemAt | ItemsFrom | Contains):
         first = 0 if isinstance(node, Contains) else node.index
         last = first + 1 if isinstance(node, ItemAt) else len(value)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 
 from tidegate.contracts.inclusion.json_schema.values import ANYTHING, ARRAY, NUMBER, OBJECT, STRING, Key
 
-_MAX_LOOKED_AT: Final = 200
+_MAX_VISITED: Final = 200
 
 
 class Side(StrEnum):
@@ -317,7 +317,7 @@ def resolved(node: Node) -> Node:
 def is_false(node: Node) -> bool:
     """Return whether a node accepts nothing, as far as its form shows."""
     waiting, seen = [node], set[int]()
-    while waiting and len(seen) < _MAX_LOOKED_AT:
+    while waiting and len(seen) < _MAX_VISITED:
         node = resolved(waiting.pop())
         if isinstance(node, AnyOf) and not node.parts:
             return True

@@ -276,7 +276,7 @@ def _is_one(given: Ranges) -> bool:
     return len(given) == 1 and given[0][0] == given[0][1]
 
 
-_LOOKS: Final = ("(?=", "(?!", "(?<=", "(?<!")
+_LOOKAROUNDS: Final = ("(?=", "(?!", "(?<=", "(?<!")
 _BORDERS: Final = (r"\b", r"\B")
 _QUANTIFIERS: Final = frozenset("*+?{")
 
@@ -292,7 +292,7 @@ def without_assertions(pattern: str) -> str | None:
     at = 0
     is_found = False
     while at < len(pattern):
-        is_assertion = pattern.startswith(_LOOKS, at) or pattern.startswith(_BORDERS, at)
+        is_assertion = pattern.startswith(_LOOKAROUNDS, at) or pattern.startswith(_BORDERS, at)
         end = _end_of_part(pattern, at)
         if end is None:
             return None

@@ -57,12 +57,12 @@ class BudgetSpentError(Exception):
 
 @dataclass(slots=True)
 class Budget:
-    """Steps that are left; a step is a few microseconds to a few hundred."""
+    """The remaining steps; a step takes between a few and a few hundred microseconds."""
 
     left: int
 
     def spend(self, steps: int = 1) -> None:
-        """Use steps up. Raises BudgetSpentError."""
+        """Spend steps. Raises BudgetSpentError."""
         self.left -= steps
         if self.left < 0:
             raise BudgetSpentError
@@ -70,12 +70,12 @@ class Budget:
 
 @dataclass(slots=True)
 class _Path:
-    """The questions being asked, and the answers that hang on them."""
+    """The pending questions, and the answers that depend on them."""
 
-    asked: dict[Question, tuple[int, int]] = field(default_factory=dict)
+    pending: dict[Question, tuple[int, int]] = field(default_factory=dict)
     """Index and depth of each question on the path."""
     provisional: dict[Question, int] = field(default_factory=dict)
-    """Answers yes that hang on a question of the path, with the lowest index of one."""
+    """Provisional answers yes, each with the lowest index of a pending question on which it depends."""
     lowest: int = _NEVER
 
 
@@ -96,7 +96,7 @@ class Prover:
         self.text = TypeIs(interner.id_of("type", STRING), Place(Side.NEITHER, ""), STRING)
 
     def is_empty(self, holding: Iterable[Node], broken: Iterable[Node] = (), depth: int = 0) -> bool:
-        """Return whether surely no value fits all of `holding` and none of `broken`. Raises BudgetSpentError."""
+        """Return whether certainly no value fits all of `holding` and none of `broken`. Raises BudgetSpentError."""
         fit, unfit = {node.id: node for node in holding}, {node.id: node for node in broken}
         if not fit.keys().isdisjoint(unfit):
             return True
@@ -106,13 +106,13 @@ class Prover:
             return known
         self.budget.spend()
         path = self._path
-        index, outer, kept = len(path.asked), path.lowest, len(path.provisional)
-        path.asked[question] = (index, depth)
+        index, outer, kept = len(path.pending), path.lowest, len(path.provisional)
+        path.pending[question] = (index, depth)
         path.lowest = _NEVER
         try:
-            answer = self._asked(fit, unfit, depth)
+            answer = self._decide(fit, unfit, depth)
         finally:
-            del path.asked[question]
+            del path.pending[question]
         self._remember(question, index, kept, answer=answer)
         path.lowest = min(outer, path.lowest)
         return answer
@@ -126,7 +126,7 @@ class Prover:
         )
 
     def forget_path(self) -> None:
-        """Drop what hung on questions that were broken off."""
+        """Drop answers that depend on questions which were abandoned."""
         self._path = _Path()
 
     def _recall(self, question: Question, depth: int) -> bool | None:
@@ -137,9 +137,9 @@ class Prover:
         if question in path.provisional:
             path.lowest = min(path.lowest, path.provisional[question])
             return True
-        if question in path.asked:
-            index, asked_at = path.asked[question]
-            if asked_at >= depth:
+        if question in path.pending:
+            index, opened_at = path.pending[question]
+            if opened_at >= depth:
                 return False
             path.lowest = min(path.lowest, index)
             return True
@@ -165,7 +165,7 @@ class Prover:
                 path.provisional[each] = min(path.provisional[each], path.lowest)
             path.provisional[question] = path.lowest
 
-    def _asked(self, fit: dict[int, Node], unfit: dict[int, Node], depth: int) -> bool:
+    def _decide(self, fit: dict[int, Node], unfit: dict[int, Node], depth: int) -> bool:
         base = self.base(fit)
         if base is None:
             return True
@@ -183,7 +183,7 @@ class Prover:
         return self._bases[key]
 
     def extended(self, branch: Branch, literals: Sequence[Literal]) -> Branch | None:
-        """Add literals to a branch; None when they contradict it by form."""
+        """Add literals to a branch; None if they contradict it by their form."""
         return extended(branch, literals, self.are_disjoint)
 
     def are_disjoint(self, node: OneOf) -> bool:
@@ -191,10 +191,10 @@ class Prover:
         known = self._disjoint.get(node.id)
         if known is not None:
             return known
-        self._disjoint[node.id] = False  # until it is shown, also when it is asked for again meanwhile
+        self._disjoint[node.id] = False  # until it is proven, also for the same question below
         if len(node.parts) > MAX_ALTERNATIVES:
             return False
-        # What is assumed on the path holds below it only; this must hold everywhere.
+        # Assumptions of the path hold below it only; this result must hold everywhere.
         path, self._path = self._path, _Path()
         try:
             answer = all(
@@ -210,7 +210,7 @@ class Prover:
     # Choices.
 
     def is_closed(self, branch: Branch, depth: int, choices: int = 0) -> bool:
-        """Return whether surely no value is like a branch. Raises BudgetSpentError."""
+        """Return whether certainly no value satisfies a branch. Raises BudgetSpentError."""
         if self.contradicts(branch, depth):
             return True
         narrowed = self.narrowed(branch, depth)
@@ -229,7 +229,7 @@ class Prover:
         return all(self._is_closed_with(rest, literal, depth, choices) for literal in clause)
 
     def type_literal(self, bit: int, mask: int) -> Literal:
-        """Return the literal that a value has one of the types of a mask; both kinds of number go together."""
+        """Return the literal that a value has a type of a mask; integers and fractions stay together."""
         both = INTEGER | FRACTION
         chosen = mask & both if bit & both else bit
         return TypeIs(self.interner.id_of("type", chosen), Place(Side.NEITHER, ""), chosen), True
@@ -239,7 +239,7 @@ class Prover:
         return more is None or self.is_closed(more, depth, choices + 1)
 
     def narrowed(self, branch: Branch, depth: int) -> Branch | None:
-        """Drop what cannot be chosen and take what must be; None when nothing is left to choose."""
+        """Drop literals that cannot hold and assert forced ones; None if a clause has no literal left."""
         changed = True
         while changed:
             changed = False
@@ -251,7 +251,7 @@ class Prover:
                 if not alive:
                     return None
                 if len(alive) == 1:
-                    # What is taken may settle the others: they are all looked at again.
+                    # A forced literal may decide other clauses, so all of them are checked again.
                     changed = True
                     taken = alive[0][1]
                     branch = Branch(taken.facts, taken.broken, branch.clauses, taken.asserted)
@@ -273,7 +273,7 @@ class Prover:
     # Leaves.
 
     def contradicts(self, branch: Branch, depth: int) -> bool:
-        """Return whether the leaves of a branch surely contradict each other. Raises BudgetSpentError."""
+        """Return whether the leaves of a branch certainly contradict each other. Raises BudgetSpentError."""
         self.budget.spend(branch.weight)
         mask = branch.mask
         if not mask:

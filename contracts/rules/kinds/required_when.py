@@ -1,4 +1,4 @@
-"""The rule kind `required_when`: a field that another field makes necessary."""
+"""The rule kind `required_when`: a field is required if another field has certain values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.contracts.words import listed, name_of, shown
 
 
 class RequiredWhenKind(RuleKind[RequiredWhen]):
-    """The field must be present and not null when the condition holds; `nulls` makes no difference to it."""
+    """The field must be present and not null if the condition holds; `nulls` has no effect."""
 
     def compile(self, rule: RequiredWhen, scope: Scope) -> FieldCheck | None:
         """Compile the condition."""
@@ -40,18 +40,18 @@ class RequiredWhenKind(RuleKind[RequiredWhen]):
         return (rule.when.field,)
 
     def refused(self, rule: RequiredWhen) -> AbsentWhen | None:
-        """Return the refused set: records that lack the field; None where all values but one call for it."""
+        """Return the refused set: records without the field; None for a negated condition."""
         if rule.when.is_negated:
             return None
         return AbsentWhen(rule.field, rule.when.field, rule.when.values)
 
     def sentence(self, rule: RequiredWhen, values: Values) -> str:
-        """Write the value that asks for the field."""
+        """Name the value that requires the field."""
         condition = f"{values.name(rule.when.field)} is {shown(values[rule.when.field])}"
         return f"{values.name(rule.field)} is missing although {condition}"
 
     def remedy(self, rule: RequiredWhen, fields: SchemaFields) -> str:  # noqa: ARG002 - of all kinds
-        """Write both ways out: the field, or another value of the condition."""
+        """Name both remedies: the field, or another value of the condition."""
         other = name_of(rule.when.field)
         values = rule.when.values
         if rule.when.is_negated:

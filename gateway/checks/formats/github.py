@@ -28,9 +28,9 @@ _MAX_SUMMARY_BYTES = 900_000  # GitHub drops a summary above 1 MiB
 
 
 def check_annotations(report: CheckReport, root: Path | None) -> str:
-    """Write one workflow command a finding; paths count from `root`, the repository's top folder.
+    """Write one workflow command for each finding; paths are relative to `root`, the repository's top folder.
 
-    GitHub shows ten of each severity a step, so breaking ones come first.
+    GitHub shows ten of each severity for a step, so breaking ones come first.
     """
     order = list(FindingSeverity)
     findings = [finding for contract in report.contracts for finding in contract.findings]
@@ -39,7 +39,7 @@ def check_annotations(report: CheckReport, root: Path | None) -> str:
 
 
 def step_summary(report: CheckReport) -> str:
-    """Write what GitHub shows on the page of the run, in its Markdown, within its limit of size."""
+    """Write the summary of the run in GitHub's Markdown, within its size limit."""
     counts = report.counts
     head = (
         f"### Contracts: {counts[FindingSeverity.BREAKING]} breaking, "
@@ -101,7 +101,7 @@ def _section(contract: ContractCheck) -> Iterator[str]:
 
 
 def cell(text: str) -> str:
-    """Write text so that no character of it is Markdown or HTML."""
+    """Escape text for a table cell in Markdown."""
     escaped = html.escape(seen(text), quote=False)
     return "".join(f"&#{ord(char)};" if char in "|*_`[]\\~#!@" else char for char in escaped)
 

@@ -1,4 +1,4 @@
-"""The report as JSON, in a form of its own that only grows: docs/reference/check-reports.md describes it."""
+"""The report as JSON. Fields are only ever added; docs/reference/check-reports.md describes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DIFF_FORMAT = "tidegate/diff/v1"
 
 
 def json_text(document: dict[str, Any] | list[Any]) -> str:
-    """Write JSON that UTF-8 can hold: a lone surrogate, from a counterexample, stays the escape that it was."""
+    """Write JSON that is valid UTF-8: a lone surrogate, from a counterexample, stays an escape."""
     text = json.dumps(document, ensure_ascii=False, indent=2)
     return text.encode(errors="backslashreplace").decode() + "\n"
 

@@ -107,7 +107,7 @@ def _broken_rules(record: RefusedRecord) -> set[str]:
 
 
 def _reasons(refused: Sequence[RefusedRecord]) -> dict[str, str]:
-    """Return the sentence that most records have for each code."""
+    """Return the most frequent sentence for each code."""
     sentences = Counter(
         (violation.code, violation.message) for record in refused for violation in record.evidence.violations
     )
@@ -116,7 +116,7 @@ def _reasons(refused: Sequence[RefusedRecord]) -> dict[str, str]:
 
 
 def _unsettled(stream: DemoStream, outcome: Outcome, figures: StreamFigures) -> Iterator[str]:
-    """Yield a sentence for each count by which sent records are lost, duplicated or changed."""
+    """Yield a sentence for each kind of sent records that are lost, duplicated or changed."""
     sent = stream.records.num_rows
     if figures.received != sent:
         yield f"{sent:,} records were sent, the topic holds {figures.received:,}"
@@ -153,7 +153,7 @@ def _contradictions(figures: StreamFigures, batches: Sequence[BatchReport]) -> I
     for what, (said, found) in reported.items():
         if said != found:
             yield f"the job reported {said:,} {what}, and there are {found:,}"
-    # The reports count dropped records by rule too, and these are in no topic to count them again.
+    # The reports count dropped records by rule too, and no topic has these to count them again.
     if not figures.dropped and _by_rule(batches, Severity.ERROR) != figures.refused_by_rule:
         yield "the job's counts by rule are not those of the quarantine topic"
 

@@ -138,7 +138,7 @@ def _versions(call: Call) -> tuple[tuple[str, int], ...]:
 
 
 def _hide(call: Call, schema: StoredSchema, what: int | str) -> None:
-    """Answer as if the schema did not exist if the caller may see no subject that has it."""
+    """Raise the error for an unknown schema if the caller may see no subject that has it."""
     if not is_visible(call, schema):
         raise schema_not_found(what)
 

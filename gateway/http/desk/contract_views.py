@@ -112,7 +112,7 @@ def contract_view(factory: Factory, contract_id: str, version: str | None) -> Co
     registry = factory.registry()
     versions = registry.versions(contract_id)
     shown = registry.version(contract_id, version) if version else _current(registry, versions)
-    contract = DataContract.model_validate_json(shown.document)
+    contract = shown.contract
     fields = tuple(_field_rows(contract))
     unjudged = unjudged_rules(shown, None)
     yaml = _cut(contract_yaml(shown))
@@ -239,7 +239,7 @@ def published_contract(factory: Factory, name: str) -> DataContract | None:
     """Return the contract `id@version`; None if the registry does not have it, or not any more."""
     contract_id, _, version = name.rpartition("@")
     try:
-        return DataContract.model_validate_json(factory.registry().version(contract_id, version).document)
+        return factory.registry().version(contract_id, version).contract
     except NotFoundError:
         return None
 

@@ -61,7 +61,7 @@ def _before(versions: tuple[ContractVersion, ...], version: ContractVersion) -> 
 
 
 def _contract(version: ContractVersion) -> DataContract:
-    return DataContract.model_validate_json(version.document)
+    return version.contract
 
 
 def diff_row(finding: Finding) -> DiffRow:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import Unavailable
 from tidegate.gateway.access.principal import Principal
 from tidegate.gateway.factory import Factory
-from tidegate.gateway.http.desk.record_access import viewers_of
+from tidegate.gateway.http.desk.record_access import viewer_of
 from tidegate.gateway.http.desk.record_views import RecordRow, record_rows
 from tidegate.gateway.streams.quarantine import Latest, Origin
 from tidegate.gateway.streams.summaries import StreamSummary
@@ -38,5 +39,6 @@ def latest_view(factory: Factory, principal: Principal, stream: str, rule: str |
         latest = quarantine.latest(Origin(stream, summary.topic), limit=LATEST_RECORDS, rule=rule)
     except Unavailable as error:
         return LatestView("away", summary, rule, detail=str(error))
-    find = viewers_of(factory, principal, latest.records, subject_of(summary.topic))
+    subject = subject_of(summary.topic)
+    find = cache(lambda named: viewer_of(factory, principal, named, subject))
     return LatestView("read", summary, rule, record_rows(latest, rule, find), latest)

@@ -1,4 +1,4 @@
-"""The page of one problem: how much, since when, from where, and what people decided about it."""
+"""The page of one problem: its records over time, their origins, and the decisions of people."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LONGEST_NAME: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """Records of the problem that have one value; `address` leads to them. `is_hashed`: the value is a token."""
+    """Records of the problem with one value; `address` is their list. `is_hashed`: the value is a token."""
 
     name: str
     value: str
@@ -45,7 +45,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """The dimensions by which the records of the problem are counted."""
+    """Counts of the problem's records by one dimension; `more` is the number of values that are not listed."""
 
     heading: str
     rows: tuple[GroupRow, ...]
@@ -54,7 +54,7 @@ class Origins:
 
 @dataclass(frozen=True, slots=True)
 class ProblemView:
-    """A problem with its origins, some records and its history. `away` says why no record is shown; None if they are."""
+    """A problem with its origins, some records and its history. `away` says why no record is shown; None otherwise."""
 
     problem: Problem
     wanted: ProblemsFilter

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
-from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.terms import subject_of
-from tidegate.contracts.errors import ContractError, NotFoundError, Unavailable
-from tidegate.contracts.stream.evidence import EventPointer, Evidence
+from tidegate.contracts.errors import NotFoundError
+from tidegate.contracts.stream.evidence import EventPointer
 from tidegate.contracts.stream.output_topics import source_of_quarantine
 from tidegate.gateway.access.principal import Principal, require
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.desk.quarantine_views import RecordsFilter
 from tidegate.gateway.http.desk.record_views import (
-    FindContract,
     RecordView,
     View,
-    Viewer,
     record_view,
 )
-from tidegate.gateway.registry.judging import with_writers
-from tidegate.gateway.storage.sql import ContractVersion
-from tidegate.gateway.streams.quarantine import ROLE, Origin, QuarantinedRecord
-from tidegate.gateway.streams.quarantine_records import classified_as_now
+from tidegate.gateway.streams.quarantine import ROLE, Origin
+from tidegate.gateway.streams.quarantine_records import Viewer
 
 
 def shown_record(factory: Factory, principal: Principal, place: EventPointer, view: View) -> RecordView:
     """Return the page of one refused record. Only the quarantine topics of contracts are read."""
     origin = origin_of(factory, principal, place.topic)
-    found = _quarantined(factory, origin, place)
-    viewer = viewer_of(factory, principal, found.evidence, subject_of(origin.topic))
+    found = factory.quarantine_reader().record(origin, place.partition, place.offset)
+    viewer = viewer_of(factory, principal, found.evidence.contract, subject_of(origin.topic))
     return record_view(found, viewer, view)
 
 
@@ -72,13 +65,13 @@ def revealed_record(
     origin = origin_of(factory, principal, place.topic)
     subject = subject_of(origin.topic)
     require(principal, ROLE, subject)
-    found = _quarantined(factory, origin, place)
-    viewer = viewer_of(factory, principal, found.evidence, subject)
+    found = factory.quarantine_reader().record(origin, place.partition, place.offset)
+    viewer = viewer_of(factory, principal, found.evidence.contract, subject)
     hidden = {each.part for each in record_view(found, viewer, view).hidden}
     if not hidden.issuperset(parts):
         raise NotFoundError("the record hides nothing of that name; open it again")
-    factory.reveals().note(principal, subject, place, parts)
-    viewer = viewer_of(factory, principal, found.evidence, subject, frozenset(parts))
+    factory.reveals().record(principal, subject, place, parts)
+    viewer = viewer_of(factory, principal, found.evidence.contract, subject, frozenset(parts))
     return record_view(found, viewer, view)
 
 
@@ -94,54 +87,15 @@ def origin_of(factory: Factory, principal: Principal, topic: str) -> Origin:
     return Origin(contract_id, source)
 
 
-def viewers_of(
-    factory: Factory, principal: Principal, records: Iterable[QuarantinedRecord], subject: str
-) -> FindContract:
-    """Return what finds the viewer of each contract version that some records name."""
-    evidence = {each.evidence.contract: each.evidence for each in records}
-
-    @cache
-    def find(named: str) -> Viewer:
-        return viewer_of(factory, principal, evidence[named], subject)
-
-    return find
-
-
 def viewer_of(
     factory: Factory,
     principal: Principal,
-    evidence: Evidence,
+    contract: str,
     subject: str,
     revealed: frozenset[str] = frozenset(),
 ) -> Viewer:
-    """Return a viewer for the contract version (`id@version`) of a record, if the registry shows it."""
-    may_reveal = principal.may(ROLE, subject)
-    version = _version(factory, principal, evidence.contract)
-    if version is None:
-        return Viewer.through(None, None, revealed, may_reveal=may_reveal)
-    contract = classified_as_now(
-        DataContract.model_validate_json(version.document), factory.registry().version
-    )
-    try:
-        plan = factory.plan(version)
-    except ContractError:
-        plan = None
-    if plan is not None:
-        plan = with_writers(plan, factory.subjects())
-    return Viewer.through(contract, plan, revealed, may_reveal=may_reveal)
-
-
-def _quarantined(factory: Factory, origin: Origin, place: EventPointer) -> QuarantinedRecord:
-    quarantine = factory.quarantine()
-    if quarantine is None:
-        raise Unavailable("the gateway knows no broker: start it with TIDEGATE_BOOTSTRAP_SERVERS set")
-    return quarantine.record(origin, place.partition, place.offset)
-
-
-def _version(factory: Factory, principal: Principal, named: str) -> ContractVersion | None:
-    contract_id, _, version = named.rpartition("@")
-    try:
-        found = factory.registry().version(contract_id, version)
-    except NotFoundError:
-        return None
-    return found if principal.sees(subject_of(found.topic)) else None
+    """Return a viewer for a contract version, given as `id@version`; it shows nothing that the principal may not see."""
+    viewer = factory.record_masking().viewer(contract)
+    if viewer.contract is None or not principal.sees(subject_of(viewer.contract.topic)):
+        viewer = Viewer(None, None)
+    return replace(viewer, revealed=revealed, may_reveal=principal.may(ROLE, subject))

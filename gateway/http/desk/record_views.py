@@ -6,25 +6,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Self
 
 from tidegate.contracts.document.model import DataContract, JsonSchema
-from tidegate.contracts.explain.account import Explainer, Explanation
+from tidegate.contracts.explain.account import Explanation
 from tidegate.contracts.formats.framing import schema_header
-from tidegate.contracts.judge.plan import EnforcementPlan
-from tidegate.contracts.privacy.classes import BODY, HEADERS, KEY, Visibility, visibility_of
+from tidegate.contracts.privacy.classes import BODY, HEADERS, KEY, Visibility
 from tidegate.contracts.stream.evidence import (
     VIOLATIONS_HEADER,
 )
 from tidegate.contracts.verdict import Severity, Violation
-from tidegate.contracts.words import plain_sentence
 from tidegate.gateway.http.desk.clauses import Clause, clause_of
 from tidegate.gateway.http.desk.layout import Line, Row, hex_rows, lay_out
 from tidegate.gateway.http.desk.marking import Marking, mark_record
 from tidegate.gateway.http.desk.wording import visible_runs, visible_text
-from tidegate.gateway.streams.masking import Mask, declared_names, decoded_json
+from tidegate.gateway.streams.masking import Mask, decoded_json
 from tidegate.gateway.streams.quarantine import Latest, QuarantinedRecord
-from tidegate.gateway.streams.quarantine_records import own_headers
+from tidegate.gateway.streams.quarantine_records import Viewer, own_headers
 
 LONGEST_KEY_BYTES = 200
 LONGEST_HEADER_BYTES = 400
@@ -41,7 +38,7 @@ class View(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One violation in the reader's words; `number` counts from 1 as in the marks."""
+    """One violation with its explanation; `number` counts from 1 as in the marks."""
 
     number: int
     explanation: Explanation
@@ -56,7 +53,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """A part of a record that its page hides, and how it may be asked for; `name` is the class of a field."""
+    """A part of a record that its page hides; `name` is the class of a field."""
 
     part: str
     label: str
@@ -112,54 +109,11 @@ class RecordRow:
     others: int
 
 
-@dataclass(frozen=True, slots=True)
-class Viewer:
-    """Who looks at records of one contract: what they see, what they asked to see, and whether they may ask for more.
-
-    `contract` is None when the registry does not know it, `plan` and `explainer` also when it does not compile any more.
-    """
-
-    contract: DataContract | None
-    visibility: Visibility
-    plan: EnforcementPlan | None = None
-    explainer: Explainer | None = None
-    may_reveal: bool = False
-
-    @classmethod
-    def through(
-        cls,
-        contract: DataContract | None,
-        plan: EnforcementPlan | None,
-        revealed: frozenset[str] = frozenset(),
-        *,
-        may_reveal: bool = False,
-    ) -> Self:
-        """Return a viewer for a contract, and its plan if it has one."""
-        if contract is None:
-            return cls(None, Visibility(None, revealed=revealed), may_reveal=may_reveal)
-        visibility = visibility_of(contract, declared_names(contract), revealed)
-        return cls(
-            contract, visibility, plan, None if plan is None else Explainer(plan, visibility), may_reveal
-        )
-
-    def explain(self, record: QuarantinedRecord, violations: Sequence[Violation]) -> tuple[Explanation, ...]:
-        """Return what is wrong with a record."""
-        if self.explainer is None:
-            return tuple(Explanation(violation, plain_sentence(violation)) for violation in violations)
-        return self.explainer.explain(record.value, violations, schema_header(record.headers))
-
-    @property
-    def knows_writers(self) -> bool:
-        """Return whether it is known with which schemas records may have been written."""
-        is_framed = self.contract is not None and self.contract.framing != "none"
-        return not is_framed or (self.plan is not None and self.plan.writers is not None)
+FindViewer = Callable[[str], Viewer]
+"""Returns the viewer for a contract version, given as `id@version`."""
 
 
-FindContract = Callable[[str], Viewer]
-"""Finds the contract that a record names as `id@version`."""
-
-
-def record_rows(latest: Latest, rule: str | None, find: FindContract) -> tuple[RecordRow, ...]:
+def record_rows(latest: Latest, rule: str | None, find: FindViewer) -> tuple[RecordRow, ...]:
     """Return the rows of a list, each with the violation of `rule`, or with its worst one."""
     return tuple(_record_row(record, rule, find) for record in latest.records)
 
@@ -170,7 +124,7 @@ def record_address(record: QuarantinedRecord) -> str:
 
 
 def record_view(record: QuarantinedRecord, viewer: Viewer, view: View) -> RecordView:
-    """Return a record's page. Without its contract nothing of the record itself is shown."""
+    """Return a record's page. Without its contract the record itself is hidden."""
     evidence, contract, visibility = record.evidence, viewer.contract, viewer.visibility
     violations = evidence.violations
     shown = _shown(record, violations, viewer)
@@ -246,8 +200,8 @@ def _shown(record: QuarantinedRecord, violations: Sequence[Violation], viewer: V
     if contract is None or isinstance(contract.schema_, JsonSchema):
         marking = mark_record(raw, violations, contract, visibility)
         return _Shown(raw, marking, raw, marking, is_decoded=False)
-    # Avro's bytes have no places that a reader could follow: marks are set in the decoded value. Where fields
-    # are classified the bytes stay hidden, because nothing tells which of them are whose.
+    # Readers cannot find places in Avro's bytes, so marks are set in the decoded value. If fields are classified,
+    # the bytes stay hidden, because the field of a byte is unknown.
     is_hidden = bool(raw) and not visibility.shows(BODY)
     hidden = (Mask(0, len(raw), "the contract classifies fields"),) if is_hidden else ()
     parts = frozenset({BODY}) if is_hidden else frozenset()
@@ -273,11 +227,11 @@ def _field(name: str, value: bytes | None, longest: int, *, may_show: bool) -> F
     return Field(title, tuple(visible_runs(value[:longest])), left_out_bytes=max(0, len(value) - longest))
 
 
-def _record_row(record: QuarantinedRecord, rule: str | None, find: FindContract) -> RecordRow:
+def _record_row(record: QuarantinedRecord, rule: str | None, find: FindViewer) -> RecordRow:
     evidence = record.evidence
     ranked = sorted(
         evidence.violations, key=lambda one: (one.code != rule, one.severity is not Severity.ERROR)
-    )  # stable: the judge's order stands within
+    )  # a stable sort: equal ones keep the judge's order
     explanations = find(evidence.contract).explain(record, ranked[:1])
     return RecordRow(
         address=record_address(record),

@@ -82,7 +82,7 @@ _PROPOSAL: dict[str, Any] = {
 
 
 def _utf8(value: Any) -> Any:
-    """Return text that UTF-8 can hold: a lone surrogate of a counterexample becomes the escape that it was in JSON."""
+    """Return text that is valid UTF-8: a lone surrogate of a counterexample becomes its JSON escape."""
     return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
@@ -106,7 +106,7 @@ class CounterexampleInfo(BaseModel):
 
 
 class FindingInfo(BaseModel):
-    """One difference between two versions, whom it touches, and what shows it."""
+    """One difference between two versions, with the affected consumers and a counterexample."""
 
     model_config = example(_FINDING)
 
@@ -147,7 +147,7 @@ class ChangeInfo(BaseModel):
     affected: tuple[str, ...] = Field(description="Consumers that a breaking finding touches.")
     unaffected: tuple[str, ...] = Field(description="The other registered consumers.")
     acknowledged: tuple[str, ...] = Field(description="Consumers that agreed to this candidate.")
-    unacknowledged: tuple[str, ...] = Field(description="Consumers that have still to agree.")
+    unacknowledged: tuple[str, ...] = Field(description="Consumers that have not agreed yet.")
     needs_break_acknowledged: bool = Field(
         description="It breaks, no registered consumer is affected, and the break was not acknowledged."
     )
@@ -161,12 +161,12 @@ class ConsumerRequest(BaseModel):
 
     model_config = request_example(_READS)
 
-    team: str | None = Field(default=None, description="Who answers for the consumer.")
+    team: str | None = Field(default=None, description="The team that is responsible for the consumer.")
     reads: tuple[Pointer, ...] = Field(
         default=(), description="Fields that it reads, as JSON Pointers; without any, it may read all."
     )
     assumes: dict[str, Any] | bool | None = Field(
-        default=None, description="A JSON Schema of what it takes for granted of every record."
+        default=None, description="A JSON Schema of its assumptions about every record."
     )
 
     def consumer(self, consumer_id: str) -> Consumer:
@@ -237,7 +237,7 @@ class AcknowledgementInfo(BaseModel):
     by: str | None = Field(
         validation_alias=AliasChoices("by", "agreed_by"), description="The person who agreed."
     )
-    who: str = Field(description="The principal that noted it.")
+    who: str = Field(description="The principal that recorded it.")
     at: datetime
 
 
@@ -276,7 +276,7 @@ class ProposalInfo(BaseModel):
     proposed_at: datetime
     approved_by: str | None = Field(description="Null while it waits for an approver.")
     approved_at: datetime | None
-    next_step: str = Field(description="What has to happen before the change takes effect.")
+    next_step: str = Field(description="The next step before the change takes effect.")
 
 
 class ProposalList(BaseModel):

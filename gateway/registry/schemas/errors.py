@@ -1,4 +1,4 @@
-"""Refusals in the words and numbers that clients of a schema registry know.
+"""Refusals with the error codes and messages that clients of a schema registry know.
 
 Source: Confluent Schema Registry, `Errors.java`.
 """
@@ -28,7 +28,7 @@ class Refused(TidegateError):  # noqa: N818 - a refusal, with its number
 
 
 class IncompatibleSchema(Refused):
-    """A schema that its subject's compatibility level does not let in; its code is a setting."""
+    """A schema that its subject's compatibility level refuses; its code is a setting."""
 
     def __init__(self, subject: str, details: tuple[str, ...]) -> None:
         message = (
@@ -41,7 +41,7 @@ class IncompatibleSchema(Refused):
 class WeakerContract(IncompatibleSchema):
     """A change that weakens the contract behind a subject and lacks an approval; its code is that of IncompatibleSchema.
 
-    Clients know the status and the code as those of a request that does not get better by asking again.
+    Clients do not repeat a request that is refused with this status and code.
     """
 
     def __init__(self, contract_id: str, details: tuple[str, ...]) -> None:
@@ -51,7 +51,7 @@ class WeakerContract(IncompatibleSchema):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Makes refusals of one kind: status, number, and a message whose `{}` are filled in their order."""
+    """Builds refusals of one kind: status, error code, and a message whose `{}` are filled in order."""
 
     status: int
     error_code: int
@@ -110,7 +110,7 @@ invalid_association = Refusal(
 
 
 def schema_not_found(what: int | str = "") -> Refused:
-    """Return the refusal of an id or GUID that no schema has, or of a schema that a subject does not have."""
+    """Return the refusal for an unknown id or GUID, or for a schema that a subject does not have."""
     return Refused(404, 40403, f"Schema {what} not found" if what else "Schema not found")
 
 

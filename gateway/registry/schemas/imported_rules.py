@@ -189,7 +189,7 @@ class _Importing:
                 assertion(rule["expr"], names, is_of_field=bool(path)),
                 path,
                 description=rule.get("doc") or None,
-                is_asked_null=False,
+                violates_null=False,
             )
 
     def _rule(self, rule: Rule, changed: list[frozenset[str]]) -> None:
@@ -252,7 +252,7 @@ class _Importing:
             expression,
             each.path,
             rule=rule,
-            is_asked_null=refuses_null,
+            violates_null=refuses_null,
         )
 
     def _take(
@@ -263,7 +263,7 @@ class _Importing:
         *,
         rule: Rule | None = None,
         description: str | None = None,
-        is_asked_null: bool = False,
+        violates_null: bool = False,
     ) -> None:
         if len(self.taken) >= MAX_RULES:
             self.left_out.append(f"{rule_id.removeprefix(PREFIX)} is one of more than {MAX_RULES}")
@@ -279,7 +279,7 @@ class _Importing:
             description=rule.doc if rule is not None else description,
             severity=Severity.WARNING if warns else Severity.ERROR,
             on_violation=None if warns else OnViolation.QUARANTINE,
-            nulls="violate" if is_asked_null or not path else "pass",
+            nulls="violate" if violates_null or not path else "pass",
             strict=bool(path),
         )
 
@@ -289,7 +289,7 @@ class _Importing:
             self.work += 1
             return False
         self.work += _ASKED_WORK + len(rule.expr or "")
-        return _is_asked(rule, each, types)
+        return _is_applicable(rule, each, types)
 
     def _changed(self, transformations: list[Rule]) -> frozenset[str]:
         """Return the places of a record that some transformations may change; "" for any."""
@@ -369,7 +369,7 @@ def _names(each: Field, type_name: str) -> Mapping[str, str]:
     }
 
 
-def _is_asked(rule: Rule, each: Field, types: Iterable[str]) -> bool:
+def _is_applicable(rule: Rule, each: Field, types: Iterable[str]) -> bool:
     """Return whether the guard of a rule about fields may be true for a value of one of some types ("": any)."""
     known = {"fullName", "name", "tags"}
     return any(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PUBLISHED_TAG: Final = "tidegate-published"
 """Tag of the snapshot that last updated the ledger. It protects that snapshot from expiry by others."""
 PROOF_TAGS: Final = "tidegate-contains-"
-"""Prefix of the tag of a snapshot that is proven to contain the published one, whose id follows; it is no proof for others."""
+"""Prefix of the tag of a snapshot that is proven to contain the published one; the id of the published one follows."""
 FOREVER_MS: Final = 2**63 - 1
 """Age of a tag that is never expired, whatever `history.expire.max-ref-age-ms` of the table is."""
 STAGED: Final = "tidegate.staged"
@@ -38,8 +38,8 @@ COMPACTED: Final = "tidegate.compacted"
 """Key in the summary of every snapshot of the job's own compaction, which replaces files and moves no ledger."""
 _EPOCH: Final = "tidegate.epoch"
 _N: Final = "tidegate.n"
-_MOST_LOOKED_AT: Final = 1_000
-"""Entries of the snapshot log, newest first, that are searched for the published snapshot of an older version."""
+_MOST_SEARCHED: Final = 1_000
+"""Maximum entries of the snapshot log, newest first, that are searched for the published snapshot."""
 
 
 def position_summary(at: Ledger) -> dict[str, str]:
@@ -71,7 +71,7 @@ def published_snapshot(metadata: Any, held: Ledger | None = None) -> Any | None:
     if tagged is not None and (held is None or _staged_for(tagged) in {None, (held.epoch, held.n)}):
         return tagged
     entries, newest = metadata.snapshotLog(), None
-    for index in range(entries.size() - 1, max(-1, entries.size() - 1 - _MOST_LOOKED_AT), -1):
+    for index in range(entries.size() - 1, max(-1, entries.size() - 1 - _MOST_SEARCHED), -1):
         snapshot = metadata.snapshot(entries.get(index).snapshotId())
         if snapshot is None or not snapshot.summary().containsKey(STAGED):
             continue
@@ -126,7 +126,7 @@ class TableHistory:
         """
         published = published_snapshot(metadata, held)
         if published is None:
-            return  # of an older version, without a snapshot of ours: the next commit sets the tag
+            return  # an older release wrote it and no snapshot of ours is known: the next commit sets the tag
         self._require_same_position(published, held)
         found = contains(metadata, published)
         if found is None:
@@ -139,16 +139,16 @@ class TableHistory:
             raise StreamStopped(
                 f"{self._name}: it cannot be proven that main, which is at {at}, contains snapshot "
                 f"{published.snapshotId()}, with which the ledger was published last: the snapshots between them have "
-                f"expired. {self._ways_out(held)}"
+                f"expired. {self._remedies(held)}"
             )
         raise StreamStopped(
             f"{self._name}: the table was rolled back. main is at {at}, which does not contain snapshot "
             f"{published.snapshotId()}, with which the ledger was published last; records that the ledger counts as "
-            f"written are no longer in the table. {self._ways_out(held)}"
+            f"written are no longer in the table. {self._remedies(held)}"
         )
 
     def keep_proof(self, operations: Any) -> None:
-        """Tag the head of `main` if it is proven to contain the published snapshot; remove such tags of earlier ones.
+        """Tag the head of `main` if it is proven to contain the published snapshot; remove earlier such tags.
 
         The commit succeeds only if no other writer has changed the table; otherwise the next round tries again.
         """
@@ -173,7 +173,7 @@ class TableHistory:
         with suppress(*JAVA_ERRORS):
             operations.commit(base, builder.build())
 
-    def _ways_out(self, held: Ledger) -> str:
+    def _remedies(self, held: Ledger) -> str:
         catalog, table = self._name.split(".", 1)
         forward = f"CALL {catalog}.system.set_current_snapshot(table => '{table}', ref => '{PUBLISHED_TAG}');"
         return (
@@ -189,7 +189,7 @@ class TableHistory:
                 f"{self._name}: the newest snapshot that this stream has published, {published.snapshotId()}, is of epoch "
                 f"{staged_for[0]}, batch {staged_for[1]}, but the ledger is at epoch {held.epoch}, batch {held.n}: somebody has changed "
                 "the ledger or the tag, and it cannot be proven that the table has all rows that the ledger counts. "
-                f"{self._ways_out(held)}"
+                f"{self._remedies(held)}"
             )
 
     def _has_rows_since(self, metadata: Any, published: Any) -> bool | None:

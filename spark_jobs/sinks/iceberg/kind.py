@@ -29,7 +29,7 @@ from tidegate.spark_jobs.sinks.record_keys import KeyFields
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_ROWS_IN_A_TURN: Final = 2_000_000
+_ROWS_PER_GROUP: Final = 2_000_000
 _SOURCE_FIELDS: Final = ("_source.topic", "_source.partition", "_source.offset")
 
 
@@ -72,23 +72,23 @@ def _scanned(table: Table, fields: tuple[str, ...], topic: str) -> Iterator[pa.R
     reader = ArrowScan(table.metadata, table.io, scan.projection(), AlwaysTrue())
     doing("reading the rows of the table")
     with outages():
-        for files in _a_few(scan.plan_files()):
+        for files in _grouped(scan.plan_files()):
             for batch in reader.to_record_batches(files):
                 yield batch.filter(pc.equal(pc.struct_field(batch.column("_source"), "topic"), topic))
 
 
-def _a_few(files: Iterable[FileScanTask]) -> Iterator[list[FileScanTask]]:
-    """Yield files in groups: PyIceberg reads all files that it is given at once, and keeps the results until they are used."""
-    turn: list[FileScanTask] = []
+def _grouped(files: Iterable[FileScanTask]) -> Iterator[list[FileScanTask]]:
+    """Yield files in groups, because PyIceberg reads all files of a call at once and keeps the results."""
+    group: list[FileScanTask] = []
     rows = 0
     for file in files:
-        turn.append(file)
+        group.append(file)
         rows += file.file.record_count
-        if rows >= _ROWS_IN_A_TURN:
-            yield turn
-            turn, rows = [], 0
-    if turn:
-        yield turn
+        if rows >= _ROWS_PER_GROUP:
+            yield group
+            group, rows = [], 0
+    if group:
+        yield group
 
 
 KIND: Final = table_kind(_open_store, _read_outputs)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 
 from tests.integration.enforce.line import Sent
+from tidegate.contracts.formats.avro_leaves import encoded_long
 
 BATCH_OVERHEAD_BYTES = 61
 """Size of a record batch without its records."""
@@ -69,30 +70,20 @@ def _batch(records: Sequence[tuple[Sent, RawHeaders]]) -> bytes:
 def _record(sent: Sent, headers: RawHeaders, offset: int, base_ms: int) -> bytes:
     parts = [
         b"\0",
-        _varint(sent.timestamp_ms - base_ms),
-        _varint(offset),
+        encoded_long(sent.timestamp_ms - base_ms),
+        encoded_long(offset),
         _bytes(sent.key),
         _bytes(sent.value),
     ]
-    parts.append(_varint(len(headers)))
+    parts.append(encoded_long(len(headers)))
     for name, value in headers:
         parts += (_bytes(name), _bytes(value))
     body = b"".join(parts)
-    return _varint(len(body)) + body
+    return encoded_long(len(body)) + body
 
 
 def _bytes(value: bytes | None) -> bytes:
-    return _varint(-1) if value is None else _varint(len(value)) + value
-
-
-def _varint(number: int) -> bytes:
-    zigzag = (number << 1) ^ (number >> 63)
-    encoded = bytearray()
-    while zigzag > 0x7F:
-        encoded.append(zigzag & 0x7F | 0x80)
-        zigzag >>= 7
-    encoded.append(zigzag)
-    return bytes(encoded)
+    return encoded_long(-1) if value is None else encoded_long(len(value)) + value
 
 
 def _crc32c(data: bytes) -> int:

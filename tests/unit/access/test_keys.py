@@ -91,9 +91,9 @@ def test_keys_are_remembered_for_a_while_unknown_ones_too() -> None:
         steps.ring.principal(KEY)
         steps.ring.principal(unknown)
     assert steps.taken.count("look") == 2
-    assert steps.ring.remembers(KEY.key_id)
+    assert steps.ring.is_cached(KEY.key_id)
     steps.clock = 5.0
-    assert not steps.ring.remembers(KEY.key_id)
+    assert not steps.ring.is_cached(KEY.key_id)
     steps.ring.principal(KEY)
     assert steps.taken.count("look") == 3
 
@@ -102,7 +102,7 @@ def test_what_is_remembered_is_bounded() -> None:
     steps = Steps(cache_seconds=5)
     for number in range(10_000):
         steps.ring.principal(Credentials(f"{number:012x}", "x"))
-    assert len(steps.ring._remembered) <= 4096
+    assert len(steps.ring._cached) <= 4096
 
 
 def test_a_key_as_a_bearer_token_gives_back_its_halves() -> None:

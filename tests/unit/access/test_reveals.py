@@ -57,7 +57,7 @@ def test_a_form_that_asks_for_nothing_gets_a_message(hire: Hire) -> None:
 
 def test_each_part_stands_in_the_chain_with_who_and_which_record(factory: Factory) -> None:
     steward = Principal("key:3f9c2a71b0de", read_grants(["approver:hospital."]))
-    factory.reveals().note(steward, SUBJECT, PLACE, ["/patient_id", "/lines/*/name", "key"])
+    factory.reveals().record(steward, SUBJECT, PLACE, ["/patient_id", "/lines/*/name", "key"])
     found = factory.audit().page(0, 1000).entries
     assert [(entry.who, entry.action, entry.subject) for entry in found] == [
         (steward.name, "record.revealed", f"record:hospital.admissions.quarantine/2/4711#{part}")
@@ -69,7 +69,7 @@ def test_each_part_stands_in_the_chain_with_who_and_which_record(factory: Factor
 @pytest.mark.parametrize("grants", [[], ["viewer"], ["producer:hospital."], ["approver:nyc."]])
 def test_nothing_is_noted_for_who_may_not(factory: Factory, grants: list[str]) -> None:
     with pytest.raises(Forbidden):
-        factory.reveals().note(Principal("key:1", read_grants(grants)), SUBJECT, PLACE, ["key"])
+        factory.reveals().record(Principal("key:1", read_grants(grants)), SUBJECT, PLACE, ["key"])
     assert factory.audit().page(0, 10).entries == ()
 
 

@@ -281,8 +281,8 @@ def test_a_new_problem_is_sent_to_people_and_to_the_channel_of_the_owner(
     process = quarantine_records.Process(factory, "one", stream=STREAM)
     process.ingest([quarantine_records.refused(0, at=now(), contract=STREAM, topic=STREAM)])
     watch = factory.problem_watch()
-    watch.look(STREAM)
-    watch.look(STREAM)
+    watch.check(STREAM)
+    watch.check(STREAM)
     told = dict(web.next() for _ in range(2))
     assert len(told) == 2
     assert web.received.empty()

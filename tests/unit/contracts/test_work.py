@@ -20,8 +20,9 @@ from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.errors import ContractError, Problem
 from tidegate.contracts.explain.account import Explainer
 from tidegate.contracts.formats.json_fields import JsonFields
-from tidegate.contracts.formats.json_looks import MAX_LOOKS, Looks
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
+from tidegate.contracts.formats.json_steps import MAX_STEPS as MAX_RECORD_STEPS
+from tidegate.contracts.formats.json_steps import StepCounter
 from tidegate.contracts.formats.json_work import MAX_CHAIN, MAX_LEVELS, TooMuchWorkError, check_work
 from tidegate.contracts.inclusion.json_schema.prover import Budget
 from tidegate.contracts.judge.plan import check_compiles, compile_plan
@@ -116,8 +117,8 @@ def test_twice_the_document_takes_at_most_twice_the_steps(walk: str, family: str
 def _bounded(schema: dict[str, Any]) -> object:
     graph = check_work(schema)
     assert graph is not None
-    looks = [Looks(graph, is_once=is_once, limit=MAX_LOOKS) for is_once in (True, False)]
-    return [each.exceed({"a": {"a": [{"a": 2**70}]}}) for each in looks]
+    counters = [StepCounter(graph, is_once=is_once, limit=MAX_RECORD_STEPS) for is_once in (True, False)]
+    return [each.exceed({"a": {"a": [{"a": 2**70}]}}) for each in counters]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

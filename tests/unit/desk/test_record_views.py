@@ -13,9 +13,10 @@ from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.stream.evidence import EventPointer, Evidence
 from tidegate.contracts.verdict import Severity, Stage, Violation
-from tidegate.gateway.http.desk.record_views import RecordView, View, Viewer, record_view
+from tidegate.gateway.http.desk.record_views import RecordView, View, record_view
 from tidegate.gateway.http.desk.rendering import page
 from tidegate.gateway.streams.quarantine import QuarantinedRecord
+from tidegate.gateway.streams.quarantine_records import Viewer
 
 SCHEMA: dict[str, Any] = {
     "type": "record",
@@ -55,7 +56,7 @@ def view_of(
         (("origin", b"here"), ("tidegate.rules", b"age-is-known")),
         Evidence(EventPointer("adm", 0, 7), "adm", "adm@1.0.0", ("age-is-known",), violations),
     )
-    return record_view(record, Viewer.through(contract, plan, frozenset(revealed)), view)
+    return record_view(record, Viewer(contract, plan, frozenset(revealed)), view)
 
 
 def text_of(view: RecordView) -> str:
@@ -105,7 +106,7 @@ def test_key_and_foreign_headers_are_hidden_where_fields_are_classified() -> Non
 def test_tombstones_and_records_of_an_unknown_version_have_a_page() -> None:
     assert view_of(None, AVRO).size is None
     bare = QuarantinedRecord(EventPointer("adm.quarantine", 0, 0), None, None, b"secret", (), EVIDENCE)
-    view = record_view(bare, Viewer.through(None, None), View.FORMATTED)
+    view = record_view(bare, Viewer(None, None), View.FORMATTED)
     assert (view.reasons, view.stream, view.hides) == ((), "adm", True)
     assert "secret" not in text_of(view)
 
@@ -134,7 +135,7 @@ def test_headers_that_a_producer_named_like_ours_are_hidden_too() -> None:
         (("tidegate.rules", b"SECRET"), ("tidegate.mine", b"SECRET"), ("tidegate.rules", b"age-is-known")),
         Evidence(EventPointer("adm", 0, 7), "adm", "adm@1.0.0", ("age-is-known",), ()),
     )
-    view = record_view(record, Viewer.through(contract, None), View.FORMATTED)
+    view = record_view(record, Viewer(contract, None), View.FORMATTED)
     assert [field.is_hidden for field in view.headers] == [True, True, False]
 
 
@@ -155,7 +156,7 @@ def test_avro_of_an_unknown_writer_is_hidden_where_fields_are_classified() -> No
         (WriterSchemas((), is_current=True), False),
         (WriterSchemas((own,), is_current=True), True),
     ):
-        viewer = Viewer.through(contract, plan.with_writers(writers))
+        viewer = Viewer(contract, plan.with_writers(writers))
         assert ("SECRET" in text_of(record_view(record, viewer, View.FORMATTED))) is is_shown
 
 
@@ -166,7 +167,7 @@ def test_a_page_without_reveal_names_whom_to_ask() -> None:
         (True, "Show hidden values"),
         (False, "ask somebody with the role approver"),
     ):
-        viewer = Viewer.through(contract, None, may_reveal=may_reveal)
+        viewer = Viewer(contract, None, may_reveal=may_reveal)
         view = record_view(record, viewer, View.FORMATTED)
         text = bytes(page("record.html", view=view, beside=None).body).decode()
         assert (expected in text, "<form" in text) == (True, may_reveal)

@@ -54,7 +54,7 @@ def test_each_record_is_shown_as_its_writer_wrote_it(factory: Factory) -> None:
         (b"\0\0\0\1\0\x7e", None),  # of a schema that is not registered
     ):
         record = record_of(value)
-        looking = viewer_of(factory, ANONYMOUS, record.evidence, "stays-value")
+        looking = viewer_of(factory, ANONYMOUS, record.evidence.contract, "stays-value")
         view = record_view(record, looking, View.FORMATTED)
         assert view.is_decoded is (shown is not None)
         if shown is not None:
@@ -69,4 +69,4 @@ def test_without_the_registrys_database_nothing_is_guessed(factory: Factory) -> 
     with factory.database._engine.begin() as connection:
         connection.execute(text("ALTER TABLE subject_versions RENAME TO gone"))
     with pytest.raises(Unavailable):
-        viewer_of(factory, ANONYMOUS, record.evidence, "stays-value")
+        viewer_of(factory, ANONYMOUS, record.evidence.contract, "stays-value")

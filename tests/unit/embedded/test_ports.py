@@ -61,7 +61,7 @@ def test_a_claimed_port_is_not_given_twice_before_a_process_listens() -> None:
     first = ports.claim()
     second = ports.claim(first.port)
     with pytest.raises(SettingsError, match=f"port {first.port} is in use by another process"):
-        ports.claim_asked(first.port, option="--port")
+        ports.claim_exactly(first.port, option="--port")
     first.release()
     second.release()
     assert second.port != first.port
@@ -69,7 +69,7 @@ def test_a_claimed_port_is_not_given_twice_before_a_process_listens() -> None:
 
 def test_a_port_that_was_asked_for_and_is_in_use_names_who_holds_it(taken: int) -> None:
     with pytest.raises(SettingsError) as caught:
-        ports.claim_asked(taken, option="--port")
+        ports.claim_exactly(taken, option="--port")
     me = f"{psutil.Process().name()} (pid {os.getpid()})"
     expected = f"port {taken} is in use by {me}: stop it, or leave --port out and a free port is picked"
     assert str(caught.value) == expected

@@ -37,8 +37,8 @@ class World:
 
     def look(self) -> list[NewsKind]:
         before = len(self.told)
-        self.watch.look("adm")
-        self.other.look("adm")  # another process has nothing to add
+        self.watch.check("adm")
+        self.other.check("adm")  # another process has nothing to add
         return [each.kind for each in self.told[before:]]
 
     @property

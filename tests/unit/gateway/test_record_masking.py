@@ -45,7 +45,7 @@ def refused_by(version: str) -> QuarantinedRecord:
 
 def seen(factory: Factory, record: QuarantinedRecord) -> str:
     """Return all that lists and downloads have of a record, and its page in every view."""
-    viewer = viewer_of(factory, ANONYMOUS, record.evidence, f"{NAME}-value")
+    viewer = viewer_of(factory, ANONYMOUS, record.evidence.contract, f"{NAME}-value")
     text = repr(factory.record_masking().masked(record))
     for view in View:
         shown = record_view(record, viewer, view)

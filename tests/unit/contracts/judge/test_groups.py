@@ -190,7 +190,7 @@ def test_a_column_of_two_groups_has_the_wider_type(grouped: Make) -> None:
 
 def test_moments_and_limits_concern_each_group(grouped: Make) -> None:
     plan = grouped()
-    assert not plan.asks_now
+    assert not plan.uses_now
     assert [each.name for each in plan.plans] == ["hospital.admissions@1.0.0", "hospital.admissions@2.0.0"]
     assert not plan.drops_records
     assert grouped(first={"on_violation": "drop"}).drops_records

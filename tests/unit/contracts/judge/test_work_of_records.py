@@ -16,8 +16,8 @@ from tests.deep_schemas import KINDS, SHAPES, chained, contract_with, nested, re
 from tests.steps import steps_of
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.explain.account import Explainer
-from tidegate.contracts.formats.json_looks import CALM, MAX_LISTED, MAX_LOOKS, Looks
 from tidegate.contracts.formats.json_schema import UNDECIDED, UNLISTED
+from tidegate.contracts.formats.json_steps import CALM, MAX_LISTED, MAX_STEPS, StepCounter
 from tidegate.contracts.formats.json_work import check_work
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.rules.cel import MAX_ITERATIONS
@@ -26,10 +26,10 @@ from tidegate.contracts.verdict import Disposition
 ROOT = Path(__file__).parents[4]
 
 
-def looks(schema: dict[str, Any], *, is_once: bool) -> Looks:
+def counter(schema: dict[str, Any], *, is_once: bool) -> StepCounter:
     graph = check_work(schema)
     assert graph is not None
-    return Looks(graph, is_once=is_once, limit=MAX_LOOKS if is_once else MAX_LISTED)
+    return StepCounter(graph, is_once=is_once, limit=MAX_STEPS if is_once else MAX_LISTED)
 
 
 def said(plan: EnforcementPlan, value: bytes) -> str:
@@ -123,8 +123,8 @@ ORDINARY: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", ORDINARY)
 def test_ordinary_schemas_cost_nothing_for_a_record(name: str) -> None:
     """No record is counted at all: the validator itself is asked, as before."""
-    assert looks(ORDINARY[name], is_once=True).is_calm
-    assert looks(ORDINARY[name], is_once=False).is_calm
+    assert counter(ORDINARY[name], is_once=True).is_calm
+    assert counter(ORDINARY[name], is_once=False).is_calm
     payload_format: Any = compile_plan(contract_with(ORDINARY[name])).payload_format
     assert payload_format.is_bounded
     assert payload_format.is_valid.__self__ is payload_format._validator
@@ -133,15 +133,15 @@ def test_ordinary_schemas_cost_nothing_for_a_record(name: str) -> None:
 def test_a_schema_that_leads_back_to_itself_twice_is_not_counted_to_judge() -> None:
     """Whether a record fits is remembered there, so that only what breaks it is counted."""
     for kind in KINDS:
-        assert looks(recursive(kind), is_once=True).is_calm
-        assert looks(recursive(kind), is_once=False).is_calm is False
+        assert counter(recursive(kind), is_once=True).is_calm
+        assert counter(recursive(kind), is_once=False).is_calm is False
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("is_once", [True, False])
 def test_counting_takes_steps_in_proportion_to_the_record(kind: str, is_once: bool) -> None:
     for make in (recursive, chained):
-        counting = looks(make(kind), is_once=is_once)
+        counting = counter(make(kind), is_once=is_once)
         many = [orjson.loads(b"[" + b",".join([nested(3, "1")] * size) + b"]") for size in (50, 100, 200)]
         once, twice, four_times = (
             steps_of(lambda record=each, counting=counting: counting._is_above(record)) for each in many
@@ -154,7 +154,7 @@ def test_counting_takes_steps_in_proportion_to_the_record(kind: str, is_once: bo
 def test_counting_a_deep_record_takes_steps_in_proportion_to_its_depth(kind: str) -> None:
     for make in (recursive, chained):
         for is_once in (True, False):
-            counting = looks(make(kind), is_once=is_once)
+            counting = counter(make(kind), is_once=is_once)
             counting.exceed({})  # what is found out once
             for depth in (60, 120, 250):
                 record = orjson.loads(nested(depth, "1"))
@@ -176,7 +176,7 @@ def test_numbers_beyond_64_bits_are_counted_too() -> None:
 
 def test_the_most_looks_at_one_value_are_those_that_are_counted() -> None:
     schema = {"allOf": [{"properties": {"a": {"anyOf": [{"type": "object"}] * 3}}}] * 2}
-    counting = looks(schema, is_once=False)
+    counting = counter(schema, is_once=False)
     # Root and two parts; below it, twice a schema with three alternatives.
     assert counting._most == [3, 8]
     assert CALM > 8

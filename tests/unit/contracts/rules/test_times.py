@@ -197,8 +197,8 @@ def test_each_record_has_its_own_now_in_the_quick_way_and_the_exact_one() -> Non
     for each in (plan, exact, pickle.loads(pickle.dumps(plan))):  # noqa: S301 - our own
         for judged in (each.judge(pa.array(values), moments), each.judge_typed(pa.array(values), moments)):
             assert [code == 0 for code in judged.field(0).to_pylist()] == expected
-    assert plan.asks_now
-    assert not plan_of({"kind": "range", "field": "/n", "minimum": 0}).asks_now
+    assert plan.uses_now
+    assert not plan_of({"kind": "range", "field": "/n", "minimum": 0}).uses_now
 
 
 def test_without_moments_now_is_the_moment_of_the_call() -> None:

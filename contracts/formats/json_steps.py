@@ -1,10 +1,11 @@
-"""Count how often a validator visits the values of one record, before it runs.
+"""Count the steps of a validator on one record, before it runs.
 
 jsonschema-rs caches results only for references into an enclosing schema. Forty definitions that each name the next
 one twice for a member need 2^40 visits for a record of 40 levels. It caches nothing when it lists errors, so a schema
 that names itself twice needs as many. It cannot be interrupted.
 
-Most schemas visit each value of any record a few times; this is computed once. Only other schemas are counted for each record.
+Most schemas take a few steps for each value of any record; this is computed once. Only for other schemas, steps are
+counted for each record.
 """
 
 from __future__ import annotations
@@ -18,27 +19,27 @@ import orjson
 
 from tidegate.contracts.formats.json_work import Item, Member, Names, Part, Subschema
 
-MAX_LOOKS: Final = 20_000_000
-"""Maximum looks at one record to decide whether it fits: they take half a second."""
+MAX_STEPS: Final = 20_000_000
+"""Maximum steps to decide whether one record fits: they take half a second."""
 MAX_LISTED: Final = 50_000
-"""Maximum visits of one record to list its errors: these take longer, because errors have copies."""
+"""Maximum steps to list the errors of one record: these take longer, because errors have copies."""
 CALM: Final = 1_000
-"""Looks at one value up to which no record is counted, because they grow with its size alone."""
+"""Maximum steps for one value without a count for each record: the total then grows with its size alone."""
 MAX_VISITS: Final = 500_000
-"""Maximum pairs of a value and a subschema that are counted for one record, or looked at for one schema."""
+"""Maximum pairs of a value and a subschema that are visited while counting, for one record or one schema."""
 _DEPTH: Final = 255
 _COMPARED: Final = 10
-"""Values of an `enum` are compared one by one if one of them is an array or an object: some ten looks each."""
+"""Values of an `enum` are compared one by one if one of them is an array or an object: some ten steps each."""
 
 Times = dict["Entry", int]
-"""How often each of some subschemas looks at a value."""
+"""How often each of some subschemas is applied to a value."""
 
 
 class Entry:
     """A subschema at which the visit of a value starts, with all subschemas of the same value.
 
-    `own` is the number of visits of the value itself. `parts` has the visits of its parts by subschema. `closing` has the
-    entries that a validator evaluates only once for each value.
+    `own` is the number of steps for the value itself. `parts` has the entries of its parts, and how often each is
+    applied. `closing` has the entries that a validator evaluates only once for each value.
     """
 
     __slots__ = ("closing", "names", "own", "parts")
@@ -50,7 +51,7 @@ class Entry:
         self.closing: set[Entry] = set()
 
     def below(self, value: Any) -> Iterator[tuple[Any, Times]]:
-        """Yield the parts of a value with the entries that visit them."""
+        """Yield the parts of a value with the entries that are applied to them."""
         if isinstance(value, dict):
             for part, times in self.parts.items():
                 if isinstance(part, Member) and part.name is None:
@@ -65,15 +66,15 @@ class Entry:
                 elif isinstance(part, Item) and part.index is not None and part.index < len(value):
                     yield value[part.index], times
 
-    def most(self, looks: dict[Entry, int]) -> int:
-        """Return the most looks at one value below, by the looks that each entry takes there."""
+    def most(self, steps: dict[Entry, int]) -> int:
+        """Return the maximum steps for one value below, from the steps that each entry takes there."""
         most = self.names
         for kind in (Member, Item):
             everywhere, named, spared = 0, dict[Any, int](), dict[Any, int]()
             for part, times in self.parts.items():
                 if not isinstance(part, kind):
                     continue
-                count = sum(number * looks[entry] for entry, number in times.items())
+                count = sum(number * steps[entry] for entry, number in times.items())
                 name = part.name if isinstance(part, Member) else part.index
                 if name is not None:
                     named[name] = named.get(name, 0) + count
@@ -88,26 +89,26 @@ class Entry:
         return most
 
 
-class Looks:
-    """Counts the looks at records, as a validator that remembers (`is_once`) or one that does not."""
+class StepCounter:
+    """Counts the steps for records, of a validator that caches results (`is_once`) or one that does not."""
 
     def __init__(self, root: Subschema, *, is_once: bool, limit: int) -> None:
         self._is_once = is_once
         self._limit = limit
         self._entries: dict[Subschema, Entry] = {}
-        self._left = MAX_VISITS
+        self._visits_left = MAX_VISITS
         self._root = self._entry(root)
         self._once = set(chain.from_iterable(entry.closing for entry in self._entries.values()))
         self.is_calm = self._most_by_depth(CALM)[-1] <= CALM
-        """Whether no value of any record is looked at more than CALM times."""
+        """Whether no value of any record takes more than CALM steps."""
 
     @cached_property
     def _most(self) -> list[int]:
-        """Return the maximum visits of one value of a record, by the depth of the record; up to the limit."""
+        """Return the maximum steps for one value of a record, by the depth of the record; up to the limit."""
         return self._most_by_depth(self._limit)
 
     def exceed(self, record: Any) -> bool:
-        """Return whether judging a record takes more looks than the limit, or more visits than are counted."""
+        """Return whether judging a record takes more steps than the limit, or more visits than are counted."""
         try:
             text = orjson.dumps(record, default=str)
         except orjson.JSONEncodeError:  # integers beyond 64 bits
@@ -115,27 +116,27 @@ class Looks:
         return not self._is_surely_few(text) and self._is_above(record)
 
     def _is_surely_few(self, text: bytes) -> bool:
-        """Return whether no record with as many brackets and commas takes more looks than the limit."""
+        """Return whether no record with as many brackets and commas takes more steps than the limit."""
         brackets = text.count(b"[") + text.count(b"{")
         values = 1 + brackets + text.count(b",")
         begun = 1 + len(self._once) * brackets
         return begun * values * self._most[min(brackets, len(self._most) - 1)] <= self._limit
 
     def _is_above(self, record: Any) -> bool:
-        looks = visits = 0
+        steps = visits = 0
         stack: list[tuple[Any, Times]] = [(record, {self._root: 1})]
         while stack:
             value, times = stack.pop()
             times = _with_closing(times) if self._is_once and isinstance(value, dict | list) else times
             below: dict[int, tuple[Any, Times]] = {}
             for entry, number in times.items():
-                looks += number * (entry.own + (entry.names * len(value) if isinstance(value, dict) else 0))
+                steps += number * (entry.own + (entry.names * len(value) if isinstance(value, dict) else 0))
                 for part, inner in entry.below(value):
                     visits += 1
                     found = below.setdefault(id(part), (part, {}))[1]
                     for each, count in inner.items():
                         found[each] = found.get(each, 0) + number * count
-                if looks > self._limit or visits > MAX_VISITS:
+                if steps > self._limit or visits > MAX_VISITS:
                     return True
             stack.extend(below.values())
         return False
@@ -148,12 +149,12 @@ class Looks:
             schema = stack.pop()
             entry = self._entries[schema]
             for each, times in _beside(schema, is_once=self._is_once).items():
-                self._left -= 1
+                self._visits_left -= 1
                 entry.own += times * (1 + _compared(each.node))
                 if self._is_once:
-                    entry.closing.update(self._noted(each.closing, stack))
+                    entry.closing.update(self._entries_of(each.closing, stack))
                 for part, inner in each.below:
-                    (found,) = self._noted([inner], stack)
+                    (found,) = self._entries_of([inner], stack)
                     who = entry.parts.setdefault(part, {})
                     who[found] = who.get(found, 0) + times
         for entry in self._entries.values():
@@ -161,35 +162,35 @@ class Looks:
             entry.names = sum(times * each.own for each, times in names.items())
         return self._entries[start]
 
-    def _noted(self, schemas: Iterable[Subschema], stack: list[Subschema]) -> list[Entry]:
+    def _entries_of(self, schemas: Iterable[Subschema], stack: list[Subschema]) -> list[Entry]:
         for schema in schemas:
             if schema not in self._entries:
                 self._entries[schema] = Entry()
-                if self._left > 0:
+                if self._visits_left > 0:
                     stack.append(schema)
         return [self._entries[schema] for schema in schemas]
 
     def _most_by_depth(self, limit: int) -> list[int]:
-        """Return the most looks at one value of a record, by how deep the record is nested; those up to a limit."""
-        beyond, left = limit + 1, self._left
-        looks = {entry: entry.own for entry in self._entries.values()}
-        above: dict[Entry, set[Entry]] = {entry: set() for entry in looks}
-        for entry in looks:
+        """Return the maximum steps for one value of a record, by the depth of the record; up to a limit."""
+        beyond, left = limit + 1, self._visits_left
+        steps = {entry: entry.own for entry in self._entries.values()}
+        above: dict[Entry, set[Entry]] = {entry: set() for entry in steps}
+        for entry in steps:
             for each in chain.from_iterable(entry.parts.values()):
                 above[each].add(entry)
         begun = {self._root, *self._once}
-        most = [max(looks[entry] for entry in begun)]
-        dirty = set(looks)
+        most = [max(steps[entry] for entry in begun)]
+        dirty = set(steps)
         for _ in range(_DEPTH):
             left -= len(dirty)
             if left < 0:
                 most.append(beyond)
             if most[-1] >= beyond:
                 break
-            found = {entry: min(beyond, max(entry.own, entry.most(looks))) for entry in dirty}
-            grown = {entry: count for entry, count in found.items() if count > looks[entry]}
-            looks.update(grown)
-            most.append(max(looks[entry] for entry in begun))
+            found = {entry: min(beyond, max(entry.own, entry.most(steps))) for entry in dirty}
+            grown = {entry: count for entry, count in found.items() if count > steps[entry]}
+            steps.update(grown)
+            most.append(max(steps[entry] for entry in begun))
             dirty = set(chain.from_iterable(above[entry] for entry in grown))
             if not dirty:
                 break
@@ -197,7 +198,7 @@ class Looks:
 
 
 def _with_closing(times: Times) -> Times:
-    """Add the entries to which references lead back: each is asked once for a value."""
+    """Add the entries to which references lead back: each is evaluated once for a value."""
     all_times = dict(times)
     stack = list(times)
     while stack:
@@ -209,7 +210,7 @@ def _with_closing(times: Times) -> Times:
 
 
 def _beside(start: Subschema, *, is_once: bool) -> dict[Subschema, int]:
-    """Count the ways that lead from a subschema to each that speaks of the same value, itself included."""
+    """Count the paths from a subschema to each that applies to the same value, including itself."""
     done: list[Subschema] = []
     known = {start}
     stack = [(start, iter(start.here))]
@@ -234,7 +235,7 @@ def _beside(start: Subschema, *, is_once: bool) -> dict[Subschema, int]:
 
 
 def _compared(node: dict[str, Any]) -> int:
-    """Count the looks that an `enum` of arrays and objects takes."""
+    """Count the steps that an `enum` of arrays and objects takes."""
     values = node.get("enum")
     is_slow = isinstance(values, list) and any(isinstance(each, dict | list) for each in values)
     return _COMPARED * len(values) if is_slow and isinstance(values, list) else 0

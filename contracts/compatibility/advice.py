@@ -22,8 +22,8 @@ _DEFAULT: Final = (
 )
 
 
-def way_out(difference: Difference, new: Any) -> str | None:
-    """Return the advice about a difference from the schema `new`, which is to accept earlier records; None for no advice."""
+def advice_about(difference: Difference, new: Any) -> str | None:
+    """Return advice about a difference from the schema `new`, which must accept earlier records; None for no advice."""
     if difference.outcome is Outcome.PROVEN:
         return None
     if is_declared_now(difference):
@@ -34,7 +34,7 @@ def way_out(difference: Difference, new: Any) -> str | None:
 
 
 def is_declared_now(difference: Difference) -> bool:
-    """Return whether a property is declared that an open object had as an undeclared one."""
+    """Return whether a property is now declared that was undeclared in an open object."""
     if difference.keyword == "properties":
         return difference.code == "schema.property-constrained"
     was_undeclared = difference.old_pointer.endswith("/additionalProperties")
@@ -42,7 +42,7 @@ def is_declared_now(difference: Difference) -> bool:
 
 
 def _has_default(difference: Difference, new: Any) -> bool:
-    """Return whether the property that is required now has a default beside."""
+    """Return whether a newly required property has a default."""
     schema = value_at(new, tokens(difference.new_pointer)[:-1])
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict):
