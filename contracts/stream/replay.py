@@ -18,9 +18,9 @@ from pydantic import AwareDatetime, BaseModel, Field, model_validator
 from pyroaring import BitMap64
 
 from tidegate.contracts.errors import ConflictError
-from tidegate.contracts.stream.bounds import Instant, StreamText, TopicText
+from tidegate.contracts.stream.bounds import MOST_RULES, Instant, StreamText, TopicText
 from tidegate.contracts.stream.closure import ClosedRefusals, Closure
-from tidegate.contracts.stream.counts import Count, RuleCount
+from tidegate.contracts.stream.counts import CodeText, Count, RuleCount
 from tidegate.contracts.stream.evidence import Evidence
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger, Position, Vector, with_marks
 from tidegate.contracts.stream.positions import Positions
@@ -453,6 +453,11 @@ class ReplayReport(BaseModel):
         default={},
         max_length=len(Closure),
         description="Places in the quarantine topic of records that are closed, since the report before.",
+    )
+    again: Mapping[CodeText, _Places] = Field(
+        default={},
+        max_length=MOST_RULES,
+        description="The same of records that fail again, by what they violate.",
     )
     message: Annotated[str, Field(max_length=2000)] | None = Field(
         default=None, description="Why the replay stopped, and what to do. Holds no payload value."

@@ -62,6 +62,10 @@ Since = Annotated[
     ),
 ]
 Until = Annotated[str | None, typer.Option(metavar="TIME", help="Arrived before then.", show_default="now")]
+Again = Annotated[
+    str | None,
+    typer.Option(metavar="CODE", help="Code by which a replay refused it again.", show_default="all"),
+]
 Position = Annotated[
     str,
     typer.Argument(metavar="POSITION", help="PARTITION/OFFSET in the quarantine topic, as `list` prints it."),
@@ -131,6 +135,7 @@ def list_records(  # noqa: PLR0913 - one parameter for each option
     version: Version = None,
     since: Since = None,
     until: Until = None,
+    again: Again = None,
     limit: Records = 50,
     registry: RegistryUrl = DEFAULT_REGISTRY,
     output_format: OutputFormat = "text",
@@ -148,7 +153,7 @@ def list_records(  # noqa: PLR0913 - one parameter for each option
     Exit codes: 0 listed; 2 unknown stream, or an invalid filter; 3 the registry
     or its broker does not answer; 7 no permission.
     """
-    wanted = Filter(problem=problem, rule=rule, field=field, version=version, since=since, until=until)
+    wanted = Filter(problem, rule, field, version, since, until, again)
     shown = total = 0
     with QuarantineClient(registry) as client:
         for page in client.pages(stream, wanted, limit):
@@ -199,6 +204,7 @@ def export(  # noqa: PLR0913 - one parameter for each option
     version: Version = None,
     since: Since = None,
     until: Until = None,
+    again: Again = None,
     limit: Records = 100_000,
     output: Output = None,
     registry: RegistryUrl = DEFAULT_REGISTRY,
@@ -221,7 +227,7 @@ def export(  # noqa: PLR0913 - one parameter for each option
     """
     if export_format == "parquet" and output is None and sys.stdout.isatty():
         raise typer.BadParameter("a Parquet file is no text for a terminal: give a file with --output")
-    wanted = Filter(problem=problem, rule=rule, field=field, version=version, since=since, until=until)
+    wanted = Filter(problem, rule, field, version, since, until, again)
     with QuarantineClient(registry) as client:
         parts = client.export(stream, wanted, export_format, limit)
         first = next(parts, b"")  # an error of the request comes before the file is made

@@ -27,6 +27,7 @@ class Filter:
     version: str | None = None
     since: str | None = None
     until: str | None = None
+    again: str | None = None
 
     def parameters(self) -> dict[str, str]:
         """Return the parameters of a query."""

@@ -19,7 +19,11 @@ from tidegate.gateway.storage.agreements import ConsumerStore, ProposalStore
 from tidegate.gateway.storage.audit import AuditStore
 from tidegate.gateway.storage.problems import ProblemStore
 from tidegate.gateway.storage.quarantine_index import QuarantineIndexStore
-from tidegate.gateway.storage.refusal_closures import RefusalClosureStore
+from tidegate.gateway.storage.refusal_closures import (
+    RefusalClosureRow,
+    RefusalOffsetsStore,
+    RefusalReasonRow,
+)
 from tidegate.gateway.storage.reports import ExpectationStore, ReportStore, StreamSumStore
 from tidegate.gateway.storage.shadows import ShadowStore
 from tidegate.gateway.storage.stream_control import (
@@ -195,7 +199,8 @@ class Stores:
         self.problems = ProblemStore(session)
         self.value_searches = ValueSearchStore(session)
         self.replays = ReplayStore(session)
-        self.closures = RefusalClosureStore(session)
+        self.closures = RefusalOffsetsStore(session, RefusalClosureRow)
+        self.reasons = RefusalOffsetsStore(session, RefusalReasonRow)
 
     def undo(self) -> None:
         """Undo what was changed in this transaction, which keeps nothing of it."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID, uuid4
 
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.contracts.fix.load import parse_fix
 from tidegate.contracts.privacy.classes import Classes, Visibility, classes_of
-from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
@@ -20,6 +19,7 @@ from tidegate.contracts.stream.replay import (
     ReplayReport,
     ReplayRequest,
     ReplayState,
+    Run,
     StreamReplay,
     positions_of,
 )
@@ -32,10 +32,12 @@ from tidegate.gateway.streams.controls import reporter_topic, require_same
 from tidegate.gateway.streams.masking import declared_names, masked_fix
 from tidegate.gateway.streams.problem_watch import resolve_emptied
 from tidegate.gateway.streams.quarantine import ROLE
-from tidegate.gateway.streams.quarantine_index.closures import add_closures, problems_at
+from tidegate.gateway.streams.quarantine_index.closures import add_closures, keep_reasons, problems_at
 from tidegate.gateway.streams.quarantine_index.facets import problem_id
 from tidegate.gateway.streams.quarantine_index.filters import StreamIndex
 from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
+
+K = TypeVar("K")
 
 _MOST_PROBLEMS: Final = 50
 """Problems that a request is shown with."""
@@ -161,11 +163,12 @@ class StreamReplays(Service):
             if report.state not in {ReplayState.OPEN, ReplayState.DONE, ReplayState.STOPPED}:
                 raise ConflictError(f"a job does not report that a replay is {report.state}")
             state = found.state if found.is_ended else report.state
-            add_closures(stores, stream, _closures(report))
+            closed = _positions(report.closures)
+            add_closures(stores, stream, closed)
+            keep_reasons(stores, stream, _positions(report.again), closed.values())
             # The places are kept once, and not with each replay.
-            changed = found.model_copy(
-                update={"state": state, "report": report.model_copy(update={"closures": {}})}
-            )
+            kept = report.model_copy(update={"closures": {}, "again": {}})
+            changed = found.model_copy(update={"state": state, "report": kept})
             stores.replays.put(changed)
             if report.closures:
                 resolve_emptied(stores, stream, at)
@@ -218,11 +221,11 @@ def _problems(stores: Stores, stream: str, request: ReplayRequest) -> tuple[str,
     return tuple(map(problem_id, problems_at(index, request.refusals(), _MOST_PROBLEMS)))
 
 
-def _closures(report: ReplayReport) -> dict[Closure, Positions]:
+def _positions(places: Mapping[K, Mapping[int, tuple[Run, ...]]]) -> dict[K, Positions]:
     try:
-        return {closure: positions_of(dict(places)) for closure, places in report.closures.items()}
+        return {name: positions_of(runs) for name, runs in places.items()}
     except ValueError as error:
-        raise ConflictError(f"the closed records of this report cannot be kept: {error}") from error
+        raise ConflictError(f"the records of this report cannot be kept: {error}") from error
 
 
 def _require_sound(request: ReplayRequest) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
+from urllib.parse import urlencode
 from uuid import UUID
 
 import httpx
@@ -49,8 +49,12 @@ if TYPE_CHECKING:
 
 _REGISTRY_SECONDS: Final = 60.0
 _AT_A_TIME: Final = 5_000
-WHERE: Final = ("rule", "stage", "version", "partition")
-"""Selectors of refused records: a violated rule, keyword or stage; the version that refused; the source partition."""
+AGAIN: Final = "again"
+WHERE: Final = ("rule", "stage", "version", "partition", AGAIN)
+"""Selectors of refused records: a violated rule, keyword or stage; the version that refused; the source partition.
+
+The last is what a record violated when a replay refused it again: the registry's index knows it, not the topic.
+"""
 
 _RUNS: Final = TypeAdapter(dict[int, tuple[Run, ...]])
 
@@ -64,14 +68,14 @@ class Choice:
     where: Mapping[str, str] | None = None
 
     def has(self, found: Evidence) -> bool:
-        """Return whether a refusal has all the properties."""
+        """Return whether a refusal has all the properties that its headers tell."""
         known: dict[str, set[str]] = {
             "rule": {*found.rules},
             "stage": {each.stage.value for each in found.violations},
             "version": {found.contract.rpartition("@")[2]},
             "partition": {str(found.source.partition)},
         }
-        return all(value in known[name] for name, value in (self.where or {}).items())
+        return all(value in known[name] for name, value in (self.where or {}).items() if name in known)
 
 
 def read_positions(text: str) -> Positions:
@@ -116,13 +120,9 @@ class ReplayPlanner:
         if choice.positions is not None:
             found = choice.positions
         elif choice.problem is not None:
-            found = self._of_problem(choice.problem)
+            found = indexed(self._client, self._stream, problem=choice.problem)
         else:
-            found = Positions.of({})
-            for message in read_committed(self._kafka, self._topic, {}, self._latest()):
-                evidence = read_evidence(headers_of(message))
-                if evidence is not None and choice.has(evidence):
-                    found.add(message.partition() or 0, message.offset() or 0)
+            found = self._having(choice)
         if not found:
             raise NotFoundError(f"{self._topic} holds no such record")
         return found
@@ -178,24 +178,58 @@ class ReplayPlanner:
         required(self._client, answer, "tell of a replay")
         return answer.read(StreamReplay)
 
-    def _of_problem(self, problem: str) -> Positions:
-        path = requests.stream_path(self._stream, "quarantine", "positions")
-        answer = self._ask(Request("GET", f"{path}?problem={quote(problem, safe='')}"))
-        if answer.is_missing:
-            raise NotFoundError(f"the registry knows no problem {problem} of {self._stream}")
-        required(self._client, answer, "list the records of a problem")
-        return read_positions(answer.content.decode())
+    def _having(self, choice: Choice) -> Positions:
+        again = (choice.where or {}).get(AGAIN)
+        within = None if again is None else refused_again_by(self._client, self._stream, again)
+        found = Positions.of({})
+        for message in read_committed(self._kafka, self._topic, {}, self._latest()):
+            evidence, place = (
+                read_evidence(headers_of(message)),
+                (message.partition() or 0, message.offset() or 0),
+            )
+            if evidence is not None and choice.has(evidence) and (within is None or place in within):
+                found.add(*place)
+        return found
 
     def _latest(self) -> dict[int, int]:
         return self._topics.latest(self._topic) if self._topics.identity(self._topic) is not None else {}
 
     def _ask(self, request: Request) -> Answer:
-        try:
-            return send(self._client, request)
-        except httpx.HTTPError as error:
-            raise Unavailable(
-                f"the registry at {self._client.base_url} does not answer ({error}); nothing was changed"
-            ) from error
+        return _asked(self._client, request)
+
+
+def indexed(client: httpx.Client, stream: str, **wanted: str) -> Positions:
+    """Return the positions of refused records by the registry's index. Raises NotFoundError, Unavailable."""
+    path = requests.stream_path(stream, "quarantine", "positions")
+    answer = _asked(client, Request("GET", f"{path}?{urlencode(wanted)}"))
+    if answer.is_missing:
+        raise NotFoundError(f"the registry knows no {' '.join(*wanted.items())} of {stream}")
+    required(client, answer, "list refused records")
+    return read_positions(answer.content.decode())
+
+
+def refused_again_by(client: httpx.Client, stream: str, code: str) -> Positions:
+    """Return the positions of records that a replay refused again by a code. Raises NotFoundError, Unavailable.
+
+    The codes are asked for first: a registry of an earlier release knows none, and would name every refused record.
+    """
+    path = requests.stream_path(stream, "quarantine", "breakdown")
+    answer = _asked(client, Request("GET", f"{path}?by={AGAIN}"))
+    required(client, answer, "count what replays refused again")
+    codes = [each["value"] for each in answer.document["groups"]]
+    if code not in codes:
+        known = f"there are: {', '.join(codes)}" if codes else "no replay has refused a record again"
+        raise NotFoundError(f"no record of {stream} was refused again by {code}; {known}")
+    return indexed(client, stream, **{AGAIN: code})
+
+
+def _asked(client: httpx.Client, request: Request) -> Answer:
+    try:
+        return send(client, request)
+    except httpx.HTTPError as error:
+        raise Unavailable(
+            f"the registry at {client.base_url} does not answer ({error}); nothing was changed"
+        ) from error
 
 
 def parse_where(texts: Iterable[str]) -> dict[str, str]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, assert_never
 from uuid import UUID
 
@@ -21,11 +22,11 @@ from tidegate.contracts.errors import ConflictError, ContractError
 from tidegate.contracts.fix.apply import RecordFix
 from tidegate.contracts.fix.load import parse_fix
 from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.bounds import MOST_RULES
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.counts import RuleKey, rule_counts
-from tidegate.contracts.stream.decide import rule_keys
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
-from tidegate.contracts.stream.ledger import Ledger, Position
+from tidegate.contracts.stream.ledger import Ledger, Position, Vector
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
     Closed,
@@ -43,8 +44,10 @@ from tidegate.contracts.stream.replay_preview import RefusedRecord, fix_for, jud
 from tidegate.contracts.stream.replay_progress import ReplayProgress
 from tidegate.spark_jobs.job.replay_chunk import (
     CHUNK_RECORDS,
+    FailedAgain,
     Places,
     ReplayChunk,
+    add_places,
     messages_at,
     most_records,
     read_chunk,
@@ -56,7 +59,7 @@ from tidegate.spark_jobs.kafka.topics import Topic, Topics
 from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Replay, Sink
 from tidegate.spark_jobs.steps import ReplayStep, Stopwatch
 from tidegate.spark_jobs.worker.judge import worker_errors
-from tidegate.spark_jobs.worker.records import count_reasons
+from tidegate.spark_jobs.worker.records import refused_by
 from tidegate.spark_jobs.worker.request import WorkerRequest
 
 if TYPE_CHECKING:
@@ -65,7 +68,7 @@ if TYPE_CHECKING:
 
 _MOST_REASONS: Final = 100
 _MOST_UNTOLD: Final = 20_000
-"""Places of closed records that wait for a report to be delivered. Beyond that they are looked up again."""
+"""Places of closed, or of failed records that wait for a report to be delivered. Beyond that they are looked up again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class Prepared:
     plan: EnforcementPlan
     judged: JudgedBatch[Any]
     replay: Replay
-    reasons: Counter[RuleKey]
+    failed: FailedAgain
     read: ReplayChunk
 
     def release(self) -> None:
@@ -109,21 +112,26 @@ class Replayer:
         self._untouched: Counter[Untouched] = Counter()
         self._looked = 0
         self._untold: Places = {}
+        self._untold_again: dict[str, Positions] = {}
 
-    def look(self, request: ReplayRequest, held: Ledger) -> ReplayReport | None:
-        """Find which refusals are closed that an earlier attempt has processed, a chunk at a time; None when all are found.
+    def look(self, request: ReplayRequest, plan: EnforcementPlan, held: Ledger) -> ReplayReport | None:
+        """Find what became of the refusals that an earlier attempt has processed, a chunk at a time; None when all are found.
 
-        That attempt may have ended before its report. Raises ConflictError, Fenced, Unavailable.
+        That attempt may have ended before its report. Those that are neither closed nor left were refused again, and are
+        judged once more for the reason. Raises ConflictError, Fenced, Unavailable.
         """
         progress, positions = request.begun(held), self._positions(request)
         if self._looked >= progress.done:
             return None
         self._require_topic(request)
         wanted = positions.chunk(self._looked, min(CHUNK_RECORDS, progress.done - self._looked))
-        known = self._closed.known(held)
-        chunk = read_chunk(request.terms, held, known, {}, wanted, self._messages(request, wanted))
+        known, since = self._closed.known(held), self._deletes_known_since(request)
+        chunk = read_chunk(request.terms, held, known, since, wanted, self._messages(request, wanted))
+        failed = FailedAgain()
+        if request.action is not ReplayAction.DISCARD:
+            _, failed = self._passing(chunk, chunk.records, plan, _compiled(request, plan))
         self._looked += chunk.taken
-        self._close(chunk)
+        self._tell_of(chunk, failed)
         return self.report(request, progress, ReplayState.OPEN)
 
     def prepare(self, request: ReplayRequest, plan: EnforcementPlan, held: Ledger) -> Prepared | None:
@@ -147,7 +155,7 @@ class Replayer:
                 found = ReplayedChunk(
                     left=chunk.taken - len(chunk.records), closed=chunk.sources, closure=Closure.DISCARDED
                 )
-                return self._closing(request, plan, held, chunk, (found, Counter()))
+                return self._closing(request, plan, held, chunk, (found, FailedAgain()))
             case ReplayAction.TO_SOURCE:
                 self._sink.keep_positions()
                 sent = self._sent_back(request, plan, held, chunk, fix)
@@ -159,12 +167,12 @@ class Replayer:
         """Note that a chunk was published, and return the report of its request, with all that this attempt knows."""
         found, read, request = prepared.replay.chunk, prepared.read, prepared.request
         self._closed.published(found)
-        self._reasons.update(prepared.reasons)
+        self._reasons.update(prepared.failed.reasons)
         self._untouched.update(read.untouched)
         for closure, sources in ((Closure.REPLAYED, found.written), (found.closure, found.closed)):
             if closure is not None and sources:
                 read.close(closure, (read.places[source] for source in sources))
-        self._close(read)
+        self._tell_of(read, prepared.failed)
         progress = request.begun(ledger)
         self._looked = progress.done
         return self.report(request, progress, ReplayState.DONE if progress.is_finished else ReplayState.OPEN)
@@ -186,12 +194,13 @@ class Replayer:
             reasons=rule_counts(self._reasons)[:_MOST_REASONS],
             untouched=dict(self._untouched),
             closures={closure: runs_of(places) for closure, places in self._untold.items()},
+            again={code: runs_of(places) for code, places in islice(self._untold_again.items(), MOST_RULES)},
             message=None if message is None else message[:2000],
         )
 
     def told(self) -> None:
         """Note that the last report was delivered."""
-        self._untold = {}
+        self._untold, self._untold_again = {}, {}
 
     def _rewritten(
         self,
@@ -206,13 +215,17 @@ class Replayer:
             asked = WorkerRequest(is_replay=True, fix=fix, most_bytes=self._most_bytes)
             judged = self._judge(chunk.table(), plan, asked)
         try:
-            found = self._outcome(chunk, judged)
+            refused = dict(refused_by(judged.results.refused.batches(), judged.batch.plan))
+            written = chunk.sources - Positions(sorted(refused))
+            found = ReplayedChunk(written, len(refused), chunk.taken - len(chunk.records))
             replay = self._replay(request, held, found)
-            reasons = count_reasons(judged.results.refused.batches(), judged.batch.plan)
         except BaseException:
             judged.release()
             raise
-        return Prepared(request, plan, judged, replay, reasons, chunk)
+        failed = FailedAgain()
+        for source, violations in refused.items():
+            failed.add(chunk.places[source], violations)
+        return Prepared(request, plan, judged, replay, failed, chunk)
 
     def _sent_back(
         self,
@@ -221,20 +234,13 @@ class Replayer:
         held: Ledger,
         chunk: ReplayChunk,
         fix: RecordFix | None,
-    ) -> tuple[ReplayedChunk, Counter[RuleKey]]:
+    ) -> tuple[ReplayedChunk, FailedAgain]:
         """Judge a chunk in this process, and send the records that pass to the source topic, unless they were sent before."""
         ahead = self._closed.ahead
         passing = chunk.sources & ahead
-        source_of = {id(record): source for source, record in chunk.records.items()}
-        due = [record for source, record in chunk.records.items() if source not in ahead]
-        reasons: Counter[RuleKey] = Counter()
-        records: dict[Position, tuple[RefusedRecord, bytes | None]] = {}
+        due = {source: record for source, record in chunk.records.items() if source not in ahead}
         with self._watch(ReplayStep.JUDGE):
-            for each in judged_again(due, plan, fix):
-                if each.verdict.disposition.is_written and len(each.value or b"") <= self._most_bytes:
-                    records[source_of[id(each.record)]] = each.record, each.value
-                else:
-                    reasons.update(rule_keys(each.verdict.violations))
+            records, failed = self._passing(chunk, due, plan, fix)
         found = ReplayedChunk(
             refused=len(due) - len(records),
             left=chunk.taken - len(chunk.records),
@@ -246,7 +252,26 @@ class Replayer:
         if records:
             with self._watch(ReplayStep.SEND):
                 self._closed.send(held, records)
-        return found, reasons
+        return found, failed
+
+    def _passing(
+        self,
+        chunk: ReplayChunk,
+        due: Mapping[Position, RefusedRecord],
+        plan: EnforcementPlan,
+        fix: RecordFix | None,
+    ) -> tuple[dict[Position, tuple[RefusedRecord, bytes | None]], FailedAgain]:
+        """Judge records of a chunk in this process; return those that pass, with their new values, and why others fail."""
+        source_of = {id(record): source for source, record in due.items()}
+        records: dict[Position, tuple[RefusedRecord, bytes | None]] = {}
+        failed = FailedAgain()
+        for each in judged_again(due.values(), plan, fix):
+            source = source_of[id(each.record)]
+            if each.verdict.disposition.is_written and len(each.value or b"") <= self._most_bytes:
+                records[source] = each.record, each.value
+            else:
+                failed.add(chunk.places[source], each.verdict.violations)
+        return records, failed
 
     def _closing(
         self,
@@ -254,13 +279,13 @@ class Replayer:
         plan: EnforcementPlan,
         held: Ledger,
         chunk: ReplayChunk,
-        outcome: tuple[ReplayedChunk, Counter[RuleKey]],
+        outcome: tuple[ReplayedChunk, FailedAgain],
     ) -> Prepared:
         """Return a chunk that writes no row, and closes records."""
-        found, reasons = outcome
+        found, failed = outcome
         with self._watch(ReplayStep.JUDGE), worker_errors():
             judged = self._judge(rows_of([]), plan, WorkerRequest(is_replay=True))
-        return Prepared(request, plan, judged, self._replay(request, held, found), reasons, chunk)
+        return Prepared(request, plan, judged, self._replay(request, held, found), failed, chunk)
 
     def _judge(self, records: pa.Table, plan: EnforcementPlan, asked: WorkerRequest) -> JudgedBatch[Any]:
         rows = self._spark.createDataFrame(records)
@@ -280,9 +305,12 @@ class Replayer:
         closed = self._closed.known(held)
         if request.action is ReplayAction.TO_SOURCE:  # what was sent before its commit is still to be closed
             closed = Closed(closed.replayed, closed.discarded, closed.resent - self._closed.ahead)
-        since = self._sink.deletes_known_since() if request.terms.writes_rows else {}
+        since = self._deletes_known_since(request)
         wanted = self._positions(request).chunk(progress.done, most_records(request))
         return read_chunk(request.terms, held, closed, since, wanted, self._messages(request, wanted))
+
+    def _deletes_known_since(self, request: ReplayRequest) -> Vector:
+        return self._sink.deletes_known_since() if request.terms.writes_rows else {}
 
     def _require_topic(self, request: ReplayRequest) -> None:
         identity = self._topics.identity(request.topic)
@@ -302,22 +330,19 @@ class Replayer:
                 raise ConflictError(f"replay {request.id}: {error}") from error
             self._reasons.clear()
             self._untouched.clear()
-            self._looked, self._untold = 0, {}
+            self._forget_untold()
         return self._refusals[1]
 
-    def _close(self, chunk: ReplayChunk) -> None:
-        for closure, places in chunk.closed.items():
-            self._untold.setdefault(closure, Positions()).add_all(places)
-        if sum(map(len, self._untold.values())) > _MOST_UNTOLD:
-            self._looked, self._untold = 0, {}
+    def _tell_of(self, chunk: ReplayChunk, failed: FailedAgain) -> None:
+        """Keep the places of closed and of failed records for the next report; too many of them are looked up again."""
+        add_places(self._untold, chunk.closed)
+        add_places(self._untold_again, failed.places)
+        if max(sum(map(len, each.values())) for each in (self._untold, self._untold_again)) > _MOST_UNTOLD:
+            self._forget_untold()
 
-    def _outcome(self, chunk: ReplayChunk, judged: JudgedBatch[Any]) -> ReplayedChunk:
-        refused = Positions()
-        for rows in judged.results.refused.batches():
-            columns = (rows.column(name).to_pylist() for name in ("partition", "offset"))
-            for position in zip(*columns, strict=True):
-                refused.add(*position)
-        return ReplayedChunk(chunk.sources - refused, len(refused), chunk.taken - len(chunk.records))
+    def _forget_untold(self) -> None:
+        self._looked = 0
+        self.told()
 
 
 @contextmanager

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
 from tidegate.contracts.stream.closure import Closure
+from tidegate.contracts.stream.counts import LONGEST_CODE, RuleKey
+from tidegate.contracts.stream.decide import rule_keys
 from tidegate.contracts.stream.evidence import (
     SENT_BACK_HEADER,
     Evidence,
@@ -31,6 +33,7 @@ from tidegate.contracts.stream.replay import (
     why_untouched,
 )
 from tidegate.contracts.stream.replay_preview import RefusedRecord
+from tidegate.contracts.verdict import Severity, Violation
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.worker.request import JUDGED_AT
@@ -62,8 +65,30 @@ _ROWS: Final = pa.schema(
 """Records as Spark's Kafka source returns them, by their source position, and when they were judged first."""
 
 
+K = TypeVar("K")
 Places = dict[Closure, Positions]
 """Places in the quarantine topic of records that are closed."""
+
+
+@dataclass(slots=True)
+class FailedAgain:
+    """Records that were refused again: how many by each reason, and their places in the quarantine topic by what they violate."""
+
+    reasons: Counter[RuleKey] = field(default_factory=Counter)
+    places: dict[str, Positions] = field(default_factory=dict)
+
+    def add(self, place: Position, violations: tuple[Violation, ...]) -> None:
+        """Add a record. What only warns is no reason for its place, unless there is nothing else."""
+        keys = rule_keys(violations)
+        self.reasons.update(keys)
+        for _, code, _ in [key for key in keys if key[2] is Severity.ERROR] or keys:
+            self.places.setdefault(code[:LONGEST_CODE], Positions()).add(*place)
+
+
+def add_places(known: dict[K, Positions], others: Mapping[K, Positions]) -> None:
+    """Add places in the quarantine topic to those of the same name."""
+    for name, places in others.items():
+        known.setdefault(name, Positions()).add_all(places)
 
 
 @dataclass(slots=True)

@@ -76,7 +76,7 @@ class ReplayLoop:
             return False
         request, plan, held = base
         try:
-            if (looked := self._replayer.look(request, held)) is not None:
+            if (looked := self._replayer.look(request, plan, held)) is not None:
                 return self._tell(looked)
             prepared = self._replayer.prepare(request, plan, held)
         except Fenced:

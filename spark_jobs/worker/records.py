@@ -15,7 +15,7 @@ from tidegate.contracts.formats.framing import schema_header
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.rules.clock import Moments
 from tidegate.contracts.stream.counts import RuleKey
-from tidegate.contracts.stream.decide import count_evidence, rule_keys
+from tidegate.contracts.stream.decide import rule_keys
 from tidegate.contracts.stream.evidence import (
     REPLAY_HEADER,
     SET_ASIDE,
@@ -30,7 +30,7 @@ from tidegate.contracts.stream.evidence import (
 )
 from tidegate.contracts.stream.ledger import BatchRefusal, Ledger, Position
 from tidegate.contracts.stream.masked_values import MaskedValues
-from tidegate.contracts.verdict import Disposition, Verdict
+from tidegate.contracts.verdict import Disposition, Verdict, Violation
 from tidegate.spark_jobs.kafka.outputs import Headers, OutputRecord
 from tidegate.spark_jobs.kafka.topics import Topic
 from tidegate.spark_jobs.worker.record_spool import divided
@@ -178,9 +178,14 @@ def _size(value: bytes | None, key: bytes | None, headers: Headers) -> int:
     return _RECORD_BYTES + len(value or b"") + len(key or b"") + named
 
 
-def count_reasons(batches: Iterable[pa.RecordBatch], plan: EnforcementPlan) -> Counter[RuleKey]:
-    """Count the violations of refused records, given as rows of REFUSED."""
-    return count_evidence(verdict for rows in batches for verdict in _verdicts(rows, plan))
+def refused_by(
+    batches: Iterable[pa.RecordBatch], plan: EnforcementPlan
+) -> Iterator[tuple[Position, tuple[Violation, ...]]]:
+    """Yield the source position and the violations of refused records, given as rows of REFUSED."""
+    for rows in batches:
+        positions = zip(*(rows.column(name).to_pylist() for name in ("partition", "offset")), strict=True)
+        for position, verdict in zip(positions, _verdicts(rows, plan), strict=True):
+            yield position, verdict.violations
 
 
 def _verdicts(rows: pa.RecordBatch, plan: EnforcementPlan) -> Iterator[Verdict]:

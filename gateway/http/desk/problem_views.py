@@ -110,6 +110,7 @@ _HEADINGS: Final[Mapping[Dimension, str]] = {
     Dimension.VERSION: "Contract version",
     Dimension.PRODUCER: "Producer",
     Dimension.PARTITION: "Partition of the quarantine topic",
+    Dimension.AGAIN: "Refused again by",
 }
 
 

@@ -60,6 +60,7 @@ class RecordsFilter(BaseModel):
     version: Words = None
     partition: Number = None
     producer: Words = None
+    again: Words = None
     since: Moment = Field(default=None, alias="from")
     until: Moment = Field(default=None, alias="to")
     older: Cursor = None
@@ -78,6 +79,7 @@ class RecordsFilter(BaseModel):
             self.producer,
             self.since,
             self.until,
+            self.again,
         )
 
     @property
@@ -85,7 +87,7 @@ class RecordsFilter(BaseModel):
         """Return the parameters of the address, without where the page begins."""
         given: dict[str, object] = {
             name: getattr(self, name)
-            for name in ("problem", "stage", "rule", "field", "version", "partition", "producer")
+            for name in ("problem", "stage", "rule", "field", "version", "partition", "producer", "again")
         }
         moments = {"from": self.since, "to": self.until}
         found = {name: str(value) for name, value in given.items() if value is not None}

@@ -31,11 +31,15 @@ def shown_record(factory: Factory, principal: Principal, place: EventPointer, vi
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The records before and after one within a filter, as addresses; `back` leads to the list. None where there is none."""
+    """The records before and after one within a filter, as addresses; `back` leads to the list. None where there is none.
+
+    `again` is what the record violated when a replay refused it again.
+    """
 
     newer: str | None
     older: str | None
     back: str
+    again: tuple[str, ...]
 
 
 def neighbours_of(
@@ -44,10 +48,9 @@ def neighbours_of(
     """Return the records beside one; None for one that the index does not have."""
     origin = origin_of(factory, principal, place.topic)
     stream = origin.contract_id
+    index = factory.quarantine_index(principal)
     try:
-        found = factory.quarantine_index(principal).neighbours(
-            stream, wanted.wanted, place.partition, place.offset
-        )
+        found = index.neighbours(stream, wanted.wanted, place.partition, place.offset)
     except NotFoundError:
         return None
     query = f"?{urlencode(wanted.parameters)}" if wanted.parameters else ""
@@ -55,7 +58,8 @@ def neighbours_of(
         None if each is None else f"/desk/records/{place.topic}/{each.partition}/{each.offset}{query}"
         for each in found
     )
-    return Neighbours(newer, older, wanted.address(stream))
+    again = index.refused_again_by(stream, place.partition, place.offset)
+    return Neighbours(newer, older, wanted.address(stream), again)
 
 
 def revealed_record(

@@ -155,6 +155,7 @@ class ProblemDetail(ProblemInfo):
             "by_version": [_GROUP],
             "by_partition": [{**_GROUP, "value": "0"}],
             "by_producer": [],
+            "by_again": [{**_GROUP, "value": "ward-is-open"}],
             "examples": ["0/4711"],
             "comment_list": [_COMMENT],
             "changes": [_CHANGE],
@@ -164,6 +165,7 @@ class ProblemDetail(ProblemInfo):
     by_version: tuple[GroupInfo, ...]
     by_partition: tuple[GroupInfo, ...]
     by_producer: tuple[GroupInfo, ...]
+    by_again: tuple[GroupInfo, ...] = Field(description="What records violate that a replay refused again.")
     examples: tuple[str, ...] = Field(description="Positions of the newest records, `partition/offset`.")
     comment_list: tuple[CommentInfo, ...]
     changes: tuple[StateChange, ...] = Field(description="The newest changes of state, oldest first.")
@@ -393,6 +395,7 @@ class SearchRequest(BaseModel):
     partition: int | None = Field(default=None, ge=0, lt=2**31)
     since: AwareDatetime | None = None
     until: AwareDatetime | None = None
+    again: str | None = Field(default=None, max_length=300)
 
 
 class SearchInfo(BaseModel):

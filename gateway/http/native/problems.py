@@ -115,13 +115,13 @@ def list_problems(  # noqa: PLR0913 - one for each parameter of the query
     responses=responses(404, 422, 503),
 )
 def get_problem(stream: StreamName, problem: ProblemId, factory: FactoryDep, span: SpanDep) -> ProblemDetail:
-    """Show a problem: since when, how often, from which versions, partitions and producers, and examples."""
+    """Show a problem: since when, how often, from which versions, partitions and producers, what failed again, and examples."""
     found = factory.problems().get(stream, problem, span.query())
     wanted = QuarantineFilter(problem=found.id, since=span.since, until=span.until)
     index = factory.quarantine_index()
     groups = {
         by: tuple(group_info(each, records) for each in each_group)
-        for by in (Dimension.VERSION, Dimension.PARTITION, Dimension.PRODUCER)
+        for by in (Dimension.VERSION, Dimension.PARTITION, Dimension.PRODUCER, Dimension.AGAIN)
         for each_group, records in [index.breakdown(stream, by, wanted)]
     }
     newest = index.page(stream, wanted, _EXAMPLES)
@@ -131,6 +131,7 @@ def get_problem(stream: StreamName, problem: ProblemId, factory: FactoryDep, spa
         by_version=groups[Dimension.VERSION],
         by_partition=groups[Dimension.PARTITION],
         by_producer=groups[Dimension.PRODUCER],
+        by_again=groups[Dimension.AGAIN],
         examples=tuple(f"{each.partition}/{each.offset}" for each in newest.places),
         comment_list=tuple(CommentInfo(at=each.at, by=each.by, text=each.text) for each in comments),
         changes=found.decision.changes,

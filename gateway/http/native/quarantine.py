@@ -69,11 +69,14 @@ class RecordFilter:
         ] = None,
         since: Annotated[Instant | None, Query(description="Arrived from this minute on.")] = None,
         until: Annotated[Instant | None, Query(description="Arrived before this minute.")] = None,
+        again: Annotated[
+            str | None, Query(max_length=300, description="Code by which a replay refused the record again.")
+        ] = None,
     ) -> None:
         if since is not None and until is not None and since >= until:
             raise InvalidBody("the range is empty", (Problem("since", "must be earlier than until"),))
         self.wanted = QuarantineFilter(
-            problem, stage, rule, field, version, partition, producer, since, until
+            problem, stage, rule, field, version, partition, producer, since, until, again
         )
 
 
@@ -118,7 +121,7 @@ def break_quarantine_down(
     record_filter: FilterDep,
     by: Annotated[Dimension, Query(description="What to count by.")],
 ) -> BreakdownInfo:
-    """Count the refused records of a filter by problem, stage, rule, field, version, partition or producer."""
+    """Count the refused records of a filter by a dimension; by `again`, what they violated when a replay refused them again."""
     groups, records = factory.quarantine_index().breakdown(stream, by, record_filter.wanted)
     return BreakdownInfo(by=by, records=records, groups=tuple(group_info(each, records) for each in groups))
 

@@ -1,4 +1,4 @@
-"""Which refused records are closed: kept as the jobs report them, and counted for problems."""
+"""Which refused records are closed, and why others failed again: kept as the jobs report it, and counted for problems."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pyroaring import BitMap
 
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.positions import Positions
-from tidegate.gateway.storage.refusal_closures import StoredClosure
+from tidegate.gateway.storage.refusal_closures import StoredOffsets
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.streams.quarantine_index.columns import CHUNK, CHUNK_BITS
+from tidegate.gateway.streams.quarantine_index.facets import MOST_CODES_AGAIN, OTHER
 from tidegate.gateway.streams.quarantine_index.filters import Chunk, Offsets, StreamIndex
 
 ClosureCounts = dict[Closure, int]
@@ -26,19 +27,51 @@ def add_closures(stores: Stores, stream: str, closures: Mapping[Closure, Positio
     stores.closures.put(
         stream,
         [
-            StoredClosure(partition, chunk, closure, (low_bits | before).serialize())
+            StoredOffsets(partition, chunk, closure, (low_bits | before).serialize())
             for closure, positions in closures.items()
             for (partition, chunk), low_bits in _chunks(positions).items()
-            for before in [_unpacked(stores.closures.find(stream, partition, chunk, closure))]
+            for before in [_unpacked(stores.closures.of_chunk(stream, partition, chunk).get(closure))]
         ],
     )
+
+
+def keep_reasons(
+    stores: Stores, stream: str, again: Mapping[str, Positions], closed: Iterable[Positions]
+) -> None:
+    """Keep by what records were refused again in a replay: the newest replay of a record counts, and closed ones have none.
+
+    A stream has MOST_CODES_AGAIN codes; records of further ones are kept together, as `OTHER`.
+    """
+    changed: Offsets = {}
+    for positions in (*again.values(), *closed):
+        _unite(changed, _chunks(positions))
+    known = stores.reasons.names(stream) if again else frozenset()
+    new = sorted(again.keys() - known)[: max(0, MOST_CODES_AGAIN - len(known))]
+    fresh: dict[str, Offsets] = {}
+    for code, positions in again.items():
+        _unite(fresh.setdefault(code if code in known or code in new else OTHER, {}), _chunks(positions))
+    for (partition, chunk), low_bits in changed.items():
+        kept = {
+            code: _unpacked(offsets) - low_bits
+            for code, offsets in stores.reasons.of_chunk(stream, partition, chunk).items()
+        }
+        for code, chunks in fresh.items():
+            if found := chunks.get((partition, chunk)):
+                kept[code] = kept.get(code, BitMap()) | found
+        stores.reasons.put(
+            stream,
+            [
+                StoredOffsets(partition, chunk, code, offsets.serialize() if offsets else b"")
+                for code, offsets in kept.items()
+            ],
+        )
 
 
 def closed_offsets(stores: Stores, stream: str) -> dict[Closure, Offsets]:
     """Return the closed offsets of a stream by chunk; one that was closed in two ways counts as the first of them."""
     found: dict[Closure, Offsets] = defaultdict(dict)
     for stored in stores.closures.all(stream):
-        found[Closure(stored.closure)][stored.partition, stored.chunk] = _unpacked(stored.offsets)
+        found[Closure(stored.name)][stored.partition, stored.chunk] = _unpacked(stored.offsets)
     seen: Offsets = {}
     counted: dict[Closure, Offsets] = {}
     for closure in _FIRST_WINS:
@@ -89,6 +122,11 @@ def _chunks(positions: Positions) -> Offsets:
             if high > low:
                 found[partition, chunk] = BitMap(offset - begin for offset in bitmap[low:high])
     return found
+
+
+def _unite(known: Offsets, others: Offsets) -> None:
+    for chunk, low_bits in others.items():
+        known[chunk] = known.get(chunk, BitMap()) | low_bits
 
 
 def _unpacked(offsets: bytes | None) -> BitMap:

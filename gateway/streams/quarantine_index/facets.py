@@ -73,6 +73,9 @@ MOST: Final[Mapping[FacetKind, int]] = {
 }
 """Facets of one stream that are told apart; records of further ones are counted together, as `OTHER`."""
 
+MOST_CODES_AGAIN: Final = 200
+"""Rules, keywords and codes of one stream by which replays refused records again, told apart in the same way."""
+
 OTHER_PROBLEMS: Final = ProblemKey(OTHER, "*", "")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -42,7 +43,8 @@ class QuarantineFilter:
     """Which refused records of a stream are meant; None lets all through.
 
     `problem` and `producer` are ids (32 hexadecimal digits), `field` is a JSON Pointer with `*` for indices, `partition` one of the quarantine
-    topic. Records that arrived in [since, until) are meant, by whole minutes.
+    topic. Records that arrived in [since, until) are meant, by whole minutes. `again` is what a record violated when a
+    replay refused it again.
     """
 
     problem: str | None = None
@@ -54,6 +56,7 @@ class QuarantineFilter:
     producer: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    again: str | None = None
 
     @property
     def minutes(self) -> tuple[int, int] | None:
@@ -155,7 +158,18 @@ class StreamIndex:
                 for chunk, offsets in of_facet.items():
                     united[chunk] = united[chunk] | offsets if chunk in united else offsets
             found = united if found is None else _intersected(found, united)
+        if wanted.again is not None:
+            found = _intersected(found or {}, self.again.get(wanted.again, {}))
         return self.within(found or {}, wanted.minutes)
+
+    @cached_property
+    def again(self) -> dict[str, Offsets]:
+        """The offsets of records that a replay refused again, by what they violated then. Some may not be indexed."""
+        found: dict[str, Offsets] = {}
+        for stored in self.stores.reasons.all(self.stream):
+            offsets = BitMap.deserialize(stored.offsets)
+            found.setdefault(stored.name, {})[stored.partition, stored.chunk] = offsets
+        return found
 
     def within(self, offsets: Offsets, minutes: tuple[int, int] | None) -> Offsets:
         """Return the offsets that arrived in the minutes of [first, last]."""

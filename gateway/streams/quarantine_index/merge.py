@@ -97,7 +97,8 @@ def trim(stores: Stores, stream: str, partition: int, low: int) -> int:
     stores.quarantine.drop_pages(stream, partition, until >> PAGE_BITS if len(kept) else numbers.stop)
     if len(kept):
         stores.quarantine.put_pages(stream, kept.pack(partition))
-    stores.closures.drop_before(stream, partition, until >> CHUNK_BITS)
+    for reported in (stores.closures, stores.reasons):
+        reported.drop_before(stream, partition, until >> CHUNK_BITS)
     left = stores.quarantine.counts(stream, list(removed))
     stores.quarantine.drop_facets(stream, [facet for facet in removed if facet not in left])
     return until

@@ -68,6 +68,7 @@ class IndexedPartitions:
         if found is not None and found.next_offset > wanted.high:
             stores.quarantine.drop(wanted.stream)
             stores.closures.drop(wanted.stream)
+            stores.reasons.drop(wanted.stream)
             found = None
         if found is None:
             low = wanted.low

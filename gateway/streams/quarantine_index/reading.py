@@ -23,6 +23,7 @@ from tidegate.gateway.storage.quarantine_index import IndexedPartition
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.streams.quarantine import Origin
 from tidegate.gateway.streams.quarantine_index.columns import (
+    CHUNK,
     CHUNK_BITS,
     PAGE_BITS,
     Integers,
@@ -62,6 +63,8 @@ class Dimension(StrEnum):
     VERSION = "version"
     PARTITION = "partition"
     PRODUCER = "producer"
+    AGAIN = "again"
+    """What records violated when a replay refused them again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +227,14 @@ class QuarantineIndex:
             newer = next(iter(_ordered(index, offsets, place, 1, is_ascending=True)), None)
             return newer, next(iter(_ordered(index, offsets, place, 1, is_ascending=False)), None)
 
+    def refused_again_by(self, stream: str, partition: int, offset: int) -> tuple[str, ...]:
+        """Return what the record at a position violated when a replay refused it again; nothing if none did."""
+        with self._open(stream) as index:
+            chunk, low_bits = (partition, offset >> CHUNK_BITS), offset & (CHUNK - 1)
+            return tuple(
+                sorted(code for code, found in index.again.items() if low_bits in found.get(chunk, ()))
+            )
+
     def by_key(self, stream: str, key: bytes) -> tuple[tuple[int, int], ...]:
         """Return partition and offset of records that may have a key: the hash is short, so the caller compares the keys."""
         with self._open(stream) as index:
@@ -283,7 +294,7 @@ def by_partition(offsets: Offsets) -> dict[int, Integers]:
 
 def _trend(index: StreamIndex, wanted: QuarantineFilter, slices: Slices) -> Integers:
     """Count from the counts of days where a filter is of problems or of nothing; otherwise from offsets and their minutes."""
-    if (wanted.version, wanted.partition, wanted.producer) == (None, None, None):
+    if (wanted.version, wanted.partition, wanted.producer, wanted.again) == (None, None, None, None):
         facets = index.problems(wanted) if wanted.is_of_problems else [index.all]
         if len(facets) == 1 or not wanted.is_of_problems:
             return sum(counted(index.stores, index.stream, facets, slices).values(), slices.none())
@@ -301,6 +312,8 @@ def _groups(
         for (partition, _), found in offsets.items():
             sums[partition] = sums.get(partition, 0) + len(found)
         return _most_first(Group(str(partition), records) for partition, records in sums.items())
+    if by is Dimension.AGAIN:
+        return _most_first(Group(code, _common(found, offsets)) for code, found in index.again.items())
     if by in {Dimension.VERSION, Dimension.PRODUCER}:
         return _most_first(_facet_groups(index, by, offsets))
     classes: dict[str, list[bytes]] = {}

@@ -131,6 +131,15 @@ def closed_by(line: Line, closure: Closure) -> set[Position]:
     }
 
 
+def failed_by(line: Line) -> dict[str, set[Position]]:
+    """Return the places in the quarantine topic that reports named as refused again, by what they violate."""
+    found: dict[str, set[Position]] = {}
+    for told in line.replays.told:
+        for code, places in told.again.items():
+            found.setdefault(code, set()).update(positions_of(dict(places)))
+    return found
+
+
 def require_closed_once(line: Line, *, is_rewound: bool) -> None:
     """Require that no refused record was sent twice, or is written although it was sent or discarded.
 

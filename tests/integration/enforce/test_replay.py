@@ -22,6 +22,7 @@ from tests.integration.enforce.replaying import (
     ask_of_registry,
     changes,
     cut_after,
+    failed_by,
     fill,
     line_of,
     long,
@@ -183,6 +184,7 @@ def test_what_fails_again_stays_refused_and_is_not_written_again(line: Line) -> 
     }
     assert line.quarantined() == before
     places = {source: place for place, source in refusals(line).items()}
+    assert failed_by(line) == {"amount-is-known": {places[1, 0]}, "format": {places[1, 1]}}
     first = (0, 0)
     require_exactly_once(line, {first})
 
@@ -190,6 +192,22 @@ def test_what_fails_again_stays_refused_and_is_not_written_again(line: Line) -> 
     request(line, [places[1, 0]])
     line.enforce()
     require_exactly_once(line, {first, (1, 0)})
+
+
+@pytest.mark.parametrize("action", ["replay", *full("to-source")])
+def test_why_records_failed_again_is_told_by_the_next_attempt_too(line: Line, action: str) -> None:
+    """The one that judged them ended after its commit, and before its report."""
+    line.produce(row(0, 999), row(1, 998), row(3, 999, day="no day"))
+    line.contracts.plan = line.plan(rules=[{**KNOWN, "values": [998, 999]}])
+    line.enforce()
+    request(line, fix=MENDED, allowed=1.0, action=action)
+    with pytest.raises(PowerCutError):
+        line.enforce(cut_after(ReplayStep.PUBLISH))
+    assert failed_by(line) == {}
+    places = {source: place for place, source in refusals(line).items()}
+    line.enforce()
+    assert line.replays.told[-1].state is ReplayState.DONE
+    assert failed_by(line) == {"amount-is-known": {places[1, 0]}, "format": {places[1, 1]}}
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from tidegate.gateway.http.desk import replay_views
 from tidegate.gateway.http.models.examples import CONTRACT
 from tidegate.gateway.streams.problems import ProblemQuery
 from tidegate.gateway.streams.quarantine import QuarantineReader
-from tidegate.gateway.streams.quarantine_index.closures import add_closures
+from tidegate.gateway.streams.quarantine_index.closures import add_closures, keep_reasons
 from tidegate.gateway.streams.replay_previews import ProblemSelection, ReplayPreviews
 
 STREAM = "hospital.admissions"
@@ -82,6 +82,20 @@ def test_a_problem_counts_what_is_open_and_lists_its_requests(
     assert "&lt;b&gt;tests&lt;/b&gt; of the vendor" in page.text
     assert "Discard key:ann" in words(page)
     assert "waits for the job" in words(page)
+
+
+def test_a_problem_and_the_list_of_records_show_why_records_were_refused_again(
+    client: Any, factory: Factory, problem: str
+) -> None:
+    again = {"ward-is-open": Positions([(0, 2)])}
+    factory.database.write(lambda stores: keep_reasons(stores, STREAM, again, []))
+    page = client.request("GET", problem)
+    assert "Refused again by Value Records Share ward-is-open 1" in words(page)
+    address = f"/desk/streams/{STREAM}/quarantine?problem={problem.rpartition('/')[2]}&amp;again=ward-is-open"
+    assert address in page.text
+    listed = client.request("GET", address.replace("&amp;", "&"))
+    assert "again ward-is-open" in words(listed)
+    assert 'name="again" class="mono" value="ward-is-open"' in listed.text
 
 
 def test_the_audit_log_has_who_previewed_which_fix(factory: Factory, problem: str) -> None:  # noqa: ARG001 - it publishes

@@ -7,19 +7,23 @@ import random
 import threading
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 
 from tests.documents import contract_with
-from tests.unit.gateway.quarantine_records import AGE, BROKEN, LINE, MISSING, Process, many, refused
+from tests.unit.gateway.quarantine_records import AGE, BROKEN, LINE, MISSING, NOW, Process, many, refused
+from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.verdict import Severity
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.streams.quarantine import Origin
-from tidegate.gateway.streams.quarantine_index import facets, merge
+from tidegate.gateway.streams.quarantine_index import closures, facets, merge
 from tidegate.gateway.streams.quarantine_index.avro_values import avro_decoder
+from tidegate.gateway.streams.quarantine_index.filters import QuarantineFilter
 from tidegate.gateway.streams.quarantine_index.partitions import LEASE, Step
+from tidegate.gateway.streams.quarantine_index.reading import Dimension
 from tidegate.gateway.streams.quarantine_index.refusals import ContractHints, RefusalReader
 
 TABLES = ("quarantine_facets", "quarantine_bitmaps", "quarantine_pages", "quarantine_days")
@@ -199,6 +203,75 @@ def test_problems_beyond_the_bound_are_counted_together(
     Process(factory, "one").ingest(codes, at_once=2)
     assert Counter(code for code, _, _ in problems(factory)) == Counter(("rule-0", "rule-1", "rule-2", "*"))
     assert problems(factory)["*", "", ""] == 7
+
+
+def refused_again(factory: Factory, again: dict[str, list[int]], closed: list[int] | None = None) -> None:
+    """Keep why records of partition 0 were refused again, and that others are closed."""
+    found = {code: Positions([(0, each) for each in offsets]) for code, offsets in again.items()}
+    gone = Positions([(0, each) for each in closed or []])
+    factory.database.write(lambda stores: closures.keep_reasons(stores, "adm", found, [gone]))
+
+
+def by_new_reason(factory: Factory, **wanted: Any) -> dict[str, int]:
+    groups, _ = factory.quarantine_index().breakdown("adm", Dimension.AGAIN, QuarantineFilter(**wanted))
+    return {each.value: each.records for each in groups}
+
+
+@pytest.fixture
+def five_refused(factory: Factory) -> Process:
+    """Five records of one rule, one of them by another version."""
+    factory.database.write(lambda stores: stores.contracts.add_contract("adm", "adm", NOW))
+    process = Process(factory, "one")
+    process.ingest([*(refused(n) for n in range(4)), refused(4, version="1.1.0")])
+    return process
+
+
+@pytest.mark.usefixtures("five_refused")
+def test_what_a_replay_refused_again_is_found_by_its_newest_reason_until_it_is_closed(
+    factory: Factory,
+) -> None:
+    refused_again(factory, {"ward-is-open": [0, 1, 4], "type": [1], "unseen": [99_999]})
+    assert by_new_reason(factory) == {"ward-is-open": 3, "type": 1}
+    assert by_new_reason(factory, version="1.1.0") == {"ward-is-open": 1}
+    index = factory.quarantine_index()
+    wanted = QuarantineFilter(again="ward-is-open", rule="age-is-known")
+    assert list(index.positions("adm", wanted).places()) == [(0, 0), (0, 1), (0, 4)]
+    assert [place.offset for place in index.page("adm", wanted, 10).places] == [4, 1, 0]
+    since = NOW - timedelta(hours=1)
+    assert sum(index.trend("adm", replace(wanted, since=since), 4)[1]) == 3
+    assert index.positions("adm", QuarantineFilter(again="format")).records == 0
+    assert index.refused_again_by("adm", 0, 1) == ("type", "ward-is-open")
+
+    refused_again(factory, {"format": [0, 1]})  # another replay finds something else
+    assert by_new_reason(factory) == {"format": 2, "ward-is-open": 1}
+    refused_again(factory, {}, closed=[1, 4])
+    assert by_new_reason(factory) == {"format": 1}
+    assert index.refused_again_by("adm", 0, 4) == ()
+
+
+def test_new_reasons_outlive_a_rebuild_and_go_with_their_records(
+    factory: Factory, five_refused: Process
+) -> None:
+    refused_again(factory, {"ward-is-open": [0, 4]})
+    factory.database.write(lambda stores: stores.quarantine.drop("adm"))
+    assert by_new_reason(factory) == {}
+    Process(factory, "two").ingest(
+        [refused(n) for n in range(3, 5)], low=3
+    )  # retention has deleted the others
+    assert by_new_reason(factory) == {"ward-is-open": 1}
+    five_refused.now += LEASE * 2
+    assert five_refused.partitions.claim("adm", 0, 0, 1) is not None  # the topic was made again
+    assert factory.database.read(lambda stores: stores.reasons.all("adm")) == ()
+
+
+@pytest.mark.usefixtures("five_refused")
+def test_new_reasons_beyond_the_bound_are_counted_together(
+    factory: Factory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closures, "MOST_CODES_AGAIN", 2)
+    refused_again(factory, {"rule-0": [0], "rule-1": [1], "rule-2": [2], "rule-3": [2, 3]})
+    refused_again(factory, {"rule-1": [4]})
+    assert by_new_reason(factory) == {"rule-0": 1, "rule-1": 2, "other": 2}
 
 
 def test_the_values_of_avro_records_have_shapes(factory: Factory, client: Any) -> None:

@@ -199,6 +199,29 @@ def test_over_http(client: Any) -> None:
     assert client.post(PATH, json.dumps({**body, "records": 0})).status_code == 422
 
 
+def test_what_a_report_says_of_records_that_failed_again_is_found_over_http(
+    client: Any, factory: Factory, replays: StreamReplays
+) -> None:
+    Process(factory, "one", stream=STREAM).ingest(
+        [refused(offset, contract=STREAM, topic=STREAM) for offset in (17, 18, 19)]
+    )
+    asked = replays.ask(STREAM, order(**PLAIN), ANN)
+    again = {"ward-is-open": {0: ((17, 18),)}}
+    told = report(asked, refused=2).model_copy(update={"again": again})
+    answer = client.post(f"{PATH}/{asked.id}/progress", told.model_dump_json())
+    assert answer.json()["report"]["again"] == {}  # kept once, and not with each replay
+    index = f"/api/v1/streams/{STREAM}/quarantine"
+    found = client.get(f"{index}/positions?again=ward-is-open&rule=age-is-known").json()
+    assert found["partitions"] == {"0": [[17, 18]]}
+    (group,) = client.get(f"{index}/breakdown?by=again").json()["groups"]
+    assert (group["value"], group["records"]) == ("ward-is-open", 2)
+    closed = {Closure.REPLAYED: {0: ((17, 17),)}}
+    replays.progress(STREAM, report(asked).model_copy(update={"closures": closed}), JOB)
+    (problem,) = factory.problems().list(STREAM, ProblemQuery()).problems
+    (group,) = client.get(f"/api/v1/streams/{STREAM}/problems/{problem.id}").json()["by_again"]
+    assert (group["value"], group["records"]) == ("ward-is-open", 1)
+
+
 def scattered(runs: int) -> dict[str, Any]:
     places = Positions([(0, 2 * each) for each in range(runs)])
     positions = {0: [(each, each) for each in range(0, 2 * runs, 2)]}

@@ -54,6 +54,7 @@ def test_other_positions_are_refused(text: str) -> None:
         (["rule=age-is-known", "partition=4"], False),
         (["stage=frame"], False),
         (["version=1.1.0"], False),
+        (["rule=type", "again=ward-is-open"], True),  # what the index knows is no matter of the headers
     ],
 )
 def test_a_refusal_is_chosen_by_all_that_is_named(where: list[str], *, is_chosen: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -26,7 +25,7 @@ from tidegate.contracts.stream.replay import (
 from tidegate.contracts.stream.replay_progress import ReplayProgress
 from tidegate.spark_jobs.job.control import StreamPaused
 from tidegate.spark_jobs.job.replay import Prepared
-from tidegate.spark_jobs.job.replay_chunk import ReplayChunk, most_records
+from tidegate.spark_jobs.job.replay_chunk import FailedAgain, ReplayChunk, most_records
 from tidegate.spark_jobs.job.replay_loop import ReplayLoop
 from tidegate.spark_jobs.sinks.sink import Replay
 
@@ -89,7 +88,7 @@ class Work:
     def __init__(self) -> None:
         self.errors: list[Exception | None] = []
 
-    def look(self, request: ReplayRequest, held: Ledger) -> None:
+    def look(self, request: ReplayRequest, plan: Any, held: Ledger) -> None:
         """No attempt before has processed a record."""
 
     def prepare(self, request: ReplayRequest, plan: Any, held: Ledger) -> Prepared | None:
@@ -97,7 +96,7 @@ class Work:
         progress = request.begun(held)
         chunk = ReplayedChunk(written=REFUSALS.chunk(progress.done, most_records(request)))
         judged: Any = Judged()
-        return Prepared(request, plan, judged, Replay(chunk, progress), Counter(), ReplayChunk())
+        return Prepared(request, plan, judged, Replay(chunk, progress), FailedAgain(), ReplayChunk())
 
     def published(self, prepared: Prepared, ledger: Ledger) -> ReplayReport:
         progress = prepared.request.begun(ledger)

@@ -8,13 +8,18 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi.testclient import TestClient
 
-from tidegate.contracts.errors import ConflictError, CredentialsError, Unavailable
+from tests.unit.gateway.quarantine_records import Process, refused
+from tidegate.contracts.errors import ConflictError, CredentialsError, NotFoundError, Unavailable
 from tidegate.contracts.registry_client.messages import Answer
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import MOST_REQUEST_BYTES, digest_of_refusals, runs_of
 from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.app import create_app
+from tidegate.gateway.streams.quarantine_index.closures import keep_reasons
 from tidegate.spark_jobs.adopt.log import required
+from tidegate.spark_jobs.adopt.replay import refused_again_by
 
 STREAM = "hospital.admissions"
 PLACES = Positions([(0, 17)])
@@ -83,3 +88,28 @@ def test_the_answer_of_something_else_is_told(
 ) -> None:
     with pytest.raises(error, match=said):
         required(REGISTRY, Answer(status, "Request Entity Too Large", content), "request a replay")
+
+
+def test_records_are_chosen_by_what_they_violate_since_a_replay(factory: Factory) -> None:
+    """By the registry's index; a code that it does not know chooses nothing."""
+    Process(factory, "one", stream=STREAM).ingest(
+        [refused(offset, contract=STREAM, topic=STREAM) for offset in range(3)]
+    )
+    with TestClient(create_app(factory), base_url="http://localhost") as client:
+        with pytest.raises(NotFoundError, match="by ward-is-open; no replay has refused a record again"):
+            refused_again_by(client, STREAM, "ward-is-open")
+        again = {"ward-is-open": Positions([(0, 0), (0, 2)]), "type": Positions([(0, 1)])}
+        factory.database.write(lambda stores: keep_reasons(stores, STREAM, again, []))
+        assert list(refused_again_by(client, STREAM, "ward-is-open")) == [(0, 0), (0, 2)]
+        with pytest.raises(NotFoundError, match="by format; there are: ward-is-open, type"):
+            refused_again_by(client, STREAM, "format")
+
+
+def test_a_registry_that_knows_no_new_reasons_names_no_records() -> None:
+    """One of an earlier release would leave the parameter out, and name every refused record."""
+    transport = httpx.MockTransport(lambda _: httpx.Response(422, json={"detail": "by is no dimension"}))
+    with (
+        httpx.Client(transport=transport, base_url="http://registry:8081") as client,
+        pytest.raises(ConflictError, match=r"\(422\): by is no dimension.*compare the releases"),
+    ):
+        refused_again_by(client, STREAM, "ward-is-open")
