@@ -68,7 +68,7 @@ class RefusalOffsetsStore(Store):
         query = select(row.name, row.offsets).where(
             row.stream == stream, row.partition == partition, row.chunk == chunk
         )
-        return dict(self._session.execute(query).tuples().all())
+        return dict(self._session.execute(query).all())
 
     def names(self, stream: str) -> frozenset[str]:
         """Return the names that a stream has."""

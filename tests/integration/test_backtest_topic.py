@@ -67,7 +67,7 @@ def test_a_topic_from_its_start_from_an_offset_from_a_time_and_sampled(
     assert (late["records"], late["newly_refused"]) == (41, 40)
     timed = backtest(broker, topic, tmp_path, "--from", "2023-11-14T22:18:20Z")  # 300 seconds after the first
     assert (timed["records"], timed["newly_refused"]) == (101, 100)
-    future = backtest(broker, topic, tmp_path, "--from", "2099-01-01T00:00:00Z")
+    future = backtest(broker, topic, tmp_path, "--from", "2099-01-01T00:00:00Z", "--allow-empty")
     assert (future["records"], future["newly_refused_share"]) == (0, 0.0)
 
     sample = backtest(broker, topic, tmp_path, "--sample", "100")

@@ -31,7 +31,7 @@ NEXT: Final = {
     },
     "contracts/stream/ledger.py": {
         "    slots: int = Field(ge=1)\n": '    slots: int = Field(ge=1)\n    release: str = ""\n    region: str = ""\n',
-        "_LEFT_OUT_EMPTY = (\n": '_LEFT_OUT_EMPTY = (\n    "release",\n    "region",\n',
+        "_OMITTED_IF_EMPTY = (\n": '_OMITTED_IF_EMPTY = (\n    "release",\n    "region",\n',
         '            "epoch": self.epoch + 1,\n': '            "format": 2, "release": "0.2", "region": "eu", "epoch": self.epoch + 1,\n',
     },
     "contracts/stream/control.py": {

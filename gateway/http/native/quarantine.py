@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Annotated
 
 import structlog
@@ -229,12 +228,12 @@ def find_refused_records(
     stream: StreamName, wanted: FindRequest, factory: FactoryDep, principal: PrincipalDep
 ) -> FoundInfo:
     """Find the refused records of a key, or of a position in the source topic. Keys that the contract hides need an approver."""
-    search = factory.record_search(principal)
     if wanted.source is not None:
         partition, offset = wanted.source.split("/")
-        found = search.by_source(stream, int(partition), int(offset))
+        found = factory.record_search(principal).by_source(stream, int(partition), int(offset))
     else:
-        found = search.by_key(stream, _key(wanted))
+        key = _key(wanted)
+        found = factory.record_search(principal).by_key(stream, key)
     return FoundInfo(positions=tuple(f"{p}/{o}" for p, o in found.positions), is_complete=found.is_complete)
 
 
@@ -245,7 +244,7 @@ def _key(wanted: FindRequest) -> bytes:
         raise InvalidBody("nothing is looked for", (Problem("key", "give key, key_base64 or source"),))
     try:
         return base64.b64decode(wanted.key_base64, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:  # of binascii, or for a character beyond ASCII
         raise InvalidBody("the key cannot be read", (Problem("key_base64", "is not Base64"),)) from error
 
 

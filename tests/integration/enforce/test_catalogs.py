@@ -55,7 +55,7 @@ def test_a_table_of_another_catalog_is_reconciled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its files are read in several turns."""
-    monkeypatch.setattr(iceberg, "_ROWS_IN_A_TURN", 2)
+    monkeypatch.setattr(iceberg, "_ROWS_PER_GROUP", 2)
     line = make_line(catalog_properties=catalog, max_offsets=2)
     with pytest.raises(NotFoundError, match="does not exist in the catalog of TIDEGATE_CATALOG_PROPERTIES"):
         line.reconcile()

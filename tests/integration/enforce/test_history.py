@@ -299,7 +299,7 @@ def test_what_a_history_is_not_loaded_for(make_line: Callable[..., Line], tmp_pa
     for name, records in {"short.jsonl.gz": 100, "cut.jsonl.gz": 10_000}.items():
         packed = gzip.compress(b'{"id": "h0", "amount": 1}\n' * records)
         (tmp_path / name).write_bytes(packed[:-20])
-    amounts = pa.array([[(1, "EUR")]], pa.map_(pa.int32(), pa.string()))
+    amounts = pa.array([[({"n": 1}, "EUR")]], pa.map_(pa.struct({"n": pa.int32()}), pa.string()))
     pq.write_table(pa.table({"id": ["h0"], "amount": amounts}), tmp_path / "keyed.parquet")
     for name, reason in {
         "ragged.csv": r"reading file file:.*/ragged\.csv",

@@ -285,6 +285,12 @@ def test_the_page_of_a_search_follows_it_and_ends_it(factory: Factory, client: A
     assert (nothing.status_code, "has 1 to 1,000 characters" in nothing.text) == (422, True)
 
 
+@pytest.mark.parametrize("text", ["x", "\u00b1\u00c7"], ids=["cut off", "beyond ASCII"])
+def test_a_key_that_is_no_base64_is_refused_with_its_place(post: Any, text: str) -> None:
+    answer = post("/quarantine/find", {"key_base64": text}, 422)
+    assert answer["errors"] == [{"pointer": "key_base64", "message": "is not Base64"}], answer
+
+
 def test_what_is_not_there(get: Any, client: Any) -> None:
     assert client.get(f"{BASE}/problems/{'0' * 32}").status_code == 404
     assert client.get("/api/v1/streams/none/problems").status_code == 404
