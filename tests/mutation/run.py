@@ -76,22 +76,10 @@ PURE: dict[str, tuple[str, ...]] = {
     f"{_STREAM}.rewind": (f"{UNIT}/contracts/test_rewind.py",),
     f"{_STREAM}.adoption": (f"{UNIT}/contracts/test_adoption.py",),
     f"{_STREAM}.erasure": (f"{UNIT}/contracts/test_erasure.py",),
-    f"{_STREAM}.positions": (f"{UNIT}/contracts/test_positions.py", f"{UNIT}/contracts/test_erasure.py"),
     f"{_STREAM}.closure": (f"{UNIT}/contracts/test_replay.py", f"{UNIT}/contracts/test_rewind.py"),
     f"{_STREAM}.key_marks": (f"{UNIT}/contracts/test_key_marks.py",),
-    f"{_STREAM}.replay": (
-        f"{UNIT}/contracts/test_replay.py",
-        f"{UNIT}/spark_jobs/test_replay_chunk.py",
-        f"{UNIT}/contracts/test_bounds.py",
-    ),
     f"{_STREAM}.replay_progress": (f"{UNIT}/contracts/test_replay.py",),
     f"{_STREAM}.versions": (f"{UNIT}/contracts/test_versions.py",),
-    f"{_STREAM}.evidence": (
-        f"{UNIT}/contracts/test_evidence.py",
-        f"{UNIT}/contracts/test_versions.py",
-        f"{UNIT}/contracts/expectations/test_refusal.py",
-    ),
-    f"{_STREAM}.reconcile": (f"{UNIT}/contracts/test_reconcile.py", f"{UNIT}/contracts/test_positions.py"),
     "tidegate.spark_jobs.job.batch_limits": (f"{UNIT}/spark_jobs/test_batch_limits.py",),
 }
 """Modules that need no Java, with the tests that cover them."""

@@ -217,6 +217,14 @@ def test_discarded_records_stay_refused_and_are_named_in_a_chain_of_their_own() 
     assert asked.begun(last).is_finished
 
 
+def test_a_replay_that_closes_nothing_is_written_as_the_first_release_wrote_it() -> None:
+    progress = ReplayProgress(request=UUID(int=1).hex, digest="d", records=1, written=1)
+    assert "closed" not in progress.model_dump()
+    assert progress.is_finished
+    with pytest.raises(ValidationError, match="more refusals were processed than the request has"):
+        ReplayProgress(request=UUID(int=1).hex, digest="d", records=1, written=1, left=1)
+
+
 def test_each_way_to_close_records_has_a_chain_of_its_own() -> None:
     assert chain_of("l", None) == "l"
     assert [chain_of("l", closure) for closure in Closure] == [f"l#{closure}" for closure in Closure]

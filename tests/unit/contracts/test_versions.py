@@ -17,6 +17,7 @@ from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.reconciliation import HeartbeatAnswer, ReconciliationResult
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.stream.table_audit import TableAudit
+from tidegate.contracts.stream.versions import LEDGER_FORMAT, newer_ledger, not_obeyed
 
 GOLDEN = Path(__file__).parent / "golden"
 """What release 0.1 writes. Every later release reads it: files are added here, and never changed."""
@@ -160,3 +161,27 @@ def test_evidence_of_a_newer_format_is_not_taken_for_what_this_release_knows() -
 def test_a_format_that_a_producer_sends_does_not_count(text: bytes) -> None:
     forged = [("tidegate.format", text), *headers("headers-quarantined")]
     assert read_evidence(forged) is not None
+
+
+def test_only_a_higher_format_is_newer() -> None:
+    assert newer_ledger(json.dumps({"format": LEDGER_FORMAT, "release": "9.0"})) is None
+    assert newer_ledger(json.dumps({"format": LEDGER_FORMAT + 1, "release": "9.0"})) == (
+        LEDGER_FORMAT + 1,
+        "Tidegate 9.0",
+    )
+
+
+@pytest.mark.parametrize(
+    ("control", "unknown"),
+    [
+        ({}, ()),
+        ({"requires": []}, ()),
+        ({"requires": "drain"}, ("unknown",)),
+        ({"requires": ["nap", "drain"]}, ("drain", "nap")),
+        ({"requires": ["drain", 7, "No name"]}, ("drain", "unknown")),
+    ],
+)
+def test_what_a_control_requires_and_no_job_of_this_release_can_do_is_named(
+    control: dict[str, Any], unknown: tuple[str, ...]
+) -> None:
+    assert not_obeyed(control) == unknown
