@@ -15,6 +15,7 @@ from tidegate.contracts.errors import TidegateError
 from tidegate.gateway.cli.argument_secrets import refuse_secrets
 from tidegate.gateway.cli.options import HELP
 from tidegate.gateway.cli.terminal import err, print_in_any_encoding, show_error
+from tidegate.gateway.cli.usage_errors import refuse_empty
 from tidegate.gateway.cli.verbs import VerbGroup
 from tidegate.gateway.exits import MEANINGS, ExitCode, exit_code
 
@@ -51,7 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command line, by default the process's own, and exit. Only a bug shows a traceback."""
     print_in_any_encoding()
     try:
-        refuse_secrets(sys.argv[1:] if arguments is None else arguments)
+        given = sys.argv[1:] if arguments is None else arguments
+        refuse_secrets(given)
+        refuse_empty(given)
         get_command(app).main(arguments, prog_name="tidegate")
     except TidegateError as error:
         show_error(error)

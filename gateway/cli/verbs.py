@@ -22,6 +22,7 @@ from typer.main import get_command
 
 from tidegate.contracts.errors import SettingsError
 from tidegate.gateway.cli.options import HELP
+from tidegate.gateway.cli.usage_errors import reword
 from tidegate.gateway.exits import ExitCode
 
 GROUP = "tidegate.verbs"
@@ -300,6 +301,9 @@ class VerbGroup(TyperGroup):
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
+        except typer.BadParameter as error:
+            reword(error)
+            raise
         except BrokenPipeError:
             # What is still buffered goes nowhere, or Python would complain about it at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -13,12 +13,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from enum import Enum
 from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
 from pkgutil import resolve_name
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any
 
 import psutil
 import pytest
@@ -34,6 +32,7 @@ from tidegate.contracts.errors import (
     TidegateError,
     Unavailable,
 )
+from tidegate.gateway.cli.usage_errors import choices_of
 from tidegate.gateway.cli.verbs import VERBS, command_of
 from tidegate.gateway.embedded.jars import Jars
 from tidegate.gateway.exits import MEANINGS, ExitCode, exit_code
@@ -182,18 +181,6 @@ def test_help_has_examples_and_exit_codes_in_80_columns(name: str) -> None:
     assert max(map(len, text.splitlines())) <= 78  # the terminal takes a column at either side
 
 
-def choices_of(parameter: Any) -> tuple[str, ...]:
-    """Return the values that an option takes; none for an option that takes any."""
-    annotation = parameter.type_descriptor.annotation
-    while get_origin(annotation) in {Union, UnionType, list}:
-        annotation = next(each for each in get_args(annotation) if each is not type(None))
-    if get_origin(annotation) is Literal:
-        return get_args(annotation)
-    if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return tuple(each.value for each in annotation)
-    return ()
-
-
 @pytest.mark.parametrize("name", HELPS)
 def test_help_fits_a_terminal_of_80_columns(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -234,6 +221,62 @@ def test_no_option_takes_one_of_a_few_words_as_free_text(name: str) -> None:
         closed = re.match(r"[a-z-]+(, [a-z-]+)* or [a-z-]+\b", getattr(parameter, "help", None) or "")
         if closed and parameter.name != "grant":
             assert choices_of(parameter), parameter.name
+
+
+def without_frame(shown: bytes) -> str:
+    """Return what is in a frame of the terminal as one line."""
+    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", shown.decode()).split())
+
+
+@pytest.mark.parametrize("name", HELPS)
+def test_a_wrong_value_is_named_with_its_option_and_the_values_that_are_taken(
+    tidegate: Run, name: str
+) -> None:
+    """The same words for every option of every verb."""
+    for parameter in HELPS[name].params:
+        option = next((each for each in parameter.opts if each.startswith("--")), None)
+        choices = choices_of(parameter)
+        is_number = re.search(r"\b(int|float)\b", str(parameter.type_descriptor.annotation)) is not None
+        if option is None or not (choices or is_number):
+            continue
+        ran = tidegate(*name.split(), option, "xyzzy")
+        taken = (
+            f"one of {', '.join(choices)}"
+            if choices
+            else r"a (whole )?number( of at (least|most) [\d.,]+| from [\d.,]+ to [\d.,]+)?"
+        )
+        assert ran.returncode == 2
+        assert re.search(
+            f"Invalid value for '{option}'.*: 'xyzzy' is not {taken}$", without_frame(ran.stderr)
+        )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["judge", "--format", "jsno"], "'--format': 'jsno' is not one of text, json; did you mean json?"),
+        (
+            ["check", "--level", "x"],
+            "'--level': 'x' is not one of NONE, BACKWARD, BACKWARD_TRANSITIVE, FORWARD",
+        ),
+        (["backtest", "--max-newly-refused", "5%"], "'5%' is not a number from 0 to 1; 5% is 0.05"),
+        (["backtest", "--max-newly-refused", "7"], "'7' is not a number from 0 to 1"),
+        (["judge", "--show", "-1"], "'-1' is not a whole number of at least 0"),
+        (["mutate", "--mutants", "1001"], "'1001' is not a whole number from 1 to 1,000"),
+        (["infer", ""], "error: the argument after infer is empty; is a variable of the shell not set?"),
+        (["judge", "c.yaml", "--data", ""], "error: the argument after --data is empty"),
+        (["backtest", "c.yaml", "--data="], "error: --data is empty"),
+        (["mutate", "c.yaml", "--data", ""], "error: the argument after --data is empty"),
+    ],
+)
+def test_a_wrong_argument_says_what_is_taken(tidegate: Run, arguments: list[str], message: str) -> None:
+    ran = tidegate(*arguments)
+    assert ran.returncode == 2
+    assert message in without_frame(ran.stderr)
+
+
+def test_a_text_for_null_may_be_empty(tidegate: Run, contract: Path) -> None:
+    assert tidegate("judge", contract, "--null", "", stdin=b'{"age": 1}').returncode == 0
 
 
 @pytest.mark.parametrize("name", HELPS)
