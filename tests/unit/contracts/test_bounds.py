@@ -29,7 +29,7 @@ POSTED: dict[str, type[BaseModel] | None] = {
 }
 """What each operation of a reporter takes, by the last part of its path."""
 OF_ONE_SIZE = {"uuid", "date-time"}
-VECTORS = {"begin", "start", "end", "closures/*"}
+VECTORS = {"begin", "start", "end", "closures/*", "again/*"}
 """Mappings by partition: their keys are numbers below 2^63, which no JSON Schema can say of a name."""
 
 
