@@ -65,6 +65,7 @@ PURE: dict[str, tuple[str, ...]] = {
         f"{UNIT}/contracts/test_reconcile.py",
         f"{UNIT}/contracts/test_versions.py",
         f"{UNIT}/contracts/test_rewind.py",
+        f"{UNIT}/contracts/test_key_marks.py",
     ),
     f"{_STREAM}.segments": (f"{UNIT}/contracts/test_ledger.py",),
     f"{_STREAM}.decide": (

@@ -91,6 +91,7 @@ def test_what_retention_has_deleted_is_known_to_be_unknown() -> None:
     first, old = published(BEGUN, {0: 10, 1: 0}, marks(("a", 0, 5, 1)))
     ledger, new = published(first, {0: 20, 1: 0}, marks(("b", 0, 15, 1)))
     assert read(ledger, [*old, *new]).since == {}
+    assert with_marks(ledger, {0: 30, 1: 0}, "") == ledger.marks, "a batch without deletes adds no record"
     assert read(ledger, new).since == {0: 10, 1: 0}
     assert read(ledger, []).since == {0: 20, 1: 0}
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests import ledgers
 from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.stream.history import HISTORY_PARTITION, HistoryMark
 from tidegate.contracts.stream.ledger import (
     BatchRefusal,
     BatchTotals,
@@ -293,3 +294,11 @@ def test_a_refusal_is_reported_once_for_all_of_its_records() -> None:
     of = [None, one, one, other, None]
     entries = {(0, n): Settlement("q", 0, n, refusal=refusal) for n, refusal in enumerate(of)}
     assert Settled(entries).refusals() == (one, other)
+
+
+def test_a_ledger_counts_the_records_of_its_history_that_are_to_come() -> None:
+    assert LEDGER.pending_history == 0
+    begun = LEDGER.model_copy(update={"history": HistoryMark(load="l", end=7)})
+    assert begun.pending_history == 7
+    further = begun.model_copy(update={"end": {**LEDGER.end, HISTORY_PARTITION: 5}})
+    assert further.pending_history == 2

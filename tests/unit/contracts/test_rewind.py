@@ -68,6 +68,16 @@ def test_counts_lose_what_is_from_the_point_on() -> None:
     assert new.instance == "ab" * 4
 
 
+def test_dropped_records_are_judged_again_but_for_those_that_were_sent_to_the_source() -> None:
+    totals = BatchTotals(written=8, quarantined=2, dropped=2, absent=2)
+    held = HELD.model_copy(update={"totals": totals, "segments": {}})
+    gone = Positions([(0, 7), (0, 8)])
+    written = [each for each in WRITTEN if each not in gone]
+    refused = [each for each in REFUSED if each not in gone]
+    taken = rewind(6, held, written=written, refused=refused, dropped=gone, resent=Positions([(0, 8)]))
+    assert taken.dropped_before == 1
+
+
 def test_replayed_records_are_judged_again_from_the_point_on() -> None:
     replayed = Positions([(0, 3), (0, 8), (1, 3)])
     taken = rewind(6, written=[*WRITTEN, *replayed], refused=[], replayed=replayed)
@@ -80,6 +90,10 @@ def test_records_that_were_sent_to_the_source_are_left_out_up_to_where_the_ledge
     taken = rewind(6, resent=resent)
     assert (taken.left_out, taken.rejudged) == (Positions([(0, 8)]), 0)
     assert taken.ledger(HELD, "ab" * 16, "").closed == {}, "the ledger does not name them yet"
+    empty = HELD.model_copy(
+        update={"end": {0: 0}, "closed": {Closure.RESENT: ClosedRefusals(records=3, digest="d")}}
+    )
+    assert taken._closed(empty)[Closure.RESENT].until == {0: 0}
     named = {Closure.RESENT: ClosedRefusals(records=3, digest="d")}
     new = taken.ledger(HELD.model_copy(update={"closed": named}), "ab" * 16, "")
     assert new.closed[Closure.RESENT] == ClosedRefusals(records=3, digest="d", until={0: 10})
