@@ -11,10 +11,12 @@ import typer
 from tidegate.contracts.document.model import Status
 from tidegate.contracts.errors import ConflictError, ContractError
 from tidegate.contracts.lint.lint import lint
+from tidegate.contracts.words import counted, seen
 from tidegate.gateway.cli.options import DEFAULT_REGISTRY, RegistryUrl
 from tidegate.gateway.cli.terminal import err, out, show_error, show_warnings
 from tidegate.gateway.client.registry import Published, RegistryClient
 from tidegate.gateway.exits import ExitCode
+from tidegate.gateway.registry.unjudged_rules import count_of, noted_in
 
 Files = Annotated[
     list[Path],
@@ -27,7 +29,8 @@ def publish(files: Files, registry: RegistryUrl = DEFAULT_REGISTRY) -> None:
 
     A version never changes: publishing the same content again has no effect, and
     different content under a published version is refused. Also shows whether a
-    job enforces the contract, according to the job's last heartbeat.
+    job enforces the contract, according to the job's last heartbeat, and which
+    rules of its subject are kept for clients and not judged.
 
     Examples:
       tidegate publish contract.yaml
@@ -54,11 +57,19 @@ def publish(files: Files, registry: RegistryUrl = DEFAULT_REGISTRY) -> None:
                 state = (
                     f"published (registry id {published.registry_id})" if published.is_new else "unchanged"
                 )
-                out.print(f"{published.contract_id} {published.version} {state}")
-                if line := _enforcement(published):
-                    out.print(line, markup=False, highlight=False, soft_wrap=True)
+                unjudged = count_of(noted_in(published.note))
+                more = f" · {counted(unjudged, 'rule')} of the subject not judged" if unjudged else ""
+                out.print(f"{published.contract_id} {published.version} {state}{more}")
+                for line in (*_notes(published), _enforcement(published)):
+                    if line:
+                        out.print(line, markup=False, highlight=False, soft_wrap=True)
     if refused:
         raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _notes(published: Published) -> list[str]:
+    """Return what of the version is not enforced and why, one line each."""
+    return [f"  note: {seen(line)}" for line in (published.note or "").splitlines()]
 
 
 def _enforcement(published: Published) -> str | None:

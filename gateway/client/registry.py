@@ -61,6 +61,8 @@ class Published:
     status: str
     enforcement: dict[str, Any] | None
     """`is_enforced` and `seen_at`; None from an older registry."""
+    note: str | None
+    """What of the version is not enforced and why, one reason a line; None if there is nothing to say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,7 @@ class RegistryClient:
                 is_new,
                 body["status"],
                 body.get("enforcement"),
+                body.get("note"),
             )
         raise self._error(answer, loaded)
 
