@@ -136,7 +136,7 @@ class Traffic:
 
     def publish(self, contract: dict[str, Any]) -> None:
         """Publish a contract."""
-        answer = httpx.post(f"{self.url}/api/v1/contracts", json=contract)
+        answer = httpx.post(f"{self.url}/api/v1/contracts", json=contract, timeout=60)
         assert answer.is_success, answer.text
         self._published.add(contract["id"])
 

@@ -86,7 +86,7 @@ def test_headers_name_the_schema(url: str, client: SchemaRegistryClient, kind: s
     value = write({"age": 63}, SerializationContext(topic, MessageField.VALUE, headers))
     document = httpx.get(f"{url}/api/v1/contracts/{topic}/versions/latest").json()
     document |= {"framing": "confluent-header", "version": "2.0.0"}
-    assert httpx.post(f"{url}/api/v1/contracts", json=document).status_code == 201
+    assert httpx.post(f"{url}/api/v1/contracts", json=document, timeout=60).status_code == 201
     header = schema_header(headers)
     assert header is not None
     with Registry(url, topic) as registry:

@@ -179,7 +179,7 @@ def test_no_secret_is_in_a_command_line_or_a_log(
     with ExitStack() as stack:
         registry = Registry(tmp_path, 0)
         stack.callback(registry.stop)
-        httpx.post(f"{registry.url}/api/v1/contracts", json=line.document()).raise_for_status()
+        httpx.post(f"{registry.url}/api/v1/contracts", json=line.document(), timeout=60).raise_for_status()
         config = str(line.settings.kafka_config)
         job = RunningJob([line.contract_id, "--kafka-config", config], environment(line, jars, registry.url))
         stack.callback(job.end)

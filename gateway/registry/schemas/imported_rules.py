@@ -275,7 +275,7 @@ class _Importing:
             id=rule_id,
             kind="cel",
             expr=expression,
-            field=_pointer(path),
+            field=join(path) or None,
             description=rule.doc if rule is not None else description,
             severity=Severity.WARNING if warns else Severity.ERROR,
             on_violation=None if warns else OnViolation.QUARANTINE,
@@ -398,16 +398,12 @@ def _holds_of_null(expression: str) -> bool:
 
 
 def _shown(path: tuple[str, ...]) -> str:
-    return _readable(_pointer(path) or "its root")
+    return _readable(join(path) or "its root")
 
 
 def _readable(pointer: str) -> str:
     """Write a pointer for a sentence: names of fields are of others, and may be long or hold line ends."""
     return seen(pointer if len(pointer) <= _LONGEST_POINTER else f"{pointer[:_LONGEST_POINTER]}...")
-
-
-def _pointer(path: tuple[str, ...]) -> str | None:
-    return "".join(f"/{token.replace('~', '~0').replace('/', '~1')}" for token in path) or None
 
 
 def _id_of(name: str, path: tuple[str, ...]) -> str:

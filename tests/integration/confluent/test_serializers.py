@@ -173,7 +173,7 @@ def test_the_guid_in_a_header_is_written_read_and_judged(
         "schema": {"type": "avro" if is_avro else "json-schema", "definition": json.loads(text)},
         "rules": [{"id": "age-is-known", "kind": "forbidden", "field": "/age", "values": [999]}],
     }
-    assert httpx.post(f"{registry.url}/api/v1/contracts", json=contract).status_code == 201
+    assert httpx.post(f"{registry.url}/api/v1/contracts", json=contract, timeout=60).status_code == 201
     conf = {"schema.id.serializer": header_schema_id_serializer}
     write = AvroSerializer(client, text, conf=conf) if is_avro else JSONSerializer(text, client, conf=conf)
     written: list[bytes] = []

@@ -36,7 +36,7 @@ WORTH_AN_ARCHIVE = 20
 
 def publish_to(registry: Registry, document: dict[str, object]) -> None:
     """Publish a contract document."""
-    httpx.post(f"{registry.url}/api/v1/contracts", json=document).raise_for_status()
+    httpx.post(f"{registry.url}/api/v1/contracts", json=document, timeout=60).raise_for_status()
 
 
 @pytest.fixture

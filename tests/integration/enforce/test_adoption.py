@@ -441,7 +441,7 @@ def test_nothing_is_adopted_without_the_registry(
     published_line: Callable[..., Line], make_registry: Callable[..., Registry]
 ) -> None:
     line, registry = published_line("postgresql"), make_registry()
-    httpx.post(f"{registry.url}/api/v1/contracts", json=line.document()).raise_for_status()
+    httpx.post(f"{registry.url}/api/v1/contracts", json=line.document(), timeout=60).raise_for_status()
     line.produce(row(0), row(1))
     line.enforce()
     lose_ledger(line)

@@ -311,7 +311,9 @@ def test_a_contract_about_another_topic_stops_the_stream(
     with pytest.raises(StreamStopped, match=message):
         line.enforce()
     archiving = Archiving(make_registry())
-    httpx.post(f"{archiving.url}/api/v1/contracts", json=line.document(version="2.0.2")).raise_for_status()
+    httpx.post(
+        f"{archiving.url}/api/v1/contracts", json=line.document(version="2.0.2"), timeout=60
+    ).raise_for_status()
     archiving.archive(line, "put_away")
     line.enforce()
     require_exactly_once(line)

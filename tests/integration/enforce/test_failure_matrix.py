@@ -309,7 +309,7 @@ def test_the_registry_does_not_answer_at_a_restart_after_a_crash(
 ) -> None:
     """No batch is judged meanwhile; after the restart, the records quarantined before the crash are still known."""
     first = make_registry()
-    httpx.post(f"{first.url}/api/v1/contracts", json=line.document()).raise_for_status()
+    httpx.post(f"{first.url}/api/v1/contracts", json=line.document(), timeout=60).raise_for_status()
     line.produce(*(row(n, 999 if n % 5 == 0 else 1) for n in range(40)))
     kill_after(job, line, Step.QUARANTINE, 2, TIDEGATE_REGISTRY_URL=first.url)
     first.stop()

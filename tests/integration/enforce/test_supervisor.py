@@ -67,7 +67,7 @@ def test_a_registry_that_goes_away_and_comes_back(
         return [event for event in events if event["event"] == name]
 
     first = make_registry()
-    httpx.post(f"{first.url}/api/v1/contracts", json=line.document()).raise_for_status()
+    httpx.post(f"{first.url}/api/v1/contracts", json=line.document(), timeout=60).raise_for_status()
     with (
         capture_logs() as events,
         running(spark, line, first.url, registry_grace_seconds=DEADLINE_SECONDS) as stream,
