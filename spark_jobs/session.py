@@ -51,7 +51,7 @@ def build_session(settings: SinkSettings) -> SparkSession:
 
     Raises SettingsError if the jars are missing, if a variable would make a secret an argument of Java, and for Kafka
     delegation tokens. Raises it, too, if the executors run another version of Tidegate or do not see the folder of the
-    tables.
+    tables, or if the jars of the catalog's object store are missing.
     """
     refuse_launch_secrets(os.environ)
     spark = _started(settings, {**_engine(settings), **_of_sink(settings)}, catalog_options(settings))
@@ -60,6 +60,7 @@ def build_session(settings: SinkSettings) -> SparkSession:
         if not is_local(settings):  # workers of this machine run this interpreter
             _require_same_version(spark)
         _require_shared_warehouse(spark, settings)
+        _require_file_io(spark, settings)
     except SettingsError:
         spark.stop()
         raise
@@ -167,7 +168,7 @@ def refuse_launch_secrets(environment: Mapping[str, str]) -> None:
 
 
 def _engine(settings: SinkSettings) -> dict[str, str]:
-    jars = [str(jar) for jar in _jars(settings.spark_jars)]
+    jars = [str(jar) for jar in (*_jars(settings.spark_jars), *_extra_jars(settings.spark_extra_jars))]
     # A local Spark would copy `spark.jars` at each start, and load them in a way that no archive of classes has.
     local = {"spark.driver.extraClassPath": os.pathsep.join(jars)}
     plain = _plain_engine(settings)
@@ -248,6 +249,18 @@ def _jars(directory: Path | None) -> list[Path]:
     return jars
 
 
+def _extra_jars(places: str) -> list[Path]:
+    """Return the jars of files and folders, separated as in PATH. Raises SettingsError for a place without any."""
+    found: list[Path] = []
+    for place in filter(None, places.split(os.pathsep)):
+        path = Path(place).absolute()
+        jars = sorted(path.glob("*.jar")) if path.is_dir() else [path]
+        if not jars or not all(jar.is_file() for jar in jars):
+            raise SettingsError(f"TIDEGATE_SPARK_EXTRA_JARS: {place} is no jar, and no folder with jars")
+        found += jars
+    return found
+
+
 def catalog_properties(settings: SinkSettings) -> dict[str, str]:
     """Return the properties of the Iceberg catalog as Spark needs them; the embedded catalog by default."""
     warehouse = settings.warehouse.absolute()
@@ -321,6 +334,26 @@ def _require_same_version(spark: SparkSession) -> None:
     (theirs,) = spark.sparkContext.parallelize([0], 1).map(lambda _: metadata.version("tidegate")).collect()
     if theirs != ours:
         raise SettingsError(f"the executors run tidegate {theirs}, the driver {ours}; install the same wheel")
+
+
+def _require_file_io(spark: SparkSession, settings: SinkSettings) -> None:
+    """Require that Java can load what reads and writes the catalog's object store."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
+
+    name = settings.catalog_properties.get("io-impl")
+    if name is None:
+        return
+    jvm = spark._jvm  # noqa: SLF001 - Iceberg's classes have no Python API
+    assert jvm is not None  # noqa: S101 - narrows for the type checker
+    none = jvm.java.util.HashMap()
+    try:
+        jvm.org.apache.iceberg.CatalogUtil.loadFileIO(name, none, None).close()
+    except (Py4JError, PySparkException) as error:
+        if "NoClassDefFoundError" in str(error) or "ClassNotFoundException" in str(error):
+            raise SettingsError(
+                f"TIDEGATE_CATALOG_PROPERTIES: Java lacks classes that io-impl={name} needs. Set "
+                "TIDEGATE_SPARK_EXTRA_JARS to its jars; for S3, `tidegate jars --s3` installs them and prints the setting"
+            ) from error
 
 
 def _require_shared_warehouse(spark: SparkSession, settings: SinkSettings) -> None:

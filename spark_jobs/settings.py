@@ -108,6 +108,11 @@ class SinkSettings(KafkaSettings, SparkSettings):
         default=None, description="Database of the PostgreSQL sink: postgresql://user:password@host/database."
     )
     spark_jars: Path | None = Field(default=None, description="Directory of the connector's jars.")
+    spark_extra_jars: str = Field(
+        default="",
+        description="Further jars of driver and executors, such as those of an object store: files and folders, "
+        "separated by colons.",
+    )
     write_class_archive: bool = Field(
         default=False,
         description="Whether this run writes the archive of Java's classes with which later starts are faster.",

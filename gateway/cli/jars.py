@@ -8,11 +8,22 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from tidegate.gateway.cli.terminal import err, out
-from tidegate.gateway.embedded.jars import LOCK_FILE, ensure_jars, relock
+from tidegate.gateway.embedded.jars import (
+    IVY_FILE,
+    LOCK_FILE,
+    S3_IVY_FILE,
+    S3_LOCK_FILE,
+    ensure_jars,
+    ensure_s3_jars,
+    relock,
+)
 
 Relock = Annotated[
     bool,
-    typer.Option("--relock", help="Resolve ivy.xml again and write jars.lock (for contributors)."),
+    typer.Option("--relock", help="Resolve the jars again and write their lock (for contributors)."),
+]
+S3 = Annotated[
+    bool, typer.Option("--s3", help="Install what Iceberg needs for tables in S3 (69 MB) instead.")
 ]
 
 
@@ -60,23 +71,28 @@ class JarsProgress:
             self._bar = None
 
 
-def jars(*, relock_file: Relock = False) -> None:
+def jars(*, s3: S3 = False, relock_file: Relock = False) -> None:
     """Install the jars of broker and job, or check the installed ones.
 
     The Ivy of PySpark resolves them from Maven Central; for a mirror, name an
     ivysettings.xml in TIDEGATE_IVY_SETTINGS. They are checked against the
     SHA-256 sums in jars.lock, and stored in TIDEGATE_JARS_DIR (default: the
-    user's cache).
+    user's cache). With --s3 those for tables in S3 are installed; the job loads
+    them from the folder that TIDEGATE_SPARK_EXTRA_JARS names.
 
     Examples:
       tidegate jars
+      tidegate jars --s3
 
     Exit codes: 0 installed and checked; 2 no suitable Java, or jars that differ
     from the lock; 3 a download failed.
     """
     with JarsProgress() as progress:
         if relock_file:
-            out.print(f"{relock(progress)} jars locked in {LOCK_FILE}")
-            return
-        installed = ensure_jars(progress)
-    out.print(f"broker  {installed.broker_dir}\nspark   {installed.spark_dir}")
+            files = (S3_LOCK_FILE, S3_IVY_FILE) if s3 else (LOCK_FILE, IVY_FILE)
+            out.print(f"{relock(progress, *files)} jars locked in {files[0]}")
+        elif s3:
+            out.print(f"TIDEGATE_SPARK_EXTRA_JARS={ensure_s3_jars(progress)}")
+        else:
+            installed = ensure_jars(progress)
+            out.print(f"broker  {installed.broker_dir}\nspark   {installed.spark_dir}")

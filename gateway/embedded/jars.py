@@ -25,6 +25,8 @@ from tidegate.gateway.embedded.java import find_java
 
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 IVY_FILE = Path(__file__).with_name("ivy.xml")
+S3_LOCK_FILE = Path(__file__).with_name("s3.lock")
+S3_IVY_FILE = Path(__file__).with_name("s3.xml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +112,11 @@ class JarCache:
         return tuple(problems)
 
 
-def default_cache() -> JarCache:
-    """Return the cache of the committed lock: under TIDEGATE_JARS_DIR, or in the user's cache folder."""
+def default_cache(lock_file: Path = LOCK_FILE, ivy_file: Path = IVY_FILE) -> JarCache:
+    """Return the cache of a committed lock: under TIDEGATE_JARS_DIR, or in the user's cache folder."""
     override = os.environ.get("TIDEGATE_JARS_DIR")
-    return JarCache(Path(override) if override else platformdirs.user_cache_path("tidegate") / "jars")
+    root = Path(override) if override else platformdirs.user_cache_path("tidegate") / "jars"
+    return JarCache(root, lock_file, ivy_file)
 
 
 def find_jars() -> Jars | None:
@@ -125,6 +128,13 @@ def find_jars() -> Jars | None:
 def ensure_jars(progress: Progress | None = None) -> Jars:
     """Return the checked jars of the committed lock, installing them if need be: see `JarCache.ensure`."""
     return default_cache().ensure(progress)
+
+
+def ensure_s3_jars(progress: Progress | None = None) -> Path:
+    """Return the folder of the checked jars for tables in S3, installing them if need be: see `JarCache.ensure`."""
+    cache = default_cache(S3_LOCK_FILE, S3_IVY_FILE)
+    cache.ensure(progress)
+    return cache.folder / "s3"
 
 
 def relock(progress: Progress | None = None, lock_file: Path = LOCK_FILE, ivy_file: Path = IVY_FILE) -> int:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tidegate.contracts.errors import SettingsError
-from tidegate.spark_jobs.session import build_session
+from tidegate.spark_jobs.session import _require_file_io, build_session
 from tidegate.spark_jobs.settings import JobSettings
 
 
@@ -36,3 +36,22 @@ def test_missing_jars_are_named(tmp_path: Path) -> None:
     )
     with pytest.raises(SettingsError, match="TIDEGATE_SPARK_JARS"):
         build_session(settings)
+
+
+@pytest.mark.parametrize("name", ["org.apache.iceberg.aws.s3.S3FileIO", "no.such.FileIO"])
+def test_missing_classes_of_an_object_store_are_told_with_what_brings_them(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    settings = JobSettings(
+        bootstrap_servers="b:1",
+        registry_url="http://r",
+        warehouse=tmp_path,
+        checkpoints=tmp_path,
+        catalog_properties={"io-impl": name},
+    )
+    with pytest.raises(
+        SettingsError, match=rf"io-impl={name}.*TIDEGATE_SPARK_EXTRA_JARS.*tidegate jars --s3"
+    ):
+        _require_file_io(spark, settings)
+    hadoop = {"io-impl": "org.apache.iceberg.hadoop.HadoopFileIO"}
+    _require_file_io(spark, settings.model_copy(update={"catalog_properties": hadoop}))

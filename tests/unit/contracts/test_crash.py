@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tidegate.contracts.crash import described, exception_without_values
-from tidegate.contracts.errors import TidegateError
+from tidegate.contracts.errors import TidegateError, Unavailable
 from tidegate.spark_jobs.crashes import WorkerCrash, crashes_without_values
 
 SENTINEL = "P00-secret-of-a-patient"
@@ -68,3 +68,15 @@ def test_what_crashes_in_a_worker_keeps_nothing_of_what_was_raised_before() -> N
     assert "KeyError" in shown
     with pytest.raises(TidegateError, match="ours"), crashes_without_values():
         raise TidegateError("ours")
+
+
+def test_an_error_of_a_disk_or_a_store_is_an_outage_with_its_reason_on_one_line() -> None:
+    reason = "When completing multiple part upload for key 'x':\nAWS Error SLOW_DOWN " + "x" * 500
+    with pytest.raises(Unavailable) as caught, crashes_without_values():
+        raise OSError(reason)
+    told = str(caught.value)
+    assert told.startswith(
+        "a worker could not write its part of the batch: When completing multiple part upload for key 'x': AWS Error"
+    )
+    assert len(told) < 400
+    assert caught.value.__suppress_context__

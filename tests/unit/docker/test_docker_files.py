@@ -73,6 +73,7 @@ def test_the_commands_of_the_image_leave_jars_and_an_archive_of_classes(tmp_path
         subprocess.run(["/bin/sh", "-ec", command], check=True, timeout=600, env=environment, cwd=tmp_path)
     (archive,) = (tmp_path / "jars").glob("*/classes-*.jsa")
     assert archive.stat().st_size > 10**8
+    assert list((tmp_path / "jars").glob("*/s3/iceberg-aws-bundle-*.jar"))
     assert [found.name for found in tmp_path.iterdir()] == ["jars"]
 
 
@@ -81,6 +82,15 @@ def test_the_broker_image_is_the_version_that_the_tests_run() -> None:
     revision = re.search(r'name="kafka_2\.13"\s+rev="([^"]+)"', ivy)
     assert revision is not None
     assert COMPOSE["services"]["broker"]["image"] == f"${{KAFKA_IMAGE:-apache/kafka:{revision.group(1)}}}"
+
+
+def test_iceberg_for_s3_is_of_the_version_of_iceberg_for_spark() -> None:
+    files = {name: (ROOT / "gateway/embedded" / name).read_text() for name in ("ivy.xml", "s3.xml")}
+    runtime = re.search(r'name="iceberg-spark-runtime-[^"]+" rev="([^"]+)"', files["ivy.xml"])
+    bundle = re.search(r'name="iceberg-aws-bundle" rev="([^"]+)"', files["s3.xml"])
+    assert runtime is not None
+    assert bundle is not None
+    assert runtime[1] == bundle[1]
 
 
 def test_every_image_of_others_can_be_named_by_digest() -> None:

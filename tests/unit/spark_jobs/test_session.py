@@ -50,6 +50,29 @@ def test_without_settings_spark_picks_its_ports(jars: Path) -> None:
     assert not {"spark.driver.host", "spark.driver.port", "spark.driver.bindAddress"} & engine.keys()
 
 
+@pytest.mark.parametrize("master", ["local[2]", "spark://master:7077"])
+def test_further_jars_follow_those_of_the_connectors(jars: Path, tmp_path: Path, master: str) -> None:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    more = [folder / "a.jar", folder / "b.jar", tmp_path / "driver.jar.1"]
+    for each in more:
+        each.touch()
+    engine = _engine(settings(jars, spark_master=master, spark_extra_jars=f"{folder}:{more[2]}"))
+    separator, key = (
+        (":", "spark.driver.extraClassPath") if master.startswith("local") else (",", "spark.jars")
+    )
+    assert engine[key].split(separator) == [str(each) for each in (jars / "some.jar", *more)]
+
+
+@pytest.mark.parametrize("missing", ["empty", "none.jar"])
+def test_a_place_without_further_jars_is_refused(jars: Path, missing: str) -> None:
+    (jars / "empty").mkdir()
+    with pytest.raises(
+        SettingsError, match=rf"TIDEGATE_SPARK_EXTRA_JARS: .*{missing} is no jar, and no folder"
+    ):
+        _engine(settings(jars, spark_extra_jars=str(jars / missing)))
+
+
 YARN = "/var/lib/hadoop-yarn/usercache/job/appcache/application_1700000000000_0001/container_1700000000000_0001_01_000002/tmp"
 
 
