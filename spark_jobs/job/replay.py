@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 _MOST_REASONS: Final = 100
 _MOST_UNTOLD: Final = 20_000
-"""Places of closed, or of failed records that wait for a report to be delivered. Beyond that they are looked up again."""
+"""Places of closed, or of failed records that wait for a report to be delivered. No chunk adds to more: they are looked up again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +172,11 @@ class Replayer:
         for closure, sources in ((Closure.REPLAYED, found.written), (found.closure, found.closed)):
             if closure is not None and sources:
                 read.close(closure, (read.places[source] for source in sources))
-        self._tell_of(read, prepared.failed)
         progress = request.begun(ledger)
         self._looked = progress.done
-        return self.report(request, progress, ReplayState.DONE if progress.is_finished else ReplayState.OPEN)
+        self._tell_of(read, prepared.failed)
+        is_done = progress.is_finished and self._looked == progress.done
+        return self.report(request, progress, ReplayState.DONE if is_done else ReplayState.OPEN)
 
     def report(
         self, request: ReplayRequest, progress: ReplayProgress, state: ReplayState, message: str | None = None
@@ -335,10 +336,11 @@ class Replayer:
 
     def _tell_of(self, chunk: ReplayChunk, failed: FailedAgain) -> None:
         """Keep the places of closed and of failed records for the next report; too many of them are looked up again."""
-        add_places(self._untold, chunk.closed)
-        add_places(self._untold_again, failed.places)
         if max(sum(map(len, each.values())) for each in (self._untold, self._untold_again)) > _MOST_UNTOLD:
             self._forget_untold()
+            return
+        add_places(self._untold, chunk.closed)
+        add_places(self._untold_again, failed.places)
 
     def _forget_untold(self) -> None:
         self._looked = 0

@@ -55,13 +55,12 @@ class ReplayLoop:
         """Failures of Spark in a row, with one request."""
         self._failing: UUID | None = None
         self._is_waiting = False
-        self._has_request = False
 
     def run(self, stopping: Stop) -> None:
-        """Process all requests that there are, until `stopping` is set or one has to wait for an outage to end."""
+        """Process all requests that there are, until `stopping` is set, the attempt ends, or a request waits for an outage."""
         while not stopping.is_set():
             is_done = self.step()
-            if not is_done and (not self._has_request or self._is_waiting):
+            if not is_done and self._is_waiting:
                 return
             if not is_done:
                 time.sleep(_POLL_SECONDS)
@@ -96,8 +95,8 @@ class ReplayLoop:
             return None
         try:
             request = self._replays.current()
-            self._has_request, self._is_waiting = request is not None, False
             begun = self._begin() if request is not None else None
+            self._is_waiting = begun is None  # for a request, or for the next attempt because this one ends
         except (TidegateError, KafkaException) as error:  # the next batch meets the same
             self._wait(error)
             return None

@@ -48,20 +48,27 @@ class ClosedRecords:
             producer = fenced_sender(self._kafka, held.name)
             if not self._sink.is_held():
                 raise Fenced(f"{held.stream}: another instance of this stream has claimed the ledger")
-            self._producer = producer
-            self._known = require_closed(self._kafka, held)
+            found = require_closed(self._kafka, held)
             self.ahead = resent_ahead(self._kafka, held)
+            self._producer, self._known = producer, found
         return self._known
 
     def send(self, held: Ledger, records: Mapping[Position, tuple[RefusedRecord, bytes | None]]) -> None:
-        """Send records by their source position, with their new values, to the partitions that they came from."""
+        """Send records by their source position, with their new values, to the partitions that they came from.
+
+        After an error it is not known whether they were sent: `known` fences the producer, and reads that.
+        """
         assert self._producer is not None, "nothing is known yet"  # noqa: S101 - a programming error
         assert self._known is not None, "the same"  # noqa: S101 - a programming error
         sent = Positions(sorted(records))
         # Behind what was sent before, and the ledger does not name: so the next attempt finds both.
         chunk = ReplayedChunk(closed=sent | self.ahead, closure=Closure.RESENT)
         positions, _ = self._topic.records(held, chunk)
-        self._producer.write([*_records(held.topic, records), *positions])
+        try:
+            self._producer.write([*_records(held.topic, records), *positions])
+        except BaseException:
+            self._known = None
+            raise
         self.ahead.add_all(sent)
         self._known.resent.add_all(sent)
 

@@ -423,12 +423,12 @@ class StreamAttempt:
                 return None
             write = inheritable_thread_target(self._job.spark)(self._write_chunk)
             self._writing = self._writer.submit(write, prepared)
-            writing: Future[Ledger | None] = self._writing
+            writing: Future[Ledger] = self._writing
         return writing.result()
 
-    def _write_chunk(self, prepared: Prepared) -> Ledger | None:
-        if self._failure is not None:  # of the batch before it
-            return None
+    def _write_chunk(self, prepared: Prepared) -> Ledger:
+        if self._failure is not None:  # of the batch before it; the next one waits for this result only
+            raise self._failure
         try:
             self._ledger = self._sink.replay(prepared.judged, prepared.replay)
             self.published += 1

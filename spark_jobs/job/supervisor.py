@@ -52,6 +52,8 @@ _MAY_PASS = (Unavailable, PySparkException, Py4JError, KafkaException)
 
 _CAUSE = "Caused by: "
 _LONGEST_BACKOFF_SECONDS = 30.0
+_MOST_DOUBLINGS = 100
+"""Beyond them any pause is the longest, and a number that is larger still may be none that a float can hold."""
 _STEP_SECONDS = 0.2
 """Pause between two looks at what the streams of a watch do; the registry is asked less often."""
 
@@ -240,9 +242,8 @@ class StreamThread(InheritableThread):
         return False
 
     def _wait(self, error: BaseException, failures: int) -> None:
-        seconds = min(
-            _LONGEST_BACKOFF_SECONDS, self._job.settings.restart_backoff_seconds * 2 ** (failures - 1)
-        )
+        doubled = self._job.settings.restart_backoff_seconds * 2 ** min(failures - 1, _MOST_DOUBLINGS)
+        seconds = min(_LONGEST_BACKOFF_SECONDS, doubled)
         log.warning(
             "stream_restarting",
             stream=self.contract_id,

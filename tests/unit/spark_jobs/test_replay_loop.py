@@ -125,6 +125,7 @@ class Attempt:
         """Errors of what a chunk needs before it begins: the contract, and leave to run."""
         self.published: list[tuple[float, int]] = []
         """When chunks were published, and how many records of the request were processed then."""
+        self.is_ending = False
         self.registry, self.work = Registry(*requests), Work()
         work: Any = self.work
         self.loop = ReplayLoop(self.registry, work, self._begin, self._publish, lambda: self.now)
@@ -135,9 +136,9 @@ class Attempt:
             self.loop.step()
             self.now += POLL
 
-    def _begin(self) -> tuple[Any, Ledger]:
+    def _begin(self) -> tuple[Any, Ledger] | None:
         raise_next(self.outside)
-        return None, self.held
+        return None if self.is_ending else (None, self.held)
 
     def _publish(self, prepared: Prepared) -> Ledger:
         self.held = prepared.replay.ledger(self.held, "digest")
@@ -211,8 +212,28 @@ def test_a_command_ends_when_the_registry_takes_no_report() -> None:
     assert not attempt.registry.told
 
 
+def test_a_run_ends_with_its_attempt() -> None:
+    """A batch has failed whose writing went on after the last record was read: no chunk begins any more."""
+    attempt, stopping = Attempt(request()), After(3)
+    attempt.is_ending = True
+    attempt.loop.run(stopping)
+    assert (attempt.published, stopping.looks) == ([], 1)
+
+
 class Never:
     """A signal that is not set."""
 
     def is_set(self) -> bool:
         return False
+
+
+class After:
+    """A signal that is set after some looks."""
+
+    def __init__(self, most: int) -> None:
+        self.looks = 0
+        self._most = most
+
+    def is_set(self) -> bool:
+        self.looks += 1
+        return self.looks > self._most

@@ -1,0 +1,101 @@
+"""One attempt of a stream: what is written behind a batch that could not be written. Without Spark and Kafka."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.ledgers import LEDGER
+from tidegate.contracts.errors import Unavailable
+from tidegate.spark_jobs.job.stream import Job, StreamAttempt
+from tidegate.spark_jobs.job.supervisor import StreamThread
+from tidegate.spark_jobs.settings import JobSettings
+from tidegate.spark_jobs.steps import Stopwatch, ignore_steps
+
+PATIENCE_SECONDS = 60
+
+
+class Writer(ThreadPoolExecutor):
+    """Writes batches one at a time; `both_wait` is set when a second one is behind the first."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.both_wait = Event()
+        self._submitted = 0
+
+    def submit(self, *work: Any, **named: Any) -> Future[Any]:
+        future = super().submit(*work, **named)
+        self._submitted += 1
+        if self._submitted == 2:
+            self.both_wait.set()
+        return future
+
+
+class FailingStore:
+    """A sink whose first commit fails, and changes nothing, while a chunk of a replay waits behind it."""
+
+    def __init__(self, both_wait: Event) -> None:
+        self._both_wait = both_wait
+        self.replayed = 0
+
+    def publish(self, *_: Any) -> None:
+        assert self._both_wait.wait(PATIENCE_SECONDS)
+        raise Unavailable("the commit failed")
+
+    def replay(self, *_: Any) -> Any:
+        self.replayed += 1
+        return LEDGER
+
+
+class Judged:
+    """What a batch holds until it is published: nothing."""
+
+    def release(self) -> None:
+        """Hold nothing."""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    settings = JobSettings(
+        bootstrap_servers="127.0.0.1:9",
+        registry_url="http://none",
+        warehouse=tmp_path,
+        checkpoints=tmp_path,
+    )
+    spark: Any = lambda work: work  # noqa: E731 - as PySpark wraps the work of a thread, without a session
+    other: Any = None
+    return Job(spark, settings, other, other, ignore_steps)
+
+
+def test_a_chunk_of_a_replay_does_not_hide_that_the_batch_before_it_failed(job: Job) -> None:
+    """The next batch is judged already: written behind a lost one, its ledger would pass over the lost records."""
+    nothing: Any = None
+    attempt = StreamAttempt(job, "s", nothing)
+    with Writer() as writer:
+        sink = FailingStore(writer.both_wait)
+        plan = SimpleNamespace(fingerprint="f")
+        attempt.__dict__.update(_writer=writer, _sink=sink, _plan=plan, _ledger=LEDGER)
+        batch: Any = SimpleNamespace(start={0: 10}, end={0: 20}, watch=Stopwatch("s", ignore_steps))
+        judged: Any = Judged()
+        attempt._writing = writer.submit(attempt._write, batch, judged, nothing, datetime.now(UTC))
+        chunk: Any = SimpleNamespace(plan=plan, judged=judged, replay=None)
+        with pytest.raises(Unavailable, match="the commit failed"):
+            attempt._publish_chunk(chunk)
+        with pytest.raises(Unavailable, match="the commit failed"):
+            attempt._await_written()
+    assert (attempt.failed, sink.replayed) == (({0: 10}, {0: 20}), 0)
+
+
+def test_a_stream_waits_also_after_thousands_of_failures_in_a_row(job: Job) -> None:
+    """Its limit of restarts is the operator's choice: 1,024 doublings of a pause are more than a float can hold."""
+    stopping = Event()
+    stopping.set()
+    with httpx.Client() as client:
+        StreamThread(job, "s", client, stopping)._wait(Unavailable("the broker is away"), 100_000)
