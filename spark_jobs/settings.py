@@ -71,7 +71,11 @@ class SparkSettings(BaseSettings):
     """Spark, by option or by variable (prefix TIDEGATE_)."""
 
     model_config = SettingsConfigDict(
-        env_prefix="TIDEGATE_", frozen=True, extra="forbid", env_ignore_empty=True
+        env_prefix="TIDEGATE_",
+        frozen=True,
+        extra="forbid",
+        env_ignore_empty=True,
+        allow_inf_nan=False,  # no thread can wait so long
     )
 
     spark_master: str = Field(

@@ -130,6 +130,19 @@ class StreamThread(InheritableThread):
         return self._control.beat(heartbeat)
 
     def _keep_going(self) -> None:
+        try:
+            self._run_attempts()
+        except BaseException as error:  # noqa: BLE001 - what handles failures has failed itself
+            self._end(error)
+        finally:
+            # A thread that has ended must not seem to work: a lease that is renewed keeps the standby away.
+            self._lease.release()
+        if self.failure is None:
+            log.info("stream_ended", stream=self.contract_id)
+            if not self._lease.is_waiting:
+                self._control.report_event(EventKind.ENDED)
+
+    def _run_attempts(self) -> None:
         # Jobs of this stream share the cores evenly with those of the others.
         self._job.spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.contract_id)
         failures: int | None = 0
@@ -150,11 +163,6 @@ class StreamThread(InheritableThread):
             else:
                 if not self._lease.is_lost:
                     break
-        self._lease.release()
-        if self.failure is None:
-            log.info("stream_ended", stream=self.contract_id)
-            if not self._lease.is_waiting:
-                self._control.report_event(EventKind.ENDED)
 
     def _new_attempt(self) -> StreamAttempt:
         return StreamAttempt(
@@ -367,7 +375,10 @@ def _heartbeat(
                 return
             for thread in threads():
                 if thread.is_alive() and thread.running.is_set():
-                    reconciler.take(thread.beat())
+                    try:
+                        reconciler.take(thread.beat())
+                    except Exception as error:  # noqa: BLE001 - the heartbeats of the other streams go on
+                        log.warning("heartbeat_failed", stream=thread.contract_id, error=described(error))
 
     beating = Thread(target=beat, name="heartbeat", daemon=True)
     beating.start()

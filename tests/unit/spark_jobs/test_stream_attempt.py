@@ -1,4 +1,4 @@
-"""One attempt of a stream: what is written behind a batch that could not be written. Without Spark and Kafka."""
+"""Failures of a stream and of its thread, without Spark and Kafka."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import ValidationError
+from structlog.testing import capture_logs
 
 from tests.ledgers import LEDGER
 from tidegate.contracts.errors import Unavailable
 from tidegate.spark_jobs.job.stream import Job, StreamAttempt
-from tidegate.spark_jobs.job.supervisor import StreamThread
+from tidegate.spark_jobs.job.supervisor import StreamThread, _heartbeat
 from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.steps import Stopwatch, ignore_steps
 
@@ -99,3 +101,60 @@ def test_a_stream_waits_also_after_thousands_of_failures_in_a_row(job: Job) -> N
     stopping.set()
     with httpx.Client() as client:
         StreamThread(job, "s", client, stopping)._wait(Unavailable("the broker is away"), 100_000)
+
+
+class Lease:
+    """A lease that is free, and notes that it was given up."""
+
+    is_lost = is_waiting = False
+
+    def __init__(self) -> None:
+        self.released = 0
+
+    def release(self) -> None:
+        self.released += 1
+
+
+def test_a_stream_whose_handling_of_failures_fails_ends_with_its_failure_and_without_its_lease(
+    job: Job,
+) -> None:
+    with httpx.Client() as client:
+        thread = StreamThread(job, "s", client, Event())
+        lease, defect = Lease(), RuntimeError("a defect")
+        thread.__dict__.update(_lease=lease, _control=SimpleNamespace(report_event=lambda *_: None))
+
+        def run_attempts() -> None:
+            raise defect
+
+        thread.__dict__["_run_attempts"] = run_attempts
+        thread._keep_going()
+    assert (thread.failure, lease.released) == (defect, 1)
+
+
+def test_heartbeats_continue_after_one_that_fails() -> None:
+    """One thread sends those of all streams."""
+    beats = Event()
+
+    def fail() -> None:
+        raise RuntimeError("a defect")
+
+    running = Event()
+    running.set()
+    both: Any = [
+        SimpleNamespace(contract_id=name, is_alive=lambda: True, running=running, beat=beat)
+        for name, beat in (("bad", fail), ("good", beats.set))
+    ]
+    taken: list[Any] = []
+    reconciler: Any = SimpleNamespace(take=taken.append)
+    with _heartbeat(lambda: both, reconciler, PATIENCE_SECONDS) as beat_now, capture_logs() as logs:
+        beat_now()
+        assert beats.wait(PATIENCE_SECONDS)
+    assert taken == [None]
+    (event,) = [each for each in logs if each["event"] == "heartbeat_failed"]
+    assert event["stream"] == "bad"
+
+
+@pytest.mark.parametrize("name", ["heartbeat_seconds", "lease_seconds", "maintenance_seconds"])
+def test_a_time_without_end_is_refused(job: Job, name: str) -> None:
+    with pytest.raises(ValidationError, match="finite"):
+        JobSettings.model_validate({**job.settings.model_dump(), name: float("inf")})
