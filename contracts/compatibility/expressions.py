@@ -226,20 +226,24 @@ Answers = dict[tuple[_Term, _Question], int]
 Evaluator = Callable[[Answers], int]
 
 
-def refuses_as_much(rule: Cel, others: list[Cel], members: Members, budget: Budget | None = None) -> bool:
+def refuses_as_much(
+    rule: Cel, others: list[Cel], members: Members, budget: Budget | None = None, *, fits: bool = True
+) -> bool:
     """Return whether each record that breaks a rule certainly breaks one of the others. True is proven; False is no proof.
 
-    `members` describes the compared records, which are valid for their schema. Rules are compared only if all are
+    `members` describes the compared records. They are valid for their schema, or with `fits=False` invalid: an error
+    then breaks no rule. Rules are compared only if all are
     about the same field, or all about the whole record. A spent `budget` gives no proof; `members` may spend from it
     too.
     """
     try:
-        return _refuses_as_much(rule, others, members, Budget(MAX_STEPS) if budget is None else budget)
+        spent = Budget(MAX_STEPS) if budget is None else budget
+        return _refuses_as_much(rule, others, members, spent, fits=fits)
     except BudgetSpentError:
         return False
 
 
-def _refuses_as_much(rule: Cel, others: list[Cel], members: Members, budget: Budget) -> bool:
+def _refuses_as_much(rule: Cel, others: list[Cel], members: Members, budget: Budget, *, fits: bool) -> bool:
     budget.spend(len(others) + 1)
     wanted = _read(rule)
     if wanted is None:
@@ -248,7 +252,8 @@ def _refuses_as_much(rule: Cel, others: list[Cel], members: Members, budget: Bud
     read = [each for other in near if (each := _read(other)) is not None]
     known = [each for each in read if each.terms & wanted.terms][:MAX_OTHERS]
     tried = [[each] for each in known] + ([known] if len(known) > 1 else [])
-    return any(_proven(wanted, each, asked, budget) for asked in (_nothing, members) for each in tried)
+    pairs = product((_nothing, members), tried)
+    return any(_proven(wanted, each, asked, budget, fits=fits) for asked, each in pairs)
 
 
 def _lets_more_nulls_pass(one: Cel, other: Cel) -> bool:
@@ -270,16 +275,21 @@ class _Expression:
     breaks_unknown: bool
     terms: frozenset[_Term]
 
-    def may_break(self, answers: Answers) -> bool:
+    def may_break(self, answers: Answers, *, fits: bool) -> bool:
         """Return whether a record with these answers may break the rule."""
-        return bool(self.evaluate(answers) & (_FALSE | _ERROR | (_UNKNOWN if self.breaks_unknown else 0)))
+        return bool(self.evaluate(answers) & self._breaking(fits=fits))
 
-    def surely_breaks(self, answers: Answers) -> bool:
+    def surely_breaks(self, answers: Answers, *, fits: bool) -> bool:
         """Return whether every record with these answers breaks the rule."""
-        return not self.evaluate(answers) & (_TRUE | (0 if self.breaks_unknown else _UNKNOWN))
+        return not self.evaluate(answers) & ~self._breaking(fits=fits)
+
+    def _breaking(self, *, fits: bool) -> int:
+        return _FALSE | (_ERROR if fits else 0) | (_UNKNOWN if self.breaks_unknown else 0)
 
 
-def _proven(wanted: _Expression, known: list[_Expression], members: Members, budget: Budget) -> bool:
+def _proven(
+    wanted: _Expression, known: list[_Expression], members: Members, budget: Budget, *, fits: bool
+) -> bool:
     questions: dict[_Term, list[_Question]] = {}
     for expression in (wanted, *known):
         for term, question in expression.questions:
@@ -303,7 +313,9 @@ def _proven(wanted: _Expression, known: list[_Expression], members: Members, bud
     for chosen in product(*choices):
         budget.spend(steps)
         chosen_answers = {key: answer for each in chosen for key, answer in each.items()}
-        if wanted.may_break(chosen_answers) and not any(each.surely_breaks(chosen_answers) for each in known):
+        if wanted.may_break(chosen_answers, fits=fits) and not any(
+            each.surely_breaks(chosen_answers, fits=fits) for each in known
+        ):
             return False
     return True
 

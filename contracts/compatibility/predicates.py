@@ -42,6 +42,7 @@ from tidegate.contracts.rules.values import (
     Order,
     exact,
     number_of,
+    order_of,
     order_of_durations,
     order_of_moments,
     order_of_times,
@@ -50,15 +51,18 @@ from tidegate.contracts.rules.values import (
 MAX_SEARCHES: Final = 200
 """Maximum searches of one comparison."""
 _left: Final[ContextVar[list[int]]] = ContextVar("left", default=[MAX_SEARCHES])  # noqa: B039 - replaced for each comparison
-_UNSURE: Final = re.compile(r"\\[^dwDW.\\/\-+*?()\[\]{}|^$]|\(\?|\[\[:|\{,")
+_UNSURE: Final = re.compile(r"\\[^dwDW.\\/\-+*?()\[\]{}|^$]|\(\?|\[\[:|\[\^?\]|\{,")
+_PARTS: Final = re.compile(r"(\\.|\[(?:\\.|[^\\\]])*\])|\.", re.DOTALL)
+"""Escapes and classes, which are kept, and `.` elsewhere."""
 
 
-def is_common(pattern: str) -> bool:
-    """Return whether a pattern means the same in RE2, which judges rules, and in ECMA-262.
+def ecma_pattern(pattern: str) -> str | None:
+    """Write a pattern of RE2, which judges rules, in ECMA-262; None if it may mean something else there.
 
-    The automata of the JSON Schema prover, by which patterns are compared, read ECMA-262.
+    The automata of the JSON Schema prover, by which patterns are compared, read ECMA-262. Its `.` also leaves out
+    carriage returns and the separators of lines and paragraphs.
     """
-    return not _UNSURE.search(pattern)
+    return None if _UNSURE.search(pattern) else _PARTS.sub(lambda part: part[1] or "[^\\n]", pattern)
 
 
 @contextmanager
@@ -96,9 +100,11 @@ def _may_search() -> bool:
 @lru_cache(maxsize=1024)
 def _answer(inside: tuple[str, ...], outside: tuple[str, ...]) -> tuple[str | None, bool]:
     """Return a string, and whether the answer is certain."""
-    if not all(is_common(each) for each in (*inside, *outside)):
+    written = [ecma_pattern(each) for each in (*inside, *outside)]
+    known = tuple(each for each in written if each is not None)
+    if len(known) < len(written):
         return None, False
-    return answer(Question(inside, outside))
+    return answer(Question(known[: len(inside)], known[len(inside) :]))
 
 
 @lru_cache(maxsize=256)
@@ -243,28 +249,48 @@ class Expression:
     """The field that it is about, and whether it is strict."""
 
 
-Predicate = OfField | NearNow | OutOfOrder | WhenNeeded | Expression
+@dataclass(frozen=True, slots=True)
+class InOrder:
+    """Fields whose values stand in order; `sorts` has what each compares as, by field."""
+
+    form: OutOfOrder
+    sorts: Mapping[str, tuple[str, str] | None]
 
 
-def predicate_of(rule: BaseRule, fields: SchemaFields) -> Predicate | None:
-    """Return what a rule refuses; None if no form says it, or the schema has no such field."""
+Predicate = OfField | NearNow | InOrder | WhenNeeded | Expression
+
+
+def predicate_of(rule: BaseRule, fields: SchemaFields, *, fits: bool) -> Predicate | None:
+    """Return what a rule refuses; None if no form says it, or the schema has no such field.
+
+    `fits` says whether the records that are compared fit their schema.
+    """
     form = refused_set(rule)
     match form:
-        case None | OutOfOrder():
-            is_unordered = form is not None and any(_may_be_either(fields.find(name)) for name in form.fields)
-            return None if is_unordered else form
+        case None:
+            return None
+        case OutOfOrder():
+            found_types = {name: fields.find(name) for name in form.fields}
+            is_unordered = any(map(_may_be_either, found_types.values()))
+            return (
+                None
+                if is_unordered
+                else InOrder(form, {name: _sort(each) for name, each in found_types.items()})
+            )
         case BrokenExpression(cel):
             return Expression(_plain(cel.expr), cel.nulls == "violate", (cel.field, cel.strict))
         case AbsentWhen(field, other, values):
             found = fields.find(other)
             if found is None:
                 return None
-            domain = domain_of(found)
+            domain = domain_of(found, fits=fits)
             return WhenNeeded(field, other, None if values is None else _listed(values, domain), domain)
         case Listed() | Others() | Outside() | Unmatched():
             found = fields.find(form.field)
             is_unordered = isinstance(form, Outside) and _may_be_either(found)
-            return None if found is None or is_unordered else _of_field(form, found)
+            return (
+                None if found is None or is_unordered else _of_field(form, found, domain_of(found, fits=fits))
+            )
         case _:
             assert_never(form)
 
@@ -274,17 +300,22 @@ def _may_be_either(found: FieldType | None) -> bool:
     return found is not None and order_of_moments(found) is DATES_OR_INSTANTS
 
 
-def _of_field(form: FieldForm, found: FieldType) -> OfField | NearNow | None:
-    domain = domain_of(found)
+def _sort(found: FieldType | None) -> tuple[str, str] | None:
+    """Return the key of the values that compare with those of a field."""
+    order = None if found is None else order_of(found)
+    return None if order is None else (order.name, order.example)
+
+
+def _of_field(form: FieldForm, found: FieldType, domain: Domain) -> OfField | NearNow | None:
     if isinstance(form, Outside) and (between := _from_now(form)) is not None:
         return NearNow(form.field, form.now, between, form.null, domain.sort)
     refused = None if order_of_durations(found) is not None else _refused(form, domain)
     return None if refused is None else OfField(form.field, replace(refused, null=form.null), domain)
 
 
-def domain_of(found: FieldType) -> Domain:
-    """Return what the schema says of a field."""
-    return Domain(order_of_times(found), "number" not in found.types)
+def domain_of(found: FieldType, *, fits: bool) -> Domain:
+    """Return what the schema says of a field, for records that may not fit it without `fits`."""
+    return Domain(order_of_times(found), fits and "number" not in found.types)
 
 
 def implied(predicate: Predicate, others: Iterable[Predicate]) -> bool:
@@ -307,8 +338,9 @@ def _implies(one: Predicate, other: Predicate) -> bool:
     match one, other:
         case NearNow(), NearNow():
             return _bounds_imply(one, other)
-        case OutOfOrder(), OutOfOrder():
-            return _orders_imply(one, other)
+        case InOrder(), InOrder():
+            is_alike = other.sorts.items() <= one.sorts.items()
+            return is_alike and _orders_imply(one.form, other.form)
         case WhenNeeded(), WhenNeeded():
             return _needs_imply(one, other)
         case OfField(), WhenNeeded():

@@ -8,7 +8,7 @@ from typing import Any, Final, assert_never
 
 from tidegate.contracts.compatibility.expressions import NAN, Member
 from tidegate.contracts.compatibility.finding import overlap
-from tidegate.contracts.compatibility.predicates import is_common
+from tidegate.contracts.compatibility.predicates import ecma_pattern
 from tidegate.contracts.document.fields import FieldType, SchemaFields, join, tokens
 from tidegate.contracts.document.model import DataContract, JsonSchema
 from tidegate.contracts.document.rule_model import AMOUNT_BOUNDS, BaseRule, Rule
@@ -146,7 +146,8 @@ def _value_schema(form: OfField, found: FieldType) -> dict[str, Any] | None:
             types = sorted({_type_name(value) for value in form.values})
             return {"anyOf": [{"not": {"type": types}}, {"enum": list(form.values)}]}
         case Unmatched():
-            return {"pattern": form.pattern} if is_common(form.pattern) else None
+            pattern = ecma_pattern(form.pattern)
+            return None if pattern is None else {"pattern": pattern}
         case Outside():
             return _bounds(form.limits)
         case _:

@@ -18,6 +18,7 @@ from tidegate.contracts.compatibility.rule_schemas import covered_by_schema, mem
 from tidegate.contracts.compatibility.separation import Search
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.rule_model import Cel, Rule
+from tidegate.contracts.document.terms import OnViolation
 from tidegate.contracts.inclusion.answer import Outcome
 from tidegate.contracts.inclusion.json_schema.prover import Budget
 from tidegate.contracts.rules.compile import effect, refuses
@@ -74,24 +75,31 @@ def _new_refusals(
     before = {rule.id: rule for rule in old.contract.rules}
     known: list[Predicate] | None = None
     proofs, budget = MAX_PROOFS, Budget(MAX_STEPS)
+    # A contract that only alerts writes records that break its schema. Such a record keeps a rule in CEL that fails.
+    fits = old.contract.on_violation is not OnViolation.ALERT
+    is_reread = not fits and old.contract.schema_ != new.contract.schema_
     members = _members_of(old, budget)
     for rule in new.contract.rules:
         predecessor = before.get(rule.id)
         if not refuses(rule, new.contract):
             continue
         is_altered = any(overlap(name, other) for name in kind_of(rule).fields(rule) for other in altered)
+        is_altered = is_altered or (is_reread and isinstance(rule, Cel))
         if not is_altered and _is_same(rule, predecessor, old, new):
             continue
         if known is None:
             refusing = (each for each in old.contract.rules if refuses(each, old.contract))
-            known = [each for other in refusing if (each := predicate_of(other, old.fields)) is not None]
-        predicate = predicate_of(rule, new.fields)
+            read = (predicate_of(other, old.fields, fits=fits) for other in refusing)
+            known = [each for each in read if each is not None]
+        predicate = predicate_of(rule, new.fields, fits=fits)
         is_implied = predicate is not None and not is_altered and implied(predicate, known)
-        if is_implied or (not is_altered and _is_covered_by_expressions(rule, old, members, budget)):
+        if is_implied or (
+            not is_altered and _is_covered_by_expressions(rule, old, members, budget, fits=fits)
+        ):
             continue
         found = search.refusal(rule, [predecessor] if predecessor else [])
         proofs -= found is None
-        if found is None and proofs >= 0 and covered_by_schema(rule, old.contract, new.fields):
+        if found is None and fits and proofs >= 0 and covered_by_schema(rule, old.contract, new.fields):
             continue
         outcome = Outcome.UNDETERMINED if found is None else Outcome.REFUTED
         code = _code(predecessor, old.contract, direction)
@@ -122,7 +130,9 @@ def _is_same(rule: Rule, predecessor: Rule | None, old: Judge, new: Judge) -> bo
     return all(old.fields.find(name) == new.fields.find(name) for name in kind_of(rule).fields(rule))
 
 
-def _is_covered_by_expressions(rule: Rule, old: Judge, members: Members, budget: Budget) -> bool:
+def _is_covered_by_expressions(
+    rule: Rule, old: Judge, members: Members, budget: Budget, *, fits: bool
+) -> bool:
     """Return whether expressions of the old contract refuse everything that the rule's expression refuses."""
     wanted = _expression(rule)
     if wanted is None:
@@ -131,7 +141,9 @@ def _is_covered_by_expressions(rule: Rule, old: Judge, members: Members, budget:
     others = [cel for each in refusing if (cel := _expression(each)) is not None]
     # The rule with the same id is tried first.
     others.sort(key=lambda each: each.id != rule.id)
-    return bool(others) and refuses_as_much(wanted, others, members, budget)
+    if not others or not refuses_as_much(wanted, others, members, budget):
+        return False
+    return fits or refuses_as_much(wanted, others, lambda _: None, budget, fits=False)
 
 
 def _expression(rule: Rule) -> Cel | None:

@@ -10,9 +10,9 @@ from tidegate.contracts.formats.json_keywords import ONE_SCHEMA, SCHEMA_LIST, SC
 
 _MAX_NODES: Final = 20_000
 _SCOPED: Final = frozenset(
-    {"$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef", "id"}
+    {"$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef", "$schema", "id"}
 )
-"""Keywords that change where references lead."""
+"""Keywords that change where references lead, or what keywords mean."""
 
 
 class NotInlinedError(Exception):
@@ -22,8 +22,7 @@ class NotInlinedError(Exception):
 def inlined(schema: dict[str, Any]) -> dict[str, Any]:
     """Replace the local references of a schema. Raises NotInlinedError, for recursion among others.
 
-    A `$ref` with keywords beside it becomes an `allOf` of both. Up to draft 7 those keywords mean nothing, so that what
-    comes out may refuse more than the schema; it never accepts more.
+    A `$ref` with keywords beside it becomes an `allOf` of both. Up to draft 7 those keywords mean nothing.
     """
     whole: dict[str, Any] = _Inliner(schema).node(schema, ())
     return whole
@@ -32,6 +31,8 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
 class _Inliner:
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
+        # jsonschema-rs knows the drafts by more URIs than their own.
+        self._is_old = "/draft-0" in str(root.get("$schema"))
         self._nodes = 0
 
     def node(self, schema: Any, within: tuple[str, ...]) -> Any:
@@ -48,7 +49,7 @@ class _Inliner:
         if reference in within:
             raise NotInlinedError
         target = self.node(self._named(reference), (*within, reference))
-        return {"allOf": [target, rewritten]} if rewritten else target
+        return target if self._is_old or not rewritten else {"allOf": [target, rewritten]}
 
     def _members(self, schema: dict[str, Any], within: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
         for keyword, value in schema.items():
@@ -66,7 +67,17 @@ class _Inliner:
     def _named(self, reference: str) -> Any:
         if (reference != "#" and not reference.startswith("#/")) or "%" in reference:
             raise NotInlinedError
-        target = value_at(self._root, tokens(reference[1:]), NotInlinedError)
+        target: Any = self._root
+        for token in tokens(reference[1:]):
+            # Below an identifier, references lead elsewhere.
+            if target is not self._root and _is_identified(target):
+                raise NotInlinedError
+            target = value_at(target, (token,), NotInlinedError)
         if target is NotInlinedError:
             raise NotInlinedError
         return target
+
+
+def _is_identified(schema: Any) -> bool:
+    """Return whether a schema has an identifier; a map of schemas may have a member of that name."""
+    return isinstance(schema, dict) and any(isinstance(schema.get(keyword), str) for keyword in ("$id", "id"))

@@ -48,6 +48,7 @@ _COMPARISONS: Final = {
 
 _FEW_VALUES: Final = 3
 _INT_OR_DOUBLE: Final = frozenset({int, float})
+_COUNTED: Final = frozenset({"integer", "null"})
 
 
 def write_field_tests(
@@ -115,7 +116,7 @@ class _Source:
         if kinds not in ({str}, {int}):
             return None
         if order is not None and order.scale is not None:
-            if kinds != {str}:
+            if kinds != {str} or not _is_counted(found):
                 return None
             variable, values = _count(variable, order), tuple(order.parse(value) for value in values)
         elif order not in {None, DATES}:
@@ -156,7 +157,7 @@ class _Source:
             return None
         if order.scale is not None:
             limits = {name: order.parse(limit) for name, limit in limits.items()}
-            return self._compared(_count(variable, order), limits)
+            return self._compared(_count(variable, order), limits) if _is_counted(found) else None
         if order is not DATES:
             return None
         if self._types(path) == DATE:
@@ -179,12 +180,15 @@ class _Source:
         return f"{form} and {self._compared(variable, texts)}"
 
     def _ordered(self, rule: Ordered, variables: list[str], fields: SchemaFields) -> str | None:
-        found = [order for each in rule.fields if (field := fields.find(each)) and (order := order_of(field))]
+        types = [field for each in rule.fields if (field := fields.find(each))]
+        found = [order for field in types if (order := order_of(field))]
         orders, comparison = set(found), " < " if rule.strict else " <= "
         kinds: list[str] = []
         if rule.compare_as is not None or len(found) < len(rule.fields):
             return None
         if all(order.scale is not None for order in found):
+            if not all(map(_is_counted, types)):
+                return None
             variables = [_count(*each) for each in zip(variables, found, strict=True)]
         elif orders == {DATES}:
             if len({self._types(tokens(pointer)) == DATE for pointer in rule.fields}) > 1:
@@ -196,6 +200,11 @@ class _Source:
         if len(variables) > 2 and rule.nulls == "pass":
             return None  # with one of three missing, the two others still have an order
         return " and ".join((*kinds, comparison.join(variables)))
+
+
+def _is_counted(found: FieldType) -> bool:
+    """Return whether a field holds nothing but integers: a text or a list times a number is that many copies of it."""
+    return found.types <= _COUNTED
 
 
 def _count(variable: str, order: Order) -> str:

@@ -266,7 +266,7 @@ def _order_of_format(field: FieldType) -> Order | None:
     if len(field.times) != 1:
         return None
     (time,) = field.times
-    if "string" in field.types:  # a format of JSON Schema
+    if "string" in field.types and time in _OF_STRINGS:  # a format of JSON Schema
         return _OF_STRINGS[time]
     if time == "duration":
         return _BYTE_DURATIONS

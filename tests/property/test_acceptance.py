@@ -86,6 +86,7 @@ LEAVES = st.one_of(
     st.just({"$ref": "#/$defs/text"}),
     st.just({"$ref": "#/$defs/text", "maxLength": 1}),
     st.just({"not": {"type": "string"}}),
+    st.just({"not": {"$ref": "#/$defs/text", "maxLength": 1}}),
 )
 
 
@@ -226,6 +227,46 @@ def test_what_the_quick_way_accepts_the_exact_way_accepts(data: st.DataObject) -
     for record, whole, fine in zip(decoded, wholes, accepted, strict=True):
         if fine:
             assert (None if whole is None else json.loads(whole)) == record.get("p")
+
+
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+TEXT = {"type": "string"}
+SHORT_TEXT = {"$ref": "#/definitions/text", "maxLength": 1}
+EMBEDDED = {"$id": "http://e/a", "properties": {"p": {"$ref": "#/$defs/text"}}, "$defs": {"text": TEXT}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "values"),
+    [
+        # Up to draft 7, keywords beside `$ref` mean nothing.
+        ({"$schema": DRAFT_7, "properties": {"p": {"not": SHORT_TEXT}}}, ["ab", "a", 1]),
+        ({"$schema": DRAFT_7, "properties": {"p": {"oneOf": [SHORT_TEXT, {"type": "string"}]}}}, ["ab", "a"]),
+        (
+            {"$schema": DRAFT_7, "properties": {"p": {"$ref": "#/definitions/text", "type": "integer"}}},
+            ["a", 1],
+        ),
+        # A schema below the root has a draft of its own.
+        ({"properties": {"p": {"not": {"$schema": DRAFT_7, **SHORT_TEXT}}}}, ["ab", "a", 1]),
+        # A pointer leads into a schema with an identifier, below which `#` is that schema.
+        (
+            {
+                "properties": {"p": {"$ref": "#/$defs/a/properties/p"}},
+                "$defs": {"a": EMBEDDED, "text": {"type": "integer"}},
+            },
+            ["ab", 1],
+        ),
+    ],
+)
+def test_references_mean_what_their_draft_says(schema: dict[str, Any], values: list[Any]) -> None:
+    plan = documents.plan_with({"type": "object", "definitions": {"text": TEXT}, **schema}, fastpath=True)
+    array = pa.array([json.dumps({"p": value}).encode() for value in values], pa.binary())
+    assert plan.judge(array).equals(documents.strict(plan).judge(array))
+
+
+def test_a_reference_to_a_property_named_id_leaves_records_rows() -> None:
+    schema = {"properties": {"id": TEXT, "p": {"$ref": "#/properties/id"}}}
+    plan = documents.plan_with({"type": "object", **schema}, fastpath=True)
+    assert documents.fast_path(plan).acceptance is not None
 
 
 DAYS = st.sampled_from(["1900-01-01", "1999-12-31", "2000-02-29", "2024-03-01", "9999-12-31"])

@@ -22,6 +22,7 @@ STAMP = {"type": "long", "logicalType": "timestamp-millis"}
 NANOS = {"type": "long", "logicalType": "timestamp-nanos"}
 LOCAL = {"type": "long", "logicalType": "local-timestamp-micros"}
 DAY = {"type": "int", "logicalType": "date"}
+TEXT_OR_STAMP = ["null", "string", "bytes", STAMP]
 PART = {
     "type": "record",
     "name": "Part",
@@ -38,6 +39,8 @@ FIELDS: list[dict[str, Any]] = [
     {"name": "u", "type": [NANOS, "null"]},
     {"name": "l", "type": LOCAL},
     {"name": "k", "type": ["null", LOCAL]},
+    {"name": "v", "type": TEXT_OR_STAMP},
+    {"name": "w", "type": TEXT_OR_STAMP},
     {"name": "p", "type": PART},
     {"name": "q", "type": ["null", "Part"]},
     {"name": "a", "type": {"type": "array", "items": "Part"}},
@@ -87,19 +90,19 @@ def bounded(
 
 bodies = st.one_of(
     listed(["/d", "/e"], days),
-    listed(["/t", "/u"], moments),
+    listed(["/t", "/u", "/v"], moments),
     listed(["/l", "/k"], locals_),
     listed(["/n", "/m", "/x", "/p/n", "/q/n", "/a/*/n"], small),
     listed(["/s", "/p/s", "/a/*/s"], st.sampled_from(["", "a", "b", "é"])),
     bounded(["/d", "/e"], LIMITS, days),
-    bounded(["/t", "/u"], LIMITS, moments),
+    bounded(["/t", "/u", "/v"], LIMITS, moments),
     bounded(["/l", "/k"], LIMITS, locals_),
     bounded(["/n", "/m", "/x", "/c", "/p/n", "/a/*/n"], st.sampled_from(["minimum", "exclusive_maximum"]), small),
     st.fixed_dictionaries(
         {
             "kind": st.just("ordered"),
             "fields": st.sampled_from(
-                [["/d", "/e"], ["/e", "/d"], ["/t", "/u"], ["/l", "/k"], ["/n", "/m"], ["/n", "/x"], ["/d", "/e", "/d"]]
+                [["/d", "/e"], ["/e", "/d"], ["/t", "/u"], ["/l", "/k"], ["/n", "/m"], ["/n", "/x"], ["/v", "/w"], ["/d", "/e", "/d"]]
             ),
             "strict": st.booleans(),
         }
@@ -140,6 +143,8 @@ records = st.fixed_dictionaries(
         "u": st.one_of(st.none(), ticks),
         "l": ticks,
         "k": st.one_of(st.none(), ticks),
+        "v": st.one_of(st.none(), ticks, st.sampled_from(["", "a", b"", b"a"])),
+        "w": st.one_of(st.none(), ticks, st.sampled_from(["", "a", b"", b"a"])),
         "p": part,
         "q": st.one_of(st.none(), part),
         "a": st.lists(part, max_size=3),

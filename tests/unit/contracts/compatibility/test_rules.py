@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests import documents
 from tidegate.contracts.compatibility.compare import compare
 from tidegate.contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
 from tidegate.contracts.compatibility.rules import CODES
@@ -505,3 +506,66 @@ def test_a_condition_with_not_equals_is_never_proven_and_may_have_a_witness(
     assert {each.outcome for each in comparison.findings} <= {Outcome.REFUTED, Outcome.UNDETERMINED}
     shown = [each for each in comparison.findings if each.outcome is Outcome.REFUTED]
     assert all(separates(old, new, each) for each in shown)
+
+
+DAY = {"format": "date"}
+MOMENT = {"format": "date-time"}
+ORDER: Rule = {"kind": "ordered", "fields": ["/a", "/b"]}
+ANY_LINE: Rule = {"kind": "matches", "field": "/a", "pattern": "^.{2}$"}
+ONE_LINE = "^[^\n\r\u2028\u2029]{2}$"
+ABOVE: Rule = {"kind": "range", "field": "/a", "exclusive_minimum": 0, "on_violation": "quarantine"}
+FROM_ONE: Rule = {"kind": "range", "field": "/a", "minimum": 1, "on_violation": "quarantine"}
+QUOTIENT: Rule = {"kind": "cel", "expr": "1 / this.a > -5", "on_violation": "quarantine"}
+SMALLER: Rule = {**QUOTIENT, "expr": "1 / this.a > -6"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rules", "others", "record"),
+    [
+        # Numbers are in no order while the field is one of dates.
+        ({"type": ["string", "number"], **DAY}, {"type": ["string", "number"]}, (ORDER, ORDER), {}, {"a": 2, "b": 1}),
+        (
+            {"type": "string", **DAY},
+            {"type": "string", **MOMENT},
+            (ORDER, ORDER),
+            {"formats": "annotate"},
+            {"a": "2020-01-02T00:00:00Z", "b": "2020-01-01T00:00:00Z"},
+        ),
+        # For RE2, which judges rules, `.` is a carriage return too.
+        ({"type": "string"}, {"type": "string"}, (ANY_LINE, {**ANY_LINE, "pattern": ONE_LINE}), {}, {"a": "x\r"}),
+        ({"type": "string"}, {"type": "string", "pattern": "^.{2}$"}, (ANY_LINE, ANY_LINE), {}, {"a": "x\r"}),
+        # Records that break the schema are written.
+        ({"type": "integer"}, {"type": "integer"}, (ABOVE, FROM_ONE), {"on_violation": "alert"}, {"a": 0.5}),
+        ({"type": "integer"}, {"type": "number"}, (QUOTIENT, QUOTIENT), {"on_violation": "alert"}, {"a": 0.5}),
+    ],
+)  # fmt: skip
+def test_a_change_that_refuses_a_record_is_no_proven_one(
+    before: Any, after: Any, rules: tuple[Rule, Rule], others: dict[str, Any], record: dict[str, Any]
+) -> None:
+    columns = [{"name": "c", "from": "/a", "type": "json"}]
+    base, candidate = (
+        documents.contract_with(
+            {"type": "object", "properties": {"a": each, "b": each}},
+            rules=[{"id": "r", **rule}],
+            columns=columns,
+            **others,
+        )
+        for each, rule in zip((before, after), rules, strict=True)
+    )
+    dispositions = [
+        compile_plan(each).explain(json.dumps(record).encode()).disposition for each in (base, candidate)
+    ]
+    assert [each.is_written for each in dispositions] == [True, False]
+    findings = compare(base, candidate, level=Compatibility.BACKWARD).findings
+    assert FindingSeverity.BREAKING in {each.severity for each in findings}
+
+
+def test_a_looser_expression_is_proven_though_the_contract_only_alerts() -> None:
+    base, candidate = (
+        documents.contract_with(
+            {"properties": {"a": {"type": "integer"}}}, rules=[{"id": "r", **rule}], on_violation="alert"
+        )
+        for rule in (QUOTIENT, SMALLER)
+    )
+    findings = compare(base, candidate, level=Compatibility.BACKWARD).findings
+    assert FindingSeverity.BREAKING not in {each.severity for each in findings}

@@ -59,3 +59,28 @@ def test_a_record_takes_memory_in_proportion_to_its_length(
     finally:
         tracemalloc.stop()
     assert peak < 100_000 + len(value) * (_BYTES_PER_BYTE + 100 * free_fields)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"kind": "range", "field": "/t", "after": "2020-01-01T00:00:00Z"},
+        {"kind": "forbidden", "field": "/t", "values": ["2020-01-01T00:00:00Z"]},
+        {"kind": "ordered", "fields": ["/t", "/u"]},
+    ],
+)
+def test_a_text_beside_times_is_not_multiplied_by_their_unit(make_plan: Any, rule: dict[str, Any]) -> None:
+    either = ["string", {"type": "long", "logicalType": "timestamp-micros"}]
+    schema = {"type": "record", "name": "R", "fields": [{"name": name, "type": either} for name in "tu"]}
+    plan = make_plan(schema, kind="avro", rules=[{"id": "r", **rule}], columns=[])
+    text = b"\x00\xa0\x1f" + b"x" * 2_000
+    values = pa.array([text * 2] * 40, pa.binary())  # so many that code is generated
+    plan.judge(values)
+    tracemalloc.start()
+    try:
+        dispositions = plan.judge(values).field("disposition")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert set(dispositions.to_pylist()) == {0}
+    assert peak < 100_000 + len(text) * 2 * 40 * _BYTES_PER_BYTE // 50
