@@ -6,7 +6,7 @@ a counterexample. A difference without proof and counterexample is undetermined,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from functools import cache
 from typing import Any, Final
 
@@ -16,9 +16,11 @@ from tidegate.contracts.compatibility.judging import Judge, Pair
 from tidegate.contracts.compatibility.predicates import Predicate, implied, predicate_of
 from tidegate.contracts.compatibility.rule_schemas import covered_by_schema, member_of
 from tidegate.contracts.compatibility.separation import Search
+from tidegate.contracts.document.fields import tokens
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.rule_model import Cel, Rule
 from tidegate.contracts.document.terms import OnViolation
+from tidegate.contracts.formats.avro_types import Array, AvroType, Enum, Fixed, Map, Primitive, Record, Union
 from tidegate.contracts.inclusion.answer import Outcome
 from tidegate.contracts.inclusion.json_schema.prover import Budget
 from tidegate.contracts.rules.compile import effect, refuses
@@ -45,6 +47,8 @@ MAX_EXPRESSION: Final = 2_000
 """Maximum characters of an expression in CEL that is analysed; a longer one is compared by its text only."""
 _MEMBER_STEPS: Final = 1_000
 """Steps that a proof of the schema about one member costs from the budget of expressions."""
+_NUMBERS: Final = {"int": "whole", "long": "whole", "float": "fraction", "double": "fraction"}
+"""Sorts of Avro's numbers as CEL tells them apart."""
 _ANNOTATIONS: Final = frozenset({"id", "kind", "description", "severity", "on_violation"})
 _CONSEQUENCE: Final = frozenset({"severity", "on_violation"})
 
@@ -84,7 +88,9 @@ def _new_refusals(
         if not refuses(rule, new.contract):
             continue
         is_altered = any(overlap(name, other) for name in kind_of(rule).fields(rule) for other in altered)
-        is_altered = is_altered or (is_reread and isinstance(rule, Cel))
+        is_altered = is_altered or (
+            isinstance(rule, Cel) and (is_reread or _reads_other_values(rule, old, new))
+        )
         if not is_altered and _is_same(rule, predecessor, old, new):
             continue
         if known is None:
@@ -128,6 +134,57 @@ def _is_same(rule: Rule, predecessor: Rule | None, old: Judge, new: Judge) -> bo
     if old.contract.schema_ == new.contract.schema_:
         return True
     return all(old.fields.find(name) == new.fields.find(name) for name in kind_of(rule).fields(rule))
+
+
+def _reads_other_values(rule: Cel, old: Judge, new: Judge) -> bool:
+    """Return whether an expression may read other values of the same Avro record with the new schema.
+
+    Those are promoted numbers (CEL does not add 1 to 5.0), and records that gain or lose fields (`size(this)`).
+    """
+    if old.avro is None or new.avro is None:
+        return False
+    places = map(tokens, kind_of(rule).places(rule))
+    return any(not _shapes(old.avro, path) <= _shapes(new.avro, path) for path in places)
+
+
+def _shapes(node: AvroType, path: Path) -> frozenset[Hashable]:
+    """Return the sorts of values that an expression may find at a place below a type."""
+    if isinstance(node, Union):
+        return frozenset().union(*(_shapes(branch, path) for branch in node.branches))
+    if not path:
+        return frozenset([_shape(node, frozenset())])
+    match node:
+        case Record():
+            found = (each.type for each in node.fields if each.name == path[0])
+            return frozenset().union(*(_shapes(each, path[1:]) for each in found))
+        case Array():
+            return _shapes(node.items, path[1:])
+        case Map():
+            return _shapes(node.values, path[1:])
+        case _:
+            return frozenset()
+
+
+def _shape(node: AvroType, within: frozenset[int]) -> Hashable:  # noqa: PLR0911 - one for each type
+    """Return what an expression can tell of the values of a type; equal for types whose values it reads alike."""
+    match node:
+        case Union():
+            return frozenset(_shape(branch, within) for branch in node.branches)
+        case Record() if id(node) in within:
+            return node.name
+        case Record():
+            inside = within | {id(node)}
+            return frozenset((each.name, _shape(each.type, inside)) for each in node.fields)
+        case Array():
+            return "items", _shape(node.items, within)
+        case Map():
+            return "values", _shape(node.values, within)
+        case Primitive():
+            return _NUMBERS.get(node.kind, node.kind), node.logical
+        case Fixed():
+            return "bytes", node.logical
+        case Enum():  # `altered` has the fields whose symbols are read as others
+            return "symbol"
 
 
 def _is_covered_by_expressions(

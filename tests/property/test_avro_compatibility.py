@@ -216,11 +216,13 @@ def values(node: AvroType, sizes: Sizes, depth: int) -> st.SearchStrategy[Datum]
         case Enum():
             return st.sampled_from(node.symbols)
         case Array():
-            items = values(node.items, sizes, depth) if sizes.exists(node.items) else st.nothing()
-            return st.lists(items, max_size=2)
+            # A type without values, such as a record that holds itself, is in empty collections only.
+            more = 2 if sizes.exists(node.items) else 0
+            return st.lists(values(node.items, sizes, depth) if more else st.nothing(), max_size=more)
         case Map():
-            inner = values(node.values, sizes, depth) if sizes.exists(node.values) else st.nothing()
-            return st.dictionaries(st.text(max_size=2), inner, max_size=2)
+            more = 2 if sizes.exists(node.values) else 0
+            inner = values(node.values, sizes, depth) if more else st.nothing()
+            return st.dictionaries(st.text(max_size=2), inner, max_size=more)
         case Union():
             branches = [(index, values(node.branches[index], sizes, depth)) for index in sizes.order(node)]
             return st.one_of([each.map(partial(Branch, index)) for index, each in branches])
