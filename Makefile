@@ -11,7 +11,7 @@ META := schemas/meta/tidegate-v1.schema.json
 unexport PYTHONDONTWRITEBYTECODE
 PACKAGES := tidegate contracts gateway spark_jobs schemas benchmarks tests docs .github
 
-.PHONY: help setup demo docs test test-full check types style fuzz mutation chaos bench bench-smoke dist generate lock clean
+.PHONY: help setup demo docs test test-full first-steps check types style fuzz mutation chaos bench bench-smoke dist generate lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ test-full: setup ## All tests
 	$(BIN)/pytest $(IN_TWO)
 # Tests of the shared Spark session and broker in one process, all others in a second (tests/conftest.py).
 IN_TWO := --numprocesses 2 --dist loadgroup
+
+first-steps: setup ## Walk the first two lessons as a reader does; fails if one takes longer than it promises
+	$(BIN)/python -m tests.docs.first_steps
 
 check: types style ## Formatter, linter, types, import rules, generated files current
 

@@ -188,7 +188,7 @@ class Inference:
             structure.proposals += _finite_numbers(fields.values())
         for path, each in fields.items():
             self._field_rules(each, structure.types.get(path), rules, is_personal=path in personal)
-        relation_rules(self.profile, fields, personal, rules)
+        relation_rules(self.profile, fields, structure.types, personal, rules)
         order = list(fields)
         if self.avro_schema is None:  # which has no lengths
             length_rules(fields, structure, rules)

@@ -16,8 +16,10 @@ from tidegate.contracts.infer.pairs import Order, Pair, Pairs, Path, Ratio
 from tidegate.contracts.infer.presence import Presence
 from tidegate.contracts.infer.profile import EACH, FieldProfile, Profile
 from tidegate.contracts.infer.proposal import Proposal, RuleList, label, slug, words_of
+from tidegate.contracts.infer.structure import ProposedType
 from tidegate.contracts.infer.values import Seen
 
+_NUMBERS: Final = frozenset({Kind.INTEGER, Kind.NUMBER})
 _EXCEPTIONS: Final = 0.02
 _INFORMATIVE: Final = 0.05
 _EXPLAINED: Final = 0.1
@@ -33,14 +35,18 @@ _OPPOSITES: Final = (
 
 
 def relation_rules(
-    profile: Profile, names: Mapping[Path, FieldProfile], personal: Collection[Path], rules: RuleList
+    profile: Profile,
+    names: Mapping[Path, FieldProfile],
+    types: Mapping[Path, ProposedType],
+    personal: Collection[Path],
+    rules: RuleList,
 ) -> None:
     """Propose rules about the fields of each object. Values of personal fields are not written."""
     for relations in profile.relations.values():
         # An object may turn out to be a map, whose keys have no profile, after relations of its fields were found.
         relations.pairs.keep(names)
         relations.presence.keep(names)
-        _orders(relations.pairs, rules)
+        _orders(relations.pairs, types, rules)
         _origins(relations.pairs, rules)
         _ratios(relations.pairs, names, rules)
         _presence(relations.presence, rules)
@@ -48,10 +54,10 @@ def relation_rules(
     _separate(profile, personal, rules)
 
 
-def _orders(pairs: Pairs, rules: RuleList) -> None:
+def _orders(pairs: Pairs, types: Mapping[Path, ProposedType], rules: RuleList) -> None:
     doubtful = 0
     for order in pairs.orders.values():
-        if not _holds(order):
+        if not _holds(order) or not _compare(order, types):
             continue
         is_related = order.kind != "number" or _are_opposites(order.left, order.right)
         if not is_related:
@@ -88,6 +94,16 @@ def _holds(order: Order) -> bool:
         and violated <= _EXPLAINED * order.by_chance
         and order.equal < 0.95 * order.both
     )
+
+
+def _compare(order: Order, types: Mapping[Path, ProposedType]) -> bool:
+    """Return whether the schema lets the two compare: a time with a zone and one without do not."""
+    left, right = types.get(order.left), types.get(order.right)
+    if left is None or right is None:
+        return False
+    if order.kind == "number":
+        return all(not _NUMBERS.isdisjoint(each.kinds) for each in (left, right))
+    return left.format is not None and left.format is right.format
 
 
 def _are_opposites(left: Path, right: Path) -> bool:

@@ -1,6 +1,7 @@
 """Rows of CSV files as texts, with those that cannot be read: another number of cells than the header, text that is no UTF-8.
 
-Source: RFC 4180; the separator is the one of `,`, `;`, tab and `|` that the header has most of.
+Source: RFC 4180; the separator is the one of `,`, `;`, tab and `|` that the header has most of, or that a first line such as
+`sep=;` names, as Excel writes it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _LONGEST_HEADER: Final = 1 << 20
 _MOST_SKIPPED: Final = 100_000
 """Rows with a wrong number of cells that are kept at once: of one block, as long as none of it has been returned."""
 _QUOTED: Final = re.compile(rb'"[^"]*"')
+_NAMED_SEPARATOR: Final = re.compile(rb'(?:\xef\xbb\xbf)?"?sep=([,;\t|])"?\r?\n')
 _END_OF_CELL: Final = re.compile(rb'(?:[^"]++|"")*+"')
 
 
@@ -77,10 +79,16 @@ def csv_chunks(stream: BinaryIO, name: str, nulls: Sequence[str]) -> Iterator[Ch
             ) from None
         raise SettingsError(f"{name} cannot be read as CSV: {first_line(error)}") from None
     except (UnicodeDecodeError, csv_text.Error):
-        raise SettingsError(
-            f"{name} cannot be read as CSV: its header is not UTF-8 with line ends of Unix or Windows. Convert the file, for "
-            f"example with iconv -f latin1 -t utf-8"
-        ) from None
+        raise SettingsError(f"{name} cannot be read as CSV: {_why_no_header(text.header)}") from None
+
+
+def _why_no_header(header: bytes) -> str:
+    """Return why a header cannot be read, and what to do."""
+    if header.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "it is UTF-16. Convert the file with iconv -f utf-16 -t utf-8"
+    if b"\r" in header.rstrip(b"\r\n"):
+        return "its lines end with CR alone. Convert the file with tr '\\r' '\\n'"
+    return "its header is not UTF-8. Convert the file, for example with iconv -f latin1 -t utf-8"
 
 
 def _require_different(names: Sequence[str], file: str) -> None:
@@ -105,8 +113,11 @@ class _Text(io.RawIOBase):
         self._stream = stream
         self._name = name
         self.header = self._read_header()
+        named = _NAMED_SEPARATOR.fullmatch(self.header)
+        if named:
+            self.header = self._read_header()
         plain = _QUOTED.sub(b"", self.header).decode("utf-8", "replace")
-        self.delimiter: str = max(",;\t|", key=plain.count)
+        self.delimiter: str = named[1].decode() if named else max(",;\t|", key=plain.count)
         ends = re.escape(self.delimiter.encode()) + rb"\r\n"
         self._ends = frozenset(self.delimiter.encode() + b"\r\n")
         self._well_formed = re.compile(
@@ -114,7 +125,7 @@ class _Text(io.RawIOBase):
         )
         self._waiting = self.header
         """What has been read of the file, and is not yet returned."""
-        self._line = 1
+        self._line = 2 if named else 1
         self._quote: int | None = None
         """The line of the quote that the text is in."""
         self._rest = b"\n"

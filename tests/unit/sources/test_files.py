@@ -104,6 +104,31 @@ def test_cells_of_csv_are_texts_and_empty_ones_null(tmp_path: Path) -> None:
     ]
 
 
+def test_the_separator_that_excel_names_in_a_first_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"\xef\xbb\xbfsep=;\r\nid;a, b, c\r\n1;x\r\n")
+    assert read(path) == [{"id": "1", "a, b, c": "x"}]
+    path.write_bytes(b'sep=;\nid;a\n1;"x\n')
+    with pytest.raises(SettingsError, match=r"a\.csv line 3: a quote"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "advice"),
+    [
+        ("id\ta\r\n1\tx\r\n".encode("utf-16"), "iconv -f utf-16 -t utf-8"),
+        (b"id,a\r1,x\r", "lines end with CR alone"),
+        (b"id,\xe9\n1,x\n", "iconv -f latin1 -t utf-8"),
+    ],
+)
+def test_a_header_that_cannot_be_read_says_how_to_convert_the_file(
+    tmp_path: Path, content: bytes, advice: str
+) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(SettingsError, match=advice):
+        read(tmp_path / "a.csv")
+
+
 def test_a_wide_header_or_one_of_several_lines_names_every_column(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     names = [*(f"a_column_with_the_number_{index}" for index in range(400)), "two\nlines"]

@@ -190,6 +190,19 @@ def test_ordered_dates_are_found_and_others_are_not() -> None:
     assert all(position % 200 == 1 for position in ordered[0].first)
 
 
+def test_times_with_and_without_a_zone_are_not_put_in_order() -> None:
+    records = []
+    for index in range(1_000):
+        start = FIRST_DAY + timedelta(days=CHANCE.randrange(900))
+        end = start + timedelta(days=1)
+        records.append({"start": f"{start}T10:00:00", "end": f"{end}T10:00:00Z", "late": f"{end}T10:00:00"})
+        if index >= 500:  # its format is known only in the end
+            records[-1]["late"] = f"{end} 10:00"
+    found = inferred(records, batch=100)
+    assert rules(found, "ordered", "/start") == []
+    compile_plan(DataContract.model_validate(found.document))
+
+
 def test_a_field_that_depends_on_the_value_of_another_is_required_then() -> None:
     records: list[dict[str, Any]] = []
     for _ in range(4_000):
