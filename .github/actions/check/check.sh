@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Check the contracts, write annotations, job summary and SARIF, and leave the exit code to the last step.
+# With records, backtest one contract too: its report follows the summary of the check.
 set -euo pipefail
 tidegate=$RUNNER_TEMP/tidegate/bin/tidegate
 # A folder of its own for each run: an action may be used twice in a job.
@@ -40,6 +41,29 @@ code=0
 GITHUB_STEP_SUMMARY=$reports/summary.md \
   "$tidegate" check "${options[@]}" --format github "--fail-on=$INPUT_FAIL_ON" -- "${paths[@]}" || code=$?
 if [ "$code" -gt 1 ]; then exit "$code"; fi
+
+has_backtest=false
+if [ -n "$INPUT_BACKTEST_DATA" ]; then
+  contract=$INPUT_BACKTEST_CONTRACT
+  if [ -z "$contract" ]; then
+    if [ ${#paths[@]} -ne 1 ] || [ ! -f "${paths[0]}" ]; then
+      echo "::error title=tidegate::name the contract to backtest in the input \`backtest-contract\`: \`paths\` names no single document" >&2
+      exit 2
+    fi
+    contract=${paths[0]}
+  fi
+  limit=()
+  if [ -n "$INPUT_MAX_NEWLY_REFUSED" ]; then limit=("--max-newly-refused=$INPUT_MAX_NEWLY_REFUSED"); fi
+  backtest=0
+  "$tidegate" backtest "--against=$against" "--data=$INPUT_BACKTEST_DATA" "${limit[@]}" \
+    --format markdown --output "$reports/backtest.md" -- "$contract" || backtest=$?
+  if [ "$backtest" -gt 1 ]; then exit "$backtest"; fi
+  if [ "$backtest" -eq 1 ]; then code=1; fi
+  if [ -f "$reports/backtest.md" ]; then # not for a contract with mistakes, which the check reports
+    has_backtest=true
+    { echo; cat "$reports/backtest.md"; } >>"$reports/summary.md"
+  fi
+fi
 cat "$reports/summary.md" >>"$GITHUB_STEP_SUMMARY"
 
 # The token of a pull request from a fork, or by Dependabot, cannot write.
@@ -60,4 +84,5 @@ fi
   echo "can-write=$can_write"
   echo "sarif-file=$reports/check.sarif"
   echo "summary-file=$reports/summary.md"
+  echo "has-backtest=$has_backtest"
 } >>"$GITHUB_OUTPUT"

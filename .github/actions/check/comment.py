@@ -1,6 +1,7 @@
 """Keep one comment with the findings of a check on a pull request.
 
-A second run updates the comment. A check without findings updates it too, and writes none where there was none.
+A second run updates the comment. A check without findings updates it too, and writes none where there was none, unless
+there is a backtest to report.
 A token that cannot write gives a warning and exit code 0: the comment is no part of the verdict.
 Source: GitHub Docs, "REST API endpoints for issue comments".
 """
@@ -34,7 +35,7 @@ def main() -> None:
     )  # stays inside an HTML comment
     marker = f"<!-- tidegate check: {name} -->"
     sarif = json.loads(Path(os.environ["SARIF_FILE"]).read_text("utf-8"))
-    has_findings = any(run["results"] for run in sarif["runs"])
+    has_report = any(run["results"] for run in sarif["runs"]) or os.environ["HAS_BACKTEST"] == "true"
     body = shortened(f"{marker}\n{Path(os.environ['SUMMARY_FILE']).read_text('utf-8')}")
     repository = f"{os.environ['GITHUB_API_URL']}/repos/{os.environ['GITHUB_REPOSITORY']}"
     headers = {
@@ -45,7 +46,7 @@ def main() -> None:
     try:
         with httpx.Client(headers=headers, timeout=30) as client:
             keep_one(
-                client, f"{repository}/issues", pull_request["number"], marker, body if has_findings else None
+                client, f"{repository}/issues", pull_request["number"], marker, body if has_report else None
             )
     except httpx.HTTPStatusError as error:
         status = error.response.status_code

@@ -105,12 +105,34 @@ def test_what_others_merged_since_is_no_change_of_this_one(
     assert len(api.comments) <= 1
 
 
+def test_a_backtest_is_part_of_the_one_comment(push: Callable[..., Runner], api: CommentApi) -> None:
+    runner = push(version="1.1.0", maximum=120, consumers=[])
+    (runner.checkout / "day.jsonl").write_text('{"age": 130}\n{"age": 5}\n')
+    inputs = {"paths": "contracts/admissions.json", "backtest_data": "day.jsonl"}
+    job = runner.run(**inputs, fail_on="never")
+    assert job.exit_code == 0, job.log
+    assert "Backtest: 50.000% newly refused" in job.summary
+    assert [comment["body"] for comment in api.comments] == [f"{MARKER}\n{job.summary}"]
+    job = runner.run(**inputs, fail_on="never", max_newly_refused="0.1")
+    assert (job.exit_code, len(api.comments)) == (1, 1)
+
+    unchanged = push(2)
+    (unchanged.checkout / "day.jsonl").write_text('{"age": 5}\n')
+    job = unchanged.run(backtest_data="day.jsonl", backtest_contract="contracts/admissions.json")
+    assert (job.exit_code, len(api.comments)) == (0, 1), job.log
+    assert "Backtest" in api.comments[0]["body"]
+    job = unchanged.run(backtest_data="day.jsonl")
+    assert (job.exit_code, "`backtest-contract`" in job.log) == (2, True)
+
+
 @pytest.mark.full
 def test_inputs_are_never_run(push: Callable[..., Runner], api: CommentApi) -> None:
     text = "$(touch pwned); `touch pwned`; \"; touch pwned; ' --> <script>"
     runner = push(version="1.1.0", maximum=120)
     for name in ("against", "fail_on", "paths"):
         assert runner.run(**{name: text}).exit_code == 2
+    for name in ("backtest_contract", "max_newly_refused"):
+        assert runner.run(**{"backtest_data": text, name: text}).exit_code == 2
     assert runner.run(paths="--output=pwned\ncontracts").exit_code == 2
     runner.run(name=text)
     assert api.comments[0]["body"].splitlines()[0].count("-->") == 1
@@ -161,6 +183,7 @@ class TestComment:
                 monkeypatch.setenv(name, str(tmp_path / name))
             monkeypatch.setenv("GITHUB_API_URL", api.url)
             monkeypatch.setenv("GITHUB_REPOSITORY", "o/r")
+            monkeypatch.setenv("HAS_BACKTEST", "false")
             monkeypatch.setenv("INPUT_NAME", "contracts")
             monkeypatch.setenv("TOKEN", "token-of-the-job")
             runpy.run_path(str(ACTION_DIR / "comment.py"), run_name="__main__")
