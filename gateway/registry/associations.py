@@ -103,26 +103,22 @@ class Associations(Service):
     ) -> None:
         """Remove associations; with `cascade` the subjects that belong to the resource are soft-deleted.
 
-        With `is_dry` nothing is removed. Raises Refused: 40410 if there is none, 40908 for one that is frozen, which goes with its resource only.
+        The subjects go first: when one of them may not go yet, its association stays, and the same request can be made
+        again. With `is_dry` nothing is removed. Raises the errors of a deletion, and Refused: 40410 if there is none,
+        40908 for one that is frozen, which goes with its resource only.
         """
-        at = self._now()
-
-        with self._database.writing() as stores:
-            removed = _find(stores, wanted)
-            if not removed:
-                raise no_association(wanted.resource_id or "")
-            for one in removed:
-                if one.frozen and not cascade:
-                    raise frozen(one.association_type, one.subject)
-                stores.associations.remove(one)
-                stores.audit.append(Change(at, by.name, "association.removed", one.subject, _hash(one)))
-            if is_dry:
-                stores.undo()
-                return
+        found = self._database.read(lambda stores: _removable(stores, wanted, cascade=cascade))
+        if is_dry:
+            return
         deletion = SubjectDeletion(self._database, self._now)
-        for one in removed:
+        for one in found:
             if cascade and one.lifecycle == STRONG and self._is_alive(one.subject):
                 deletion.delete_subject(one.subject, permanent=False, by=by)
+        at = self._now()
+        with self._database.writing() as stores:
+            for one in (each for each in _find(stores, wanted) if each in found):
+                stores.associations.remove(one)
+                stores.audit.append(Change(at, by.name, "association.removed", one.subject, _hash(one)))
 
     def _is_alive(self, subject: str) -> bool:
         return bool(self._database.read(lambda stores: stores.subjects.alive(subject)[1]))
@@ -199,6 +195,16 @@ def _find(stores: Stores, wanted: AssociationFilter) -> tuple[StoredAssociation,
         name=wanted.name, namespace=namespace, resource_id=wanted.resource_id, subject=wanted.subject
     )
     return tuple(one for one in found if wanted.lets_through(one))
+
+
+def _removable(stores: Stores, wanted: AssociationFilter, *, cascade: bool) -> tuple[StoredAssociation, ...]:
+    found = _find(stores, wanted)
+    if not found:
+        raise no_association(wanted.resource_id or "")
+    for one in found:
+        if one.frozen and not cascade:
+            raise frozen(one.association_type, one.subject)
+    return found
 
 
 def _content(found: StoredAssociation) -> tuple[object, ...]:

@@ -137,13 +137,27 @@ def parse(
     """Parse a schema of a context with the schemas that it refers to; see `parse_schema`. Raises Refused (42201)."""
     if not references:
         return _parse_alone(schema_type, text, dialect)
-    others = {}
+    return parse_schema(schema_type, text, _referenced(stores, context, references, {}), dialect)
+
+
+def _referenced(
+    stores: Stores,
+    context: str,
+    references: tuple[Reference, ...],
+    known: dict[tuple[int, str | None], ParsedSchema],
+) -> dict[str, ParsedSchema]:
+    """Parse the schemas of references, by name. `known` has those by key and dialect that were parsed on another way."""
+    others: dict[str, ParsedSchema] = {}
     for reference in references:
         found = stores.subjects.version(whole_name(context, reference.subject), reference.version)
         if found is None:
             raise no_such_reference(reference.name, reference.subject, reference.version)
-        others[reference.name] = parsed_version(stores, found)
-    return parse_schema(schema_type, text, others, dialect)
+        schema, key = found.schema, (found.schema.key, found.dialect)
+        if key not in known:
+            below = _referenced(stores, schema.context, references_of(schema), known)
+            known[key] = parse_schema(schema.schema_type, schema.text, below, found.dialect or NEWEST)
+        others[reference.name] = known[key]
+    return others
 
 
 def parsed(stores: Stores, schema: StoredSchema, dialect: str | None) -> ParsedSchema:

@@ -36,9 +36,15 @@ def to_microseconds(instant: datetime) -> int:
     return (instant - _EPOCH) // _MICROSECOND
 
 
+_LAST = to_microseconds(datetime.max.replace(tzinfo=UTC))
+
+
 def from_microseconds(microseconds: int) -> datetime:
-    """Return the aware UTC instant of a number of microseconds since 1970-01-01."""
-    return _EPOCH + microseconds * _MICROSECOND
+    """Return the aware UTC instant of a number of microseconds since 1970-01-01; at most the end of the year 9999.
+
+    The end of that year west of Greenwich, such as the expiry of a key, is in the year 10000 in UTC.
+    """
+    return _EPOCH + min(microseconds, _LAST) * _MICROSECOND
 
 
 class Instant(TypeDecorator[datetime]):

@@ -24,6 +24,8 @@ from tidegate.gateway.registry.schemas.names import canonical
 from tidegate.gateway.storage.subject_settings import StoredAssociation
 
 _RESOURCE: Final = ("resource_name", "resource_namespace", "resource_id", "resource_type")
+_MOST_REQUESTS: Final = 1_000
+"""Maximum requests of one batch; each takes a transaction of its own."""
 
 
 def list_by_name(call: Call) -> Answer:
@@ -110,6 +112,10 @@ def _requests(call: Call) -> list[dict[str, Any]]:
     found = call.json().get("requests")
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise invalid_association("requests", "it is a list of objects")
+    if len(found) > _MOST_REQUESTS:
+        raise invalid_association(
+            "requests", f"it has {len(found):,} members; send at most {_MOST_REQUESTS:,} at once"
+        )
     for one in found:
         texts = [
             one.get(name) for name in ("resourceName", "resourceNamespace", "resourceId", "resourceType")

@@ -161,10 +161,10 @@ def read_segments(raw_path: bytes) -> tuple[str, ...]:
 
 def read_query(query_string: bytes) -> dict[str, tuple[str, ...]]:
     """Read the parameters of a query."""
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, list[str]] = {}
     for name, value in parse_qsl(query_string.decode("latin-1"), keep_blank_values=True):
-        found[name] = (*found.get(name, ()), value)
-    return found
+        found.setdefault(name, []).append(value)
+    return {name: tuple(values) for name, values in found.items()}
 
 
 def in_context(context: str, subject: str) -> str:

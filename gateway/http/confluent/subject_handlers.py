@@ -83,7 +83,8 @@ def register_schema(call: Call) -> Answer:
 
     With `force` it is compared with nothing; a contract takes it as a new major version.
     """
-    return _register(call, posted_schema(call), normalize=call.flag("normalize"))
+    options = RegistrationOptions(call.principal, normalize=call.flag("normalize"), force=call.flag("force"))
+    return _register(call, posted_schema(call), options)
 
 
 def tag_version(call: Call) -> Answer:
@@ -101,16 +102,11 @@ def tag_version(call: Call) -> Answer:
         tags_to_add=request.tags_to_add,
         tags_to_remove=request.tags_to_remove,
     )
-    return _register(call, changed, normalize=False)
+    return _register(call, changed, RegistrationOptions(call.principal))
 
 
-def _register(call: Call, request: SchemaRequest, *, normalize: bool) -> Answer:
-    registration = call.factory.registration()
-    done = registration.register(
-        call.subject,
-        request,
-        RegistrationOptions(call.principal, normalize=normalize, force=call.flag("force")),
-    )
+def _register(call: Call, request: SchemaRequest, options: RegistrationOptions) -> Answer:
+    done = call.factory.registration().register(call.subject, request, options)
     if done.is_new:
         _log.info("schema_registered", subject=done.version.subject, version=done.version.number)
     shown = show_version(done.version, call, call.factory.subjects())

@@ -5,7 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, TypeAdapter
+
+from tidegate.contracts.stream.bounds import Instant
+
+_INSTANT: TypeAdapter[datetime] = TypeAdapter(Instant)
 
 
 def empty_is_none(value: object) -> object:
@@ -14,14 +18,15 @@ def empty_is_none(value: object) -> object:
 
 
 def _moment(value: object) -> object:
-    """Read a moment of the address; one without a zone is in UTC, as the form sends it."""
+    """Read a moment of the address; one without a zone is in UTC, as the form sends it. None at the ends of the calendar."""
     if not value:
         return None
     try:
         moment = datetime.fromisoformat(str(value))
+        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return _INSTANT.validate_python(aware).astimezone(UTC)
     except ValueError:
         return None  # a link that was cut in a chat shows the default span, not an error
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 Moment = Annotated[datetime | None, BeforeValidator(_moment)]

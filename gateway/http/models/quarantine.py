@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from tidegate.contracts.document.terms import VERSION_PATTERN
+from tidegate.contracts.stream.bounds import Instant
 from tidegate.gateway.http.models.examples import example, request_example
 from tidegate.gateway.streams.problem_states import Mute, ProblemState, StateChange
 from tidegate.gateway.streams.quarantine_index.reading import Dimension
@@ -177,7 +178,7 @@ class StateRequest(BaseModel):
     model_config = request_example({"state": "muted", "count": 100})
 
     state: ProblemState
-    until: AwareDatetime | None = Field(default=None, description="Muted until this instant.")
+    until: Instant | None = Field(default=None, description="Muted until this instant.")
     count: int | None = Field(
         default=None, ge=1, le=10**12, description="Muted until so many more records came."
     )
@@ -393,8 +394,8 @@ class SearchRequest(BaseModel):
     field: str | None = Field(default=None, max_length=1_000)
     version: str | None = Field(default=None, max_length=100)
     partition: int | None = Field(default=None, ge=0, lt=2**31)
-    since: AwareDatetime | None = None
-    until: AwareDatetime | None = None
+    since: Instant | None = None
+    until: Instant | None = None
     again: str | None = Field(default=None, max_length=300)
 
 

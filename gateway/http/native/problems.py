@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path, Query
 
 from tidegate.contracts.errors import Problem as Mistake
 from tidegate.contracts.stream.bounds import Instant
-from tidegate.gateway.http.dependencies import FactoryDep
+from tidegate.gateway.http.dependencies import FactoryDep, body_of, posted
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.models.quarantine import (
     PROBLEM_ID,
@@ -142,10 +142,15 @@ def get_problem(stream: StreamName, problem: ProblemId, factory: FactoryDep, spa
     "/streams/{stream}/problems/{problem}/state",
     operation_id="change_problem_state",
     summary="Change the state of a problem",
-    responses=responses(403, 404, 409, 422, 503),
+    responses=responses(403, 404, 409, 413, 415, 422, 503),
+    openapi_extra=body_of(StateRequest),
 )
 def change_problem_state(
-    stream: StreamName, problem: ProblemId, wanted: StateRequest, factory: FactoryDep, principal: PrincipalDep
+    stream: StreamName,
+    problem: ProblemId,
+    wanted: Annotated[StateRequest, posted(StateRequest, "state of a problem")],
+    factory: FactoryDep,
+    principal: PrincipalDep,
 ) -> ProblemInfo:
     """Open, acknowledge, mute or resolve a problem. To mute one, which silences alerts, needs an approver."""
     is_muted = wanted.state is ProblemState.MUTED
@@ -161,12 +166,13 @@ def change_problem_state(
     "/streams/{stream}/problems/{problem}/assignee",
     operation_id="assign_problem",
     summary="Assign a problem",
-    responses=responses(403, 404, 422, 503),
+    responses=responses(403, 404, 413, 415, 422, 503),
+    openapi_extra=body_of(AssigneeRequest),
 )
 def assign_problem(
     stream: StreamName,
     problem: ProblemId,
-    wanted: AssigneeRequest,
+    wanted: Annotated[AssigneeRequest, posted(AssigneeRequest, "assignee of a problem")],
     factory: FactoryDep,
     principal: PrincipalDep,
 ) -> ProblemInfo:
@@ -178,12 +184,13 @@ def assign_problem(
     "/streams/{stream}/problems/{problem}/comments",
     operation_id="comment_on_problem",
     summary="Comment on a problem",
-    responses=responses(403, 404, 409, 422, 503),
+    responses=responses(403, 404, 409, 413, 415, 422, 503),
+    openapi_extra=body_of(CommentRequest),
 )
 def comment_on_problem(
     stream: StreamName,
     problem: ProblemId,
-    wanted: CommentRequest,
+    wanted: Annotated[CommentRequest, posted(CommentRequest, "comment")],
     factory: FactoryDep,
     principal: PrincipalDep,
 ) -> CommentInfo:

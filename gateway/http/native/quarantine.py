@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Path, Query
 from tidegate.contracts.errors import Problem
 from tidegate.contracts.stream.bounds import Instant
 from tidegate.contracts.verdict import Stage
-from tidegate.gateway.http.dependencies import FactoryDep
+from tidegate.gateway.http.dependencies import FactoryDep, body_of, posted
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.models.quarantine import (
     BreakdownInfo,
@@ -222,10 +222,14 @@ def get_refused_record(
     "/find",
     operation_id="find_refused_records",
     summary="Find refused records by key or source position",
-    responses=responses(403, 404, 422, 503),
+    responses=responses(403, 404, 413, 415, 422, 503),
+    openapi_extra=body_of(FindRequest),
 )
 def find_refused_records(
-    stream: StreamName, wanted: FindRequest, factory: FactoryDep, principal: PrincipalDep
+    stream: StreamName,
+    wanted: Annotated[FindRequest, posted(FindRequest, "search for a key or a position")],
+    factory: FactoryDep,
+    principal: PrincipalDep,
 ) -> FoundInfo:
     """Find the refused records of a key, or of a position in the source topic. Keys that the contract hides need an approver."""
     if wanted.source is not None:

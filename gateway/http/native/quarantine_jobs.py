@@ -9,7 +9,7 @@ import structlog
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import StreamingResponse
 
-from tidegate.gateway.http.dependencies import FactoryDep
+from tidegate.gateway.http.dependencies import FactoryDep, body_of, posted
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.models.quarantine import SearchesInfo, SearchInfo, SearchRequest
 from tidegate.gateway.http.native.quarantine import FilterDep
@@ -72,10 +72,14 @@ def export_refused_records(
     operation_id="search_refused_records",
     summary="Search refused records for a value",
     status_code=HTTPStatus.CREATED,
-    responses=responses(403, 404, 422, 429, 503),
+    responses=responses(403, 404, 413, 415, 422, 429, 503),
+    openapi_extra=body_of(SearchRequest),
 )
 def search_refused_records(
-    stream: StreamName, wanted: SearchRequest, factory: FactoryDep, principal: PrincipalDep
+    stream: StreamName,
+    wanted: Annotated[SearchRequest, posted(SearchRequest, "search for a value")],
+    factory: FactoryDep,
+    principal: PrincipalDep,
 ) -> SearchInfo:
     """Begin a search for a text in keys and values. It runs in the background; the audit log has who began it."""
     chosen = QuarantineFilter(**wanted.model_dump(exclude={"value"}))

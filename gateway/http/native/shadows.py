@@ -13,7 +13,7 @@ from tidegate.contracts.stream.control import StreamControl
 from tidegate.contracts.stream.shadow import ShadowFindings
 from tidegate.gateway.access.limits import checked
 from tidegate.gateway.http.conversions import change_info
-from tidegate.gateway.http.dependencies import FactoryDep, json_content
+from tidegate.gateway.http.dependencies import FactoryDep, body_of, json_content, posted
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.models.changes import CHANGE, ChangeInfo
 from tidegate.gateway.http.models.examples import example, request_example
@@ -94,11 +94,15 @@ class PromotionInfo(BaseModel):
     "/streams/{stream}/shadow",
     operation_id="declare_shadow",
     summary="Start or end a shadow",
-    responses={**CONTROL_ANSWER, **responses(403, 404, 409, 503), **contract_responses()},
+    responses={**CONTROL_ANSWER, **responses(403, 404, 409, 413, 415, 503), **contract_responses()},
+    openapi_extra=body_of(ShadowRequest),
 )
 @checked
 def declare_shadow(
-    stream: StreamName, wanted: ShadowRequest, factory: FactoryDep, principal: PrincipalDep
+    stream: StreamName,
+    wanted: Annotated[ShadowRequest, posted(ShadowRequest, "declaration of a shadow")],
+    factory: FactoryDep,
+    principal: PrincipalDep,
 ) -> StreamControl:
     """Judge with a version in addition to the enforced one, from the next batch on; its verdicts are only reported.
 

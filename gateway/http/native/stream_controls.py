@@ -152,10 +152,14 @@ def get_stream_control(
     "/{stream}/pause",
     operation_id="pause_stream",
     summary="Pause a stream",
-    responses={**CONTROL_ANSWER, **responses(403, 404, 422, 503)},
+    responses={**CONTROL_ANSWER, **responses(403, 404, 413, 415, 422, 503)},
+    openapi_extra=body_of(PauseRequest),
 )
 def pause_stream(
-    stream: StreamName, wanted: PauseRequest, factory: FactoryDep, principal: PrincipalDep
+    stream: StreamName,
+    wanted: Annotated[PauseRequest, posted(PauseRequest, "request to pause a stream")],
+    factory: FactoryDep,
+    principal: PrincipalDep,
 ) -> StreamControl:
     """Pause a stream: from its next batch on nothing is judged or written, until it is resumed."""
     control = factory.stream_controls().pause(stream, wanted.reason, principal)
@@ -167,10 +171,14 @@ def pause_stream(
     "/{stream}/resume",
     operation_id="resume_stream",
     summary="Resume a stream",
-    responses={**CONTROL_ANSWER, **responses(403, 404, 409, 422, 503)},
+    responses={**CONTROL_ANSWER, **responses(403, 404, 409, 413, 415, 422, 503)},
+    openapi_extra=body_of(ResumeRequest),
 )
 def resume_stream(
-    stream: StreamName, wanted: ResumeRequest, factory: FactoryDep, principal: PrincipalDep
+    stream: StreamName,
+    wanted: Annotated[ResumeRequest, posted(ResumeRequest, "request to resume a stream")],
+    factory: FactoryDep,
+    principal: PrincipalDep,
 ) -> StreamControl:
     """Resume a stream; with `accept_batch` accept the batch that exceeded its error budget.
 
@@ -187,10 +195,14 @@ def resume_stream(
     "/{stream}/quarantine-record",
     operation_id="quarantine_record",
     summary="Set one record aside",
-    responses={**CONTROL_ANSWER, **responses(403, 404, 422, 503)},
+    responses={**CONTROL_ANSWER, **responses(403, 404, 413, 415, 422, 503)},
+    openapi_extra=body_of(SetAsideRequest),
 )
 def quarantine_record(
-    stream: StreamName, wanted: SetAsideRequest, factory: FactoryDep, principal: PrincipalDep
+    stream: StreamName,
+    wanted: Annotated[SetAsideRequest, posted(SetAsideRequest, "record to set aside")],
+    factory: FactoryDep,
+    principal: PrincipalDep,
 ) -> StreamControl:
     """Quarantine one record without judging it, such as a record that has stopped the stream.
 

@@ -32,6 +32,8 @@ from tidegate.gateway.registry.schemas.json_schema import (
 SCHEMA_TYPES = (JSON, AVRO)
 MAX_DEPTH: Final = 256
 """Maximum levels of a schema, values included; the libraries that read and write it have this limit."""
+MAX_BUNDLE: Final = 4 << 20
+"""Maximum characters of a JSON Schema with what its references lead to; each level of references can double it."""
 MAX_DIGITS: Final = 4_300
 """Maximum digits of an integer; Python's default limit for conversions."""
 _READ_KEPT = 128
@@ -124,6 +126,10 @@ def _json(schema: Any, others: Mapping[str, ParsedSchema], dialect: str) -> Pars
     whole = read_as(schema, dialect) if is_draft_7 else schema
     definition = bundled(whole, {name: other.definition for name, other in others.items()})
     _check_depth(definition)
+    if others and len(json_text(definition)) > MAX_BUNDLE:
+        raise invalid_schema(
+            f"with what its references lead to it has more than {MAX_BUNDLE:,} characters; refer to each schema once"
+        )
     try:
         _compile(definition)
     except ContractError as error:

@@ -321,6 +321,17 @@ def test_registering_by_force_needs_an_approver(hire: Hire) -> None:
         assert approver.ask("POST", f"/subjects/{name}/versions?force=true", schema).status_code == 403
 
 
+def test_tagging_an_earlier_version_is_compared_whatever_the_query_says(hire: Hire) -> None:
+    producer, approver = hire("producer:a."), hire("approver:a.")
+    versions = "/subjects/a.plain/versions"
+    assert producer.ask("POST", versions, {"schema": AVRO}).status_code == 200
+    other = {"schema": AVRO.replace('"U"', '"Other"')}
+    assert approver.ask("POST", f"{versions}?force=true", other).status_code == 200
+    tags = {"tagsToAdd": [{"schemaEntity": {"entityPath": ".U.age"}, "tags": ["PII"]}]}
+    for query in ("", "?force=true"):
+        assert producer.ask("POST", f"{versions}/1/tags{query}", tags).status_code == 409
+
+
 @pytest.mark.usefixtures("registry")
 def test_an_alias_opens_nothing_that_its_subject_does_not(hire: Hire, admin: Person) -> None:
     approver = hire("approver:a.")

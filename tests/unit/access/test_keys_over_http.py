@@ -76,3 +76,13 @@ def test_a_key_without_a_use_is_refused(admin: Person, body: Any, words: str) ->
     assert answer.status_code == 422
     assert words in answer.text
     assert len(admin.json(KEYS)["keys"]) == 1
+
+
+def test_a_key_that_expires_at_the_end_of_the_calendar_is_listed(admin: Person) -> None:
+    """In UTC, this instant is in the year 10000."""
+    wanted = {"name": "for ever", "grants": ["viewer"], "expires_at": "9999-12-31T23:59:59-05:00"}
+    made = admin.ask("POST", KEYS, wanted)
+    assert (made.status_code, made.json()["expires_at"][:10]) == (201, "9999-12-31")
+    assert made.json()["key_id"] in {one["key_id"] for one in admin.json(KEYS)["keys"]}
+    assert admin.ask("GET", "/desk/keys").status_code == 200
+    assert admin.ask("DELETE", f"{KEYS}/{made.json()['key_id']}").status_code == 200

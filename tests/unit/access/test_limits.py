@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from fastapi.routing import APIRoute
 
 from tidegate.gateway.access.limits import RateLimit
 from tidegate.gateway.access.principal import TooManyRequests
@@ -103,6 +104,17 @@ class TestSize:
         answer = admin.ask("POST", "/subjects/a-value/versions", b"x" * 5000)
         assert (answer.status_code, answer.json()["error_code"]) == (413, 413)
         assert admin.ask("POST", CONTRACTS, b"x" * 2001).status_code == 413
+
+    def test_every_body_is_read_up_to_a_limit(self, admin: Any, make_contract: Any) -> None:
+        """The framework reads a body that is declared as a model without one, and before who asks is permitted."""
+        routes = [each for each in admin.client.app.routes if isinstance(each, APIRoute)]
+        assert [each.path for each in routes if each.body_field is not None] == []
+        assert admin.ask("POST", CONTRACTS, make_contract()).status_code == 201
+        pause = "/api/v1/streams/hospital.admissions/pause"
+        assert admin.ask("POST", pause, b" " * 2001 + b"{}").status_code == 413
+        assert admin.ask("POST", pause, b"{}", "text/plain").status_code == 415
+        assert admin.ask("POST", pause, {"reason": ""}).status_code == 422
+        assert admin.ask("POST", pause, {}).status_code == 200
 
     def test_somebody_unknown_is_turned_away_before_their_body_is_read(self, client: Any) -> None:
         answer = client.request("POST", CONTRACTS, content=_unread())

@@ -188,3 +188,19 @@ def test_every_path_of_clients_and_tools_answers_in_their_media_type(client: Any
             if answer.status_code >= 400:
                 assert set(answer.json()) == {"error_code", "message"}, line
                 assert "no operation has this path" not in answer.json()["message"], line
+
+
+@only_sqlite
+def test_the_last_of_many_equal_parameters_counts(ask: Ask) -> None:
+    assert ask("GET", "/subjects?" + "limit=0&" * 5_000 + "limit=none")[0] == 422
+    assert ask("GET", "/subjects?" + "limit=none&" * 5_000 + "limit=0") == (200, [])
+
+
+@only_sqlite
+def test_a_batch_has_at_most_a_thousand_requests(ask: Ask) -> None:
+    for path in ("/associations:batchGet", "/associations:batchMutate"):
+        status, body = ask("POST", path, {"requests": [{"resourceId": "r"}] * 1_001})
+        assert (status, body["error_code"]) == (422, 42212)
+        assert "send at most 1,000 at once" in body["message"]
+    answer = ask("POST", "/associations:batchGet", {"requests": [{"resourceId": "r"}] * 3})
+    assert answer == (200, {"results": [{"result": []}] * 3})

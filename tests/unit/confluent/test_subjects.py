@@ -384,6 +384,22 @@ def test_associations_are_made_found_and_removed(ask: Ask) -> None:
     assert error(ask("DELETE", "/associations/resources/id-1")) == (404, 40410)
 
 
+def test_an_association_stays_while_its_subject_may_not_go(ask: Ask) -> None:
+    resource = {"resourceName": "t", "resourceNamespace": "c1", "resourceId": "id-1", "resourceType": "topic"}
+    ask("POST", "/associations", {**resource, "associations": [{"schema": {"schema": record("a")}}]})
+    refers = {
+        "schema": '{"type": "array", "items": "U"}',
+        "references": [{"name": "U", "subject": "t-value", "version": 1}],
+    }
+    assert ask("POST", "/subjects/refers/versions", refers)[0] == 200
+    removal = "/associations/resources/id-1?cascadeLifecycle=true"
+    assert error(ask("DELETE", removal)) == (422, 42206)
+    assert [one["subject"] for one in ask("GET", "/associations/resources/id-1")[1]] == ["t-value"]
+    assert ask("DELETE", "/subjects/refers")[0] == 200
+    assert ask("DELETE", removal) == (204, None)
+    assert ask("GET", "/subjects")[1] == []
+
+
 def test_a_dry_run_answers_like_the_request_in_earnest_and_keeps_nothing(ask: Ask) -> None:
     resource = {"resourceName": "t", "resourceNamespace": "c1", "resourceId": "id-1", "resourceType": "topic"}
     wanted = {**resource, "associations": [{"subject": "s", "associationType": "value"}]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.app import create_app
+from tidegate.gateway.http.models.examples import REPORT
 
 NUL = (
     "/api/v1/contracts/%00",
@@ -96,3 +98,17 @@ def test_a_text_of_a_contract_cannot_turn_its_page_around(
     page = client.get("/desk/contracts/hospital.admissions").text
     assert r"paid \u202edetcejer\u3164" in page
     assert "\u202e" not in page
+
+
+@pytest.mark.parametrize("moment", [
+    "0001-01-01", "0001-01-01T00:00:00%2B14:00", "9999-12-31T23:59:59", "9999-12-31T23:59:59-14:00",
+])  # fmt: skip
+def test_a_page_of_a_moment_at_an_end_of_the_calendar_shows_its_usual_span(
+    client: Any, make_contract: Callable[..., bytes], moment: str
+) -> None:
+    client.post("/api/v1/contracts", make_contract()).raise_for_status()
+    client.post("/api/v1/streams/hospital.admissions/batches", json.dumps(REPORT)).raise_for_status()
+    stream = "/desk/streams/hospital.admissions"
+    paths = (stream, f"{stream}/problems", f"{stream}/quarantine", "/desk/problems")
+    addresses = [f"{path}?{name}={moment}" for path in paths for name in ("from", "to")]
+    assert {each: client.get(each).status_code for each in addresses} == dict.fromkeys(addresses, 200)

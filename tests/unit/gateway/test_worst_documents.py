@@ -160,3 +160,28 @@ def test_a_version_after_a_kept_one_is_compared_within_the_bound(
         client, "POST", path, CONTRACT | {"id": kept, "version": "1.3.0", "status": "active"}, COMPARED
     )
     assert answer.status_code < 500
+
+
+def test_a_schema_is_read_once_on_however_many_ways_references_lead_to_it(client: Client) -> None:
+    for level in range(9):
+        below = [{"name": name, "subject": f"s{level - 1}", "version": 1} for name in "ab"] if level else []
+        fields = [{"name": "x", "type": f"R{level - 1}" if level else "int"}]
+        schema = {"type": "record", "name": f"R{level}", "fields": fields}
+        body = {"schema": json.dumps(schema), "references": below}
+        assert asked(client, "POST", f"/subjects/s{level}/versions", body, 100_000).status_code == 200
+
+
+def test_what_references_lead_to_is_bounded(client: Client) -> None:
+    schema: dict[str, Any] = {"description": "x" * 700_000}
+    body = {"schemaType": "JSON", "schema": json.dumps(schema)}
+    assert asked(client, "POST", "/subjects/s0/versions", body).status_code == 200
+    found = []
+    for level in (1, 2, 3):
+        below = [{"name": name, "subject": f"s{level - 1}", "version": 1} for name in "ab"]
+        schema = {"properties": {name: {"$ref": name} for name in "ab"}}
+        body = {"schemaType": "JSON", "schema": json.dumps(schema), "references": below}
+        found.append(asked(client, "POST", f"/subjects/s{level}/versions", body))
+    assert [each.status_code for each in found] == [200, 200, 422]
+    assert (
+        "with what its references lead to it has more than 4,194,304 characters" in found[2].json()["message"]
+    )
