@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import BigInteger, Float, ForeignKey, Text, func, select
+from sqlalchemy import BigInteger, ColumnElement, Float, ForeignKey, Text, func, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tidegate.contracts.stream.adoption import Adoption, KeptAdoption
@@ -183,7 +183,7 @@ def _reconciliation(row: ReconciliationRow) -> StreamReconciliation:
 
 
 REPLAYS_KEPT = 100
-"""Replays of one stream that are kept; their entries in the audit log stay."""
+"""Replays of one stream that are kept, those that wait in any case; their entries in the audit log stay."""
 
 
 class ReplayRow(StreamEntry):
@@ -228,8 +228,12 @@ class ReplayStore(EntryStore[ReplayRow]):
         )
         return None if found is None else UUID(found)
 
+    def _may_go(self) -> ColumnElement[bool]:
+        """Return the condition of those that have ended: the others wait for a person or a job, and are bounded."""
+        return ReplayRow.request.is_(None)
+
     def add(self, replay: StreamReplay, request: ReplayRequest) -> None:
-        """Store a new replay; delete the oldest of its stream."""
+        """Store a new replay; delete the oldest ended ones of its stream."""
         row = ReplayRow(id=str(replay.id), stream=replay.stream, state=replay.state)
         row.document, row.request = replay.model_dump_json(), request.model_dump_json()
         self._add(row)

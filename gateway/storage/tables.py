@@ -10,6 +10,7 @@ from uuid import UUID
 from sqlalchemy import (
     BigInteger,
     Boolean,
+    ColumnElement,
     Dialect,
     ForeignKey,
     Index,
@@ -19,6 +20,7 @@ from sqlalchemy import (
     UniqueConstraint,
     delete,
     select,
+    true,
     update,
 )
 from sqlalchemy.ext.compiler import compiles
@@ -117,6 +119,10 @@ class EntryStore(Store, Generic[Entry]):
     def _change(self, entry: UUID | str, **values: object) -> None:
         self._session.execute(update(self._row).where(self._row.id == str(entry)).values(**values))
 
+    def _may_go(self) -> ColumnElement[bool]:
+        """Return the condition of the entries that may be deleted when there are newer ones."""
+        return true()
+
     def _add(self, entry: Entry) -> None:
         """Store an entry, and delete the oldest of its stream."""
         self._session.add(entry)
@@ -125,7 +131,7 @@ class EntryStore(Store, Generic[Entry]):
         keys = select(row.key).where(row.stream == stream).order_by(row.key.desc())
         last = self._session.scalar(keys.offset(self._kept).limit(1))
         if last is not None:
-            self._session.execute(delete(row).where(row.stream == stream, row.key <= last))
+            self._session.execute(delete(row).where(row.stream == stream, row.key <= last, self._may_go()))
 
 
 class ContractRow(Table):

@@ -27,6 +27,7 @@ from tidegate.contracts.stream.replay import (
 from tidegate.gateway.access.principal import Forbidden, Principal, read_grants
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.storage.audit_chain import AuditEntry
+from tidegate.gateway.storage.stream_control import REPLAYS_KEPT
 from tidegate.gateway.streams.problem_states import ProblemState
 from tidegate.gateway.streams.problems import ProblemQuery
 from tidegate.gateway.streams.replays import MOST_WAITING, StreamReplays
@@ -329,3 +330,14 @@ def test_closed_places_of_reports_are_kept_apart_and_resolve_problems(
     broken = told.model_copy(update={"closures": {Closure.REPLAYED: {0: ((3, 1),)}}})
     with pytest.raises(ConflictError, match="cannot be kept"):
         replays.progress(STREAM, broken, JOB)
+
+
+def test_a_replay_that_waits_is_kept_however_many_come_after_it(replays: StreamReplays) -> None:
+    waiting = replays.ask(STREAM, order(), ANN)
+    later = []
+    for _ in range(REPLAYS_KEPT + 2):
+        later.append(replays.ask(STREAM, order(**PLAIN), ANN))
+        replays.cancel(STREAM, later[-1].id, ANN)
+    kept = [each.id for each in replays.all(STREAM)]
+    assert kept == [*(each.id for each in reversed(later[2:])), waiting.id]
+    assert replays.approve(STREAM, waiting.id, BEN).state is ReplayState.OPEN
