@@ -64,16 +64,18 @@ class Judged:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Job:
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    # Of Spark's threads; this process may have a session of other tests, whose properties are none of these threads.
+    inheriting = "tidegate.spark_jobs.job.stream.inheritable_thread_target"
+    monkeypatch.setattr(inheriting, lambda _: lambda work: work)
     settings = JobSettings(
         bootstrap_servers="127.0.0.1:9",
         registry_url="http://none",
         warehouse=tmp_path,
         checkpoints=tmp_path,
     )
-    spark: Any = lambda work: work  # noqa: E731 - as PySpark wraps the work of a thread, without a session
     other: Any = None
-    return Job(spark, settings, other, other, ignore_steps)
+    return Job(other, settings, other, other, ignore_steps)
 
 
 def test_a_chunk_of_a_replay_does_not_hide_that_the_batch_before_it_failed(job: Job) -> None:
