@@ -28,7 +28,7 @@ _REASONS: Final = {
 }
 """By code of the violation that the judge would find."""
 _ADVICE: Final = {
-    "not JSON": "correct these records; a file that is not JSON Lines needs --input-format",
+    "not JSON": "correct these records, join those of several lines with jq -c ., or name the format: --input-format",
     "not UTF-8": "write the file as UTF-8, for example with iconv -f latin1 -t utf-8",
     "NaN or Infinity, which JSON does not have": "write null, or leave the field out",
     "empty": "remove empty lines, and records of more than 64 MiB",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
@@ -119,6 +120,12 @@ def open_bytes(path: Path) -> tuple[io.BufferedReader[Any], BinaryIO]:
 def beginning(reader: io.BufferedReader[Any]) -> bytes:
     """Return the first bytes of a stream without reading them."""
     return reader.peek(_PEEKED)[:_PEEKED]
+
+
+def skip_byte_order_mark(reader: io.BufferedReader[Any]) -> None:
+    """Read past a UTF-8 byte order mark, which belongs to the file and not to its first record."""
+    if reader.peek(len(BOM_UTF8)).startswith(BOM_UTF8):
+        reader.read(len(BOM_UTF8))
 
 
 def first_line(error: BaseException) -> str:

@@ -14,7 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate.contracts.errors import SettingsError
-from tidegate.gateway.sources.bytes_of_files import Section, beginning, first_line, open_bytes
+from tidegate.gateway.sources.bytes_of_files import (
+    Section,
+    beginning,
+    first_line,
+    open_bytes,
+    skip_byte_order_mark,
+)
 from tidegate.gateway.sources.csv_rows import csv_chunks
 from tidegate.gateway.sources.json_arrays import array_elements
 from tidegate.gateway.sources.record_files import line_batches
@@ -130,7 +136,10 @@ class FileSource:
         return named(self.format.noun, positions)
 
     def _section(self) -> io.BufferedReader[Any]:
-        return self._reader if self._span is None else io.BufferedReader(Section(self._reader, self._span))
+        section = self._reader if self._span is None else io.BufferedReader(Section(self._reader, self._span))
+        if self._span is None or self._span.start == 0:
+            skip_byte_order_mark(section)
+        return section
 
     def _parquet_batches(self) -> Iterator[pa.RecordBatch]:
         if not self._reader.seekable():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from threading import Event, Lock
@@ -130,50 +131,50 @@ class StreamAttempt:
         attempt. Raises Fenced instead if another instance holds the ledger, because a new start would fence that
         instance. Raises Unavailable, never Fenced, while this instance still holds the ledger.
         """
-        with self._writer:
-            try:
-                query = self._start()
-            except Fenced as error:
-                raise self._outcome(error) from error
-            self._running_since = time.monotonic()
-            running.set()
-            self._control.report_event(EventKind.STARTED)
-            try:
-                self._await(query, stopping)
-                if self._job.settings.available_now and self._failure is None:
-                    self._replay_loop.run(stopping)
-            except Exception as error:  # noqa: BLE001 - raised again below, unless the ledger knows better
-                self._failure = self._failure or error
-            finally:
-                self._stop(query)
-                self._batch_handler.close()
-                self._in_hand.clear()
-        outcome = self._outcome(self._failure) if self._failure is not None else None
-        self._sink.close()
-        self._records.close()
-        if outcome is not None:
-            raise outcome
+        with ExitStack() as held:
+            with self._writer:
+                try:
+                    query = self._start()
+                except Fenced as error:
+                    raise self._outcome(error) from error
+                held.callback(self._records.close)
+                held.callback(self._sink.close)
+                self._running_since = time.monotonic()
+                running.set()
+                self._control.report_event(EventKind.STARTED)
+                try:
+                    self._await(query, stopping)
+                    if self._job.settings.available_now and self._failure is None:
+                        self._replay_loop.run(stopping)
+                except Exception as error:  # noqa: BLE001 - raised again below, unless the ledger knows better
+                    self._failure = self._failure or error
+                finally:
+                    self._stop(query)
+                    self._batch_handler.close()
+                    self._in_hand.clear()
+            if self._failure is not None:
+                raise self._outcome(self._failure)
 
     def run_replays(self, stopping: Stop) -> None:
         """Claim the stream and process its replay requests, without reading a record of the source; then let go of it.
 
         Raises as `run` does.
         """
-        with self._writer:
-            try:
-                self._claim(Stopwatch(self._contract_id, self._job.observer))
-            except Fenced as error:
-                raise self._outcome(error) from error
-            try:
-                self._contracts.require_published(self._ledger.contract)
-                self._control.require_decisions(self._ledger.decisions)
-                self._replay_loop.run(stopping)
-            except Exception as error:  # noqa: BLE001 - raised again below, unless the ledger knows better
-                self._failure = self._failure or error
-        outcome = self._outcome(self._failure) if self._failure is not None else None
-        self._sink.close()
-        if outcome is not None:
-            raise outcome
+        with ExitStack() as held:
+            with self._writer:
+                try:
+                    self._claim(Stopwatch(self._contract_id, self._job.observer))
+                except Fenced as error:
+                    raise self._outcome(error) from error
+                held.callback(self._sink.close)
+                try:
+                    self._contracts.require_published(self._ledger.contract)
+                    self._control.require_decisions(self._ledger.decisions)
+                    self._replay_loop.run(stopping)
+                except Exception as error:  # noqa: BLE001 - raised again below, unless the ledger knows better
+                    self._failure = self._failure or error
+            if self._failure is not None:
+                raise self._outcome(self._failure)
 
     def _await(self, query: Query, stopping: Stop) -> None:
         while not query.awaitTermination(_POLL_SECONDS):

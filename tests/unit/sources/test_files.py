@@ -95,6 +95,25 @@ def test_every_format_gives_the_same_records(tmp_path: Path, name: str) -> None:
     assert read(tmp_path / name) == RECORDS
 
 
+@pytest.mark.parametrize("spans", [[None], [range(29), range(29, 55)]], ids=["whole", "in parts"])
+def test_a_byte_order_mark_belongs_to_the_file_and_not_to_its_first_record(
+    tmp_path: Path, spans: list[range | None]
+) -> None:
+    """Programs of Windows write one."""
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"id": 1, "note": "x"}   \n{"id": 2, "note": "y"}   \n')
+    found = [record for span in spans for record in read(path, span=span)]
+    assert found == [{"id": 1, "note": "x"}, {"id": 2, "note": "y"}]
+
+
+def test_a_byte_order_mark_within_a_file_is_a_part_of_its_record(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"id": 1}\n\xef\xbb\xbf{"id": 2}\n')
+    with FileSource(path) as opened:
+        values = [value for chunk in opened.chunks() for value in chunk.batch.column(0).to_pylist()]
+    assert values == [b'{"id": 1}', b'\xef\xbb\xbf{"id": 2}']
+
+
 def test_cells_of_csv_are_texts_and_empty_ones_null(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text('id;age;note\n007;1;"a;b\nc"\n008;;NA\n')

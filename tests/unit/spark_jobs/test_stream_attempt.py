@@ -97,6 +97,43 @@ def test_a_chunk_of_a_replay_does_not_hide_that_the_batch_before_it_failed(job: 
     assert (attempt.failed, sink.replayed) == (({0: 10}, {0: 20}), 0)
 
 
+class Closing:
+    """Something that an attempt holds; `closed` counts how often it was given back."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def is_held(self) -> bool:
+        raise RuntimeError("a defect")
+
+
+@pytest.mark.parametrize("failing", ["query", "outcome"])
+def test_an_attempt_gives_back_what_it_holds_however_it_ends(job: Job, failing: str) -> None:
+    """The upkeep thread of its sink would continue, and each attempt of a year would add one."""
+    nothing: Any = None
+    control: Any = SimpleNamespace(report_event=lambda *_: None)
+    attempt = StreamAttempt(job, "s", nothing, control)
+    sink, records = Closing(), Closing()
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("a defect")
+
+    parts: dict[str, Any] = {
+        "_sink": sink,
+        "_records": records,
+        "_start": lambda: None,
+        "_await": fail,
+        "_stop": fail if failing == "query" else lambda _: None,
+    }
+    attempt.__dict__.update(parts)
+    with pytest.raises(RuntimeError, match="a defect"):
+        attempt.run(Event(), Event())
+    assert (sink.closed, records.closed) == (1, 1)
+
+
 def test_a_stream_waits_also_after_thousands_of_failures_in_a_row(job: Job) -> None:
     """Its limit of restarts is the operator's choice: 1,024 doublings of a pause are more than a float can hold."""
     stopping = Event()
