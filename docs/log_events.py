@@ -82,6 +82,7 @@ MEANINGS: Final = {
     "replay_stopped": "A replay cannot be processed, for the reason that is named; the stream goes on.",
     "replay_waits": "A replay waits because the registry, the broker or Spark failed; the job tries again.",
     "reported_epoch_unknown": "The registry did not answer which epoch it has reports of; if the ledger was restored, it can refuse reports until the next start.",
+    "report_failed": "A report of a batch could not be posted because of a bug; those of the next batches are posted.",
     "report_refused": "The registry refused a batch report.",
     "traces_off": "The variables ask for traces, and the log says why there are none.",
     "request_crashed": "A request failed because of a bug. Report it with the traceback.",

@@ -18,7 +18,7 @@ from uuid import UUID
 import httpx
 from pydantic import TypeAdapter
 
-from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
+from tidegate.contracts.errors import NotFoundError, SettingsError, StreamStopped, Unavailable
 from tidegate.contracts.fix.model import Fix
 from tidegate.contracts.registry_client import requests
 from tidegate.contracts.registry_client.messages import Answer, Request, send
@@ -26,6 +26,7 @@ from tidegate.contracts.stream.evidence import Evidence, headers_of, read_eviden
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
+    MOST_RECORDS,
     ReplayAction,
     ReplayOrder,
     ReplayTerms,
@@ -88,7 +89,7 @@ def read_positions(text: str) -> Positions:
             return positions_of(_RUNS.validate_python(json.loads(text)["partitions"]))
         places = [line.split("/") for line in text.split() if line]
         return Positions(sorted({(int(partition), int(offset)) for partition, offset in places}))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, StreamStopped) as error:
         raise SettingsError(
             "--positions: give lines partition/offset of the quarantine topic, or the JSON of the registry's positions"
         ) from error
@@ -116,7 +117,10 @@ class ReplayPlanner:
         self._topic = quarantine_topic(self._source.name)
 
     def freeze(self, choice: Choice) -> Positions:
-        """Return the positions of the chosen refusals as of now. Raises NotFoundError when there is none."""
+        """Return the positions of the chosen refusals as of now.
+
+        Raises NotFoundError when there is none, SettingsError when there are more than a request may have.
+        """
         if choice.positions is not None:
             found = choice.positions
         elif choice.problem is not None:
@@ -125,6 +129,11 @@ class ReplayPlanner:
             found = self._having(choice)
         if not found:
             raise NotFoundError(f"{self._topic} holds no such record")
+        if len(found) > MOST_RECORDS:
+            raise SettingsError(
+                f"{len(found):,} refused records are chosen, and a request has {MOST_RECORDS:,} at most: choose fewer, for "
+                "example --where partition=0, and make several requests"
+            )
         return found
 
     def preview(self, positions: Positions, fix: Fix | None, terms: ReplayTerms) -> ReplayPreview:

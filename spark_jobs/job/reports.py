@@ -10,6 +10,7 @@ from typing import Protocol
 import httpx
 import structlog
 
+from tidegate.contracts.crash import described
 from tidegate.contracts.registry_client import requests
 from tidegate.contracts.registry_client.messages import send
 from tidegate.contracts.stream.report import BatchReport
@@ -86,6 +87,11 @@ class RegistryReporter:
             answer = send(self._client, request)
         except httpx.HTTPError:
             return False
+        except Exception as error:  # noqa: BLE001 - a report that cannot be posted must not end those that follow
+            log.warning(
+                "report_failed", stream=waiting.batch.stream, n=waiting.batch.n, error=described(error)
+            )
+            return True
         if answer.is_refused:
             log.warning(
                 "report_refused", stream=waiting.batch.stream, n=waiting.batch.n, status=answer.status

@@ -8,6 +8,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -51,6 +52,7 @@ _MAY_PASS = (Unavailable, PySparkException, Py4JError, KafkaException)
 """Temporary failures: of the broker, the registry, the store, or a lost worker."""
 
 _CAUSE = "Caused by: "
+_HEARTBEATS_AT_ONCE = 16
 _LONGEST_BACKOFF_SECONDS = 30.0
 _MOST_DOUBLINGS = 100
 """Beyond them any pause is the longest, and a number that is larger still may be none that a float can hold."""
@@ -367,18 +369,27 @@ def _heartbeat(
     """
     ended, soon = Event(), Event()
 
+    def beat_of(thread: StreamThread) -> None:
+        try:
+            reconciler.take(thread.beat())
+        except Exception as error:  # noqa: BLE001 - the heartbeats of the other streams go on
+            log.warning("heartbeat_failed", stream=thread.contract_id, error=described(error))
+
     def beat() -> None:
-        while not ended.is_set():
-            soon.wait(seconds)
-            soon.clear()
-            if ended.is_set():
-                return
-            for thread in threads():
-                if thread.is_alive() and thread.running.is_set():
-                    try:
-                        reconciler.take(thread.beat())
-                    except Exception as error:  # noqa: BLE001 - the heartbeats of the other streams go on
-                        log.warning("heartbeat_failed", stream=thread.contract_id, error=described(error))
+        # Each heartbeat asks the broker for a lag. One after another, those of many streams would wait for one that is away.
+        with ThreadPoolExecutor(_HEARTBEATS_AT_ONCE, thread_name_prefix="heartbeat") as pool:
+            while not ended.is_set():
+                soon.wait(seconds)
+                soon.clear()
+                if ended.is_set():
+                    return
+                wait(
+                    [
+                        pool.submit(beat_of, each)
+                        for each in threads()
+                        if each.is_alive() and each.running.is_set()
+                    ]
+                )
 
     beating = Thread(target=beat, name="heartbeat", daemon=True)
     beating.start()

@@ -8,14 +8,16 @@ from uuid import UUID
 
 import pytest
 import typer
+from pyroaring import BitMap64
 
 from tidegate.contracts.errors import SettingsError, Unavailable
 from tidegate.contracts.stream.evidence import EventPointer, Evidence
+from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import ReplayAction, ReplayState, StreamReplay, Untouched
 from tidegate.contracts.stream.replay_preview import ReplayPreview
 from tidegate.contracts.verdict import Severity, Stage, Violation
 from tidegate.gateway.exits import ExitCode, exit_code
-from tidegate.spark_jobs.adopt.replay import Choice, parse_where, read_positions
+from tidegate.spark_jobs.adopt.replay import Choice, ReplayPlanner, parse_where, read_positions
 from tidegate.spark_jobs.adopt.replay_cli import _report
 from tidegate.spark_jobs.adopt.replay_preview import preview_text
 
@@ -39,11 +41,28 @@ def test_positions_are_lines_or_what_the_registry_exports(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["0:17", "0/x", "0", '{"partitions": {"0": [[18, 17]]}}', "{}", '{"partitions"']
+    "text",
+    [
+        "0:17",
+        "0/x",
+        "0",
+        "0/-5",
+        "-1/3",
+        "0/99999999999999999999",
+        '{"partitions": {"0": [[18, 17]]}}',
+        "{}",
+        '{"partitions"',
+    ],
 )
 def test_other_positions_are_refused(text: str) -> None:
     with pytest.raises(SettingsError, match="give lines partition/offset"):
         read_positions(text)
+
+
+def test_more_records_than_a_request_may_have_are_refused_before_they_are_previewed() -> None:
+    chosen = Positions.of({0: BitMap64(range(20_000_001)), 1: BitMap64([0])})
+    with pytest.raises(SettingsError, match=r"20,000,002 refused records are chosen.*10,000,000 at most"):
+        object.__new__(ReplayPlanner).freeze(Choice(positions=chosen))
 
 
 @pytest.mark.parametrize(

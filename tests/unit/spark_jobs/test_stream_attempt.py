@@ -16,12 +16,34 @@ from structlog.testing import capture_logs
 
 from tests.ledgers import LEDGER
 from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.spark_jobs.job.reports import RegistryReporter
 from tidegate.spark_jobs.job.stream import Job, StreamAttempt
 from tidegate.spark_jobs.job.supervisor import StreamThread, _heartbeat
 from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.steps import Stopwatch, ignore_steps
 
 PATIENCE_SECONDS = 60
+BATCH_REPORT = BatchReport(
+    stream="s",
+    topic="t",
+    quarantine_topic="t.quarantine",
+    sink="iceberg:lake.s",
+    epoch=1,
+    n=1,
+    contract="s@1.0.0",
+    fingerprint="f",
+    started_at=datetime(2026, 1, 1, tzinfo=UTC),
+    committed_at=datetime(2026, 1, 1, tzinfo=UTC),
+    records=0,
+    written=0,
+    warned=0,
+    alerted=0,
+    quarantined=0,
+    dropped=0,
+    start={},
+    end={},
+)
 
 
 class Writer(ThreadPoolExecutor):
@@ -191,6 +213,49 @@ def test_heartbeats_continue_after_one_that_fails() -> None:
     assert taken == [None]
     (event,) = [each for each in logs if each["event"] == "heartbeat_failed"]
     assert event["stream"] == "bad"
+
+
+def test_heartbeats_do_not_wait_for_one_whose_broker_is_away() -> None:
+    first_waits, second_was_sent = Event(), Event()
+
+    def wait_for_the_broker() -> None:
+        first_waits.set()
+        assert second_was_sent.wait(PATIENCE_SECONDS)
+
+    running = Event()
+    running.set()
+    both: Any = [
+        SimpleNamespace(contract_id=name, is_alive=lambda: True, running=running, beat=beat)
+        for name, beat in (("slow", wait_for_the_broker), ("fast", second_was_sent.set))
+    ]
+    taken: list[Any] = []
+    reconciler: Any = SimpleNamespace(take=taken.append)
+    with _heartbeat(lambda: both, reconciler, PATIENCE_SECONDS) as beat_now, capture_logs() as logs:
+        beat_now()
+        assert first_waits.wait(PATIENCE_SECONDS)
+        assert second_was_sent.wait(PATIENCE_SECONDS)
+    assert (taken, logs) == ([None, None], [])
+
+
+def test_reports_continue_after_one_that_cannot_be_posted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread posts those of all streams: if it ended, the pages would show none until the job starts again."""
+    posted = Event()
+
+    def send(_client: httpx.Client, request: Any) -> Any:
+        if b'"n":1' in request.content:
+            raise RuntimeError("a defect")
+        posted.set()
+        return SimpleNamespace(is_refused=False, is_passing=False)
+
+    monkeypatch.setattr("tidegate.spark_jobs.job.reports.send", send)
+    with httpx.Client() as client, capture_logs() as logs:
+        reporter = RegistryReporter(client)
+        for n in (1, 2):
+            reporter.report(BATCH_REPORT.model_copy(update={"n": n}))
+        assert posted.wait(PATIENCE_SECONDS)
+        reporter.close()
+    (event,) = logs
+    assert (event["event"], event["n"]) == ("report_failed", 1)
 
 
 @pytest.mark.parametrize("name", ["heartbeat_seconds", "lease_seconds", "maintenance_seconds"])
