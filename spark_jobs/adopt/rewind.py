@@ -58,8 +58,10 @@ class RewindTo:
             if "-" in text:
                 time = datetime.fromisoformat(text)
             else:
-                places = (place.split(":") for place in text.split(","))
+                places = [place.split(":") for place in text.split(",")]
                 offsets = {int(partition): int(offset) for partition, offset in places}
+                if len(offsets) < len(places):
+                    raise SettingsError(f"--to {text}: a partition stands there twice")
                 return cls(offsets=offsets)
         except ValueError as error:
             raise SettingsError(
@@ -68,6 +70,9 @@ class RewindTo:
             ) from error
         if time.tzinfo is None:
             raise SettingsError(f"--to {text}: a time needs its zone, such as {text}Z or {text}+02:00")
+        if time.timestamp() < 0:
+            # Kafka reads times below 0 as its words for the end and the beginning of a topic.
+            raise SettingsError(f"--to {text}: a time is not before 1970-01-01T00:00:00Z")
         return cls(time=time)
 
 

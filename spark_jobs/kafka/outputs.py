@@ -200,8 +200,8 @@ def _read_until(consumer: Consumer, begin: Vector, topic: str, end: Vector) -> I
             error = message.error()
             partition, offset = _place(message)
             if error is None and partition in open_partitions and offset < end[partition]:
-                deadline = time.monotonic() + _STALL_SECONDS
                 yield message
+                deadline = time.monotonic() + _STALL_SECONDS  # the caller may have taken its time
             elif error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - a public constant
                 raise Unavailable(f"read topic {topic}: {error.str()}")
             # The end of a partition comes as a message of its own, past markers and aborted records.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.ledgers import LEDGER
-from tidegate.contracts.errors import ConflictError
+from tidegate.contracts.errors import ConflictError, SettingsError
 from tidegate.contracts.stream.closure import ClosedRefusals, Closure
 from tidegate.contracts.stream.evidence import (
     GENERATION_HEADER,
@@ -260,3 +260,17 @@ def test_where_to_is_read() -> None:
     time = RewindTo.parse("2026-07-01T12:00:00+02:00").time
     assert time is not None
     assert time.isoformat() == "2026-07-01T12:00:00+02:00"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0:1,0:2", "a partition stands there twice"),
+        ("1969-12-31T23:59:59.999Z", "a time is not before 1970"),  # -1, the end of the topic to Kafka
+        ("2026-07-01T12:00:00", "a time needs its zone"),
+        ("0:x", "give offsets by partition"),
+    ],
+)
+def test_other_places_are_refused(text: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        RewindTo.parse(text)
