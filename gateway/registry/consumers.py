@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Final
 
 from tidegate.contracts.compatibility.judging import Judge
 from tidegate.contracts.document.fields import suggestion
@@ -25,6 +26,8 @@ from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import ContractVersion, Stores
 
 _DEFINITION = "/schema/definition"
+MOST_CONSUMERS: Final = 1_000
+"""Most registered consumers of one contract: each change of the contract is compared with what all of them read."""
 
 
 class WrongConsumer(ContractError):  # noqa: N818 - named for what is wrong
@@ -61,7 +64,8 @@ class ConsumerService(Service):
         """Register a consumer, or change what one reads; returns it as it is kept, and whether it is new.
 
         If the fields change, earlier agreements of the consumer no longer count. Raises NotFoundError, WrongConsumer,
-        and Forbidden for a change by a principal that may not approve, because it could remove an objection.
+        ConflictError when there are MOST_CONSUMERS already, and Forbidden for a change by a principal that may not
+        approve, because it could remove an objection.
         """
         stored = StoredConsumer(contract_id, consumer, by.name, self._now())
         with self._database.writing() as stores:
@@ -69,6 +73,11 @@ class ConsumerService(Service):
             known = stores.consumers.find(contract_id, consumer.id)
             if known is not None and known.consumer == consumer:
                 return known, False
+            if known is None and stores.consumers.count(contract_id) >= MOST_CONSUMERS:
+                raise ConflictError(
+                    f"{contract_id} has {MOST_CONSUMERS:,} registered consumers, which is the limit: remove one that no longer "
+                    f"reads, or register one for a whole team"
+                )
             _check(consumer, _current(stores, contract_id))
             if known is not None:
                 _require_approver(by, subject)

@@ -6,8 +6,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import Final
 
-from sqlalchemy import ForeignKey, Text, delete, insert, select
+from sqlalchemy import ForeignKey, Text, delete, func, insert, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tidegate.contracts.compatibility.weakening import Weakening
@@ -15,6 +16,9 @@ from tidegate.contracts.document.model import Consumer
 from tidegate.gateway.storage.tables import ByCodePoint, Instant, Store, Table, fields_of
 
 _NOBODY = ""  # no consumer has this id: the agreement to a break that touches no registered consumer
+
+MOST_AGREEMENTS: Final = 1_000
+"""Most agreements of one consumer of a contract; the audit has the older ones too."""
 
 
 class ConsumerRow(Table):
@@ -84,6 +88,11 @@ class ConsumerStore(Store):
         )
         return tuple(_stored(row) for row in rows)
 
+    def count(self, contract_id: str) -> int:
+        """Return how many consumers of a contract are stored."""
+        query = select(func.count()).select_from(ConsumerRow).where(ConsumerRow.contract_id == contract_id)
+        return self._session.scalar(query) or 0
+
     def put(self, stored: StoredConsumer) -> None:
         """Store a consumer, replacing the one with its id."""
         consumer = stored.consumer.model_dump_json(by_alias=True)
@@ -98,11 +107,16 @@ class ConsumerStore(Store):
         )
 
     def acknowledge(self, agreement: Acknowledgement) -> None:
-        """Store an agreement unless it exists."""
+        """Store an agreement that is not there yet. Of one consumer of a contract the newest MOST_AGREEMENTS are kept."""
+        consumer = agreement.consumer or _NOBODY
+        own = (AcknowledgementRow.contract_id == agreement.contract_id) & (
+            AcknowledgementRow.consumer == consumer
+        )
+        newest = select(AcknowledgementRow.candidate).where(own).order_by(AcknowledgementRow.at.desc())
+        old = self._session.scalars(newest.offset(MOST_AGREEMENTS - 1)).all()
+        self._session.execute(delete(AcknowledgementRow).where(own, AcknowledgementRow.candidate.in_(old)))
         self._session.execute(
-            insert(AcknowledgementRow).values(
-                fields_of(agreement, Acknowledgement, consumer=agreement.consumer or _NOBODY)
-            )
+            insert(AcknowledgementRow).values(fields_of(agreement, Acknowledgement, consumer=consumer))
         )
 
     def acknowledgements(self, contract_id: str, candidate: str | None = None) -> tuple[Acknowledgement, ...]:

@@ -50,6 +50,30 @@ def test_registered_consumers_are_listed_with_those_of_the_document(client: Any)
 
 
 @pytest.mark.usefixtures("published")
+def test_a_contract_has_a_bounded_number_of_consumers(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader may register one, and each change of the contract is compared with all of them."""
+    monkeypatch.setattr("tidegate.gateway.registry.consumers.MOST_CONSUMERS", 2)
+    assert [put(client, name, REPORT).status_code for name in ("a", "b", "c")] == [201, 201, 409]
+    assert "remove one that no longer reads" in put(client, "c", REPORT).text
+    assert put(client, "a", REPORT | {"reads": ["/age"]}).status_code == 200
+    client.request("DELETE", f"{CONSUMERS}/b")
+    assert put(client, "c", REPORT).status_code == 201
+
+
+@pytest.mark.usefixtures("published")
+def test_the_newest_agreements_of_a_consumer_are_kept(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agreement names any fingerprint: a client that agrees in a loop must not fill the database."""
+    monkeypatch.setattr("tidegate.gateway.storage.agreements.MOST_AGREEMENTS", 3)
+    address = f"{CONTRACTS}/hospital.admissions/acknowledgements"
+    wanted = [("written", f"{n:064x}") for n in range(6)] + [(None, f"{n:064x}") for n in range(2)]
+    for consumer, candidate in wanted:
+        body = {"candidate": candidate, **({"consumer": consumer} if consumer else {"breaking": True})}
+        assert client.post(address, orjson.dumps(body)).status_code == 201
+    kept = [(each["consumer"], each["candidate"]) for each in client.get(address).json()["acknowledgements"]]
+    assert sorted(kept, key=str) == sorted(wanted[3:], key=str)
+
+
+@pytest.mark.usefixtures("published")
 def test_every_change_of_a_consumer_stands_in_the_log(client: Any) -> None:
     put(client, "report", REPORT)
     put(client, "report", REPORT)
