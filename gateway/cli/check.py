@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
 from tidegate.contracts.document.model import Compatibility
 from tidegate.contracts.errors import SettingsError
@@ -21,10 +20,10 @@ from tidegate.gateway.checks.discovery import Selection, read_candidate, select
 from tidegate.gateway.checks.formats.registry import FORMATS, TEXT
 from tidegate.gateway.checks.formats.text import report_lines
 from tidegate.gateway.checks.git import Revision
-from tidegate.gateway.checks.places import repository_root, shown_path
+from tidegate.gateway.checks.places import repository_root
 from tidegate.gateway.checks.results import CheckReport, FailOn
 from tidegate.gateway.cli.options import DEFAULT_REGISTRY, RegistryUrl
-from tidegate.gateway.cli.terminal import err, out
+from tidegate.gateway.cli.terminal import out, show_foreign
 from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.exits import ExitCode
 
@@ -143,9 +142,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
 
 def _selected(paths: list[Path], against: str) -> Selection:
     selection = select(paths)
-    for path, name in selection.foreign:
-        note = f": another format ({name}); `tidegate import` makes a contract of it"
-        err.print(Text.assemble(("not checked ", "yellow"), (shown_path(path), "bold"), note))
+    show_foreign(selection.foreign)
     is_git = against.startswith(GIT)
     if selection.missing and not is_git:
         raise SettingsError(f"{_listed(list(selection.missing))}: there is no such file or folder")

@@ -11,18 +11,22 @@ import typer
 from rich.markup import escape
 
 from tidegate.contracts.document.model import DataContract
-from tidegate.contracts.errors import ContractError
+from tidegate.contracts.errors import ContractError, SettingsError
 from tidegate.contracts.expectations.vocabulary import VOCABULARY
 from tidegate.contracts.lint.lint import lint as lint_document
 from tidegate.contracts.words import counted
-from tidegate.gateway.checks.discovery import affected_contracts
-from tidegate.gateway.cli.terminal import err, out, show_error, show_warnings
+from tidegate.gateway.checks.discovery import affected_contracts, select
+from tidegate.gateway.cli.terminal import err, out, show_error, show_foreign, show_warnings
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.registry.schemas.imported_rules import ImportedRules, carried_rules
 
 Files = Annotated[
     list[Path],
-    typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="Contract documents, YAML or JSON."),
+    typer.Argument(
+        metavar="FILE",
+        exists=True,
+        help="Contract documents, YAML or JSON; or folders, with all contracts below them.",
+    ),
 ]
 
 Strict = Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")]
@@ -45,15 +49,15 @@ def lint(files: Files, *, strict: Strict = False, changed: Changed = False) -> N
 
     Examples:
       tidegate lint contracts/*.yaml
+      tidegate lint .
       tidegate lint --strict contract.yaml
       git diff --name-only --diff-filter=d | xargs tidegate lint --changed
 
     Exit codes: 0 no problems; 1 problems, or warnings with --strict; 2 a file
-    is missing.
+    is missing, or a folder has no contract.
     """
     problems = warnings = 0
-    if changed:
-        files = affected_contracts(files)
+    files = affected_contracts(files) if changed else _documents(files)
     for file in files:
         try:
             loaded = lint_document(file)
@@ -78,6 +82,19 @@ def lint(files: Files, *, strict: Strict = False, changed: Changed = False) -> N
         err.print(f"[bold yellow]{counted(warnings, 'warning')}[/] in {counted(len(files), 'file')}")
     if problems or (strict and warnings):
         raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _documents(arguments: list[Path]) -> list[Path]:
+    """Return the documents that files and folders name. Raises SettingsError when all of them are folders without any."""
+    selection = select(arguments)
+    show_foreign(selection.foreign)
+    if not selection.files:
+        folders = ", ".join(map(str, selection.folders))
+        raise SettingsError(
+            f"there is no contract in {folders}: a contract begins with `apiVersion: tidegate/v1`; `tidegate infer SOURCE` "
+            "proposes one from records"
+        )
+    return [each.path for each in selection.files]
 
 
 def _notes(contract: DataContract, carried: ImportedRules) -> Iterator[str]:

@@ -17,8 +17,11 @@ from rich.text import Text
 from tidegate.contracts.address_secrets import masked
 from tidegate.contracts.errors import ContractError, Problem, TidegateError
 from tidegate.contracts.words import seen
+from tidegate.gateway.checks.places import shown_path
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tidegate.contracts.document.load import (
         LoadedContract,  # its import loads the judge, which would slow down `--help`
     )
@@ -99,6 +102,13 @@ def show_left_out(left_out: Iterable[LeftOut]) -> None:
     """Print the parts of a document of another format that no record is judged by, each with its place."""
     for each in left_out:
         err.print(Text.assemble(("not judged ", "yellow"), (each.pointer or "/", "bold"), f": {each.reason}"))
+
+
+def show_foreign(foreign: Iterable[tuple[Path, str]]) -> None:
+    """Note the documents that describe a contract in another format, each with its path and the name of the format."""
+    for path, name in foreign:
+        note = f": another format ({name}); `tidegate import` makes a contract of it"
+        err.print(Text.assemble(("not checked ", "yellow"), (shown_path(path), "bold"), note))
 
 
 def problem_line(problem: Problem) -> Text:

@@ -42,6 +42,27 @@ def test_problems_are_lines_that_editors_follow(tidegate: Run, contract: Path, t
     assert ran.returncode == 1
 
 
+def test_all_contracts_below_a_folder(tidegate: Run, write: Write) -> None:
+    folder = write("teams/a/contract.json", contract_id="a.records").parents[1]
+    write("teams/b/contract.json", contract_id="b.records")
+    write("teams/.hidden/contract.json", contract_id="c.records")
+    (folder / "odcs.yaml").write_text("apiVersion: v3.1.0\nkind: DataContract\nid: d\n")
+    (folder / "values.yaml").write_text("replicas: 2\n")
+    ran = tidegate("lint", folder)
+    assert re.findall(r"ok · (\S+)", ran.stdout.decode()) == ["a.records", "b.records"]
+    assert "not checked" in ran.stderr.decode()
+    assert "odcs.yaml" in ran.stderr.decode()
+    assert ran.returncode == 0
+
+
+def test_a_folder_without_a_contract_is_wrong_usage(tidegate: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    ran = tidegate("lint", tmp_path / "empty")
+    assert ran.returncode == 2
+    assert "there is no contract in" in ran.stderr.decode()
+    assert "tidegate infer SOURCE" in ran.stderr.decode()
+
+
 def test_a_missing_file_is_wrong_usage(tidegate: Run) -> None:
     ran = tidegate("lint", "nowhere.yaml")
     assert ran.returncode == 2
