@@ -30,7 +30,7 @@ from tidegate.contracts.infer.proposal import Proposal, RuleList, label, words_o
 from tidegate.contracts.infer.relation_rules import relation_rules
 from tidegate.contracts.infer.structure import ProposedType, Structure, structure_of
 from tidegate.contracts.infer.text_rules import text_rules
-from tidegate.contracts.infer.unread import Unread
+from tidegate.contracts.infer.unread import NO_VALUE, Unread
 from tidegate.contracts.judge.plan import schema_fields
 
 VALUES: Final = pa.schema([pa.field("value", pa.binary())])
@@ -96,6 +96,8 @@ class Inference:
         if batch.schema != VALUES:
             require_json(batch.schema)
         self._untyped |= untyped
+        if untyped and batch.num_columns > 1:
+            batch, positions = self._with_a_value(batch, positions)
         hashes = _hashes(positions)
         is_held = hashes <= self._threshold
         if is_held.any():
@@ -103,6 +105,18 @@ class Inference:
         self._profile(batch.filter(pa.array(~is_held)), positions[~is_held], untyped=untyped)
         while self._is_full():
             self._release()
+
+    def _with_a_value(self, batch: pa.RecordBatch, positions: Positions) -> tuple[pa.RecordBatch, Positions]:
+        """Return the rows that have a value; note the others.
+
+        Spreadsheets end with rows of empty cells. As records they would make every field of the contract optional.
+        """
+        is_empty = np.logical_and.reduce(
+            [column.is_null().to_numpy(zero_copy_only=False) for column in batch.columns]
+        )
+        for position in positions[is_empty].tolist():
+            self.broken.add_row(position, NO_VALUE, "")
+        return batch.filter(pa.array(~is_empty)), positions[~is_empty]
 
     def merge(self, other: Inference) -> None:
         """Add other records of the same source, at other positions; do not use their inference any more."""

@@ -17,6 +17,7 @@ _OTHER: Final = "other reasons"
 _NO_OBJECT: Final = "not a JSON object"
 _TOO_LARGE: Final = "a number beyond the range of a double, such as 1e400"
 _NOT_OF_SCHEMA: Final = "not of the Avro schema"
+NO_VALUE: Final = "no value in any cell"
 _REASONS: Final = {
     "json.invalid": "not JSON",
     "json.invalid-utf8": "not UTF-8",
@@ -36,6 +37,7 @@ _ADVICE: Final = {
     "half of a surrogate pair, which is no character": "write whole characters",
     _TOO_LARGE: "write numbers of at most 1.7e308, or text",
     _NO_OBJECT: 'a record is one object, such as {"id": 1}; a file that is not JSON Lines needs --input-format',
+    NO_VALUE: "remove empty rows",
     _NOT_OF_SCHEMA: "name the schema that they were written with: --schema, or --registry for frames",
 }  # fmt: skip
 """What to do about a reason."""

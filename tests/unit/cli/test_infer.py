@@ -67,6 +67,19 @@ def test_rows_with_a_wrong_number_of_cells_are_reported(tidegate: Run, tmp_path:
     assert b"2 unreadable (rows 300, 301)" in ran.stdout
 
 
+def test_empty_rows_do_not_make_every_field_optional(tidegate: Run, tmp_path: Path) -> None:
+    """Spreadsheets end with them."""
+    rows = "".join(f"A{index},{index % 90}\n" for index in range(1, 300))
+    (tmp_path / "rows.csv").write_text(f"id,age\n{rows},\n,\n")
+    ran = tidegate("infer", str(tmp_path / "rows.csv"), "-o", str(tmp_path / "c.yaml"))
+    assert "no value in any cell: 2 records, rows 300, 301" in ran.stdout.decode()
+    schema = json.loads((tmp_path / "c.schema.json").read_text())
+    assert [each["type"] for each in schema["properties"].values()] == ["string", "integer"]
+    judged = tidegate("judge", str(tmp_path / "c.yaml"), "--data", str(tmp_path / "rows.csv"))
+    assert judged.returncode == 1
+    assert "row 300" in judged.stdout.decode()
+
+
 def test_unreadable_records_have_reasons_with_positions_and_a_way_on(tidegate: Run, tmp_path: Path) -> None:
     strange = {
         b'{"id":1,"a" 2}': "not JSON: 1 record, line 301 (the first one: column 13: Expecting ':' delimiter)",
