@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeVar
 
 from tidegate.gateway.registry.schema_content import metadata_of, parsed, references_of, rule_set_of
@@ -40,6 +42,11 @@ class Page:
 
     offset: int = 0
     limit: int | None = None
+
+    @property
+    def end(self) -> int | None:
+        """The index after the last item; None for the whole rest."""
+        return None if self.limit is None else self.offset + self.limit
 
     def cut(self, items: tuple[T, ...]) -> tuple[T, ...]:
         """Return the page of the whole list."""
@@ -147,14 +154,28 @@ class SubjectReader:
             found = find_version(stores, subject, number, deleted=True)
             return stores.subjects.referenced_by(subject, found.number)
 
-    def listed(self, wanted: ListedSubjects, *, latest_only: bool) -> tuple[SubjectVersion, ...]:
-        """List versions by subject and number."""
+    def listed(
+        self,
+        wanted: ListedSubjects,
+        page: Page | None = None,
+        *,
+        latest_only: bool,
+        keeps: Callable[[SubjectVersion], bool] = lambda _: True,
+    ) -> tuple[SubjectVersion, ...]:
+        """List versions by subject and number: a page of those that `keeps` accepts; reads no further than its end."""
         with self._database.reading() as stores:
-            found = stores.subjects.listed(
-                wanted.context, wanted.beginning, wanted.deleted, latest_only=latest_only
-            )
-            prefixes = wanted.prefixes
-            return tuple(one for one in found if prefixes is None or one.subject.startswith(prefixes))
+            prefixes, page = wanted.prefixes, page or Page()
+            with closing(
+                stores.subjects.listed(
+                    wanted.context, wanted.beginning, wanted.deleted, latest_only=latest_only
+                )
+            ) as found:
+                kept = (
+                    one
+                    for one in found
+                    if (prefixes is None or one.subject.startswith(prefixes)) and keeps(one)
+                )
+                return tuple(islice(kept, page.offset, page.end))
 
     def contexts(self) -> tuple[str, ...]:
         """List the contexts, the default one first."""

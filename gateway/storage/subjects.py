@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -154,6 +154,7 @@ def stored_schema(row: SchemaRow) -> StoredSchema:
 
 
 _CHUNK_VERSIONS = 200
+_LISTED_AT_ONCE = 100
 
 
 class Deleted(Enum):
@@ -393,8 +394,11 @@ class SubjectStore:
 
     def listed(
         self, context: str | None, prefix: str, deleted: Deleted, *, latest_only: bool
-    ) -> Iterable[SubjectVersion]:
-        """Yield versions ordered by subject and number; with `latest_only` only the highest of each subject."""
+    ) -> Generator[SubjectVersion, None, None]:
+        """Yield versions ordered by subject and number; with `latest_only` only the highest of each subject.
+
+        Close the generator before the transaction ends: it holds a cursor of the database.
+        """
         query = _select_versions().where(*_by_name(context, prefix), _by_deletion(deleted))
         if latest_only:
             newest = (
@@ -410,7 +414,10 @@ class SubjectStore:
                 ),
             )
         ordered = query.order_by(SubjectVersionRow.subject, SubjectVersionRow.number)
-        return (_version(row) for row in self._session.execute(ordered))
+        # In parts: a reader of the first page must not hold the schemas of thousands of subjects in memory.
+        with self._session.execute(ordered, execution_options={"yield_per": _LISTED_AT_ONCE}) as rows:
+            for row in rows:
+                yield _version(row)
 
     def contexts(self) -> tuple[str, ...]:
         """List the contexts that have a version of a subject, soft-deleted or not, ordered."""

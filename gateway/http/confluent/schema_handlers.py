@@ -62,11 +62,14 @@ def list_schemas(call: Call) -> Answer:
     prefix = call.text("subjectPrefix") or EVERY_CONTEXT
     wanted = ListedSubjects(prefix, call.deleted, call.principal.prefixes)
     reader = call.factory.subjects()
-    found = reader.listed(wanted, latest_only=call.flag("latestOnly"))
     rule_type = call.text("ruleType")
-    if rule_type:
-        found = tuple(one for one in found if has_rule_type(one, rule_type))
-    return Answer([show_version(one, call, reader) for one in call.page.cut(found)])
+    found = reader.listed(
+        wanted,
+        call.page,
+        latest_only=call.flag("latestOnly"),
+        keeps=lambda one: not rule_type or has_rule_type(one, rule_type),
+    )
+    return Answer([show_version(one, call, reader) for one in found])
 
 
 def list_schema_types(_call: Call) -> Answer:

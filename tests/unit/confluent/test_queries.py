@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.confluent.conftest import MEDIA_TYPE, Ask, record, respond
+from tidegate.gateway.storage.subjects import _version
 
 only_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -61,6 +62,22 @@ def test_every_list_is_cut_into_pages(ask: Ask, lists: list[str]) -> None:
         assert ask("GET", f"{path}?offset=1")[1] == whole[1:], path
         assert ask("GET", f"{path}?offset={len(whole)}&limit=5")[1] == [], path
         assert ask("GET", f"{path}?limit=x")[1]["error_code"] == 422, path
+
+
+@pytest.mark.usefixtures("lists")
+def test_a_page_of_schemas_reads_no_more_than_it_shows(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry has thousands of subjects with schemas of many kilobytes."""
+    read: list[Any] = []
+
+    def noted(row: Any) -> Any:
+        read.append(row)
+        return _version(row)
+
+    monkeypatch.setattr("tidegate.gateway.storage.subjects._version", noted)
+    for query, most in (("offset=1&limit=1", 2), ("limit=3", 3)):
+        read.clear()
+        assert ask("GET", f"/schemas?{query}")[0] == 200
+        assert len(read) == most
 
 
 FLAGS: list[tuple[str, str, str, Any]] = [
