@@ -114,6 +114,8 @@ class Inference:
         is_empty = np.logical_and.reduce(
             [column.is_null().to_numpy(zero_copy_only=False) for column in batch.columns]
         )
+        if not is_empty.any():
+            return batch, positions
         for position in positions[is_empty].tolist():
             self.broken.add_row(position, NO_VALUE, "")
         return batch.filter(pa.array(~is_empty)), positions[~is_empty]

@@ -74,14 +74,10 @@ def runs_of(positions: Positions) -> dict[int, tuple[Run, ...]]:
 
 
 def _runs(bitmap: BitMap64) -> Iterator[Run]:
-    first = last = None
-    for offset in bitmap:
-        if last is not None and first is not None and offset != last + 1:
-            yield first, last
-            first = None
-        first, last = offset if first is None else first, offset
-    if first is not None and last is not None:
-        yield first, last
+    offsets = np.fromiter(bitmap, np.uint64, len(bitmap))
+    is_gap = np.diff(offsets) != 1
+    firsts, lasts = np.r_[True, is_gap][: len(offsets)], np.r_[is_gap, True][: len(offsets)]
+    return zip(offsets[firsts].tolist(), offsets[lasts].tolist(), strict=True)
 
 
 def positions_of(runs: Mapping[int, tuple[Run, ...]]) -> Positions:

@@ -26,6 +26,7 @@ from tidegate.contracts.stream.evidence import Evidence, headers_of, read_eviden
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
+    FEWER_RECORDS,
     MOST_RECORDS,
     ReplayAction,
     ReplayOrder,
@@ -90,8 +91,10 @@ def read_positions(text: str) -> Positions:
         places = [line.split("/") for line in text.split() if line]
         return Positions(sorted({(int(partition), int(offset)) for partition, offset in places}))
     except (ValueError, KeyError, TypeError, StreamStopped) as error:
+        reason = str(error).partition("\n")[0]
         raise SettingsError(
-            "--positions: give lines partition/offset of the quarantine topic, or the JSON of the registry's positions"
+            "--positions: give lines partition/offset of the quarantine topic, or the JSON of the registry's positions "
+            f"({reason})"
         ) from error
 
 
@@ -131,8 +134,7 @@ class ReplayPlanner:
             raise NotFoundError(f"{self._topic} holds no such record")
         if len(found) > MOST_RECORDS:
             raise SettingsError(
-                f"{len(found):,} refused records are chosen, and a request has {MOST_RECORDS:,} at most: choose fewer, for "
-                "example --where partition=0, and make several requests"
+                f"{len(found):,} refused records are chosen, and a request has {MOST_RECORDS:,} at most: {FEWER_RECORDS}"
             )
         return found
 

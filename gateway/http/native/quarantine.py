@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Path, Query
 
 from tidegate.contracts.errors import Problem
 from tidegate.contracts.stream.bounds import Instant
+from tidegate.contracts.stream.replay import MOST_RUNS
 from tidegate.contracts.verdict import Stage
 from tidegate.gateway.http.dependencies import FactoryDep, body_of, posted
 from tidegate.gateway.http.gate import PrincipalDep
@@ -37,8 +38,6 @@ from tidegate.gateway.streams.quarantine_records import MOST_SINGLE_BYTES, Maske
 _log = structlog.get_logger()
 
 router = APIRouter(prefix="/api/v1/streams/{stream}/quarantine", tags=["quarantine"])
-
-MOST_RUNS = 1_000_000
 
 Partition = Annotated[
     int, Path(ge=0, lt=2**31, description="Partition of the quarantine topic.", examples=[0])

@@ -65,6 +65,12 @@ def test_more_records_than_a_request_may_have_are_refused_before_they_are_previe
         object.__new__(ReplayPlanner).freeze(Choice(positions=chosen))
 
 
+def test_too_many_positions_are_refused_with_the_limit() -> None:
+    """Those of a problem come from the registry as runs."""
+    with pytest.raises(SettingsError, match=r"a request has 10,000,000 positions"):
+        read_positions('{"partitions": {"0": [[0, 20000000]]}}')
+
+
 @pytest.mark.parametrize(
     ("where", "is_chosen"),
     [

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
@@ -192,48 +194,46 @@ def test_a_stream_whose_handling_of_failures_fails_ends_with_its_failure_and_wit
     assert (thread.failure, lease.released) == (defect, 1)
 
 
+@contextmanager
+def heartbeats(**beats: Callable[[], None]) -> Iterator[list[Any]]:
+    """Send the heartbeats of some streams once; yields what the reconciler takes of them."""
+    running = Event()
+    running.set()
+    threads: Any = [
+        SimpleNamespace(contract_id=name, is_alive=lambda: True, running=running, beat=beat)
+        for name, beat in beats.items()
+    ]
+    taken: list[Any] = []
+    reconciler: Any = SimpleNamespace(take=taken.append)
+    with _heartbeat(lambda: threads, reconciler, PATIENCE_SECONDS) as beat_now:
+        beat_now()
+        yield taken
+
+
 def test_heartbeats_continue_after_one_that_fails() -> None:
     """One thread sends those of all streams."""
-    beats = Event()
+    good = Event()
 
     def fail() -> None:
         raise RuntimeError("a defect")
 
-    running = Event()
-    running.set()
-    both: Any = [
-        SimpleNamespace(contract_id=name, is_alive=lambda: True, running=running, beat=beat)
-        for name, beat in (("bad", fail), ("good", beats.set))
-    ]
-    taken: list[Any] = []
-    reconciler: Any = SimpleNamespace(take=taken.append)
-    with _heartbeat(lambda: both, reconciler, PATIENCE_SECONDS) as beat_now, capture_logs() as logs:
-        beat_now()
-        assert beats.wait(PATIENCE_SECONDS)
+    with capture_logs() as logs, heartbeats(bad=fail, good=good.set) as taken:
+        assert good.wait(PATIENCE_SECONDS)
     assert taken == [None]
     (event,) = [each for each in logs if each["event"] == "heartbeat_failed"]
     assert event["stream"] == "bad"
 
 
 def test_heartbeats_do_not_wait_for_one_whose_broker_is_away() -> None:
-    first_waits, second_was_sent = Event(), Event()
+    slow, fast = Event(), Event()
 
     def wait_for_the_broker() -> None:
-        first_waits.set()
-        assert second_was_sent.wait(PATIENCE_SECONDS)
+        slow.set()
+        assert fast.wait(PATIENCE_SECONDS)
 
-    running = Event()
-    running.set()
-    both: Any = [
-        SimpleNamespace(contract_id=name, is_alive=lambda: True, running=running, beat=beat)
-        for name, beat in (("slow", wait_for_the_broker), ("fast", second_was_sent.set))
-    ]
-    taken: list[Any] = []
-    reconciler: Any = SimpleNamespace(take=taken.append)
-    with _heartbeat(lambda: both, reconciler, PATIENCE_SECONDS) as beat_now, capture_logs() as logs:
-        beat_now()
-        assert first_waits.wait(PATIENCE_SECONDS)
-        assert second_was_sent.wait(PATIENCE_SECONDS)
+    with capture_logs() as logs, heartbeats(slow=wait_for_the_broker, fast=fast.set) as taken:
+        assert slow.wait(PATIENCE_SECONDS)
+        assert fast.wait(PATIENCE_SECONDS)
     assert (taken, logs) == ([None, None], [])
 
 
