@@ -91,7 +91,8 @@ def read_positions(text: str) -> Positions:
         places = [line.split("/") for line in text.split() if line]
         return Positions(sorted({(int(partition), int(offset)) for partition, offset in places}))
     except (ValueError, KeyError, TypeError, StreamStopped) as error:
-        reason = str(error).partition("\n")[0]
+        no_position = isinstance(error, StreamStopped)
+        reason = "no topic has such a position" if no_position else str(error).partition("\n")[0]
         raise SettingsError(
             "--positions: give lines partition/offset of the quarantine topic, or the JSON of the registry's positions "
             f"({reason})"

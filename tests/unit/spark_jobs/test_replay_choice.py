@@ -65,6 +65,11 @@ def test_more_records_than_a_request_may_have_are_refused_before_they_are_previe
         object.__new__(ReplayPlanner).freeze(Choice(positions=chosen))
 
 
+def test_a_position_that_no_topic_has_is_a_mistake_of_the_file() -> None:
+    with pytest.raises(SettingsError, match=r"\(no topic has such a position\)$"):
+        read_positions("0/-5")
+
+
 def test_too_many_positions_are_refused_with_the_limit() -> None:
     """Those of a problem come from the registry as runs."""
     with pytest.raises(SettingsError, match=r"a request has 10,000,000 positions"):
