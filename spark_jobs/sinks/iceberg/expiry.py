@@ -6,14 +6,15 @@ until the metadata no longer fits into the driver's memory. Iceberg does not exp
 
 from __future__ import annotations
 
+import gzip
 import time
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
+import msgspec
 import structlog
+from pyiceberg.io import load_file_io
 
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.report import TableSize
@@ -21,13 +22,11 @@ from tidegate.spark_jobs.sinks.iceberg.history import COMPACTED, STAGED, contain
 from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line
 from tidegate.spark_jobs.sinks.store import MANY_SNAPSHOTS
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 log = structlog.get_logger()
 
 _MUCH_METADATA_BYTES: Final = 16 * 1024 * 1024
 _MANY_FILES: Final = 100_000
+_GZIP: Final = b"\x1f\x8b"
 _MOST_STEPS: Final = 1_000
 """Snapshots of a branch, from its head, that are searched for the snapshot that it was created from."""
 _ONE_AT_A_TIME: Final = Lock()
@@ -50,6 +49,34 @@ class SnapshotRetention:
 DEFAULT_RETENTION: Final = SnapshotRetention()
 
 
+class _Summary(msgspec.Struct, gc=False):
+    """The marks of the job in the summary of a snapshot; other keys are skipped."""
+
+    staged: str | None = msgspec.field(name=STAGED, default=None)
+    compacted: str | None = msgspec.field(name=COMPACTED, default=None)
+
+
+class _Snapshot(msgspec.Struct, gc=False):
+    id: int = msgspec.field(name="snapshot-id")
+    at_ms: int = msgspec.field(name="timestamp-ms")
+    summary: _Summary | None = None
+
+    @property
+    def is_ours(self) -> bool:
+        """Return whether the job has written the snapshot."""
+        marks = self.summary or _Summary()
+        return marks.staged is not None or marks.compacted is not None
+
+
+class _Metadata(msgspec.Struct):
+    """The part of a metadata file that is read. Source: Iceberg table specification, appendix C, "Table Metadata"."""
+
+    snapshots: list[_Snapshot] = []
+
+
+_METADATA_DECODER: Final = msgspec.json.Decoder(_Metadata)
+
+
 class SnapshotExpiry:
     """Expires the snapshots of one table that have the job's mark, through Iceberg's own expiry of named snapshots.
 
@@ -57,10 +84,8 @@ class SnapshotExpiry:
     branch was created from. Iceberg deletes a file only if no remaining snapshot references it.
     """
 
-    def __init__(self, spark: SparkSession, name: str, quoted: str, retention: SnapshotRetention) -> None:
-        self._spark = spark
+    def __init__(self, name: str, retention: SnapshotRetention) -> None:
         self._name = name
-        self._quoted = quoted
         self._retention = retention
 
     def run(self, table: Any, beyond: int = 0) -> TableSize:
@@ -69,10 +94,10 @@ class SnapshotExpiry:
             metadata = table.operations().refresh()
             if metadata.snapshots().size() > beyond and self._may_expire(metadata):
                 with _ONE_AT_A_TIME:
-                    self._expire(table, self._expired(metadata))
+                    self._expire(table, self._expired(table, metadata))
                 metadata = table.operations().refresh()
             size = _size(table, metadata)
-        except JAVA_ERRORS as error:
+        except (*JAVA_ERRORS, OSError) as error:
             raise Unavailable(
                 f"{self._name}: its snapshots could not be expired: {first_line(error)}"
             ) from error
@@ -97,19 +122,22 @@ class SnapshotExpiry:
         published = published_snapshot(metadata)
         return published is not None and contains(metadata, published) is not False
 
-    def _expired(self, metadata: Any) -> list[int]:
-        """Return the ids of the snapshots to expire. Reads all of them as Arrow: one by one, 100,000 take a minute."""
-        is_ours = " OR ".join(f"summary['{key}'] IS NOT NULL" for key in (STAGED, COMPACTED))
-        found = self._spark.table(f"{self._quoted}.snapshots").where(is_ours)
-        ours = found.selectExpr("snapshot_id", "unix_millis(committed_at) AS at").toArrow()
-        ours = ours.take(pc.sort_indices(ours, [("at", "descending")]))
+    def _expired(self, table: Any, metadata: Any) -> list[int]:
+        """Return the ids of the snapshots to expire. Raises OSError."""
+        ours = [each for each in _snapshots(table, metadata) if each.is_ours]
+        ours.sort(key=lambda each: each.at_ms, reverse=True)
         now, retention = _now_ms(), self._retention
-        is_old = pc.less(ours["at"], pa.scalar(int(now - retention.age_seconds * 1000)))
-        is_beyond = pa.array([index >= retention.most for index in range(len(ours))])
-        is_young = pc.greater(ours["at"], pa.scalar(int(now - retention.protected_seconds * 1000)))
-        is_over = pc.and_(pc.or_(is_old, is_beyond), pc.invert(is_young))
+        oldest, protected = (
+            now - 1000 * seconds for seconds in (retention.age_seconds, retention.protected_seconds)
+        )
         needed = _needed(metadata)
-        return [each for each in ours["snapshot_id"].filter(is_over).to_pylist() if each not in needed]
+        return [
+            each.id
+            for index, each in enumerate(ours)
+            if (index >= retention.most or each.at_ms < oldest)
+            and each.at_ms <= protected
+            and each.id not in needed
+        ]
 
     def _expire(self, table: Any, ids: list[int]) -> None:
         if not ids:
@@ -140,6 +168,19 @@ class SnapshotExpiry:
                 data_files=size.data_files,
                 hint="see TIDEGATE_COMPACTION, or run tidegate maintain; the job may run meanwhile",
             )
+
+
+def _snapshots(table: Any, metadata: Any) -> list[_Snapshot]:
+    """Read the snapshots of a table from its metadata file. Raises OSError.
+
+    Each call to Java returns one value, so 100,000 snapshots take a minute there. A query of Iceberg's table of
+    snapshots sends all of them to a task: with 130,000 it needed more memory than the driver has by default.
+    """
+    location = str(metadata.metadataFileLocation())
+    properties = {str(key): str(value) for key, value in dict(table.io().properties()).items()}
+    with load_file_io(properties, location).new_input(location).open() as file:
+        content = file.read()
+    return _METADATA_DECODER.decode(gzip.decompress(content) if content[:2] == _GZIP else content).snapshots
 
 
 def _needed(metadata: Any) -> set[int]:

@@ -112,7 +112,7 @@ class IcebergTable:
         assert jvm is not None  # noqa: S101 - narrows for the type checker
         self._iceberg = jvm.org.apache.iceberg
         self._history = TableHistory(spark, name, self._quoted)
-        self._expiry = SnapshotExpiry(spark, name, self._quoted, retention)
+        self._expiry = SnapshotExpiry(name, retention)
         self._rules = rules
 
     def exists(self) -> bool:
