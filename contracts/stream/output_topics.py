@@ -15,6 +15,8 @@ LEAST_RETENTION_BYTES: Final = 512 * 1024 * 1024
 
 LEDGER_TOPIC: Final = "tidegate.ledger"
 LEDGER_PARTITIONS: Final = 4
+LEDGER_SETTINGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
+"""Settings of a new topic of ledgers. Kafka never compacts the segment that it appends to, of 1 GiB by default."""
 
 _QUARANTINE: Final = ".quarantine"
 _NO_LIMIT: Final = str(2**63 - 1)

@@ -15,6 +15,7 @@ from tidegate.contracts.document.yaml_source import read_yaml
 from tidegate.contracts.errors import ContractError, Problem, SettingsError
 from tidegate.contracts.stream.output_topics import (
     LEDGER_PARTITIONS,
+    LEDGER_SETTINGS,
     LEDGER_TOPIC,
     accepted_topic,
     dropped_settings,
@@ -161,7 +162,7 @@ def _wanted(document: TopicFile, environment: Environment) -> Iterator[WantedTop
             if given:
                 yield _output(output_name, given, replace(topic, partitions=partitions), settings)
     if document.ledger is not None:
-        ledger = Defaults(partitions=LEDGER_PARTITIONS, config={"cleanup.policy": "compact"})
+        ledger = Defaults(partitions=LEDGER_PARTITIONS, config=LEDGER_SETTINGS)
         yield _topic(LEDGER_TOPIC, (document.ledger, *(_without_policy(each) for each in defaults), ledger))
 
 

@@ -11,6 +11,11 @@ from tidegate.contracts.stream.output_topics import LEDGER_PARTITIONS, LEDGER_TO
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, read_committed
 from tidegate.spark_jobs.kafka.topics import Topics
 
+_NEWEST_OFFSETS = 2_000
+"""Offsets at the end of a partition that are read first."""
+_GROWTH = 8
+"""Each earlier range is so many times as long as the one after it."""
+
 
 def ledger_name(contract_id: str) -> str:
     """Return the key of a stream's ledger in Kafka: the name of its first one; later ones have a suffix."""
@@ -30,15 +35,22 @@ def ensure_ledger_topic(topics: Topics) -> None:
 def read_ledger(kafka: KafkaConnection, name: str) -> Ledger | None:
     """Read a stream's ledger; None if no instance has claimed it yet.
 
-    Call it after the stream's transactional.id was initialised: only then is no transaction of it pending.
+    The topic is read backwards, a range at a time: until Kafka compacts it, it has a record of every commit of all
+    streams. Call it after the stream's transactional.id was initialised: only then is no transaction of it pending.
     """
-    end = Topics(kafka).latest(LEDGER_TOPIC)
     partition = _partition(name)
-    found: bytes | None = None
-    for message in read_committed(kafka, LEDGER_TOPIC, {}, {partition: end[partition]}):
-        if message.key() == name.encode():
-            found = message.value()
-    return Ledger.parse(found) if found is not None else None
+    end, size = Topics(kafka).latest(LEDGER_TOPIC)[partition], _NEWEST_OFFSETS
+    while end > 0:
+        begin = max(0, end - size)
+        values = [
+            message.value()
+            for message in read_committed(kafka, LEDGER_TOPIC, {partition: begin}, {partition: end})
+            if message.key() == name.encode()
+        ]
+        if values:
+            return Ledger.parse(values[-1]) if values[-1] is not None else None
+        end, size = begin, size * _GROWTH
+    return None
 
 
 def ledger_record(ledger: Ledger) -> OutputRecord:

@@ -24,6 +24,7 @@ from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.ledger import Vector
 from tidegate.contracts.stream.output_topics import (
+    LEDGER_SETTINGS,
     accepted_settings,
     dropped_settings,
     is_enough,
@@ -213,7 +214,7 @@ class Topics:
         Raises StreamStopped with a command that corrects the settings otherwise.
         """
         wanted = {"cleanup.policy": "compact"}
-        if self._create(name, partitions, wanted):
+        if self._create(name, partitions, LEDGER_SETTINGS):
             return
         self._require(name, wanted)
         identity = self.identity(name)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.evidence import EventPointer, Provenance, read_provenance
 from tidegate.contracts.stream.ledger import BatchTotals
+from tidegate.contracts.stream.output_topics import LEDGER_TOPIC
+from tidegate.spark_jobs.kafka import kafka_ledger
+from tidegate.spark_jobs.kafka.kafka_ledger import ledger_name, ledger_record, read_ledger
+from tidegate.spark_jobs.kafka.outputs import read_committed
 
 
 @pytest.fixture
@@ -61,3 +67,36 @@ def test_a_batch_that_must_not_pass_leaves_no_trace(topic_line: Line) -> None:
     with pytest.raises(StreamStopped, match=first):
         topic_line.enforce()
     assert (topic_line.accepted(), topic_line.quarantined()) == ([], [])
+
+
+def test_a_ledger_is_read_from_the_end_of_its_topic(
+    topic_line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until Kafka compacts the topic, it has a record of each commit of every stream: 170,000 a day for one."""
+    topic_line.produce(row(0))
+    topic_line.enforce()
+    first, kafka = topic_line.ledger(), topic_line.settings.kafka
+    name = ledger_name(topic_line.contract_id)
+    partition = ledger_record(first)[3]
+    producer = Producer(kafka.for_librdkafka())
+
+    def fill(count: int, key: bytes) -> None:
+        for _ in range(count):
+            producer.produce(LEDGER_TOPIC, first.text.encode(), key, partition)
+        assert producer.flush(30) == 0
+
+    read: list[int] = []
+
+    def count(*places: Any) -> Iterator[Any]:
+        for message in read_committed(*places):
+            read.append(1)
+            yield message
+
+    monkeypatch.setattr(kafka_ledger, "read_committed", count)
+    fill(3_000, b"another stream")
+    assert read_ledger(kafka, name) == first
+    fill(5_000, name.encode())
+    read.clear()
+    assert read_ledger(kafka, name) == first
+    assert len(read) <= 2_000
+    assert read_ledger(kafka, "no stream@kafka") is None

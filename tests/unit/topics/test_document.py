@@ -99,7 +99,11 @@ def test_outputs_and_the_ledger_get_what_the_job_needs(file: Path) -> None:
     assert accepted.config["max.message.bytes"] == str(1_048_588 + 64 * 1024)
     ledger = wanted["tidegate.ledger"]
     assert (ledger.partitions, ledger.replication) == (4, 3)
-    assert ledger.config == {"cleanup.policy": "compact", "min.insync.replicas": "2"}
+    assert ledger.config == {
+        "cleanup.policy": "compact",
+        "segment.bytes": "16777216",
+        "min.insync.replicas": "2",
+    }
     assert wanted["hospital.wards"].config == {
         "cleanup.policy": "compact,delete",
         "min.insync.replicas": "2",
