@@ -262,6 +262,7 @@ class ContractWatch(Generic[S]):
         if self._settings.available_now:
             self._ended[name] = _Ended(0, None, None, failure)
             return
+        _let_go(failure)
         if isinstance(failure, Fenced):
             self._ended[name] = _Ended(0, now + _LONGEST_RETRY_SECONDS, None, failure)
             return
@@ -312,3 +313,14 @@ class ContractWatch(Generic[S]):
                 advice="raise TIDEGATE_MAX_STREAMS, or start another job with --prefix",
             )
         self._left_out = names
+
+
+def _let_go(failure: BaseException | None) -> None:
+    """Remove the tracebacks of an error that is kept: their frames hold the Kafka clients of the stream that ended."""
+    pending, seen = [failure], set[int]()
+    while pending:
+        each = pending.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            each.__traceback__ = None
+            pending += each.__cause__, each.__context__

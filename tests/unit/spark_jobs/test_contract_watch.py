@@ -5,7 +5,9 @@ The streams are stand-ins that a test ends. tests/integration/enforce/test_watch
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -317,6 +319,36 @@ def test_a_stream_that_fails_is_tried_again_ever_more_seldom_and_disturbs_no_oth
     job.stream("a").end(failure)
     assert job.after(0).names == ["b"]
     assert job.after(10).names == ["a", "b"]  # it ran for an hour: the count begins again
+
+
+def test_a_failure_that_is_kept_holds_nothing_of_its_stream(watch: Watch, publish: PublishIt) -> None:
+    """The frames of its traceback hold the Kafka clients of the attempt: a thousand contracts may have failed."""
+
+    def attempt() -> None:
+        held = StandIn("what an attempt holds")
+        references.append(weakref.ref(held))
+        raise Unavailable(f"{held.contract_id}: the broker is away")
+
+    def fail() -> None:
+        try:
+            attempt()
+        except Unavailable as error:
+            raise StreamStopped("the stream stops") from error
+
+    references: list[weakref.ref[StandIn]] = []
+
+    publish("a")
+    job = watch().after(0)
+    with pytest.raises(StreamStopped) as raised:
+        fail()
+    job.stream("a").end(raised.value)
+    del raised
+    gc.collect()
+    (held,) = references
+    assert held() is not None
+    job.after(0)
+    gc.collect()
+    assert held() is None
 
 
 def test_a_new_version_of_a_contract_that_failed_is_tried_at_once(watch: Watch, publish: PublishIt) -> None:
