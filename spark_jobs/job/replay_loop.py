@@ -13,10 +13,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PythonException
 
 from tidegate.contracts.crash import described
-from tidegate.contracts.errors import Fenced, TidegateError, Unavailable
+from tidegate.contracts.errors import Fenced, StreamStopped, TidegateError, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.replay import ReplayReport, ReplayRequest, ReplayState
+from tidegate.contracts.stream.replay_progress import ReplayProgress
 from tidegate.spark_jobs.job.lease import Stop
 from tidegate.spark_jobs.job.replay import Prepared, Replayer
 from tidegate.spark_jobs.job.replay_requests import Replays
@@ -68,7 +69,8 @@ class ReplayLoop:
     def step(self) -> bool:
         """Process the chunk that is due, if there is one; return whether something was done.
 
-        An error of a request stops the request. One of a commit is the attempt's, which knows of it then.
+        An error of a request stops the request, also if the sink refuses what the request writes. Any other error of a
+        commit is the attempt's, which knows of it then.
         """
         base = self._base()
         if base is None:
@@ -105,6 +107,10 @@ class ReplayLoop:
     def _finish(self, prepared: Prepared) -> bool:
         try:
             ledger = self._publish(prepared)
+        except Fenced:
+            raise
+        except StreamStopped as error:
+            return self._stopped(prepared.request, prepared.replay.progress, error)
         finally:
             prepared.release()
         self._failures = 0
@@ -154,9 +160,12 @@ class ReplayLoop:
         if may_pass and self._failures < _MOST_FAILURES:
             self._wait(error)
             return False
+        return self._stopped(request, request.begun(held), error)
+
+    def _stopped(self, request: ReplayRequest, progress: ReplayProgress, error: Exception) -> bool:
+        """Stop a request for good; `progress` is what its ledger counts."""
         self._failures = 0
         log.error("replay_stopped", stream=request.stream, request=request.mark, error=_brief(error))
-        progress = request.begun(held)
         return self._tell(self._replayer.report(request, progress, ReplayState.STOPPED, _reason(error)))
 
 

@@ -50,6 +50,11 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _POLL_SECONDS = 0.2
+_YIELD_SECONDS = 0.001
+
+
+class ChunkRefused(Unavailable):
+    """The sink refuses a chunk of a replay for good. Its request stops; the stream starts again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +178,7 @@ class StreamAttempt:
                     self._replay_loop.run(stopping)
                 except Exception as error:  # noqa: BLE001 - raised again below, unless the ledger knows better
                     self._failure = self._failure or error
-            if self._failure is not None:
+            if self._failure is not None and not isinstance(self._failure, ChunkRefused):
                 raise self._outcome(self._failure)
 
     def _await(self, query: Query, stopping: Stop) -> None:
@@ -296,13 +301,12 @@ class StreamAttempt:
         After a failure or a stop, batches that Spark still begins are skipped: the next attempt starts from the
         ledger.
         """
-        with self._lock:
-            if self._closing:
-                return
-            try:
-                self._take(rows, *self._records.offsets_of(batch_id))
-            except BaseException as error:  # noqa: BLE001 - raised again by `run`, in the stream's own thread
-                self._fail(error)
+        if self._closing:
+            return
+        try:
+            self._take(rows, *self._records.offsets_of(batch_id))
+        except BaseException as error:  # noqa: BLE001 - raised again by `run`, in the stream's own thread
+            self._fail(error)
 
     def _take(self, rows: DataFrame, start: Vector, end: Vector) -> None:
         """Process what Spark offers, in as many batches as the limits require.
@@ -313,12 +317,16 @@ class StreamAttempt:
         require_contiguous(self._judged_end, start)
         begin = start
         while span(begin, end) > 0:  # Spark's last batch of available_now may hold nothing
-            if self._closing or self._ending.is_set():
-                return
-            until = self._limits.end_of_batch(begin, end)
-            is_whole = begin == start and until == end
-            self._process(rows if is_whole else self._records.read(begin, until), begin, until)
+            with self._lock:
+                if self._closing or self._ending.is_set():
+                    return
+                until = self._limits.end_of_batch(begin, end)
+                is_whole = begin == start and until == end
+                self._process(rows if is_whole else self._records.read(begin, until), begin, until)
             begin = until
+            # A lock goes to the thread that asks first, which would be this one again. The thread of the stream may
+            # wait for it with a chunk of a replay, and meanwhile cannot see that the stream is to be stopped.
+            time.sleep(_YIELD_SECONDS)
 
     def _fail(self, error: BaseException, batch: MicroBatch | None = None) -> None:
         """End the attempt with the first failure; errors that follow from it are ignored."""
@@ -433,6 +441,10 @@ class StreamAttempt:
         try:
             self._ledger = self._sink.replay(prepared.judged, prepared.replay)
             self.published += 1
+        except StreamStopped as error:
+            # What the sink refuses of a replay stops the request, and the stream starts again without it.
+            self._fail(error if isinstance(error, Fenced) else ChunkRefused(str(error)))
+            raise
         except BaseException as error:
             self._fail(error)
             raise

@@ -141,7 +141,7 @@ class StreamThread(InheritableThread):
             self._lease.release()
         if self.failure is None:
             log.info("stream_ended", stream=self.contract_id)
-            if not self._lease.is_waiting:
+            if not self._lease.is_waiting and not self._lease.is_lost:
                 self._control.report_event(EventKind.ENDED)
 
     def _run_attempts(self) -> None:

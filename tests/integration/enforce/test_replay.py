@@ -10,6 +10,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from psycopg.sql import SQL, Identifier
 
 from tests.integration.enforce.checker import CLEAN, account, require_exactly_once
 from tests.integration.enforce.faults import Publish, StartJob, kill_after, stop_after
@@ -49,7 +50,9 @@ from tidegate.spark_jobs.adopt.adopt import Adopter
 from tidegate.spark_jobs.adopt.erase import Eraser, Subject
 from tidegate.spark_jobs.adopt.rewind import Rewinder, RewindTo
 from tidegate.spark_jobs.job import replay_chunk
+from tidegate.spark_jobs.job.stream import ChunkRefused
 from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.sinks.postgresql.table import qualified_name
 from tidegate.spark_jobs.steps import ReplayStep, Step
 
 TABLES = [name for name in SINKS if "kafka" not in name]
@@ -93,6 +96,31 @@ def test_refused_records_are_written_once_with_their_fix(line: Line, sink: str) 
         assert all(json.loads(each.value or b"")["amount"] == 1 for each in marked)
     else:
         assert {each["amount"] for each in line.rows()} == {1}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("sink", ["postgresql"])
+def test_what_the_table_refuses_of_a_replay_stops_the_request_and_not_the_stream(
+    line: Line,
+    sink: str,  # noqa: ARG001 - `line` takes it
+) -> None:
+    refused = fill(line)
+    with line.database() as connection:
+        table = Identifier(*qualified_name(line.contract_id))
+        statement = SQL("ALTER TABLE {} ADD CONSTRAINT no_ones CHECK (amount <> 1) NOT VALID")
+        connection.execute(statement.format(table))
+    line.produce(row(100, 2))
+    request(line, fix=MENDED)
+    with pytest.raises(ChunkRefused, match="no_ones"):
+        line.enforce()
+    (told,) = line.replays.told
+    assert (told.state, told.written) == (ReplayState.STOPPED, 0)
+    assert "no_ones" in str(told.message)
+    line.produce(row(102, 2))
+    line.enforce()
+    require_exactly_once(line, set())
+    assert {each["id"] for each in line.rows()} >= {"r100", "r102"}
+    assert {*refusals(line).values()} == refused
 
 
 CHANGING = (ReplayStep.POSITIONS, ReplayStep.STAGE, ReplayStep.PUBLISH)

@@ -176,7 +176,7 @@ def require_harm(
         assert noticed in str(caught.value)
     else:
         print(replaying.harm)  # noqa: T201 - what it did is what one wants to see
-        assert replaying.harm, "the replay itself has failed"
+        assert replaying.harm, f"the replay itself has failed: {caught.value}"
 
 
 def test_every_part_has_a_mutant_or_a_reason_why_not() -> None:

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from pyspark.errors import PySparkException
 
 from tests.ledgers import LEDGER
-from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.replay import (
@@ -126,6 +126,8 @@ class Attempt:
         self.published: list[tuple[float, int]] = []
         """When chunks were published, and how many records of the request were processed then."""
         self.is_ending = False
+        self.refusal: Exception | None = None
+        """Why the sink refuses a chunk."""
         self.registry, self.work = Registry(*requests), Work()
         work: Any = self.work
         self.loop = ReplayLoop(self.registry, work, self._begin, self._publish, lambda: self.now)
@@ -141,6 +143,8 @@ class Attempt:
         return None if self.is_ending else (None, self.held)
 
     def _publish(self, prepared: Prepared) -> Ledger:
+        if self.refusal is not None:
+            raise self.refusal
         self.held = prepared.replay.ledger(self.held, "digest")
         self.published.append((self.now, prepared.request.begun(self.held).done))
         return self.held
@@ -175,6 +179,23 @@ def test_the_work_stops_after_five_failures_in_a_row() -> None:
     (told,) = attempt.registry.told
     assert (told.state, told.written) == (ReplayState.STOPPED, 0)
     assert "ended with PySparkException" in str(told.message)
+
+
+def test_what_the_sink_refuses_of_a_chunk_stops_the_request() -> None:
+    attempt = Attempt(request())
+    attempt.refusal = StreamStopped("the server refuses to publish: a constraint")
+    assert attempt.loop.step()
+    (told,) = attempt.registry.told
+    assert (told.state, told.written, told.message) == (ReplayState.STOPPED, 0, str(attempt.refusal))
+    assert not attempt.registry.open
+
+
+def test_an_instance_that_was_overtaken_stops_no_request() -> None:
+    attempt = Attempt(request())
+    attempt.refusal = Fenced("another instance of this stream holds the ledger now")
+    with pytest.raises(Fenced):
+        attempt.loop.step()
+    assert not attempt.registry.told
 
 
 def test_failures_count_from_the_last_chunk_that_went_well_and_for_each_request() -> None:

@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from structlog.testing import capture_logs
 
 from tests.ledgers import LEDGER
-from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.errors import StreamStopped, Unavailable
+from tidegate.contracts.stream.control import EventKind
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.spark_jobs.job.reports import RegistryReporter
 from tidegate.spark_jobs.job.stream import Job, StreamAttempt
@@ -121,6 +122,76 @@ def test_a_chunk_of_a_replay_does_not_hide_that_the_batch_before_it_failed(job: 
     assert (attempt.failed, sink.replayed) == (({0: 10}, {0: 20}), 0)
 
 
+class RefusingStore:
+    """A sink that refuses what a replay writes, as a table with a CHECK does."""
+
+    def replay(self, *_: Any) -> Any:
+        raise StreamStopped("the server refuses to publish: a constraint")
+
+    def is_held(self) -> bool:
+        return True
+
+
+def test_a_chunk_that_the_sink_refuses_stops_its_request_and_not_the_stream(job: Job) -> None:
+    """The request is asked for again at each start: otherwise the stream would stop until somebody cancels it."""
+    nothing: Any = None
+    attempt = StreamAttempt(job, "s", nothing)
+    with Writer() as writer:
+        plan = SimpleNamespace(fingerprint="f")
+        attempt.__dict__.update(_writer=writer, _sink=RefusingStore(), _plan=plan, _ledger=LEDGER)
+        chunk: Any = SimpleNamespace(plan=plan, judged=Judged(), replay=None)
+        with pytest.raises(StreamStopped, match="a constraint"):
+            attempt._publish_chunk(chunk)
+    assert attempt._failure is not None
+    outcome = attempt._outcome(attempt._failure)
+    assert isinstance(outcome, Unavailable)  # so the stream starts again
+    assert "a constraint" in str(outcome)
+
+
+def test_a_chunk_of_a_replay_does_not_wait_for_all_parts_of_what_spark_offers(job: Job) -> None:
+    """The thread that waits for it sees no stop meanwhile, and halved batches may have thousands of parts."""
+    attempt = StreamAttempt(job, "s", SimpleNamespace(current=lambda: plan))  # type: ignore[arg-type]
+    plan = SimpleNamespace(fingerprint="f", contract=SimpleNamespace(topic="t"))
+    processed: list[int] = []
+    begun, waiting, found = Event(), Event(), Event()
+    seen: list[int] = []
+
+    def process(_rows: Any, start: dict[int, int], _end: dict[int, int]) -> None:
+        processed.append(start[0])
+        if start[0] == 0:
+            begun.set()
+            assert waiting.wait(PATIENCE_SECONDS)
+        if start[0] == 99:
+            assert found.wait(PATIENCE_SECONDS)
+
+    def begin() -> None:
+        assert begun.wait(PATIENCE_SECONDS)
+        waiting.set()
+        assert attempt._begin_chunk() is not None
+        seen.append(len(processed))
+        found.set()
+
+    parts: dict[str, Any] = {
+        "_judged_end": {0: 0},
+        "_process": process,
+        "_plan": plan,
+        "_ledger": LEDGER,
+        "_source": SimpleNamespace(name="t"),
+        "_records": SimpleNamespace(
+            offsets_of=lambda _: ({0: 0}, {0: 100}), require_same=lambda _: None, read=lambda *_: None
+        ),
+        "_limits": SimpleNamespace(end_of_batch=lambda begin, _: {0: begin[0] + 1}),
+    }
+    attempt.__dict__.update(parts)
+    with ThreadPoolExecutor(1) as other:
+        chunk = other.submit(begin)
+        nothing: Any = None
+        attempt._on_batch(nothing, 1)
+        chunk.result(PATIENCE_SECONDS)
+    assert processed == list(range(100))
+    assert 1 <= seen[0] < 100
+
+
 class Closing:
     """Something that an attempt holds; `closed` counts how often it was given back."""
 
@@ -192,6 +263,20 @@ def test_a_stream_whose_handling_of_failures_fails_ends_with_its_failure_and_wit
         thread.__dict__["_run_attempts"] = run_attempts
         thread._keep_going()
     assert (thread.failure, lease.released) == (defect, 1)
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_stream_that_another_instance_runs_is_not_reported_as_ended(job: Job, is_lost: bool) -> None:
+    """A frozen job wakes, has lost its lease, and is stopped: the stream goes on elsewhere."""
+    events: list[EventKind] = []
+    with httpx.Client() as client:
+        thread = StreamThread(job, "s", client, Event())
+        lease = Lease()
+        lease.is_lost = is_lost
+        control = SimpleNamespace(report_event=lambda kind, *_: events.append(kind))
+        thread.__dict__.update(_lease=lease, _control=control, _run_attempts=lambda: None)
+        thread._keep_going()
+    assert events == ([] if is_lost else [EventKind.ENDED])
 
 
 @contextmanager
