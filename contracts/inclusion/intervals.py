@@ -1,8 +1,8 @@
 """Sets of numbers or of instants, as unions of intervals, compared exactly.
 
-An interval runs between two cuts. A cut is a place on the number line: just before a value, `(value, 0)`, or just after
-it, `(value, 1)`. So open and closed ends need no separate cases: [1, 2) runs from `(1, 0)` to `(2, 0)`. Values are ints
-or Fractions; the ends of the line are infinite floats.
+An interval runs between two cuts. A cut is a position on the number line: just before a value, `(value, 0)`, or just
+after it, `(value, 1)`. Open and closed ends therefore need no separate cases: [1, 2) runs from `(1, 0)` to `(2, 0)`.
+Values are ints or Fractions; the ends of the line are infinite floats.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Intervals:
 
     @classmethod
     def between(cls, low: Cut | None, high: Cut | None) -> Intervals:
-        """Build one interval; None is no bound. The set is empty if `low` is not below `high`."""
+        """Build one interval; None means unbounded. The set is empty if `low` is not below `high`."""
         low, high = low or BEFORE_ALL, high or AFTER_ALL
         return cls(((low, high),)) if low < high else cls()
 
@@ -54,11 +54,11 @@ class Intervals:
 
     def minus(self, other: Intervals) -> Intervals:
         """Build the set of the values that are not in `other`."""
-        # A minus B is what lies neither outside A nor in B.
+        # A minus B contains the values that are neither outside A nor in B.
         return self.complement().union(other).complement()
 
     def is_empty(self, *, whole: bool) -> bool:
-        """Return whether the set contains no value; with `whole`, no integer."""
+        """Return whether the set contains no value; with `whole`, whether it contains no integer."""
         return next(self.integers(), None) is None if whole else not self.parts
 
     def integers(self) -> Iterator[int]:
