@@ -129,7 +129,7 @@ class JsonSchemaFormat:
                 found[self._violation(error)] = None
                 if len(found) == MAX_VIOLATIONS:
                     break
-        except ValueError:  # an error contains its value, and Python converts at most 4,300 digits of an integer
+        except ValueError:  # errors contain values, and Python converts at most 4,300 digits of an integer
             found = dict.fromkeys(islice(self._without_values(record), MAX_VIOLATIONS))
         return tuple(found)
 

@@ -52,8 +52,8 @@ class _GiveUpError(Exception):
 class _Evaluated:
     """A set of evaluated properties or items.
 
-    The set contains all of them (`everything`), or those in `names`, those that match `patterns`, the items before
-    index `count`, and the items that fit a node of `contained`.
+    The set contains all of them (`everything`), or the properties in `names` and those that match `patterns`. Of items,
+    it contains those before index `count` and those that fit a node of `contained`.
     """
 
     everything: bool = False
