@@ -161,6 +161,8 @@ _WIDER: Final = {("int", "long"), ("float", "double")}
 
 @dataclass(frozen=True, slots=True)
 class _Column:
+    """A column of the table: its type, the pointer of its field in a record, and its pointer in the contract."""
+
     name: str
     type: str
     field: str

@@ -83,6 +83,8 @@ def listed(schema: Any, path: Path) -> tuple[Any, ...]:
 
 
 class _Guess:
+    """Guesses small values of a JSON Schema, with local references followed and a limited number of steps."""
+
     def __init__(self, root: Any) -> None:
         self._root = root
         self._steps = 0

@@ -78,6 +78,8 @@ def compile_reader(node: Node) -> Reader:
 
 
 class _Compiler:
+    """Compiles nodes to readers, each record only once, so that a record may contain itself."""
+
     def __init__(self) -> None:
         self._records: dict[int, Reader] = {}
 

@@ -88,7 +88,7 @@ class Symbol:
 
 @dataclass(eq=False, slots=True)
 class Items:
-    """An array. `is_free` says whether its items take no bytes."""
+    """An array, with the node of its items. `is_free` says whether items take no bytes."""
 
     item: Node
     is_free: bool
@@ -96,7 +96,7 @@ class Items:
 
 @dataclass(eq=False, slots=True)
 class Members:
-    """A map."""
+    """A map, with the node of its values."""
 
     value: Node
 
@@ -141,7 +141,7 @@ def resolve(writer: AvroType, reader: AvroType) -> Node:
 
 
 def is_free(node: Node) -> bool:
-    """Return whether a value takes no bytes."""
+    """Return whether every value of a node takes no bytes."""
     return _is_free(node, ())
 
 
@@ -156,6 +156,8 @@ def _is_free(node: Node, seen: tuple[int, ...]) -> bool:
 
 
 class _Resolver:
+    """Resolves pairs of types, each pair of records only once, so that a record may contain itself."""
+
     def __init__(self) -> None:
         self._records: dict[tuple[int, int], Fields] = {}
         self._open: set[int] = set()

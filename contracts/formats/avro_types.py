@@ -313,6 +313,8 @@ def children(node: AvroType) -> list[AvroType]:
 
 
 class _Builder:
+    """Builds the graph of types from a parsed schema, in which all names are full."""
+
     def __init__(self) -> None:
         self._named: dict[str, Named] = {}
 

@@ -181,4 +181,4 @@ def _microseconds(nanoseconds: int | Fraction | None) -> int | None:
 
 
 def nothing(_: Any) -> None:
-    """Return None for every value."""
+    """Return None for every value: the converter of a column that holds no values."""

@@ -42,7 +42,7 @@ _TYPE_NAMES = {
 }
 
 Schema = dict[str, Any] | bool
-"""A JSON Schema."""
+"""A JSON Schema: an object or a boolean."""
 
 
 class JsonFields:

@@ -109,6 +109,8 @@ class Subschema:
 
 
 class _Work:
+    """The graph of the subschemas of one schema, and the count of its work."""
+
     def __init__(self, schema: dict[str, Any]) -> None:
         self._definition = schema
         resource = Resource.from_contents(schema, default_specification=DRAFT202012)

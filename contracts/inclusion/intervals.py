@@ -37,13 +37,13 @@ class Intervals:
         return cls(((low, high),)) if low < high else cls()
 
     def complement(self) -> Intervals:
-        """Build the set of all other values."""
+        """Return the set of all other values."""
         cuts = [BEFORE_ALL, *(cut for part in self.parts for cut in part), AFTER_ALL]
         gaps = zip(cuts[::2], cuts[1::2], strict=True)
         return Intervals(tuple((low, high) for low, high in gaps if low < high))
 
     def union(self, other: Intervals) -> Intervals:
-        """Build the set of the values that are in either set."""
+        """Return the set of the values that are in either set."""
         merged: list[tuple[Cut, Cut]] = []
         for low, high in sorted((*self.parts, *other.parts)):
             if merged and low <= merged[-1][1]:
@@ -53,7 +53,7 @@ class Intervals:
         return Intervals(tuple(merged))
 
     def minus(self, other: Intervals) -> Intervals:
-        """Build the set of the values that are not in `other`."""
+        """Return the set of the values of this set that are not in `other`."""
         # A minus B contains the values that are neither outside A nor in B.
         return self.complement().union(other).complement()
 
@@ -62,7 +62,7 @@ class Intervals:
         return next(self.integers(), None) is None if whole else not self.parts
 
     def integers(self) -> Iterator[int]:
-        """Yield one integer of each interval that contains any."""
+        """Yield one integer of each interval that contains an integer."""
         for low, high in self.parts:
             first = first_integer(low)
             if first is None:  # no lower bound: take the integer just before the upper one

@@ -73,6 +73,8 @@ def resolve(writer: Any, reader: Any) -> Resolution:
 
 
 class _Walk:
+    """The pairwise walk over two schemas, which collects differences and remarks."""
+
     def __init__(self, writer: AvroType, reader: AvroType) -> None:
         self._root = Place(writer, reader)
         self._sizes = Sizes(writer)

@@ -282,6 +282,8 @@ def extended(
 
 
 class _Extension:
+    """The literals that are added to a branch, decomposed into leaves and clauses."""
+
     def __init__(self, branch: Branch, are_disjoint: Callable[[OneOf], bool]) -> None:
         self._branch = branch
         self._are_disjoint = are_disjoint

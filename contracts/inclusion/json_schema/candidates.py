@@ -250,7 +250,7 @@ _SAMPLES: Final = {
     "idn-email": ("a@b.cc", "\u00e9@example.org"),
     "hostname": ("a", "a.example.org"),
     "idn-hostname": ("a", "a.example.org"),
-    "ipv4": ("0.0.0.0", "127.0.0.1", "255.255.255.255"),  # noqa: S104 - a sample, no binding
+    "ipv4": ("0.0.0.0", "127.0.0.1", "255.255.255.255"),  # noqa: S104 - a sample, not a bind address
     "ipv6": ("::", "::1", "2001:db8::8a2e:370:7334"),
     "uri": ("a:b", "http://a.bc/", "urn:x:y"),
     "uri-reference": ("", "a", "/a", "a:b"),

@@ -129,6 +129,8 @@ _SAME_KIND: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _Change:
+    """The parts of a difference that do not depend on a counterexample; `before` is the old schema's node."""
+
     code: str
     keyword: str
     new_pointer: str

@@ -278,6 +278,8 @@ def array_contradicts(prover: Prover, branch: Branch, depth: int) -> bool:
 
 
 class _Array:
+    """The contradiction check of the array constraints of one branch."""
+
     def __init__(self, prover: Prover, branch: Branch, depth: int) -> None:
         self._prover = prover
         self._depth = depth + 1

@@ -224,7 +224,7 @@ class Work:
         self._is_small = not is_recursive and parts <= MAX_STEPS // 2
 
     def effort(self, document: Any) -> Effort:
-        """Return the cost of judging a document."""
+        """Return the cost of judging a document; beyond the limit if it is nested too deeply to count."""
         if self._is_small:
             return Effort(0, 0)
         known: dict[tuple[int, int], int] = {}
@@ -237,7 +237,7 @@ class Work:
 def _steps(value: Any, node: Node, known: dict[tuple[int, int], int]) -> int:
     key = (id(value), id(node))
     if key not in known:
-        known[key] = 0  # the judge cuts a loop too
+        known[key] = 0  # the judge stops at a loop too
         same = sum(_steps(value, part, known) for part in beside(node))
         known[key] = 1 + same + sum(_steps(part, inner, known) for part, inner in _members(value, node))
     return known[key]

@@ -104,6 +104,8 @@ def gaps(prover: Prover, old: Node, new: Node) -> list[Gap]:
 
 
 class _Search:
+    """The search for gaps: it descends into the parts of the new schema that are not proven to be covered."""
+
     def __init__(self, prover: Prover, side: Side) -> None:
         self._prover = prover
         self._side = side

@@ -56,6 +56,8 @@ class _RequiredItem:
 
 
 class _Arrays:
+    """Builds candidate arrays for one branch."""
+
     def __init__(self, builder: WitnessBuilder, branch: Branch, depth: int) -> None:
         self._builder = builder
         self._branch = branch
@@ -159,6 +161,8 @@ class _Arrays:
 
 
 class _Objects:
+    """Builds candidate objects for one branch."""
+
     def __init__(self, builder: WitnessBuilder, branch: Branch, depth: int) -> None:
         self._builder = builder
         self._branch = branch

@@ -127,6 +127,8 @@ def read_pattern(pattern: str) -> Expression:
 
 
 class _Reader:
+    """A recursive-descent parser of one pattern. Its methods raise UnreadableError."""
+
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._at = 0

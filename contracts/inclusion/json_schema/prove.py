@@ -107,6 +107,8 @@ def _included(old: Formula, new: Formula, budget: int) -> Inclusion:
 
 
 class _Comparison:
+    """One comparison: finds the gaps of the proof, and searches a counterexample for each."""
+
     def __init__(self, old: Formula, new: Formula, prover: Prover, loop: Node | None) -> None:
         self._schemas = (old.node, new.node)
         self._prover = prover

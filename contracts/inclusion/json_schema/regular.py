@@ -191,6 +191,8 @@ def strings(question: Question) -> Iterator[str]:
 
 
 class _Search:
+    """A breadth-first search in the product of the automata of one question."""
+
     def __init__(self, question: Question) -> None:
         self._question = question
         self._inside = [_known(pattern) for pattern in question.inside]

@@ -66,6 +66,8 @@ def _itself(whole: Any) -> Any:
 
 
 class _Run:
+    """The shrinking of one document, with a limited number of trials."""
+
     def __init__(
         self,
         known: _Known,

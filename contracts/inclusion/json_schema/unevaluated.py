@@ -112,6 +112,8 @@ def unevaluated(compiler: Compiler, spot: Spot, keyword: str) -> Node:
 
 
 class _Unevaluated:
+    """Compiles one `unevaluatedProperties` or `unevaluatedItems`."""
+
     def __init__(self, compiler: Compiler, spot: Spot, keyword: str) -> None:
         self._compiler = compiler
         self._keyword = keyword

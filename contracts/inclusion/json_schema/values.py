@@ -52,7 +52,7 @@ def exact(number: float | Decimal) -> Fraction | None:
     return Fraction(decimal) if abs(decimal.adjusted()) <= MAX_EXPONENT else None
 
 
-def type_of(value: Any) -> int:  # noqa: PLR0911 - one return a type
+def type_of(value: Any) -> int:  # noqa: PLR0911 - one for each type
     """Return the type bit of a value; both number bits for a number that `exact` does not convert."""
     if value is None:
         return NULL
