@@ -96,8 +96,8 @@ class AvroFormat:
     ) -> Iterator[tuple[ResolvedReader, Sequence[int], Sequence[bytes | None]]]:
         """Yield for each writer's schema its reader, the row numbers of its records, and their payloads.
 
-        Grouping keeps the code of a reader and neighbouring payloads in the processor's cache, which a thousand
-        alternating schemas would not.
+        Grouping keeps the code of a reader and neighbouring payloads in the processor's cache. With a thousand
+        alternating schemas, neither would stay there.
         """
         if framed.written_by is None:
             yield self._own, range(len(framed.payloads)), framed.payloads.to_pylist()
