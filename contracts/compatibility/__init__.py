@@ -1,1 +1,1 @@
-"""Compatibility with evidence: whether every record that one contract accepts passes another, and if not, which does not."""
+"""Compatibility of contract versions, with evidence: a record that one version accepts and the other refuses."""

@@ -1,4 +1,4 @@
-"""Advice about a difference of two JSON Schemas: what to do, why it differs, and what the contract assumes."""
+"""Advice about a difference between two JSON Schemas: how to proceed, its cause, and what the contract assumes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DEFAULT: Final = (
 
 
 def advice_about(difference: Difference, new: Any) -> str | None:
-    """Return advice about a difference from the schema `new`, which must accept earlier records; None for no advice."""
+    """Return advice about a difference, or None; `new` is the new schema, which must accept earlier records."""
     if difference.outcome is Outcome.PROVEN:
         return None
     if is_declared_now(difference):
@@ -34,7 +34,7 @@ def advice_about(difference: Difference, new: Any) -> str | None:
 
 
 def is_declared_now(difference: Difference) -> bool:
-    """Return whether a property is now declared that was undeclared in an open object."""
+    """Return whether the new schema declares a property that was undeclared in an open object."""
     if difference.keyword == "properties":
         return difference.code == "schema.property-constrained"
     was_undeclared = difference.old_pointer.endswith("/additionalProperties")
@@ -42,7 +42,7 @@ def is_declared_now(difference: Difference) -> bool:
 
 
 def _has_default(difference: Difference, new: Any) -> bool:
-    """Return whether a newly required property has a default."""
+    """Return whether the newly required property of a difference has a default."""
     schema = value_at(new, tokens(difference.new_pointer)[:-1])
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict):

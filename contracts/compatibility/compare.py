@@ -1,4 +1,4 @@
-"""Compare two versions of a contract: every change, the affected consumers, and whether the level allows it."""
+"""Comparison of two contract versions: every change, the affected consumers, and whether the level allows it."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _UNTOUCHED: Final = "; it touches no registered consumer"
 
 @without_collector()
 def compare(base: DataContract, candidate: DataContract, *, level: Compatibility | None = None) -> Comparison:
-    """Compare a candidate with its base version. Both are self-contained.
+    """Compare a candidate with its base version. Both must be self-contained.
 
-    `level` is by default what the base promises; the candidate cannot lower it for itself. A change that breaks in a
-    direction that the level allows is reported as `info`, or as `warning` where it touches a consumer. The evidence is
-    the same. The same pair gives the same answer.
+    `level` defaults to the compatibility level of the base, so a candidate cannot lower the level for itself. A change
+    that breaks only directions that the level allows is reported as `info`, or as `warning` if it affects a consumer;
+    its evidence is the same. The result is deterministic.
 
     Raises ContractError for an invalid schema.
     """
@@ -77,7 +77,7 @@ def _changes(base: Judge, candidate: Judge) -> Iterator[Change]:
 
 
 class _Declared:
-    """The pointers that either schema declares. They are listed when a place with `*` is first asked about."""
+    """The pointers that either schema declares, collected on the first lookup."""
 
     def __init__(self, judges: tuple[Judge, ...]) -> None:
         self._judges = judges
@@ -99,7 +99,7 @@ def _touched(change: Change, consumers: tuple[Reader, ...], declared: _Declared)
 
 
 def _graded(change: Change, directions: frozenset[Direction], consumers: tuple[str, ...]) -> Finding:
-    """Build the finding of a change: what it means under a level that forbids to break some directions."""
+    """Return the finding for a change, by the directions that must not break and the consumers that it affects."""
     forbidden = sorted(change.breaks & directions)
     allowed = sorted(change.breaks)
     severity, sentence = change.severity, change.sentence
@@ -136,16 +136,16 @@ def _order(finding: Finding) -> tuple[Any, ...]:
 
 
 def _place(pointer: str) -> tuple[tuple[int, str], ...]:
-    """Sort indexes as the numbers that they are."""
+    """Return a sort key for a pointer that compares indexes as numbers."""
     return tuple((int(token), "") if token.isdecimal() else (-1, token) for token in tokens(pointer))
 
 
 def compare_for(
     apart: tuple[Consumer, ...], base: DataContract, candidate: DataContract, level: Compatibility
 ) -> Comparison:
-    """Compare two versions, also for consumers that are registered outside of both documents.
+    """Compare two versions, with the additional consumers `apart`, which are registered outside both documents.
 
-    Pointers of findings lead into both documents as they are written. Raises ContractError for an invalid schema.
+    Pointers of findings refer to the documents without these consumers. Raises ContractError for an invalid schema.
     """
     contracts = base, candidate
     named = [each.model_copy(update={"consumers": (*each.consumers, *apart)}) for each in contracts]
@@ -162,7 +162,7 @@ def compare_for(
 
 
 def _in_document(pointer: str, consumers: int) -> str:
-    """Return the pointer, or that of the list for a consumer beyond the last one of the document."""
+    """Return the pointer, or that of the list (if any) for a consumer that is not in the document."""
     head, _, index = pointer.rpartition("/")
     if head != "/consumers" or not index.isdecimal() or int(index) < consumers:
         return pointer
@@ -178,14 +178,14 @@ _ANNOTATIONS: Final = frozenset(
         "contract.status-changed",
     }
 )
-"""Codes of changes after which every record means what it meant."""
+"""Codes of changes that do not change the meaning of any record."""
 
 
 def suggested_version(base: str, findings: Iterable[Finding]) -> str:
     """Return the smallest version above `base` that some findings allow.
 
-    Major for a breaking finding, minor for any other that concerns records, patch for annotations. A pre-release of
-    the version that is due is followed by that version.
+    A breaking finding requires a major version, any other finding about records a minor one, and annotations a patch.
+    If `base` is a pre-release of the required version, the result is that version.
     """
     findings = tuple(findings)
     if any(finding.severity is FindingSeverity.BREAKING for finding in findings):

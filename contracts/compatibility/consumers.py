@@ -1,4 +1,4 @@
-"""The consumers that a change affects, by the fields that they read and by their assumptions."""
+"""Consumers that a change affects, by the fields that they read and by their assumptions."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ CODES: Final = {
     "consumer.assumption-broken": "an assumption of a consumer was guaranteed and no longer is",
     "consumer.assumption-unproven": "an assumption of a consumer was not guaranteed, and still is not",
 }
-"""Every code that a comparison of consumers gives, and what it says. They are stable."""
+"""Every code that a comparison of consumers can report, with its meaning. The codes are stable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A consumer, as several places name it.
+    """A registered consumer, merged from all registrations with its id.
 
-    `reads` are the fields that one of them names, none for a reader of anything. `assumes` are the schemas that records
-    are assumed to fit. Each is compared alone: its references lead into itself, and one that was never certain must not
-    hide that another is no longer certain.
+    `reads` are the fields that it reads, empty for a consumer that may read any field. `assumes` are the JSON Schemas
+    that it assumes all records to fit. Each is checked separately: its references are local to it, and an assumption
+    that was never guaranteed must not hide that another one no longer is.
     """
 
     id: str
@@ -42,14 +42,14 @@ class Reader:
 
 
 def readers_of(*lists: Iterable[Consumer]) -> dict[str, Reader]:
-    """Return the consumers of some lists by id; one in several lists has the fields and assumptions of all of them.
+    """Return the consumers of several lists by id, each with the fields and assumptions from all lists.
 
-    A change cannot get rid of a consumer by leaving it out, or by saying in another way what it reads.
+    So a change cannot evade a consumer by removing it, or by declaring that it reads other fields.
     """
     readers: dict[str, Reader] = {}
     for each in chain(*lists):
         known = readers.get(each.id, Reader(each.id, each.reads, ()))
-        # A consumer that does not say what it reads may read anything.
+        # A consumer that does not declare what it reads may read any field.
         reads = tuple(dict.fromkeys([*known.reads, *each.reads])) if known.reads and each.reads else ()
         is_more = each.assumes is not None and each.assumes not in known.assumes
         assumes = (*known.assumes, each.assumes) if is_more else known.assumes
@@ -60,9 +60,9 @@ def readers_of(*lists: Iterable[Consumer]) -> dict[str, Reader]:
 def touched(
     fields: Collection[str], consumers: Collection[Reader], declared: Container[str]
 ) -> tuple[str, ...]:
-    """Return the ids of the consumers that read one of some fields, part of one, or what holds one; sorted.
+    """Return the sorted ids of the consumers that read one of the fields, a part of one, or a parent of one.
 
-    A consumer that does not say what it reads is touched by everything.
+    A consumer that does not declare what it reads is affected by every field. Without fields the result is empty.
     """
     if not fields:
         return ()
@@ -77,9 +77,10 @@ def touched(
 def unacknowledged(
     comparison: Comparison, acknowledgements: Collection[str], *, version: str
 ) -> tuple[str, ...]:
-    """Return the ids of the consumers that must still agree before a candidate of this version may replace the base.
+    """Return the sorted ids of the consumers that must still agree before the candidate may replace the base.
 
-    Those are the ones that a breaking finding touches; a new major version needs no agreement.
+    These are the consumers that a breaking finding affects, without `acknowledgements` (the ids that have agreed).
+    `version` is that of the candidate; a new major version needs no agreement.
     """
     if major_of(version) > major_of(comparison.against):
         return ()
@@ -93,7 +94,7 @@ def unacknowledged(
 
 
 def compare_consumers(base: Judge, candidate: Judge) -> Iterator[Change]:
-    """Compare the registered consumers, and check whether the records still fulfil their assumptions."""
+    """Yield changes of the registered consumers, and assumptions of consumers that records do not fulfil."""
     before, after = readers_of(base.contract.consumers), readers_of(candidate.contract.consumers)
     for name in dict.fromkeys([*after, *before]):
         old, new = before.get(name), after.get(name)
@@ -153,7 +154,10 @@ def _assumption(
 
 
 def _keeps(judge: Judge, assumes: Any) -> Inclusion:
-    """Check whether every record that a contract writes keeps an assumption, as far as schemas can say what it writes."""
+    """Check whether every record that a contract writes fits an assumption, as far as schemas describe the records.
+
+    Raises ContractError if the assumption is not a JSON Schema.
+    """
     schema = judge.contract.schema_
     if isinstance(schema, JsonSchema):
         definition: Any = True if schema.definition is None else schema.definition
@@ -170,7 +174,7 @@ def _keeps(judge: Judge, assumes: Any) -> Inclusion:
 
 
 def _is_written(judge: Judge, difference: Difference) -> bool:
-    """Return whether the record that shows a difference is really one that the contract writes."""
+    """Return whether the contract writes the counterexample of a difference. Always False for Avro."""
     shown = difference.counterexample
     if shown is None or judge.plan is None or judge.avro is not None:
         return False

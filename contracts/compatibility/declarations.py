@@ -1,6 +1,6 @@
-"""Compare what contracts declare besides schema and rules: topic, framing, consequences, columns.
+"""Comparison of what contracts declare besides schema and rules: topic, framing, consequences, columns.
 
-These changes are certain by themselves; no record is needed to show them.
+These changes are certain in themselves and need no record as evidence.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CODES: Final = {
     "column.type-changed": "a column is of another type",
     "column.source-changed": "a column takes its values from another field",
 }
-"""Every code that a comparison of declarations and columns gives, and what it says. They are stable."""
+"""Every code that a comparison of declarations and columns can report, with its meaning. The codes are stable."""
 
 _PAYLOADS: Final = {
     "none": {"bare", "bare with a header"},
@@ -59,12 +59,12 @@ _PAYLOADS: Final = {
     "confluent-prefix": {"prefixed"},
     "auto": {"bare", "bare with a header", "prefixed"},
 }
-"""Which forms of a record each framing takes."""
+"""The forms of a record that each framing accepts."""
 _NEITHER: Final = frozenset[Direction]()
 
 
 def compare_declarations(base: DataContract, candidate: DataContract) -> Iterator[Change]:
-    """Compare everything but schema, columns, rules, expectations and consumers."""
+    """Yield changes of everything except schema, columns, rules, expectations and consumers."""
     enforced = {Status.ACTIVE, Status.DEPRECATED}
     is_dropped = base.status in enforced and candidate.status not in enforced
     contracts = base, candidate
@@ -101,7 +101,7 @@ def compare_declarations(base: DataContract, candidate: DataContract) -> Iterato
 
 
 def _of_fields(key: str, code: str, base: DataContract, candidate: DataContract) -> Iterator[Change]:
-    """Compare what two contracts say of single fields under a key."""
+    """Yield changes of a key that maps fields to values, such as `mask`, one for each field."""
     former: dict[str, str] = getattr(base, key)
     latter: dict[str, str] = getattr(candidate, key)
     for field in sorted({*former, *latter}):
@@ -124,17 +124,17 @@ def _of_fields(key: str, code: str, base: DataContract, candidate: DataContract)
 
 
 def keeps_level(before: Compatibility, after: Compatibility) -> bool:
-    """Return whether a level forbids all that another one forbids."""
+    """Return whether the level `after` forbids everything that the level `before` forbids."""
     return directions_of(before) <= directions_of(after) and is_transitive(before) <= is_transitive(after)
 
 
 def accepts_more_framings(base: DataContract, candidate: DataContract) -> bool:
-    """Return whether records in another form than those that the base takes pass under the candidate's framing."""
+    """Return whether the candidate's framing accepts forms of a record that the base's framing does not."""
     return not _PAYLOADS[candidate.framing] <= _PAYLOADS[base.framing]
 
 
 def _broken(before: set[Any], after: set[Any]) -> frozenset[Direction]:
-    """Return the directions that a change from one set to another breaks."""
+    """Return the directions that a change of the accepted values from one set to another breaks."""
     broken = {Direction.BACKWARD: before <= after, Direction.FORWARD: after <= before}
     return frozenset(direction for direction, holds in broken.items() if not holds)
 
@@ -147,7 +147,7 @@ def _of(
     breaks: frozenset[Direction],
     severity: FindingSeverity,
 ) -> Change:
-    """Return the change of the value of a key of the contract."""
+    """Return the change of one key of the contract."""
     before, after = (each.model_dump(mode="json")[key] for each in (base, candidate))
     sentence = f"{key} was {shown(before or None)} and is {shown(after or None)}"
     outcome = Outcome.REFUTED if breaks else Outcome.PROVEN
@@ -161,6 +161,8 @@ _WIDER: Final = {("int", "long"), ("float", "double")}
 
 @dataclass(frozen=True, slots=True)
 class _Column:
+    """A column of the table: its type, the pointer of its field in a record, and its pointer in the contract."""
+
     name: str
     type: str
     field: str
@@ -168,7 +170,10 @@ class _Column:
 
 
 def compare_columns(base: Judge, candidate: Judge) -> Iterator[Change]:
-    """Compare the tables of two contracts; columns that are derived from the schema count like declared ones."""
+    """Yield changes of the table columns; columns that are derived from the schema count like declared ones.
+
+    Yields nothing if the columns of a contract do not compile.
+    """
     one, other = base.contract, candidate.contract
     if one.columns == other.columns and (one.columns or one.schema_ == other.schema_):
         return
@@ -204,7 +209,7 @@ def _compared(old: _Column, new: _Column) -> Iterator[Change]:
 
 
 def _is_wider(narrow: str, wide: str) -> bool:
-    """Return whether a column of the second type holds every value of the first."""
+    """Return whether a column of the type `wide` can hold every value of the type `narrow`."""
     left, right = _DECIMAL.fullmatch(narrow), _DECIMAL.fullmatch(wide)
     if left and right:
         return left[2] == right[2] and int(left[1]) <= int(right[1])
@@ -212,7 +217,7 @@ def _is_wider(narrow: str, wide: str) -> bool:
 
 
 def _columns(judge: Judge) -> dict[str, _Column] | None:
-    """Return the columns by their names in lower case; None when they do not compile."""
+    """Return the columns by lowercase name; None if they do not compile."""
     contract = judge.contract
     if contract.columns:
         return {

@@ -1,7 +1,7 @@
-"""Expectations as part of a contract: a batch that met the old ones must meet the new ones.
+"""Comparison of the expectations of two contracts: a batch that met the old ones must meet the new ones.
 
-No single record shows a difference between expectations. Bounds and sets of values are compared as such, and what
-that decides is certain; other changes are undetermined and warn.
+A single record cannot show a difference between expectations. Bounds and sets of values are compared directly, with
+certain results. Other changes are undetermined and reported as warnings.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CODES: Final = {
     "expectation.changed": "an expectation changed in a way that cannot be decided",
     "expectation.warning-changed": "an expectation that keeps no batch from being written is another",
 }
-"""Every code that a comparison of expectations gives, and what it says. They are stable."""
+"""Every code that a comparison of expectations can report, with its meaning. The codes are stable."""
 
 _BOUNDS: Final = frozenset({"min_value", "max_value", "strict_min", "strict_max"})
 _BETWEEN: Final = "_between"
@@ -42,11 +42,11 @@ class _Side:
 
     expectation: Expectation
     effect: OnViolation | None
-    """None for severity warning."""
+    """None for an expectation of severity warning."""
 
     @property
     def counts(self) -> bool:
-        """Return whether such a batch is not written."""
+        """Return whether a batch that does not meet the expectation is kept from being written."""
         return self.effect not in {None, OnViolation.ALERT}
 
     @property
@@ -55,7 +55,7 @@ class _Side:
 
 
 def compare_expectations(base: DataContract, candidate: DataContract) -> Iterator[Change]:
-    """Compare the expectations of two contracts."""
+    """Yield the changes between the expectations of two contracts."""
     before = {each.id: index for index, each in enumerate(base.expectations)}
     after = {each.id: index for index, each in enumerate(candidate.expectations)}
     for name in dict.fromkeys([*after, *before]):
@@ -78,7 +78,10 @@ def _side(contract: DataContract, index: int | None) -> _Side | None:
 
 
 def effect_of_batch(expectation: Expectation, contract: DataContract) -> OnViolation | None:
-    """Return the consequence for a batch that does not meet an expectation; None for a warning."""
+    """Return the consequence for a batch that does not meet an expectation; None for a warning.
+
+    A batch is quarantined, never dropped.
+    """
     if expectation.severity is Severity.WARNING:
         return None
     effect = OnViolation(expectation.on_violation or contract.on_violation)
@@ -127,7 +130,7 @@ def _meaning(side: _Side) -> tuple[Any, ...]:
 
 
 def _compared(old: Expectation, new: Expectation) -> tuple[bool | None, bool | None]:
-    """Return whether an expectation is tighter, and whether it is looser; None if unknown."""
+    """Return whether the new expectation is tighter, and whether it is looser; (None, None) if unknown."""
     if old.type != new.type:
         return None, None
     left, right = dict(old.kwargs), dict(new.kwargs)
@@ -156,7 +159,7 @@ def _compared(old: Expectation, new: Expectation) -> tuple[bool | None, bool | N
 
 
 def _interval(kwargs: dict[str, Any]) -> Intervals | None:
-    """Return the interval of the bounds in the arguments; None if they are not numbers."""
+    """Remove the bounds from the arguments and return their interval; None if they are not numbers."""
     bounds = {name: kwargs.pop(name, None) for name in _BOUNDS}
     low, high = bounds["min_value"], bounds["max_value"]
     if any(isinstance(each, bool) or not isinstance(each, int | float | None) for each in (low, high)):
@@ -182,7 +185,7 @@ def _consequences(old: _Side, new: _Side) -> str:
 
 
 def _fields(contract: DataContract, expectation: Expectation) -> tuple[str, ...]:
-    """Return the field of the column that an expectation is about; "" where it is about the table, or many columns."""
+    """Return the field of the column that an expectation is about; ("",) if it is about the table or many columns."""
     column = expectation.kwargs.get("column")
     declared = next((each.from_ for each in contract.columns if each.name == column), None)
     if declared is not None:

@@ -1,10 +1,10 @@
-"""Compare rules in CEL: whether other rules certainly refuse every record that one rule refuses.
+"""Comparison of CEL rules: whether other rules certainly refuse every record that one rule refuses.
 
-An expression is true, false, unknown (a value is missing) or an error. A *term* is compared with constants: a member
-of the record, `size(...)`, any arithmetic. Between two neighbouring constants, all values of a term give every
-comparison the same result, so the library evaluates one of them. Any other part may have any result, but the same one
-in all places. All combinations of these results are tried. Source: cel-spec, "Logical Operators": `&&` and `||`
-absorb errors of the other side.
+An expression is true, false, unknown (a value is missing) or an error. A *term* is what is compared with constants: a
+member of the record, `size(...)`, or any arithmetic. All values of a term between two neighbouring constants give the
+same results for all comparisons, so the library evaluates one of them. Any other part may have any result, but the
+same one wherever it occurs. All combinations of these results are tried. Source: cel-spec, "Logical Operators": `&&`
+and `||` absorb errors of the other side.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from tidegate.contracts.rules.places import Path
 _EXACT: Final = 2**53
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 NAN: Final = "nan"
-"""The type of NaN, which JSON does not have."""
+"""The type name of NaN, which JSON does not have."""
 _NUMBER: Final = frozenset({"number"})
 _WHOLE: Final = frozenset({"integer", "number"})
 _NO_MEMBER: Final[frozenset[str]] = frozenset()
 
 
 class Sort(Enum):
-    """Kinds of comparable values; a boolean or null only equals itself."""
+    """Kinds of comparable values; OTHER are booleans and null, which only equal themselves."""
 
     NUMBER = auto()
     STRING = auto()
@@ -49,9 +49,10 @@ class Sort(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A constant of an expression: `key` orders those of one sort, `value` and `text` are its forms for the library.
+    """A constant of an expression: `key` orders the constants of one sort.
 
-    In `text`, `{}` is the name of the variable with the value.
+    `value` is passed to the CEL library in a variable, and `text` is the expression of the constant; in it, `{}` stands
+    for the name of the variable.
     """
 
     sort: Sort
@@ -62,7 +63,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value of a term, given to the library like a constant; `types` are those of a member that may hold it."""
+    """A value of a term, passed to the CEL library like a constant; only members of one of `types` can hold it."""
 
     value: Any
     types: frozenset[str]
@@ -81,7 +82,7 @@ _OTHERS: Final = (
 
 
 def constant_of(node: Node) -> Constant | None:
-    """Read a constant whose neighbours are known; None for anything else."""
+    """Return the constant of a node if its neighbouring values can be determined; None for any other node."""
     match node:
         case Const(bool() | None as value):
             return Constant(Sort.OTHER, None, value)
@@ -98,14 +99,14 @@ def constant_of(node: Node) -> Constant | None:
 
 
 def values_between(constants: Iterable[Constant]) -> Iterator[Value]:
-    """Yield a value for each constant, for all between two neighbours, and beyond them; and one of each other sort."""
+    """Yield a value for each constant, for each gap between neighbours and beyond, and one of every other type."""
     keys: dict[Sort, set[Any]] = {sort: set() for sort in Sort}
     for constant in constants:
         keys[constant.sort].add(constant.key)
     yield from _OTHERS
     yield from _numbers(sorted(keys[Sort.NUMBER] or {Fraction(0)}))
     texts = sorted(keys[Sort.STRING])
-    # No text is between a text and that text followed by the first character.
+    # A text followed by "\0" is its direct successor, so one such value represents each gap.
     for text in dict.fromkeys(["", *texts, *(f"{each}\0" for each in texts)]):
         yield Value(text, frozenset({"string"}))
     for moment in _steps(keys[Sort.MOMENT]):
@@ -130,7 +131,7 @@ def _numbers(keys: list[Fraction]) -> Iterator[Value]:
 
 
 def _number(number: Fraction) -> Iterator[Value]:
-    """Yield a number as each type that has it."""
+    """Yield a number as each CEL type that can represent it: int, double, uint."""
     if number.denominator != 1:
         yield Value(float(number), _NUMBER)
         return
@@ -155,27 +156,27 @@ def _span_text(nanoseconds: int) -> str:
 
 
 MAX_CHOICES: Final = 4_000
-"""Maximum choices of answers that a proof goes through; a fifth of a second."""
+"""Maximum combinations of answers that one proof examines; a fifth of a second."""
 MAX_OTHERS: Final = 8
-"""Maximum number of rules that are tried as a replacement of one rule, alone and together."""
+"""Maximum rules that are tried as a replacement of one rule, each alone and all together."""
 MAX_STEPS: Final = 200_000
-"""Maximum questions that the proofs of one direction of a comparison ask, so that long expressions end undetermined."""
+"""Maximum questions in all proofs of one direction, so that comparisons of long expressions end as undetermined."""
 _EXPRESSIONS_KEPT: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member whose parents are all objects: its types, and whether it is always present."""
+    """A member of the record whose parents are all objects: its types, and whether it is always present."""
 
     types: frozenset[str]
     is_always_there: bool = False
 
 
 Members = Callable[[Path], Member | None]
-"""Return the known types of a member of the compared records; None if unknown."""
+"""Returns what is known about the member at a path of the compared records; None if nothing is."""
 
 _TRUE, _FALSE, _UNKNOWN, _ERROR = 1, 2, 4, 8
-"""Sets of answers are sums of these."""
+"""Answers as bits; a set of possible answers is their union."""
 _ANSWERS: Final = (_TRUE, _FALSE, _UNKNOWN, _ERROR)
 _OF_OUTCOME: Final = {
     Outcome.HOLDS: _TRUE,
@@ -189,14 +190,14 @@ _COMPARISONS: Final = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">=", "_==_
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A question about a term: a condition in CEL on `x`, with constants `c`. Without a condition, whether it is present."""
+    """A question about a term: a CEL condition on `x` and constants `c`; None asks whether the term is present."""
 
     condition: str | None
     constants: tuple[Constant, ...] = ()
     is_list: bool = False
 
     def answer(self, value: Value) -> int:
-        """Evaluate the question with the CEL library."""
+        """Return the answer bit for a value of the term, evaluated by the CEL library."""
         if self.condition is None:
             return _TRUE
         values = [constant.value for constant in self.constants]
@@ -212,9 +213,9 @@ _IS_TRUE: Final = _Question("x && true")
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """The subject of a question: a member of the record by its path, or any expression by its tree.
+    """The subject of a question: a member of the record, by path, or any expression, by its tree.
 
-    What `is_free` answers its one question by whatever it likes.
+    A term that `is_free` may give any answer to its only question.
     """
 
     path: Path
@@ -223,18 +224,19 @@ class _Term:
 
 
 Answers = dict[tuple[_Term, _Question], int]
+"""The possible answers to each question about a term, as bits."""
 Evaluator = Callable[[Answers], int]
+"""Returns the possible results of an expression, as bits."""
 
 
 def refuses_as_much(
     rule: Cel, others: list[Cel], members: Members, budget: Budget | None = None, *, fits: bool = True
 ) -> bool:
-    """Return whether each record that breaks a rule certainly breaks one of the others. True is proven; False is no proof.
+    """Return whether every record that breaks a rule is proven to break one of `others`. False means unknown.
 
-    `members` describes the compared records. They are valid for their schema, or with `fits=False` invalid: an error
-    then breaks no rule. Rules are compared only if all are
-    about the same field, or all about the whole record. A spent `budget` gives no proof; `members` may spend from it
-    too.
+    `members` describes the compared records. With `fits` they are valid under their schema; without it they are
+    invalid, and an error then breaks no rule. Only rules about the same field, or all about the whole record, are
+    compared. A spent `budget` ends the proof with False; `members` may spend from it too.
     """
     try:
         spent = Budget(MAX_STEPS) if budget is None else budget
@@ -257,17 +259,17 @@ def _refuses_as_much(rule: Cel, others: list[Cel], members: Members, budget: Bud
 
 
 def _lets_more_nulls_pass(one: Cel, other: Cel) -> bool:
-    """Return whether a rule about a field leaves it to be missing, and the other does not."""
+    """Return whether a rule about a field lets it be missing, and another one does not."""
     return one.field is not None and one.nulls == "pass" and other.nulls == "violate"
 
 
 def _nothing(_: Path) -> None:
-    """Return None for every member, which is enough for most proofs."""
+    """Return None for every member: nothing is known, which is enough for most proofs."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Expression:
-    """A rule in CEL, read."""
+    """A parsed CEL rule: its evaluator, the questions that it depends on, and their terms."""
 
     evaluate: Evaluator
     questions: frozenset[tuple[_Term, _Question]]
@@ -276,11 +278,11 @@ class _Expression:
     terms: frozenset[_Term]
 
     def may_break(self, answers: Answers, *, fits: bool) -> bool:
-        """Return whether a record with these answers may break the rule."""
+        """Return whether some record with these answers may break the rule."""
         return bool(self.evaluate(answers) & self._breaking(fits=fits))
 
     def surely_breaks(self, answers: Answers, *, fits: bool) -> bool:
-        """Return whether every record with these answers breaks the rule."""
+        """Return whether every record with these answers certainly breaks the rule."""
         return not self.evaluate(answers) & ~self._breaking(fits=fits)
 
     def _breaking(self, *, fits: bool) -> int:
@@ -295,7 +297,7 @@ def _proven(
         for term, question in expression.questions:
             if question not in questions.setdefault(term, []):
                 questions[term].append(question)
-    # Where something above a member is null, the library is asked again without nulls, and `has` answers otherwise.
+    # If a parent of a member is null, the record is evaluated again without nulls, and `has` may give another answer.
     asks_presence = any(_IS_THERE in each for each in questions.values())
     astray = _UNKNOWN | _ERROR if asks_presence else _UNKNOWN
     choices: list[list[Answers]] = []
@@ -323,7 +325,10 @@ def _proven(
 def _answers(
     term: _Term, asked: list[_Question], roots: Roots, members: Members, astray: int
 ) -> Iterator[tuple[int, ...]]:
-    """Yield what a term may answer to its questions, together."""
+    """Yield the combinations of answers that a term may give to its questions, each in the order of `asked`.
+
+    `astray` are the answers of a member that is unknown: the bits for a parent that is missing or null.
+    """
     if term.is_free:
         yield from ((answer,) for answer in _ANSWERS)
         return
@@ -335,7 +340,7 @@ def _answers(
             yield tuple(question.answer(value) for question in asked)
     if is_value or (known is not None and known.is_always_there):
         return
-    if term.path:  # that it is not there, where all above it is
+    if term.path:  # the member is missing, but all of its parents are present
         yield tuple(_FALSE if question is _IS_THERE else _UNKNOWN for question in asked)
     if known is None:
         yield from (tuple(answer for _ in asked) for answer in (astray, _ERROR))
@@ -345,12 +350,12 @@ def _answers(
 
 @lru_cache(maxsize=_EXPRESSIONS_KEPT)
 def _read(rule: Cel) -> _Expression | None:
-    """Read a rule; None if a part of it has no tree."""
+    """Return the parsed expression of a rule; None if a part of it has no tree."""
     node, reader = tree_of(rule), _Reader(roots_of(rule))
     if not _is_known(node):
         return None
     evaluate = reader.read(node)
-    # With a field, its absence is a matter of `nulls`, and what else is missing one of `strict`.
+    # For a rule about a field, `nulls` decides about its absence, and `strict` about other missing values.
     unknown = rule.strict or (rule.field is None and rule.nulls == "violate")
     terms = frozenset(term for term, _ in reader.questions)
     return _Expression(evaluate, frozenset(reader.questions), roots_of(rule), unknown, terms)
@@ -369,14 +374,14 @@ def _is_known(node: Node) -> bool:
 
 
 class _Reader:
-    """Turns a tree into a function of answers, and notes the questions."""
+    """Compiles a tree into an evaluator and collects the questions that it depends on."""
 
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
         self.questions: list[tuple[_Term, _Question]] = []
 
     def read(self, node: Node) -> Evaluator:
-        """Read an expression that gives true or false."""
+        """Return the evaluator of a boolean expression."""
         match node:
             case Literal(bool(value)):
                 return lambda _: _TRUE if value else _FALSE
@@ -439,7 +444,10 @@ def _chosen(condition: Evaluator, one: Evaluator, other: Evaluator) -> Evaluator
 
 @lru_cache(maxsize=256)
 def _joined(one: int, other: int) -> int:
-    """Return the possible results of `&&` from those of its sides: which of two errors it returns is unspecified."""
+    """Return the possible results of `&&` for those of its sides.
+
+    If neither side is false, unknown and error may both result, because the specification leaves the choice open.
+    """
     found = 0
     for left, right in product(_ANSWERS, _ANSWERS):
         if one & left and other & right:

@@ -1,4 +1,4 @@
-"""Changes of a contract, and their findings."""
+"""Changes between two versions of a contract, and the findings that are reported for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate.contracts.rules.places import is_deep
 
 
 class FindingSeverity(StrEnum):
-    """`breaking` blocks under the contract's compatibility level; `warning` and `info` do not."""
+    """The severity of a finding: `breaking` blocks under the compatibility level, `warning` and `info` do not."""
 
     BREAKING = "breaking"
     WARNING = "warning"
@@ -23,14 +23,14 @@ class FindingSeverity(StrEnum):
 
 
 class Direction(StrEnum):
-    """The direction that breaks: with `backward`, readers of the new version get old records; with `forward`, the reverse."""
+    """The direction that a change breaks: `backward` (new readers, old records) or `forward` (the reverse)."""
 
     BACKWARD = "backward"
     FORWARD = "forward"
 
 
 def example_label(outcome: Outcome | None, direction: Direction | None) -> str:
-    """Return how a counterexample shows a change, such as `accepted before, refused now`."""
+    """Return a label for a counterexample, such as `accepted before, refused now`."""
     if outcome is Outcome.ASSUMED:
         return "assumed not to occur"
     if direction is Direction.FORWARD:
@@ -43,13 +43,14 @@ class Finding:
     """One change between two versions of a contract.
 
     `code` is stable (`schema.maximum-lowered`, `rule.tightened`, ...). `pointer` and `base_pointer` are JSON Pointers
-    (RFC 6901) into the candidate's and the base's contract document, to the nearest place that exists. Line and
-    column are found by `pointer`. `field` is the JSON Pointer of the place in a record, "" when the finding is about
-    no field. `outcome` is REFUTED for a change that certainly breaks, with a counterexample if a record can show it
-    (a changed topic needs none). UNDETERMINED means that neither was proven. PROVEN is a change that is known to be
-    harmless. ASSUMED is one that is harmless under `undeclared: ignore`, with a record that shows what is assumed.
-    `direction` is None for what breaks neither. `consumers` are the ids of the registered consumers that the finding
-    touches, sorted.
+    (RFC 6901) into the contract documents of candidate and base, to the nearest place that exists. Line and column
+    are looked up by `pointer`. `field` is the JSON Pointer of the place in a record, "" for a finding about no field.
+
+    `outcome` is REFUTED for a change that certainly breaks, with a counterexample if a record can show it (a changed
+    topic needs none). UNDETERMINED means that neither was proven. PROVEN is a change that is known to be harmless.
+    ASSUMED is one that is harmless under `undeclared: ignore`, with a record that is assumed not to occur.
+    `direction` is None for a change that breaks neither direction. `consumers` are the ids of the registered consumers
+    that the finding affects, sorted.
     """
 
     severity: FindingSeverity
@@ -66,10 +67,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All findings of one change, breaking ones first; `against` is the version that was compared with.
+    """All findings of one comparison, breaking ones first; `against` is the version of the base.
 
     `suggested_version` is the smallest semantic version above `against` that the findings allow. `affected` and
-    `unaffected` split the registered consumers by id, sorted.
+    `unaffected` are the ids of the registered consumers, sorted.
     """
 
     against: str
@@ -93,12 +94,12 @@ _DIRECTIONS: Final = {
 
 
 def directions_of(level: Compatibility) -> frozenset[Direction]:
-    """Return the directions that a level forbids to break, as in Confluent Schema Registry."""
+    """Return the directions that must not break under a level, as in Confluent Schema Registry."""
     return _DIRECTIONS[level.value.removesuffix("_TRANSITIVE")]
 
 
 def is_transitive(level: Compatibility) -> bool:
-    """Return whether a level compares with every earlier version instead of the latest."""
+    """Return whether a level requires a comparison with every earlier version, not only with the latest."""
     return level.value.endswith("_TRANSITIVE")
 
 
@@ -107,11 +108,11 @@ _MAX_SHOWN: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change, from which a finding is built.
+    """A change between two versions, from which a finding is built.
 
-    `breaks` says in which directions the change breaks, unless it breaks none (then `severity` says what it is).
-    `fields` are the JSON Pointers of every place in a record that it concerns, "" for the whole record; none when it
-    concerns no record.
+    `breaks` are the directions that the change breaks; if there are none, the finding has the given `severity`.
+    `fields` are the JSON Pointers of all places in a record that the change concerns: "" for the whole record, empty
+    if it does not concern records.
     """
 
     code: str
@@ -124,19 +125,19 @@ class Change:
     severity: FindingSeverity = FindingSeverity.INFO
     counterexample: Counterexample | None = None
     touches: bool = False
-    """Whether readers of the fields should know of the change, although it breaks no direction."""
+    """Whether the change affects readers of the fields although it breaks no direction."""
     advice: str | None = None
-    """Advice where the change breaks, or the reason."""
+    """Advice for a breaking change, or its reason; None for no advice."""
     consumer: str | None = None
-    """Id of the one consumer that the change is about; None when its fields tell who is touched."""
+    """The id of the only consumer that the change affects; None if the affected ones are found by `fields`."""
 
 
 BOTH: Final = frozenset(Direction)
-"""A change that breaks readers of old records and readers of new ones."""
+"""Both directions: a change that breaks new readers of old records and old readers of new records."""
 
 
 def shown(value: Any) -> str:
-    """Write a declared value for a sentence."""
+    """Return a declared value as text for a sentence, truncated to 60 characters; `none` for None."""
     if value is None:
         return "none"
     text = json.dumps(value, ensure_ascii=False, default=str) if not isinstance(value, str) else value
@@ -144,7 +145,7 @@ def shown(value: Any) -> str:
 
 
 def was_and_is(name: str, before: Any, after: Any) -> str:
-    """Return what a declared value was and is."""
+    """Return a clause that states the old and the new value of a key; None stands for a value that is not given."""
     if before is None:
         return f"{name} is {shown(after)} and was not given"
     if after is None:
@@ -155,7 +156,7 @@ def was_and_is(name: str, before: Any, after: Any) -> str:
 
 
 def _changed_items(name: str, before: list[Any], after: list[Any]) -> str:
-    """Return what changed in a list that is too long for a sentence."""
+    """Return a clause about the added and removed items of a list that is too long for a sentence."""
     old, new = ({json.dumps(each, default=str): each for each in values} for values in (before, after))
     removed = [each for key, each in old.items() if key not in new]
     added = [each for key, each in new.items() if key not in old]
@@ -169,10 +170,10 @@ def _changed_items(name: str, before: list[Any], after: list[Any]) -> str:
 
 
 def overlap(one: str, other: str, declared: Container[str] = ()) -> bool:
-    """Return whether one place is the other, lies in it, or holds it.
+    """Return whether two places in a record are equal or one contains the other.
 
-    `declared` are the pointers that the schema declares: `*` stands for none of their names. A place at any depth overlaps
-    with every place.
+    `*` matches any name except those that `declared` (the pointers that the schema declares) contains. A place at any
+    depth overlaps with every place.
     """
     if any(is_deep(tokens(pointer)) for pointer in (one, other)):
         return True

@@ -1,4 +1,4 @@
-"""Records judged by two contracts at once, by their compiled plans: what one writes and the other refuses.
+"""Judging of records by the compiled plans of two contracts, to find records that one writes and the other refuses.
 
 `old` is the contract that accepts the records, `new` the one that must accept them too. These are base and candidate
 for backward compatibility, candidate and base for forward.
@@ -61,12 +61,15 @@ _ORDER: Final = ("object", "string", "integer", "number", "boolean", "array", "n
 
 
 def sample(schema: Any, needed: tuple[Path, ...] = ()) -> Any:
-    """Guess a small value of a schema, with the members at the paths in `needed`; a judge has to say whether it fits."""
+    """Return a guess of a small value that fits a schema, with the members at the paths in `needed`.
+
+    The caller must check whether it fits.
+    """
     return _Guess(schema).value(schema, needed, 0)
 
 
 def listed(schema: Any, path: Path) -> tuple[Any, ...]:
-    """Return values that a schema names for the member at a path, and its bounds with a step beyond them."""
+    """Return the values that a schema lists for the member at a path, and its bounds with their neighbours."""
     guess = _Guess(schema)
     values: list[Any] = []
     for part in guess.at(schema, path):
@@ -80,6 +83,8 @@ def listed(schema: Any, path: Path) -> tuple[Any, ...]:
 
 
 class _Guess:
+    """Guesses small values of a JSON Schema, with local references followed and a limited number of steps."""
+
     def __init__(self, root: Any) -> None:
         self._root = root
         self._steps = 0
@@ -104,7 +109,7 @@ class _Guess:
                 return _EMPTY[kind]
 
     def at(self, schema: Any, path: Path) -> list[dict[str, Any]]:
-        """Return the constraints of a schema on the member at a path, for each alternative."""
+        """Return the constraints of a schema on the member at a path, one dict for each alternative."""
         parts = self._alternatives(schema, 0)
         if not path:
             return parts
@@ -143,7 +148,7 @@ class _Guess:
         ]
 
     def _merged(self, schema: Any, depth: int) -> dict[str, Any]:
-        """Combine the constraints of a schema and of its sibling subschemas; of alternatives, the first."""
+        """Return a schema merged with its `$ref`, its `allOf` and the first alternative of `anyOf` and `oneOf`."""
         self._steps += 1
         if not isinstance(schema, dict) or depth > _MAX_DEPTH or self._steps > _MAX_STEPS:
             return {}
@@ -182,7 +187,7 @@ def _string(schema: dict[str, Any]) -> str:
 
 
 def _matching(schema: dict[str, Any]) -> str | None:
-    """Return a shortest string of a pattern that is long enough, and not too long."""
+    """Return a shortest string that matches the pattern and the length limits of a schema; None if none is found."""
     most = schema.get("maxLength")
     length = int(schema.get("minLength", 0)), None if most is None else int(most)
     return answer(Question((schema["pattern"],), (), *length))[0]
@@ -210,16 +215,16 @@ _BATCH: Final = 256
 
 
 class Judge:
-    """One contract; its plan is compiled at the first use."""
+    """One contract, with its plan, which is compiled on first use."""
 
     def __init__(self, contract: DataContract) -> None:
         self.contract = contract
 
     @cached_property
     def plan(self) -> EnforcementPlan | None:
-        """Return the plan, for payloads without a frame; None when the contract does not compile.
+        """Return the plan for payloads without framing; None if the contract does not compile.
 
-        Columns play no part in what it judges, and deriving many of them takes longer than all else.
+        It has only one column: columns do not affect the verdict, and deriving many of them is the slowest part.
         """
         names = self.fields.top_level()[:1]
         column = [
@@ -233,20 +238,20 @@ class Judge:
 
     @cached_property
     def fields(self) -> SchemaFields:
-        """Return the fields that the schema declares. Raises ContractError for what is not a schema."""
+        """Return the fields that the schema declares. Raises ContractError for an invalid schema."""
         schema = self.contract.schema_
         if isinstance(schema, JsonSchema):
             return JsonFields(schema.definition if schema.definition is not None else True)
         return AvroFormat(schema).fields
 
     def takes_long(self, record: Any) -> bool:
-        """Return whether validating a record takes more steps than the limit; forty nested levels may take 2^40 steps."""
+        """Return whether validating a record exceeds the work limit; forty nested levels may take 2^40 steps."""
         payload_format = None if self.plan is None else self.plan.payload_format
         return isinstance(payload_format, JsonSchemaFormat) and payload_format.takes_long(record)
 
     @cached_property
     def avro(self) -> AvroType | None:
-        """Return the types of an Avro schema; None for a JSON Schema, and for one that is nested too deep."""
+        """Return the parsed Avro schema; None for a JSON Schema, and for an Avro schema that is too deeply nested."""
         try:
             is_avro = isinstance(self.contract.schema_, AvroSchema)
             return parse(self.contract.schema_.definition) if is_avro else None
@@ -254,7 +259,7 @@ class Judge:
             return None
 
     def listed(self, path: Path) -> tuple[Any, ...]:
-        """Return values that the schema names for a field: of an enum, of bounds."""
+        """Return the values that the schema names for a field: those of an enum, and bounds with their neighbours."""
         schema = self.contract.schema_
         if isinstance(schema, JsonSchema):
             return listed(schema.definition, path)
@@ -263,7 +268,7 @@ class Judge:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The verdict of `new` on a record that `old` writes."""
+    """The verdict of `new` on a record that `old` writes and that breaks `new`."""
 
     record: Any
     counterexample: Counterexample
@@ -272,7 +277,7 @@ class Refusal:
     fits: bool
     """Whether the record fits the schema of `new`."""
     is_refused: bool
-    """Whether `new` does not write it."""
+    """Whether `new` does not write the record."""
 
 
 class Pair:
@@ -283,7 +288,7 @@ class Pair:
         self.new = new
 
     def seeds(self, needed: tuple[Path, ...]) -> Iterator[Any]:
-        """Yield some small records that should fit the schema of `old`, with the objects at some paths."""
+        """Yield a few small records that should fit the schema of `old`; `needed` are paths of required objects."""
         schema = self.old.contract.schema_
         if isinstance(schema, JsonSchema):
             yield sample(schema.definition, needed)
@@ -294,13 +299,16 @@ class Pair:
             yield plain_of(Filling(sizes).fill(root, self.new.avro))
 
     def judge(self, records: Iterable[Any]) -> Iterator[Refusal]:
-        """Yield the records that `old` writes and that break something of `new`."""
+        """Yield the verdict of `new` on each record that `old` writes and that breaks something of `new`."""
         iterator = iter(records)
         while batch := list(islice(iterator, _BATCH)):
             yield from self._judge(batch)
 
     def broken(self, record: Any) -> frozenset[str] | None:
-        """Return the rules of `old` that keep it from writing a record; None when the schema does."""
+        """Return the ids of the rules of `old` that a record breaks; empty if `old` writes the record.
+
+        None if its schema refuses the record, or the record cannot be judged.
+        """
         plan = self.old.plan
         value = self._old_value(record)
         if plan is None or value is None:
@@ -337,7 +345,7 @@ class Pair:
             )
 
     def _old_value(self, record: Any) -> bytes | None:
-        """Write a record with the schema of `old`; None when it is no such record."""
+        """Return a record as a payload of `old`; None if judging takes too long or it does not fit an Avro schema."""
         if isinstance(self.old.contract.schema_, JsonSchema):
             takes_long = self.old.takes_long(record) or self.new.takes_long(record)
             return None if takes_long else _json(record)
@@ -347,7 +355,10 @@ class Pair:
             return None
 
     def _new_value(self, value: bytes) -> bytes | None:
-        """Return what `new` reads of a value that `old` wrote, written with its own schema; None when it reads none."""
+        """Return a payload of `old` as a payload in the schema of `new`; None if `new` cannot read it.
+
+        An Avro payload is resolved against the schema of `new`; JSON stays the same.
+        """
         if isinstance(self.old.contract.schema_, JsonSchema):
             return value
         if self._avro_schemas is None or self.new.avro is None:
@@ -374,7 +385,7 @@ class Pair:
 
     @cached_property
     def _found(self) -> tuple[Any, ...]:
-        """Return a record that the schema of `old` accepts, as a proof that it does not refuse everything."""
+        """Return records that the JSON Schema of `old` accepts: counterexamples to a schema that accepts nothing."""
         schema = self.old.contract.schema_
         if not isinstance(schema, JsonSchema):
             return ()
@@ -388,5 +399,5 @@ class Pair:
 def _json(record: Any) -> bytes:
     try:
         return orjson.dumps(record)
-    except orjson.JSONEncodeError:  # integers beyond 64 bits, decimals
+    except orjson.JSONEncodeError:  # integers beyond 64 bits, or Decimals
         return text_of(record).encode()

@@ -1,7 +1,7 @@
-"""The refused sets of rules, which can be compared, built from the plain forms of each kind of rule.
+"""Comparable sets of the values that rules refuse, built from the plain form of each kind of rule.
 
-A rule about one field refuses some numbers, moments, strings or booleans, and perhaps null. It refuses no value of
-any other type. Two fields in order, conditions and expressions have forms of their own.
+A rule about one field refuses some numbers, moments, strings or booleans, and perhaps null, but no value of any other
+type. Rules about the order of fields, conditions and expressions have forms of their own.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ from tidegate.contracts.rules.values import (
 )
 
 MAX_SEARCHES: Final = 200
-"""Maximum searches of one comparison."""
+"""Maximum searches through pattern automata in one comparison."""
 _left: Final[ContextVar[list[int]]] = ContextVar("left", default=[MAX_SEARCHES])  # noqa: B039 - replaced for each comparison
 _UNSURE: Final = re.compile(r"\\[^dwDW.\\/\-+*?()\[\]{}|^$]|\(\?|\[\[:|\[\^?\]|\{,")
 _PARTS: Final = re.compile(r"(\\.|\[(?:\\.|[^\\\]])*\])|\.", re.DOTALL)
-"""Escapes and classes, which are kept, and `.` elsewhere."""
+"""Escapes and classes, which stay as they are, and `.` outside of them."""
 
 
 def ecma_pattern(pattern: str) -> str | None:
-    """Write a pattern of RE2, which judges rules, in ECMA-262; None if it may mean something else there.
+    """Return an RE2 pattern in ECMA-262 syntax; None if its meaning may differ there.
 
-    The automata of the JSON Schema prover, by which patterns are compared, read ECMA-262. Its `.` also leaves out
-    carriage returns and the separators of lines and paragraphs.
+    Rules are judged with RE2, but patterns are compared by the automata of the JSON Schema prover, which read ECMA-262.
+    There, `.` also excludes carriage returns and the separators of lines and paragraphs.
     """
     return None if _UNSURE.search(pattern) else _PARTS.sub(lambda part: part[1] or "[^\\n]", pattern)
 
@@ -76,22 +76,25 @@ def bounded_searches() -> Iterator[None]:
 
 
 def first_text(inside: tuple[str, ...], outside: tuple[str, ...] = ()) -> str | None:
-    """Return a shortest string that matches some patterns and not others; None when none was found."""
+    """Return a shortest string that matches all `inside` and no `outside` patterns; None if none was found."""
     return _answer(inside, outside)[0] if _may_search() else None
 
 
 def includes_pattern(wide: str, narrow: str) -> bool:
-    """Return whether every string that matches `narrow` surely matches `wide`."""
+    """Return whether every string that matches `narrow` is proven to match `wide`."""
     return wide == narrow or (_may_search() and _answer((narrow,), (wide,)) == (None, True))
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Return whether a string holds a match of a pattern, as the judge of rules sees it."""
+    """Return whether a pattern matches anywhere in a string, by RE2 as in the judging of rules."""
     return _compiled(pattern).search(text) is not None
 
 
 def _may_search() -> bool:
-    """Count a search, whether its answer is remembered or not, so that the same question has the same answer."""
+    """Count a search and return whether the limit allows it.
+
+    Cached searches count too, so that the result of a comparison does not depend on the cache.
+    """
     left = _left.get()
     left[0] -= 1
     return left[0] >= 0
@@ -99,7 +102,7 @@ def _may_search() -> bool:
 
 @lru_cache(maxsize=1024)
 def _answer(inside: tuple[str, ...], outside: tuple[str, ...]) -> tuple[str | None, bool]:
-    """Return a string, and whether the answer is certain."""
+    """Return a matching string or None, and whether the answer is certain."""
     written = [ecma_pattern(each) for each in (*inside, *outside)]
     known = tuple(each for each in written if each is not None)
     if len(known) < len(written):
@@ -120,15 +123,15 @@ _QUOTE = re.compile(r"""["']|//""")
 
 @dataclass(frozen=True, slots=True)
 class Strings:
-    """A set of strings: those listed, or with `is_complement` all others; without those that match `patterns`."""
+    """A set of strings: those listed, or with `is_complement` all others, and those that miss a pattern."""
 
     listed: frozenset[str] = frozenset()
     is_complement: bool = False
     unmatched: frozenset[str] = frozenset()
-    """Patterns; every string that does not match one of them belongs to the set."""
+    """Patterns: every string that does not match one of them belongs to the set."""
 
     def union(self, other: Strings) -> Strings:
-        """Build the set of the strings of either."""
+        """Return the union of both sets."""
         unmatched = self.unmatched | other.unmatched
         match self.is_complement, other.is_complement:
             case True, True:
@@ -147,7 +150,7 @@ class Strings:
         )
 
     def is_within(self, other: Strings) -> bool:
-        """Return whether every string of this set is surely one of the other's."""
+        """Return whether this set is proven to be a subset of the other; False if unknown."""
         left_out = [text for text in other.listed if not other.has(text)] if other.is_complement else None
         if self.is_complement and (left_out is None or not self.listed.issuperset(left_out)):
             return False
@@ -162,7 +165,7 @@ class Strings:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Values of one field that are refused. Moments are the keys of the field's order, dates counted in days."""
+    """The refused values of one field. Moments are keys of the order of the field; dates are ordinal days."""
 
     numbers: Intervals = field(default_factory=Intervals)
     moments: Intervals = field(default_factory=Intervals)
@@ -181,7 +184,7 @@ class Refused:
         )
 
     def is_within(self, other: Refused, domain: Domain) -> bool:
-        """Return whether this set is surely a subset of the other."""
+        """Return whether this set is proven to be a subset of the other, within the values that the domain allows."""
         return (
             (other.null or not self.null)
             and self.booleans <= other.booleans
@@ -193,25 +196,25 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """The schema's declaration of a field: how its times are read, and whether values are discrete."""
+    """What the schema declares of a field: the order of its times (None: no times), and whether numbers are whole."""
 
     times: Order | None
     numbers_are_whole: bool
 
     @property
     def moments_are_days(self) -> bool:
-        """Return whether the moments are dates."""
+        """Return whether the moments are dates without a time."""
         return self.times is not None and self.times.name == DATES.name
 
     @property
     def sort(self) -> tuple[str, str]:
-        """Return the key of the domains whose times can be compared."""
+        """Return a key that is equal for domains whose times can be compared."""
         return (self.times.name if self.times else "", self.times.example if self.times else "")
 
 
 @dataclass(frozen=True, slots=True)
 class OfField:
-    """A rule about one field."""
+    """A rule that refuses a set of values of one field."""
 
     field: str
     refused: Refused
@@ -220,7 +223,7 @@ class OfField:
 
 @dataclass(frozen=True, slots=True)
 class NearNow:
-    """A rule that keeps moments between two bounds from now on, in nanoseconds; None for no bound."""
+    """A rule that requires moments between two bounds relative to now, in nanoseconds; None if unbounded."""
 
     field: str
     now: Now
@@ -231,7 +234,7 @@ class NearNow:
 
 @dataclass(frozen=True, slots=True)
 class WhenNeeded:
-    """A field that must not be missing when another holds one of `condition`; None for any value but null."""
+    """A rule that requires `field` if `other` has a value in `condition`; None stands for any value but null."""
 
     field: str
     other: str
@@ -241,17 +244,17 @@ class WhenNeeded:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A rule in CEL: only the same text compares, spaces aside."""
+    """A rule in CEL; here, only expressions of equal text (apart from spaces) are comparable."""
 
     text: str
     null: bool
     about: tuple[str | None, bool] = (None, False)
-    """The field that it is about, and whether it is strict."""
+    """The field that the rule is about (None: the whole record), and whether it is strict."""
 
 
 @dataclass(frozen=True, slots=True)
 class InOrder:
-    """Fields whose values stand in order; `sorts` has what each compares as, by field."""
+    """A rule that requires the values of some fields to be in order; `sorts` maps each field to its order's key."""
 
     form: OutOfOrder
     sorts: Mapping[str, tuple[str, str] | None]
@@ -261,9 +264,9 @@ Predicate = OfField | NearNow | InOrder | WhenNeeded | Expression
 
 
 def predicate_of(rule: BaseRule, fields: SchemaFields, *, fits: bool) -> Predicate | None:
-    """Return what a rule refuses; None if no form says it, or the schema has no such field.
+    """Return what a rule refuses; None if it has no comparable form, or the schema does not declare its field.
 
-    `fits` says whether the records that are compared fit their schema.
+    `fits` says whether the compared records fit their schema.
     """
     form = refused_set(rule)
     match form:
@@ -296,12 +299,12 @@ def predicate_of(rule: BaseRule, fields: SchemaFields, *, fits: bool) -> Predica
 
 
 def _may_be_either(found: FieldType | None) -> bool:
-    """Return whether a field holds dates and date-times, whose order is not transitive: nothing follows from it."""
+    """Return whether a field mixes dates and date-times, whose order is not transitive and so implies nothing."""
     return found is not None and order_of_moments(found) is DATES_OR_INSTANTS
 
 
 def _sort(found: FieldType | None) -> tuple[str, str] | None:
-    """Return the key of the values that compare with those of a field."""
+    """Return a key that is equal for fields whose values can be compared; None if the values have no order."""
     order = None if found is None else order_of(found)
     return None if order is None else (order.name, order.example)
 
@@ -314,12 +317,12 @@ def _of_field(form: FieldForm, found: FieldType, domain: Domain) -> OfField | Ne
 
 
 def domain_of(found: FieldType, *, fits: bool) -> Domain:
-    """Return what the schema says of a field, for records that may not fit it without `fits`."""
+    """Return the domain of a field; without `fits`, of records that may not fit the schema."""
     return Domain(order_of_times(found), fits and "number" not in found.types)
 
 
 def implied(predicate: Predicate, others: Iterable[Predicate]) -> bool:
-    """Return whether other rules surely refuse everything that a rule refuses. False if unknown."""
+    """Return whether other rules are proven to refuse everything that a rule refuses; False if unknown."""
     others = list(others)
     if isinstance(predicate, OfField):
         alike = [
@@ -334,7 +337,7 @@ def implied(predicate: Predicate, others: Iterable[Predicate]) -> bool:
 
 
 def _implies(one: Predicate, other: Predicate) -> bool:
-    """Return whether one rule alone surely refuses whatever another refuses."""
+    """Return whether one rule alone is proven to refuse everything that another refuses."""
     match one, other:
         case NearNow(), NearNow():
             return _bounds_imply(one, other)
@@ -352,7 +355,7 @@ def _implies(one: Predicate, other: Predicate) -> bool:
 
 
 def _bounds_imply(one: NearNow, other: NearNow) -> bool:
-    """Return whether bounds from now on imply others."""
+    """Return whether bounds relative to now imply other such bounds."""
     if (one.field, one.now, one.sort) != (other.field, other.now, other.sort) or (
         other.null and not one.null
     ):
@@ -361,16 +364,16 @@ def _bounds_imply(one: NearNow, other: NearNow) -> bool:
         mine is not None and yours is not None and yours[1] == exclusive != mine[1]
         for mine, yours, exclusive in zip(one.between, other.between, (1, 0), strict=True)
     ):
-        return False  # two moments may lie in one day
+        return False  # two different moments may be on the same day
     return Intervals.between(*one.between).minus(Intervals.between(*other.between)).is_empty(whole=False)
 
 
 def _orders_imply(one: OutOfOrder, other: OutOfOrder) -> bool:
-    """Return whether an order implies another, which has some of its fields and is not stricter."""
+    """Return whether an order implies another one, which has a subsequence of its fields and is not stricter."""
     if _arrays(one) != _arrays(other) or one.compare_as != other.compare_as:
-        return False  # without elements to go through, nothing is in order or out of it
+        return False  # an array without elements satisfies any order, so orders in other arrays imply nothing
     left = iter(one.fields)
-    is_part = all(name in left for name in other.fields)  # in the same sequence
+    is_part = all(name in left for name in other.fields)  # in the same sequence: `in` consumes the iterator
     return is_part and (one.strict or not other.strict) and (one.null or not other.null)
 
 
@@ -387,7 +390,7 @@ def _needs_imply(one: WhenNeeded, other: WhenNeeded) -> bool:
 
 
 def _from_now(form: Outside) -> tuple[Cut | None, Cut | None] | None:
-    """Return bounds that all count from now; None for any others."""
+    """Return the lower and the upper bound of limits that are all relative to now; None for any other limits."""
     offsets = {name: offset_of_now(str(limit)) for name, limit in form.limits.items()}
     if not offsets or None in offsets.values():
         return None
@@ -425,7 +428,7 @@ def _listed(values: Iterable[Scalar], domain: Domain) -> Refused:
             case int() | float():
                 numbers.append(Fraction(exact(value)))
             case None:
-                pass  # which does not compile
+                pass  # a rule with null in its list does not compile
     return Refused(
         Intervals.points(numbers),
         Intervals.points(moments),
@@ -435,7 +438,7 @@ def _listed(values: Iterable[Scalar], domain: Domain) -> Refused:
 
 
 def _others(listed: Refused) -> Refused:
-    """Return all other values of the listed types as the refused ones."""
+    """Return the refused values that are of a listed type, but are not listed."""
     has_strings = bool(listed.strings.listed)
     return Refused(
         listed.numbers.complement() if listed.numbers.parts else Intervals(),
@@ -468,7 +471,7 @@ def _amount(limit: float | str) -> Fraction | None:
 
 
 def moment_of(text: str, domain: Domain) -> Any:
-    """Read a date or timestamp of the contract as a comparable value; None for anything else."""
+    """Parse a date or timestamp of the contract to a comparable value; None for any other text."""
     key = None if domain.times is None else domain.times.parse(text)
     if not isinstance(key, str):
         return key
@@ -479,7 +482,7 @@ def moment_of(text: str, domain: Domain) -> Any:
 
 
 def _plain(expression: str) -> str:
-    """Remove spaces that mean nothing; an expression with strings or comments is kept as it is written."""
+    """Normalise the spaces of an expression; one with strings or comments is only stripped."""
     if _QUOTE.search(expression):
         return expression.strip()
     return _SPACE.sub(" ", expression).strip()

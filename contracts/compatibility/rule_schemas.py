@@ -1,4 +1,4 @@
-"""Rules as JSON Schemas, so that the prover of schemas can show that a schema implies a rule."""
+"""Rules as JSON Schemas, so that the schema prover can show that a schema implies a rule."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from tidegate.contracts.rules.rule_kind import Listed, OfField, Others, Outside,
 from tidegate.contracts.rules.values import DATES, number_of, order_of_durations, order_of_times
 
 STEPS: Final = 4_000
-"""Steps of a proof about one rule or one assumption."""
+"""Maximum steps of a proof about one rule or one assumption."""
 _MAX_RULES: Final = 40
 _MAX_PATTERNS: Final = 2
 _OBJECT: Final = frozenset({"object"})
 
 
 def covered_by_schema(rule: BaseRule, contract: DataContract, fields: SchemaFields) -> bool:
-    """Return whether every record that fits the schema of a contract, and keeps its rules, keeps this rule.
+    """Return whether every record that fits a contract's schema and satisfies its rules satisfies this rule.
 
-    True is proven; False says nothing. Only for JSON Schema.
+    True is proven; False means unknown. Always False for Avro.
     """
     schema = contract.schema_
     wanted = schema_of_rule(rule, fields)
@@ -41,7 +41,7 @@ def covered_by_schema(rule: BaseRule, contract: DataContract, fields: SchemaFiel
 
 
 def member_of(contract: DataContract, fields: SchemaFields, path: Path) -> Member | None:
-    """Return what is known of a member of every record that fits the schema; None if nothing is proven."""
+    """Return what is proven about a member of every record that fits the schema; None if nothing is."""
     found = [fields.find(join(path[:length])) for length in range(len(path) + 1)]
     types = [each.types for each in found if each is not None]
     if len(types) < len(found) or any(token.isdigit() or token == EACH for token in path):
@@ -61,7 +61,7 @@ def member_of(contract: DataContract, fields: SchemaFields, path: Path) -> Membe
 
 
 def _is_within(definition: Any, wanted: dict[str, Any], schema: JsonSchema) -> bool:
-    """Return whether all that fits a definition surely fits what is wanted, with the formats of a schema."""
+    """Return whether `wanted` is proven to accept all that `definition` accepts, with the formats of `schema`."""
     asserts = schema.formats == "assert"
     wanted = {**wanted, **dialect_of(definition)}
     inclusion = json_schema.includes(definition, wanted, formats_asserted=asserts, budget=STEPS)
@@ -71,30 +71,30 @@ def _is_within(definition: Any, wanted: dict[str, Any], schema: JsonSchema) -> b
 def with_rules(
     definition: Any, contract: DataContract, fields: SchemaFields, places: Iterable[str] = ("",)
 ) -> Any:
-    """Add the rules that keep records from being written to a schema, where that cannot change what it says.
+    """Return a schema with the refusing rules about some places added, or unchanged if none can be added.
 
-    Only rules about some places in the record are added.
+    `places` are JSON Pointers of places in a record; "" stands for the whole record. See `kept_rules`.
     """
     parts = [part for _, part in kept_rules(definition, contract, fields, places)]
     return with_schemas(definition, parts) if parts else definition
 
 
 def with_schemas(definition: dict[str, Any], parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Return a schema with some more constraints."""
+    """Return a schema with additional constraints in its `allOf`."""
     return {**definition, "allOf": [*definition.get("allOf", []), *parts]}
 
 
 def kept_rules(
     definition: Any, contract: DataContract, fields: SchemaFields, places: Iterable[str] = ("",)
 ) -> list[tuple[Rule, dict[str, Any]]]:
-    """Return the rules about some places that keep records from being written, each with its schema.
+    """Return the rules about some places that keep records from being written, each with its JSON Schema.
 
-    None of them where a schema beside `definition` would change what that one says.
+    Empty if adding a schema to `definition` would change the meaning of `definition`.
     """
     places = list(places)
     if not isinstance(definition, dict) or "$ref" in definition:
         return []
-    # To these keywords properties that are named elsewhere make a difference.
+    # The meaning of these keywords depends on the properties that added schemas name.
     if any(keyword in repr(definition) for keyword in ("unevaluatedProperties", "unevaluatedItems")):
         return []
     near = [
@@ -109,7 +109,7 @@ def kept_rules(
 
 
 def schema_of_rule(rule: BaseRule, fields: SchemaFields) -> dict[str, Any] | None:
-    """Write the records that keep a rule, and no others, as a JSON Schema of any draft; None when it has no such form."""
+    """Return a JSON Schema, for any draft, of exactly the records that satisfy a rule; None if there is none."""
     form = refused_set(rule)
     if not isinstance(form, OfField):
         return None
@@ -132,17 +132,17 @@ def schema_of_rule(rule: BaseRule, fields: SchemaFields) -> dict[str, Any] | Non
 
 
 def _value_schema(form: OfField, found: FieldType) -> dict[str, Any] | None:
-    """Write the values that keep a rule."""
+    """Return a JSON Schema of the values that satisfy a rule; None if there is none."""
     times = order_of_times(found)
     if order_of_durations(found) is not None:
         return None
     match form:
         case Listed():
-            # One instant has many texts.
+            # `enum` compares text, but one instant can be written in several ways.
             return {"not": {"enum": list(form.values)}} if times is None or times is DATES else None
         case Others():
             if times is not None:
-                return None  # what is not a date is not refused
+                return None  # the rule refuses dates only, which `enum` cannot express
             types = sorted({_type_name(value) for value in form.values})
             return {"anyOf": [{"not": {"type": types}}, {"enum": list(form.values)}]}
         case Unmatched():
@@ -159,7 +159,7 @@ def _bounds(given: Mapping[str, Any]) -> dict[str, Any] | None:
     if not limits or not all(isinstance(limit, int | float) for limit in limits.values()):
         return None
     parts: list[dict[str, Any]] = [{name: limits[name]} for name in ("minimum", "maximum") if name in limits]
-    # "Above" is "not at most", for which every draft has the same words.
+    # Exclusive bounds differ between drafts, but "not at most" is written alike in all of them.
     for name, other in (("exclusive_minimum", "maximum"), ("exclusive_maximum", "minimum")):
         if name in limits:
             parts.append({"anyOf": [{"not": {"type": "number"}}, {"not": {other: limits[name]}}]})
@@ -173,6 +173,6 @@ def _type_name(value: Any) -> str:
 
 
 def dialect_of(definition: Any) -> dict[str, Any]:
-    """Return the keyword that names the dialect of a schema, if it names one."""
+    """Return the `$schema` keyword of a schema as a dict; empty if it has none."""
     is_known = isinstance(definition, dict) and isinstance(definition.get("$schema"), str)
     return {"$schema": definition["$schema"]} if is_known else {}

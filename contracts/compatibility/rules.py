@@ -1,7 +1,7 @@
-"""Rules as part of a contract: a record that the old rules accept must pass the new ones.
+"""Comparison of the rules of two contracts: a record that passes the old rules must pass the new ones.
 
-Each rule of `new` that refuses records must be covered by rules of `old`, by its schema, or else the search looks for
-a counterexample. A difference without proof and counterexample is undetermined, and blocks like a refutation.
+Each rule of `new` that refuses records must be covered by the rules or the schema of `old`; otherwise a counterexample
+is searched. A difference with neither proof nor counterexample is undetermined, and blocks like a refutation.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ CODES: Final = {
     "rule.rewritten": "a rule is written in another way, and refuses no other records",
     "rule.warning-changed": "a rule that keeps no record from being written is another",
 }
-"""The codes of rule comparisons, with their meaning. They are stable."""
+"""Every code that a comparison of rules can report, with its meaning. The codes are stable."""
 
 MAX_PROOFS: Final = 8
-"""Maximum rules of a direction for which the schema is searched for a proof."""
+"""Maximum rules of one direction for which a proof from the schema is attempted."""
 MAX_EXPRESSION: Final = 2_000
-"""Maximum characters of an expression in CEL that is analysed; a longer one is compared by its text only."""
+"""Maximum characters of a CEL expression that is analysed; a longer one is compared as text only."""
 _MEMBER_STEPS: Final = 1_000
-"""Steps that a proof of the schema about one member costs from the budget of expressions."""
+"""Steps of the budget for expressions that are charged for a proof from the schema about one member."""
 _NUMBERS: Final = {"int": "whole", "long": "whole", "float": "fraction", "double": "fraction"}
-"""Sorts of Avro's numbers as CEL tells them apart."""
+"""Sorts of Avro numbers that CEL distinguishes."""
 _ANNOTATIONS: Final = frozenset({"id", "kind", "description", "severity", "on_violation"})
 _CONSEQUENCE: Final = frozenset({"severity", "on_violation"})
 
 
 def compare_rules(base: Judge, candidate: Judge, altered: frozenset[str] = frozenset()) -> Iterator[Change]:
-    """Compare the rules of two contracts, in both directions: yield the changes.
+    """Yield the changes between the rules of two contracts, in both directions.
 
-    `altered` are fields whose values change when they are read with the other schema. For these, equal rules prove
+    `altered` are the fields whose values differ if they are read with the other schema. For these, equal rules prove
     nothing.
     """
     reported: set[str] = set()
@@ -70,7 +70,7 @@ def compare_rules(base: Judge, candidate: Judge, altered: frozenset[str] = froze
 def _new_refusals(
     base: Judge, candidate: Judge, direction: Direction, altered: frozenset[str]
 ) -> Iterator[tuple[str, Change]]:
-    """Yield the rules of the new contract that the old one does not imply.
+    """Yield the id and the change of each rule of the new contract that the old contract does not imply.
 
     Backward, the base is the old contract and the candidate the new one; forward, the reverse.
     """
@@ -79,7 +79,7 @@ def _new_refusals(
     before = {rule.id: rule for rule in old.contract.rules}
     known: list[Predicate] | None = None
     proofs, budget = MAX_PROOFS, Budget(MAX_STEPS)
-    # A contract that only alerts writes records that break its schema. Such a record keeps a rule in CEL that fails.
+    # A contract that only alerts also writes records that break its schema. For these, a CEL error breaks no rule.
     fits = old.contract.on_violation is not OnViolation.ALERT
     is_reread = not fits and old.contract.schema_ != new.contract.schema_
     members = _members_of(old, budget)
@@ -126,7 +126,7 @@ def _new_refusals(
 
 
 def _is_same(rule: Rule, predecessor: Rule | None, old: Judge, new: Judge) -> bool:
-    """Return whether both contracts have a rule with the same meaning, about a field of the same type."""
+    """Return whether the predecessor of a rule has the same meaning and is about fields of the same types."""
     if predecessor is None or not refuses(predecessor, old.contract):
         return False
     if meaning_of(rule) != meaning_of(predecessor):
@@ -137,9 +137,9 @@ def _is_same(rule: Rule, predecessor: Rule | None, old: Judge, new: Judge) -> bo
 
 
 def _reads_other_values(rule: Cel, old: Judge, new: Judge) -> bool:
-    """Return whether an expression may read other values of the same Avro record with the new schema.
+    """Return whether an expression may see other values if the same Avro record is read with the new schema.
 
-    Those are promoted numbers (CEL does not add 1 to 5.0), and records that gain or lose fields (`size(this)`).
+    This applies to promoted numbers (CEL does not add 1 to 5.0) and to records that gain or lose fields (`size(this)`).
     """
     if old.avro is None or new.avro is None:
         return False
@@ -148,7 +148,7 @@ def _reads_other_values(rule: Cel, old: Judge, new: Judge) -> bool:
 
 
 def _shapes(node: AvroType, path: Path) -> frozenset[Hashable]:
-    """Return the sorts of values that an expression may find at a place below a type."""
+    """Return the sorts of values that an expression may find at a path below a type."""
     if isinstance(node, Union):
         return frozenset().union(*(_shapes(branch, path) for branch in node.branches))
     if not path:
@@ -166,7 +166,10 @@ def _shapes(node: AvroType, path: Path) -> frozenset[Hashable]:
 
 
 def _shape(node: AvroType, within: frozenset[int]) -> Hashable:  # noqa: PLR0911 - one for each type
-    """Return what an expression can tell of the values of a type; equal for types whose values it reads alike."""
+    """Return a key that is equal for types whose values an expression cannot distinguish.
+
+    `within` are the ids of the enclosing records, which end recursion.
+    """
     match node:
         case Union():
             return frozenset(_shape(branch, within) for branch in node.branches)
@@ -183,7 +186,7 @@ def _shape(node: AvroType, within: frozenset[int]) -> Hashable:  # noqa: PLR0911
             return _NUMBERS.get(node.kind, node.kind), node.logical
         case Fixed():
             return "bytes", node.logical
-        case Enum():  # `altered` has the fields whose symbols are read as others
+        case Enum():  # enums whose symbols are read as others are in `altered`
             return "symbol"
 
 
@@ -204,13 +207,13 @@ def _is_covered_by_expressions(
 
 
 def _expression(rule: Rule) -> Cel | None:
-    """Return the rule if an expression of acceptable length defines what it refuses; otherwise None."""
+    """Return the rule if what it refuses is defined by a CEL expression that is not too long; otherwise None."""
     form = refused_set(rule)
     return form.rule if isinstance(form, BrokenExpression) and len(form.rule.expr) <= MAX_EXPRESSION else None
 
 
 def _members_of(old: Judge, budget: Budget) -> Members:
-    """Return a function that describes a member of the records of `old`; it spends budget and caches proofs."""
+    """Return a function that describes a member of the records of `old`; it spends budget and caches its results."""
 
     @cache
     def known(path: Path) -> Member | None:
@@ -221,7 +224,7 @@ def _members_of(old: Judge, budget: Budget) -> Members:
 
 
 def _harmless(base: DataContract, candidate: DataContract, reported: set[str]) -> Iterator[Change]:
-    """Yield the changes of rules that break nothing."""
+    """Yield the changes of rules that break nothing; `reported` are the ids of rules with a breaking change."""
     before = {rule.id: rule for rule in base.rules}
     after = {rule.id: rule for rule in candidate.rules}
     for rule_id in dict.fromkeys([*before, *after]):
@@ -296,7 +299,7 @@ def _effect_change(old: Rule, new: Rule, base: DataContract, candidate: DataCont
 
 
 def meaning_of(rule: Rule) -> dict[str, Any]:
-    """Return the demand of a rule, without its id, its text and its consequence."""
+    """Return what a rule requires: its document without id, description, severity and consequence."""
     return {"kind": rule.kind} | {
         name: value for name, value in _document(rule).items() if name not in _ANNOTATIONS
     }
@@ -307,7 +310,7 @@ def _document(rule: Rule) -> dict[str, Any]:
 
 
 def _pointers(rule_id: str, base: DataContract, candidate: DataContract) -> tuple[str, str]:
-    """Return the place of a rule in the candidate and in the base; if one key has changed, the place of that key."""
+    """Return the pointers of a rule into candidate and base; if only one key has changed, those of that key."""
     places: list[str] = []
     documents: list[dict[str, Any]] = []
     for contract in (candidate, base):

@@ -1,4 +1,4 @@
-"""Schemas as part of a contract: every record of the old one must fit the new one."""
+"""Comparison of the schemas of two contracts: every record that fits the old one must fit the new one."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from tidegate.contracts.verdict import Violation
 
 _MAX_TRIED: Final = 40
 _MAX_MENDED: Final = 20
-"""Maximum examples that are corrected; with more differences than that, the rest keep theirs."""
+"""Maximum counterexamples that are corrected; further differences keep theirs."""
 
 Separates = Callable[[Any, str], bool]
-"""Whether a record is one of the old schema, and refused by the new one at a place in that."""
+"""Returns whether the old schema accepts a record that the new one refuses, at a JSON Pointer into the new one."""
 Examples = dict[tuple[str, str], Counterexample]
-"""Counterexamples by the place in the new schema and the field."""
+"""Counterexamples by the pointer into the new schema and the field."""
 
 
 class Guard:
-    """Rules that keep records of a contract from being written, each with its schema.
+    """The rules of the old contract that keep records from being written, each with its JSON Schema.
 
-    A counterexample that breaks such a rule shows nothing. Usually another value of the rule's field is enough. If it
-    is not, the rules become part of the schema, and the comparison is repeated.
+    A counterexample that breaks such a rule is not valid evidence. Usually another value of the rule's field corrects
+    it. Otherwise the caller adds the rules to the schema and repeats the comparison.
     """
 
     def __init__(self, old: Judge, rules: Iterable[tuple[Rule, dict[str, Any]]], definition: Any) -> None:
@@ -46,10 +46,10 @@ class Guard:
         dialect = dialect_of(definition)
         self._rules = [(rule, _test({**dialect, "allOf": [part]})) for rule, part in rules]
         self._helped: dict[str, Any] = {}
-        """By rule the value that corrected the last record."""
+        """The value that corrected the last record, by rule id."""
 
     def examples(self, differences: Iterable[Difference], separates: Separates) -> Examples:
-        """Return records that keep the rules, for as many of some refuted differences as they are found for."""
+        """Return counterexamples that satisfy the rules, for those refuted differences for which one was found."""
         found: Examples = {}
         for each in differences:
             if each.counterexample is not None and len(found) < _MAX_MENDED:
@@ -70,7 +70,10 @@ class Guard:
         return Counterexample(text) if all(is_kept(record) for _, is_kept in self._rules) else None
 
     def _changed(self, record: Any, rule: Rule) -> Iterator[tuple[Any, str, Any]]:
-        """Yield the record with other values of a rule's field, the shortest first: the value, the text, what it says."""
+        """Yield the record with other values of a rule's fields, short ones first.
+
+        Each result is the value, the JSON text of the record, and the record that is decoded from it.
+        """
         for field in kind_of(rule).fields(rule):
             path = tokens(field)
             known = [self._helped[rule.id]] if rule.id in self._helped else []
@@ -82,7 +85,7 @@ class Guard:
                     yield value, text, read
 
     def _values(self, field: str, rule: Rule) -> Iterator[Any]:
-        """Yield values to try; they are collected only when what helped before does not."""
+        """Yield values to try; a generator, because a value that helped before usually makes them unnecessary."""
         values = [each for each in values_at(field, (rule,), self._old) if not isinstance(each, bytes)]
         yield from sorted(values[:_MAX_TRIED], key=lambda each: (each is not MISSING, len(repr(each))))
 
@@ -92,7 +95,7 @@ def _test(schema: dict[str, Any]) -> Callable[[Any], bool]:
 
 
 def _with(record: Any, path: Path, value: Any) -> dict[str, Any] | None:
-    """Return the record with a value at a path; None when the path does not lead into it."""
+    """Return the record with a value at a path (MISSING removes the member); None if there is no such path in it."""
     if not isinstance(record, dict):
         return None
     name, rest = path[0], path[1:]
@@ -107,7 +110,7 @@ def _with(record: Any, path: Path, value: Any) -> dict[str, Any] | None:
 CODES: Final = {
     "schema.type-changed": "the schema is of another type: JSON Schema instead of Avro, or the reverse",
 }
-"""Codes of this module; those of the differences themselves are the provers'."""
+"""The codes of this module; the codes of differences are defined by the provers."""
 
 _DEFINITION: Final = "/schema/definition"
 _WARNINGS: Final = frozenset(
@@ -121,11 +124,11 @@ _WARNINGS: Final = frozenset(
 _ALTERING: Final = frozenset(
     {"avro.promotion-rounds", "avro.enum-symbol-defaulted", "avro.logical-type-added"}
 )
-"""Remarks that say that a reader gets other values than were written."""
+"""Codes of remarks about readers that get other values than were written."""
 
 
 def compare_schemas(base: Judge, candidate: Judge) -> Iterator[Change]:
-    """Compare the schemas of two contracts, in both directions.
+    """Yield the changes between the schemas of two contracts, in both directions.
 
     Raises ContractError for an invalid schema.
     """
@@ -154,7 +157,7 @@ def compare_schemas(base: Judge, candidate: Judge) -> Iterator[Change]:
 
 
 def _assumed(change: Change) -> Change:
-    """Return a change that breaks nothing if no record has the property; its counterexample is one that has it."""
+    """Return a change as one that is assumed to be harmless, because no record is assumed to have the property."""
     return replace(
         change,
         sentence=f"{change.sentence}; {ASSUMED}",
@@ -165,14 +168,14 @@ def _assumed(change: Change) -> Change:
 
 
 def altered_fields(changes: list[Change]) -> frozenset[str]:
-    """Return the fields that a reader with the other schema reads as other values."""
+    """Return the fields whose values differ if they are read with the other schema."""
     return frozenset(field for change in changes if change.code in _ALTERING for field in change.fields)
 
 
 def _one_way(
     old: Judge, definition: Any, way: json_schema.DirectedPair, direction: Direction
 ) -> Iterator[tuple[Change, Difference]]:
-    """Yield each change in one direction with the difference behind it."""
+    """Yield each change in one direction, with the difference that it reports."""
     inclusion = way()
     if inclusion.outcome is Outcome.PROVEN:
         return
@@ -193,9 +196,9 @@ def _one_way(
 def _guarded(
     old: Judge, definition: Any, way: json_schema.DirectedPair, inclusion: Inclusion
 ) -> tuple[bool, Examples]:
-    """Return whether anything is left of an inclusion's differences once the rules of `old` count, with examples that keep them.
+    """Return whether differences remain if the rules of `old` are considered, and counterexamples that satisfy them.
 
-    What the new schema asks for, rules of the old contract may have asked for.
+    A rule of the old contract may already have required what the new schema requires.
     """
     rules = kept_rules(definition, old.contract, old.fields)
     examples = Guard(old, rules, definition).examples(inclusion.differences, way.separates) if rules else {}
@@ -228,7 +231,7 @@ def _compare_avro(base: AvroSchema, candidate: AvroSchema) -> Iterator[Change]:
         for difference in resolution.inclusion.differences:
             yield _change(difference, direction)
         for remark in resolution.remarks:
-            # Forward, most remarks say again what they say backward.
+            # Most forward remarks repeat the backward ones.
             if direction is Direction.BACKWARD or remark.code in _ALTERING:
                 yield _remark(remark, direction)
 
@@ -262,7 +265,7 @@ def _remark(remark: Difference, direction: Direction) -> Change:
 
 
 def _places(difference: Difference, direction: Direction) -> tuple[str, str]:
-    """Return the places in the candidate and in the base."""
+    """Return the pointers into the candidate and into the base."""
     places = difference.new_pointer, difference.old_pointer
     after, before = places if direction is Direction.BACKWARD else places[::-1]
     return _DEFINITION + after, _DEFINITION + before

@@ -1,8 +1,7 @@
 """Search for a record that one contract writes and another refuses by one of its rules.
 
-It tries small records of the schema, nearest first: with constants of the rules, values one step below and above,
-missing fields and nulls. Both plans judge every record. So a found record is a counterexample; finding none proves
-nothing.
+It varies a small record of the schema with constants of the rules, their neighbours, missing fields and nulls. The
+plans of both contracts judge every record, so a record that is found is a counterexample. Finding none proves nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from tidegate.contracts.rules.rule_kind import (
 from tidegate.contracts.rules.values import Order, native, number_of, order_of_times
 
 MISSING: Final = object()
-"""Stands for a field that is not there."""
+"""Stands for the absence of a field."""
 
 _LITERAL = re.compile(
     r"""(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?<![\w.])(?P<number>-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"""
@@ -61,7 +60,7 @@ _MAX_NUMBERS: Final = 8
 _MAX_PATTERNS: Final = 3
 _MAX_LENGTH: Final = 200
 _MAX_DIGITS: Final = 100
-"""Maximum digits of a whole number that is read exactly; CEL's have 20."""
+"""Maximum digits of a whole number that is parsed exactly; integers of CEL have up to 20."""
 _DAY: Final = timedelta(days=1)
 
 
@@ -72,14 +71,14 @@ def values_at(
     shared: Iterable[BaseRule] = (),
     budget: Budget | None = None,
 ) -> tuple[Any, ...]:
-    """Return values for a field, those of the rules about it first: constants and their neighbours, MISSING, null.
+    """Return values to try for a field: constants of rules with their neighbours, then MISSING, None and others.
 
-    The constants of `shared` count whatever fields those rules are about. Each rule and each value takes a step of
-    the `budget`, if there is one. Raises BudgetSpentError when it is used up.
+    `rules` contribute constants only if they are about the field, those of `shared` always do. Each rule and each value
+    costs a step of the `budget`, if there is one. Raises BudgetSpentError.
     """
     spend = _for_nothing if budget is None else budget.spend
     found = judge.fields.find(field) or FieldType()
-    if isinstance(judge.contract.schema_, JsonSchema):  # a field of any type holds no bytes: JSON has none
+    if isinstance(judge.contract.schema_, JsonSchema):  # JSON has no bytes, even for a field of any type
         found = replace(found, types=found.types - {"bytes"})
     times = order_of_times(found)
     values: list[Any] = []
@@ -98,7 +97,7 @@ def values_at(
 
 
 def _for_nothing(_: int = 1) -> None:
-    """Spend nothing."""
+    """Spend nothing: the stand-in for `Budget.spend` without a budget."""
 
 
 def _constants(form: RefusedSet | None) -> Iterator[Any]:
@@ -126,7 +125,7 @@ def _constants(form: RefusedSet | None) -> Iterator[Any]:
 
 
 def _literals(expression: str) -> Iterator[Any]:
-    """Yield the constants of an expression, the sums and differences of its numbers, and texts of their length."""
+    """Yield the constants of a CEL expression, sums and differences of its numbers, and texts with such lengths."""
     numbers: list[Any] = []
     for match in _LITERAL.finditer(expression):
         if match["number"]:
@@ -147,7 +146,7 @@ def _literals(expression: str) -> Iterator[Any]:
 
 
 def _around(constant: Any, found: FieldType, times: Order | None) -> list[Any]:
-    """Return a constant and its neighbours, as values of the field."""
+    """Return a constant and its neighbours as values of the field; empty for a constant of another kind."""
     match constant:
         case bool() | None:
             return [constant]
@@ -162,7 +161,10 @@ def _around(constant: Any, found: FieldType, times: Order | None) -> list[Any]:
 
 
 def _near(constant: float, *, has_fractions: bool) -> list[int | float]:
-    """Return a number, one step of its last digit below and above, and one whole step; as fractions too."""
+    """Return a number and its neighbours, by one step of its last digit and by 1; some also as floats.
+
+    Without `has_fractions` all results are integers, one step apart.
+    """
     number = Decimal(repr(native(constant)))
     step = Decimal(1).scaleb(int(number.as_tuple().exponent)) if has_fractions else Decimal(1)
     near = [number, number - step, number + step, number - 1, number + 1]
@@ -209,26 +211,29 @@ def _unique(values: list[Any]) -> tuple[Any, ...]:
 MAX_RECORDS: Final = 2_000
 """Maximum records that are judged for one rule."""
 MAX_JUDGEMENTS: Final = 150_000
-"""Maximum rules that are asked about records in a direction, before each rule is left with MIN_RECORDS."""
+"""Maximum evaluations of rules on records in one direction; after that, each rule gets only MIN_RECORDS records."""
 MIN_RECORDS: Final = 10
 MAX_OVERDRAFT: Final = 1_000_000
-"""Maximum rules that are asked after that; the rules that are left are undetermined, so that thousands of them end."""
+"""Maximum evaluations after that; the remaining rules are undetermined, so that thousands of rules end in time."""
 MAX_PREPARATION: Final = 500_000
-"""Maximum steps of a direction to collect values and to repair seeds: rules looked at, values made, rules asked."""
+"""Maximum steps in one direction to collect values and to repair seeds: rules compared, values built, evaluations."""
 MAX_FIELDS: Final = 4
-"""Maximum number of fields whose values are varied together."""
+"""Maximum fields whose values are varied together."""
 _MAX_UNFIT: Final = 200
-"""Records that break the new schema too, after which one of them will do."""
+"""Records to judge before a counterexample that also breaks the new schema is accepted."""
 _MAX_REPAIRS: Final = 6
 _MAX_REPAIR_RECORDS: Final = 400
 _STEPS_OF_SEEDS: Final = 2_000
-"""Steps that are charged for the first records of some fields, which are made of the whole schema."""
+"""Steps that are charged for the seeds of a set of fields, which are built from the whole schema."""
 _RULES_A_STEP: Final = 10
-"""Rules whose fields are compared in a step: far cheaper than to make a value or to judge."""
+"""Rules whose fields are compared in one step: far cheaper than building a value or judging."""
 
 
 class Search:
-    """Looks for separating records between two contracts; its seeds serve all rules."""
+    """Searches for records that one contract writes and another refuses; its seeds are reused for all rules.
+
+    A seed is a small record that `old` writes.
+    """
 
     def __init__(self, pair: Pair) -> None:
         self._pair = pair
@@ -239,10 +244,10 @@ class Search:
         self._fields = {rule.id: kind_of(rule).fields(rule) for rule in pair.old.contract.rules}
 
     def refusal(self, rule: Rule, others: Iterable[Rule]) -> Refusal | None:
-        """Find a record that `old` writes and that breaks a rule of `new`: one that fits its schema, if there is one.
+        """Return a record that `old` writes and that breaks a rule of `new`, if possible one that fits its schema.
 
-        `others` are rules of `old` whose constants may matter: those that the rule came from. None too when the steps
-        are used up.
+        `others` are rules of `old` whose constants may matter: the predecessors of the rule. None if no record was
+        found or the steps are used up.
         """
         try:
             return self._refusal(rule, others)
@@ -257,7 +262,7 @@ class Search:
         bound = self._about(names)
         self._left -= self._cost + len(bound)
         found = self._found(rule, names, [*near, *bound])
-        # What the rule is about may be bound to other fields by other rules.
+        # Other rules may relate the fields of this rule to further fields.
         wider = list(dict.fromkeys([*names, *_fields(bound)]))[:MAX_FIELDS]
         if found is None and wider != names:
             found = self._found(rule, wider, [*near, *bound], shared=near)
@@ -266,7 +271,10 @@ class Search:
     def _found(
         self, rule: Rule, names: list[str], rules: list[Rule], shared: list[Rule] | None = None
     ) -> Refusal | None:
-        """Vary some fields; `shared` are rules whose constants are tried in all of them."""
+        """Return a refusal found by varying some fields, or None.
+
+        `shared` are rules whose constants are tried in all of these fields.
+        """
         choices = {tokens(name): self._values(name, rules, shared or ()) for name in names}
         second: Refusal | None = None
         for seed in self._sound_seeds(
@@ -299,7 +307,7 @@ class Search:
         return self._seeds[needed]
 
     def _repaired(self, seed: Any) -> Any:
-        """Change the fields of the rules that keep `old` from writing a seed until it does; None when that fails."""
+        """Return a seed with fields changed until it breaks no rule of `old`; None if that fails."""
         broken = self._broken(seed)
         rules = {rule.id: rule for rule in self._pair.old.contract.rules}
         for _ in range(_MAX_REPAIRS):
@@ -322,7 +330,7 @@ class Search:
         return self._pair.broken(record)
 
     def _about(self, names: Iterable[str]) -> list[Rule]:
-        """Return the rules of `old` that are about some of these fields."""
+        """Return the rules of `old` that are about any of these fields."""
         rules, wanted = self._pair.old.contract.rules, set(names)
         self._budget.spend(1 + len(rules) // _RULES_A_STEP)
         return [rule for rule in rules if not wanted.isdisjoint(self._fields[rule.id])]
@@ -336,7 +344,7 @@ def _fields(rules: Iterable[Rule]) -> list[str]:
 
 
 def _varied(seed: Any, choices: dict[Path, tuple[Any, ...]], limit: int) -> Iterator[Any]:
-    """Yield the seed with every choice of values in its fields, those of small indexes first."""
+    """Yield the seed with every combination of values in its fields, by ascending sum of their indexes."""
     paths = list(choices)
     sizes = [len(values) for values in choices.values()]
     count = 0
@@ -352,7 +360,7 @@ def _varied(seed: Any, choices: dict[Path, tuple[Any, ...]], limit: int) -> Iter
 
 
 def _summing(sizes: list[int], total: int) -> Iterator[tuple[int, ...]]:
-    """Yield the indexes, one below each size, that add up to a total."""
+    """Yield every tuple of indexes, each below its size, that adds up to a total."""
     if not sizes:
         if total == 0:
             yield ()
@@ -365,9 +373,9 @@ def _summing(sizes: list[int], total: int) -> Iterator[tuple[int, ...]]:
 
 
 def with_value(record: Any, path: Path, value: Any) -> Any:
-    """Copy a record with a value at a path, making objects on the way; MISSING takes the member away.
+    """Return a copy of a record with a value at a path, creating objects on the way; MISSING removes the member.
 
-    Of an array that is gone through, the first element gets the value.
+    Where the path goes through the elements of an array, the first element gets the value.
     """
     if not path:
         return record if value is MISSING else value

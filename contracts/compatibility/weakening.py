@@ -1,7 +1,7 @@
-"""Weakenings of a proposed contract: additional accepted records, less hidden fields, raised budgets.
+"""Weakenings of a contract: more records are accepted, fewer fields are masked, or error budgets are raised.
 
-A weakening asks another person than its author, whatever the compatibility level says. *Undetermined* counts as a
-weakening: only what is proven to be as strict is published without asking.
+A weakening needs the approval of someone other than its author, whatever the compatibility level. *Undetermined* counts
+as a weakening: only a contract that is proven to be as strict is published without approval.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _STRICTNESS: Final = {
     OnViolation.QUARANTINE: 3,
     OnViolation.FAIL: 4,
 }
-"""The order of consequences: a record gets the highest of its violations, as in `Disposition`."""
+"""The order of consequences, as in `Disposition`: a record gets the highest one of its violations."""
 _MASKS: Final = {None: 0, Mask.HASH: 1, Mask.REDACT: 2, Mask.DROP: 3}
 _ANY: Final = "*"
 
@@ -44,8 +44,8 @@ class Weakening:
     """One way in which a proposed contract is less strict than the enforced one.
 
     `code` is stable: that of the compatibility finding, or one of `CODES`. `pointer` is a JSON Pointer into the
-    proposed document, the nearest place that exists; `field` the place in a record, "" for none. `sentence` holds
-    declared names and values only.
+    proposed document, to the nearest place that exists. `field` is the JSON Pointer of a place in a record, "" for
+    none. `sentence` contains only declared names and values, never data of records.
     """
 
     code: str
@@ -71,14 +71,13 @@ CODES: Final = {
     "rule.consequence-lowered": "breaking a rule has a lesser consequence",
     "expectation.consequence-lowered": "not meeting an expectation has a lesser consequence",
 }
-"""Every code of this module beside those of compatibility findings, and what it says. They are stable."""
+"""The codes of this module besides those of compatibility findings, with their meaning. The codes are stable."""
 
 
 def weakenings(enforced: DataContract, proposed: DataContract) -> tuple[Weakening, ...]:
-    """Return every way in which `proposed` is less strict than `enforced`; empty when it is proven to be as strict.
+    """Return every way in which `proposed` is less strict than `enforced`; empty if it is proven to be as strict.
 
-    Both are self-contained and compile. The status of either does not count. Raises ContractError for what is
-    no schema.
+    Both must be self-contained and must compile. Their `status` is ignored. Raises ContractError for an invalid schema.
     """
     base, candidate = with_reference_sets(enforced), with_reference_sets(proposed)
     found: dict[tuple[str, str, str], Weakening] = {}
@@ -89,7 +88,7 @@ def weakenings(enforced: DataContract, proposed: DataContract) -> tuple[Weakenin
 
 
 def _governed(base: DataContract, candidate: DataContract) -> Iterator[Weakening]:
-    """Yield changes of the records that the contract governs."""
+    """Yield weakenings by a change of the records that the contract governs: its id, topic and framing."""
     if base.id != candidate.id:
         yield _changed("contract.id-changed", "id", base.id, candidate.id)
     if base.topic != candidate.topic:
@@ -125,7 +124,10 @@ def _declared(base: DataContract, candidate: DataContract) -> Iterator[Weakening
 
 
 def _filled_in(base: DataContract, candidate: DataContract) -> Iterator[Weakening]:
-    """Yield the defaults and aliases that a reader gets; without a frame records name no writer's schema."""
+    """Yield the defaults and aliases that the Avro schema gains.
+
+    Without framing there are none that matter, because records do not name a writer's schema.
+    """
     before, after = base.schema_, candidate.schema_
     if not (isinstance(before, AvroSchema) and isinstance(after, AvroSchema)) or candidate.framing == "none":
         return
@@ -139,7 +141,10 @@ def _filled_in(base: DataContract, candidate: DataContract) -> Iterator[Weakenin
 
 
 def _raises(old: ErrorBudget, new: ErrorBudget | None) -> bool:
-    """Return whether a budget allows more refusals. Another window or action cannot be compared, except for the action `fail`."""
+    """Return whether a new budget allows more refusals, or cannot be compared with the old one.
+
+    Budgets with different windows cannot be compared, nor with different actions unless the new action is `fail`.
+    """
     if new is None or new.window_records != old.window_records:
         return True
     return (
@@ -152,12 +157,12 @@ def _shown(budget: ErrorBudget | None) -> dict[str, Any] | None:
 
 
 def _privacy(base: DataContract, candidate: DataContract) -> Iterator[Weakening]:
-    """Compare classes and masks field by field. Classes have no order: another class than before is a weakening."""
+    """Yield weakenings of classes and masks, by field. Classes have no order, so any other class is a weakening."""
     after = classes_of(candidate)
     for pointer, name in classes_of(base).by_pointer.items():
         found = after.of(tokens(pointer))
         if after.by_pointer.get(pointer) == name:
-            continue  # a class of its own below another class counts for less, and is kept
+            continue  # the field keeps its own class, even if `of` returns that of an enclosing field
         if name != MASKED and (found is None or found.casefold() != name.casefold()):
             sentence = f"`{pointer}`: {was_and_is('class', name, None if found == MASKED else found)}"
             yield Weakening("contract.classification-lowered", sentence, "/classification", pointer)
@@ -172,7 +177,7 @@ def _privacy(base: DataContract, candidate: DataContract) -> Iterator[Weakening]
 
 
 def _mask_at(contract: DataContract, pointer: str) -> Mask | None:
-    """Return the strictest mask of a field: its own, or that of a place around it."""
+    """Return the strictest mask of a field, its own or that of an enclosing place; None if there is none."""
     path = tokens(pointer)
     found = [mask for name, mask in contract.mask.items() if _covers(tokens(name), path)]
     return max(found, key=lambda mask: _MASKS[mask], default=None)
@@ -185,11 +190,11 @@ def _covers(outer: tuple[str, ...], inner: tuple[str, ...]) -> bool:
 
 
 def _records(base: DataContract, candidate: DataContract) -> Iterator[Weakening]:
-    """Compare what keeps records from passing, once for each consequence that the enforced contract has.
+    """Yield weakenings of schema and rules, comparing once for each consequence of the enforced contract.
 
-    For one consequence, a contract is its schema and the rules with at least this consequence. So a rule that was
-    removed, changed or lowered in severity lets records pass there. The schema's consequence is that of the contract;
-    above it, only the same rule replaces a rule.
+    At one consequence, a contract consists of its schema and the rules with at least this consequence. So a rule that
+    was removed, changed or lowered accepts more records there. The schema has the consequence of the contract. Above
+    that level only rules are compared, and a rule can be replaced only by the same rule.
     """
     of_schema = min(_STRICTNESS[base.on_violation], _STRICTNESS[candidate.on_violation])
     levels = sorted({_rank(rule, base) for rule in base.rules} | {of_schema}, reverse=True)
@@ -201,7 +206,7 @@ def _records(base: DataContract, candidate: DataContract) -> Iterator[Weakening]
 
 
 def _strict_at(contract: DataContract, level: int) -> DataContract:
-    """Return a contract whose rules of at least this consequence refuse records, without its other rules."""
+    """Return a contract with only the rules of at least this consequence, all refusing, and without masks."""
     rules = tuple(
         rule.model_copy(update={"severity": Severity.ERROR, "on_violation": None})
         for rule in contract.rules
@@ -229,7 +234,10 @@ def _looser(
 
 
 def _as_written(old: DataContract, new: DataContract) -> DataContract:
-    """Return a contract that asks for every field of its Avro schema: a missing field is then noticed, with a default or without."""
+    """Return a contract whose Avro schema has no defaults and aliases, so that a missing field is always noticed.
+
+    The contract is returned unchanged if its schema is that of `new`, or not Avro.
+    """
     schema = old.schema_
     if not isinstance(schema, AvroSchema) or schema == new.schema_:
         return old
@@ -238,9 +246,9 @@ def _as_written(old: DataContract, new: DataContract) -> DataContract:
 
 
 def _column_changes(judges: tuple[Judge, Judge], candidate: DataContract) -> Iterator[Change]:
-    """Return what declared columns ask less of a record; a column of a field that gets a mask may change with it.
+    """Yield the changes of columns, except of fields that the candidate masks: a mask may change their columns.
 
-    Columns that both contracts derive ask for no more than the schemas, which are compared themselves.
+    If both contracts derive their columns, these require no more than the schemas, which are compared themselves.
     """
     if not any(judge.contract.columns for judge in judges):
         return
@@ -250,7 +258,7 @@ def _column_changes(judges: tuple[Judge, Judge], candidate: DataContract) -> Ite
 
 
 def _of_change(change: Change, base: DataContract, candidate: DataContract) -> Weakening:
-    """Return the weakening of a compatibility change; for a rule with a lesser consequence, it describes the consequence."""
+    """Return the weakening for a compatibility change; if a rule only has a lesser consequence, one about that."""
     for rule in base.rules if change.code.startswith("rule.") else ():
         after = next((each for each in candidate.rules if each.id == rule.id), None)
         is_meant = f"`{rule.id}`" in change.sentence
@@ -291,7 +299,7 @@ def _named(consequence: OnViolation | None) -> str:
 
 
 def _batches(base: DataContract, candidate: DataContract) -> Iterator[Weakening]:
-    """Compare expectations: what each asks for, as if all of them kept batches back, and then its consequence."""
+    """Yield weakenings of expectations: of what they require, as if all refused batches, then of consequences."""
     old, new = (_expecting(each) for each in (base, candidate))
     for change in compare_expectations(old, new):
         if Direction.FORWARD in change.breaks or change.code == "expectation.changed":

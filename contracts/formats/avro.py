@@ -1,4 +1,4 @@
-"""Apache Avro: records in its binary encoding, without a container file."""
+"""Avro payloads: records in Avro's binary encoding, without a container file."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from tidegate.contracts.rules.places import is_deep
 from tidegate.contracts.verdict import Violation
 
 MAX_WRITERS: Final = 1_024
-"""Maximum schemas of writers whose readers are kept; those of 30 fields take 35 KB each, so that all take 36 MB."""
+"""Maximum cached readers of writer's schemas; with 30 fields each takes 35 KB, so all take 36 MB."""
 _DEFINITION: Final = "/schema/definition"
 _MAX_LEVELS: Final = 8
 _MAX_POINTERS: Final = 20_000
-"""Maximum pointers that are listed: thirty fields of the record's own type would make 30^8."""
+"""Maximum pointers that are listed: a record with thirty fields of its own type would have 30^8."""
 _TYPES: Final = {"int": "integer", "long": "integer", "float": "number", "double": "number"}
 _TIMES: Final = frozenset(
     {"date", "duration"}
@@ -55,11 +55,11 @@ _TIMES: Final = frozenset(
 )
 
 RecordsOf = Callable[[ResolvedReader, Sequence[bytes | None]], Iterator[Any]]
-"""Decodes payloads of one writer: the record of each, or the Violation that it is."""
+"""Decodes payloads of one writer's schema: yields for each the record, or a Violation."""
 
 
 class AvroFormat:
-    """One Avro schema, compiled. Raises ContractError, located in the contract document."""
+    """A compiled Avro schema. The constructor raises ContractError, located in the contract document."""
 
     def __init__(self, schema: AvroSchema) -> None:
         if schema.definition is None:
@@ -67,19 +67,19 @@ class AvroFormat:
         self._definition = schema.definition
         self._reader = _compile(schema.definition)
         self._own = ResolvedReader(resolve(self._reader, self._reader))
-        # Bounded: a stream meets schemas for years, and anybody who may register some can write with all of them.
+        # Bounded, because a stream sees new schemas over years, and a producer can write with any number of them.
         self.written_with = lru_cache(maxsize=MAX_WRITERS)(self._written_with)
         self.fields = AvroFields(self._reader)
 
     @property
     def is_valid(self) -> Callable[[Any], bool]:
-        """Return every decoded record fits the schema."""
+        """Return a test that accepts every decoded record: data that does not fit cannot be decoded."""
         return _is_anything
 
     def decode(self, framed: Framed, read: RecordsOf | None = None) -> Iterator[Any]:
-        """Decode each payload: the record, or the Violation of stage decode that it is.
+        """Yield for each payload the decoded record, or a Violation of stage decode.
 
-        `read` decodes the payloads of one writer, and returns what its `ResolvedReader` returns, which is the default.
+        `read` decodes the payloads of one writer's schema, with the same results as its `ResolvedReader`, the default.
         """
         read = read or _records
         if framed.written_by is None:
@@ -94,16 +94,16 @@ class AvroFormat:
     def by_writer(
         self, framed: Framed
     ) -> Iterator[tuple[ResolvedReader, Sequence[int], Sequence[bytes | None]]]:
-        """Yield what each writer has written, as rows and their payloads.
+        """Yield for each writer's schema its reader, the row numbers of its records, and their payloads.
 
-        Grouped, because a function that runs again at once is still in the processor's cache, and so are neighbouring
-        payloads. With a thousand alternating writers neither is.
+        Grouping keeps the code of a reader and neighbouring payloads in the processor's cache. With a thousand
+        alternating schemas, neither would stay there.
         """
         if framed.written_by is None:
             yield self._own, range(len(framed.payloads)), framed.payloads.to_pylist()
             return
         schemas, of = framed.written_by.schemas, framed.written_by.of
-        # Numbers of two bytes are sorted by their bytes, in a tenth of the time.
+        # NumPy sorts 16-bit integers with a radix sort, in a tenth of the time.
         order = np.argsort(
             of.astype(np.int16) if len(schemas) <= np.iinfo(np.int16).max else of, kind="stable"
         )
@@ -116,14 +116,14 @@ class AvroFormat:
                 yield reader, rows[start:end], payloads[start:end]
                 start = end
 
-    def violations(self, record: Any) -> tuple[Violation, ...]:  # noqa: ARG002 - what was decoded fits
-        """Return none: what does not fit cannot be decoded."""
+    def violations(self, record: Any) -> tuple[Violation, ...]:  # noqa: ARG002 - every decoded record fits
+        """Return an empty tuple: data that does not fit the schema cannot be decoded."""
         return ()
 
     def _written_with(self, text: str) -> ResolvedReader:
-        """Return what reads data of another schema, by its text, as records of this one.
+        """Return the reader of data of another schema, given as text, as records of this schema.
 
-        A text that is not a schema gives a reader that refuses everything: it was registered without this check.
+        If the text is not a valid schema, the reader refuses everything: a registry may not validate what it stores.
         """
         try:
             definition = orjson.loads(text)
@@ -139,7 +139,7 @@ def _records(reader: ResolvedReader, payloads: Sequence[bytes | None]) -> Iterat
 
 
 class AvroFields:
-    """Looks fields up in one Avro schema."""
+    """Lookup of the fields that an Avro schema declares."""
 
     def __init__(self, schema: AvroType) -> None:
         self._schema = schema
@@ -147,16 +147,19 @@ class AvroFields:
         self._names: frozenset[str] | None = None
 
     def find(self, pointer: str) -> FieldType | None:
-        """Return a field by its JSON Pointer; None if the schema does not declare it."""
+        """Return the type of a field by its JSON Pointer; None if the schema does not declare it.
+
+        After `**`, this is the combined type of all fields of that name, in any record of the schema.
+        """
         path = tokens(pointer)
         return self._find_anywhere(path[1:]) if is_deep(path) else self._find(self._schema, path)
 
     def pointers(self) -> tuple[str, ...]:
-        """Return pointers of the declared fields, outermost first; bounded."""
+        """Return the pointers of the declared fields, outermost first, at most _MAX_POINTERS."""
         return self._pointers
 
     def top_level(self) -> tuple[str, ...]:
-        """Return the names of the fields of the record itself, in the order of the schema."""
+        """Return the names of the fields of the root record, in the order of the schema."""
         return tuple(each.name for each in _members(self._schema))
 
     def names(self) -> frozenset[str]:
@@ -185,7 +188,7 @@ class AvroFields:
         return None
 
     def _find_anywhere(self, path: tuple[str, ...]) -> FieldType | None:
-        """Return what all records of the schema say together of their fields at `path`."""
+        """Return the combined type of the fields at `path` in all records of the schema; None if none has it."""
         if not path:
             return None
         records = (node for node in nodes(self._schema) if isinstance(node, Record))
@@ -204,7 +207,7 @@ class AvroFields:
 
 
 def _members(node: AvroType) -> Iterator[RecordField]:
-    """Yield the fields of a record, or of the records of a union."""
+    """Yield the fields of a record, or those of all records in a union."""
     for branch in node.branches if isinstance(node, Union) else (node,):
         if isinstance(branch, Record):
             yield from branch.fields

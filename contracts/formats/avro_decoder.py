@@ -1,7 +1,7 @@
-"""Avro's binary encoding, decoded strictly: every byte accounted for, nothing allocated on a hostile record's word.
+"""Strict decoder of Avro's binary encoding: it accounts for every byte, and never allocates by an unchecked length.
 
-fastavro parses the schemas. Its reader is not used on records, because it crashes the process on deep nesting. It
-also accepts union and enum indexes below zero and booleans above 1, and truncates overlong integers. Dates and
+fastavro parses the schemas, but its reader is not used on records, because it crashes the process on deep nesting. It
+also accepts negative indexes of unions and enums and booleans above 1, and truncates overlong integers. Dates and
 timestamps stay integers; decimals become Decimal.
 
 Source: Apache Avro 1.12 specification, "Binary encoding", "Schema Resolution" and "Logical types".
@@ -31,32 +31,32 @@ from tidegate.contracts.formats.avro_nodes import (
 )
 
 MAX_DEPTH: Final = 254
-"""Deepest nesting of records, arrays and maps in a record; the same as for JSON."""
+"""Maximum nesting of records, arrays and maps in a record; the same as for JSON."""
 MAX_FREE_ITEMS: Final = 1_000
 """Maximum items of an array whose items take no bytes."""
 
 Reader = Callable[[bytes, int, int], tuple[Any, int]]
-"""Reads one value: takes the payload, the position and the depth; gives the value and the position behind it.
+"""Reads one value: takes the payload, the position and the depth; returns the value and the position after it.
 
-Raises one of MALFORMED for bytes that are no such value.
+Raises one of MALFORMED for bytes that are not such a value.
 """
 
 _DOUBLE = struct.Struct("<d")
 _FLOAT = struct.Struct("<f")
 _FLOAT_BITS: Final = 24
 UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
-"""A UUID as RFC 4122 writes it."""
+"""A UUID in the form of RFC 4122."""
 
 
 class MalformedError(Exception):
-    """Bytes that are not what the schema says: the code of the violation, its sentence, and the way to the place."""
+    """Bytes that do not match the schema: the code and the message of the violation, and the path to the place."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message)
         self.code = code
         self.message = message
         self.path: list[str] = []
-        """Names and positions, the innermost first; those of maps are `*`, for the contract does not declare them."""
+        """Names and indexes, innermost first; `*` for keys of maps, which the contract does not declare."""
 
 
 MALFORMED: Final = (MalformedError, IndexError, struct.error, UnicodeDecodeError)
@@ -64,7 +64,7 @@ MALFORMED: Final = (MalformedError, IndexError, struct.error, UnicodeDecodeError
 
 
 def malformed(error: Exception) -> MalformedError:
-    """Return what a reader's error means."""
+    """Return one of MALFORMED as a MalformedError, with the code and message that describe it."""
     if isinstance(error, MalformedError):
         return error
     if isinstance(error, UnicodeDecodeError):
@@ -78,6 +78,8 @@ def compile_reader(node: Node) -> Reader:
 
 
 class _Compiler:
+    """Compiles nodes to readers, each record only once, so that a record may contain itself."""
+
     def __init__(self) -> None:
         self._records: dict[int, Reader] = {}
 
@@ -108,7 +110,7 @@ class _Compiler:
 
     def _record(self, node: Fields) -> Reader:
         if id(node) not in self._records:
-            # Inside its own definition it is read by this, and its steps are known by then.
+            # The reader is registered before its steps are compiled, because a record may contain itself.
             steps: list[tuple[str | None, Reader]] = []
             self._records[id(node)] = _record(steps, dict.fromkeys(node.names) | node.defaults)
             steps += [(name, self.reader(inner)) for name, inner in node.steps]
@@ -127,7 +129,7 @@ def _read_boolean(payload: bytes, position: int, _: int) -> tuple[bool, int]:
 
 
 def read_long(payload: bytes, position: int, _: int = 0) -> tuple[int, int]:
-    """Read a long."""
+    """Read a long: return it and the position after it. Raises one of MALFORMED."""
     byte = payload[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -147,7 +149,7 @@ def read_long(payload: bytes, position: int, _: int = 0) -> tuple[int, int]:
 
 
 def read_int(payload: bytes, position: int, _: int = 0) -> tuple[int, int]:
-    """Read an int."""
+    """Read an int: return it and the position after it. Raises one of MALFORMED."""
     number, position = read_long(payload, position)
     if not -(2**31) <= number < 2**31:
         raise MalformedError("avro.invalid", "holds an int of more than 32 bits")
@@ -188,7 +190,7 @@ _PRIMITIVES: Final[dict[str, Reader]] = {
 
 
 def as_float(number: int) -> float:
-    """Return the float, of 32 bits, that is nearest to an integer of 64 bits; of two the even one."""
+    """Return the 32-bit float nearest to a 64-bit integer; ties are rounded to even."""
     surplus = max(0, abs(number).bit_length() - _FLOAT_BITS)
     whole, rest = divmod(abs(number), 1 << surplus)
     half = (1 << surplus) / 2
@@ -267,7 +269,7 @@ def _decimal(inner: Reader, node: DecimalNumber) -> Reader:
 
     def read(payload: bytes, position: int, depth: int) -> tuple[Any, int]:
         unscaled, position = inner(payload, position, depth)
-        # No bytes at all are 0: the specification leaves that open.
+        # Empty bytes are read as 0; the specification leaves this open.
         number = int.from_bytes(unscaled, "big", signed=True)
         if not -limit < number < limit:
             raise MalformedError(
@@ -358,7 +360,10 @@ def _map(read_value: Reader) -> Reader:
 
 
 def _block(payload: bytes, position: int) -> tuple[int, int]:
-    """Read the number of items in a block; a negative one is followed by the size of the block in bytes."""
+    """Read the header of a block: return the number of items and the position after it.
+
+    A negative count is followed by the size of the block in bytes, which is skipped.
+    """
     count, position = read_long(payload, position)
     if count >= 0:
         return count, position
@@ -373,7 +378,7 @@ def _deeper(depth: int) -> int:
 
 
 def _at(token: str, error: Exception) -> MalformedError:
-    """Return where a value is that cannot be read."""
+    """Return an error with the name or index of the enclosing place added to its path."""
     found = malformed(error)
     found.path.append(token)
     return found

@@ -13,7 +13,7 @@ _RANGES: Final = {"int": 2**31, "long": 2**63}
 
 
 def fits(default: Any, node: AvroType) -> bool:  # noqa: C901, PLR0911 - one for each type
-    """Return whether a default, as JSON, is a value of a type; of a union, of any of its branches."""
+    """Return whether a default (as JSON) is a valid value of a type; for a union, of any of its branches."""
     match node:
         case Primitive(kind="null"):
             return default is None

@@ -1,12 +1,14 @@
-"""JSON records in the binary encoding of an Avro schema: plain JSON as people write it, and Avro's own JSON encoding.
+"""Encoder from JSON records to Avro's binary encoding, for plain JSON and for Avro's own JSON encoding.
 
-* A field that is missing takes its default, or else null where its type has null. A field that the schema does not
-  declare is refused, since it would be lost.
-* A value of a union may name its branch, as Avro's JSON encoding does: `{"string": "a"}`, `{"shop.Order": {...}}`. If it
-  does not, it takes the first branch that fits: an object a record that has all of its members, or else the map.
-  Text is bytes only if no other branch takes it. An object that can be read both ways names its branch.
+* A missing field takes its default, or else null if its type allows null. A field that the schema does not declare is
+  refused, because it would be lost.
+* A value of a union may name its branch, as in Avro's JSON encoding: `{"string": "a"}`, `{"shop.Order": {...}}`.
+  Otherwise it takes the first branch that fits; an object fits a record that declares all of its members, or a map.
+  Text is encoded as bytes only if no other branch fits. An object that can be read both ways is read as naming its
+  branch.
 
-A number with a point prefers a branch of float or double. `avro_leaves` has the table of the other types. Source: Apache Avro 1.12 specification, "JSON Encoding".
+A number with a decimal point prefers a branch of float or double. For the other types see the table in `avro_leaves`.
+Source: Apache Avro 1.12 specification, "JSON Encoding".
 """
 
 from __future__ import annotations
@@ -44,9 +46,9 @@ _SHOWN_NAME: Final = 60
 
 
 class AvroEncoder:
-    """Encodes records with one schema. Raises ContractError for a schema that is invalid.
+    """Encodes records with one schema. The constructor raises ContractError for an invalid schema.
 
-    `is_avro_json`: text for bytes, fixed and decimal is that of Avro's own JSON encoding.
+    With `is_avro_json`, text for bytes, fixed and decimal is that of Avro's own JSON encoding.
     """
 
     def __init__(self, definition: Any, *, is_avro_json: bool = False) -> None:
@@ -57,9 +59,9 @@ class AvroEncoder:
         self._writer = _Writer(is_avro_json=is_avro_json)
 
     def encode(self, record: Any) -> bytes:
-        """Return the encoding of a record that `decode_exactly` has read, without a frame.
+        """Return the encoding of a record that `decode_exactly` has read, without framing.
 
-        Raises NotEncodableError with the way to the place; `place_of` writes it as a JSON Pointer.
+        Raises NotEncodableError with the path to the place; `place_of` returns it as a JSON Pointer.
         """
         encoded = bytearray()
         try:
@@ -70,7 +72,7 @@ class AvroEncoder:
 
 
 class _Writer:
-    """Appends encodings. `is_default`: the values are defaults of the schema, whose unions do not name a branch."""
+    """Appends encodings to a bytearray. With `is_default`, values are defaults of the schema and name no branch."""
 
     def __init__(self, *, is_avro_json: bool, is_default: bool = False) -> None:
         self._is_avro_json = is_avro_json
@@ -160,7 +162,10 @@ class _Writer:
         to.append(0)
 
     def _branch(self, union: Union, value: Any) -> tuple[int, Any]:
-        """Return the index of the branch that a value takes, and the value without the name of its branch."""
+        """Return the index of the branch for a value, and the value without the name of its branch.
+
+        Raises NotEncodableError.
+        """
         if self._is_default:
             return next(index for index, branch in enumerate(union.branches) if fits(value, branch)), value
         if isinstance(value, dict) and len(value) == 1:
@@ -173,11 +178,11 @@ class _Writer:
             return min(fitting, key=lambda index: _is_second_choice(union.branches[index], value)), value
         others = [index for index, branch in enumerate(union.branches) if not _is_null(branch)]
         if len(others) == 1 and value is not None:
-            return others[0], value  # to be refused there, with the reason and the place
+            return others[0], value  # encoding it fails there, with a more specific reason and place
         raise mismatch(value, str(union))
 
     def _may_be(self, branch: AvroType, value: Any) -> bool:  # noqa: PLR0911 - one for each type
-        """Return whether a value is encoded with a branch. The content of the value is not checked."""
+        """Return whether a value can be encoded as a branch. Members and items of the value are not checked."""
         match branch:
             case Record():
                 names = {field.name for field in branch.fields}
@@ -206,12 +211,12 @@ class _Writer:
 
 
 def place_of(error: NotEncodableError) -> str:
-    """Return the JSON Pointer of the place of an error; one that lies deep is cut to its beginning."""
+    """Return the JSON Pointer of the place of an error, cut to its first MAX_POINTER_TOKENS tokens."""
     return join(tuple(reversed(error.path))[:MAX_POINTER_TOKENS])
 
 
 def _names(branch: AvroType) -> tuple[str, ...]:
-    """Return the names by which Avro's JSON encoding calls a branch: a full name, or the name of the type."""
+    """Return the names that select a branch: a full name or that without namespace, or the name of the type."""
     match branch:
         case Record() | Enum() | Fixed():
             return branch.name, unqualified(branch.name)
@@ -234,7 +239,7 @@ def _is_null(node: AvroType) -> bool:
 
 
 def _is_second_choice(node: AvroType, value: Any) -> bool:
-    """Return whether another branch that fits is meant rather: text instead of bytes, a double instead of a long for 5.0."""
+    """Return whether another fitting branch is preferred: a string over bytes, or for 5.0 a double over a long."""
     match value:
         case str():
             return isinstance(node, Fixed) or (isinstance(node, Primitive) and node.kind == "bytes")

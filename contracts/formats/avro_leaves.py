@@ -1,4 +1,4 @@
-"""JSON values of Avro's primitive, fixed and logical types, in Avro's binary encoding.
+"""Binary encoding of JSON values as Avro's primitive, fixed and logical types.
 
 | Avro type | JSON |
 |---|---|
@@ -8,11 +8,11 @@
 | decimal | a number with at most the type's scale and precision, also as text; in Avro's own JSON encoding, text as for bytes |
 | date | `2026-01-31`, or days since 1970 |
 | time-millis, time-micros | `23:59:59.999`, or the number that Avro stores |
-| timestamp-* | a date-time of RFC 3339 with its offset, or the number that Avro stores |
+| timestamp-* | an RFC 3339 date-time with an offset, or the number that Avro stores |
 | local-timestamp-* | `2026-01-31T12:00:00`, or the number that Avro stores |
-| uuid | text as RFC 4122 writes it |
+| uuid | text in the form of RFC 4122 |
 
-Nothing is rounded: a value that the type cannot hold exactly is refused. Only float and double round, as everywhere.
+Values are never rounded, except to float and double: a value that the type cannot hold exactly is refused.
 
 Source: Apache Avro 1.12 specification, "Binary Encoding", "JSON Encoding", "Logical Types".
 """
@@ -36,17 +36,20 @@ from tidegate.contracts.formats.avro_types import Fixed, Logical, Primitive
 
 _RANGES: Final = {"int": 2**31, "long": 2**63}
 _MOST_INTEGER: Final = 2**64
-"""Beyond it, a number is not written out to find whether it is whole."""
+"""Larger floats and Decimals are not converted to an int: one with a huge exponent would exhaust the memory."""
 _NUMERAL: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?", re.ASCII)
 _TIME: Final = re.compile(r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?", re.ASCII)
 _UNITS: Final = {"millis": 10**6, "micros": 10**3, "nanos": 1}
-"""Nanoseconds of the units of logical types."""
+"""The units of time of logical types, in nanoseconds."""
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _NOT_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 class NotEncodableError(ValueError):
-    """A value that has no encoding in its type: why, without the value, and the way to its place, innermost first."""
+    """A value that cannot be encoded as its type.
+
+    `reason` never contains the value. `path` has the names and indexes that lead to the value, innermost first.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -55,7 +58,7 @@ class NotEncodableError(ValueError):
 
 
 def encoded_long(number: int) -> bytes:
-    """Return an int or a long in zigzag and variable length."""
+    """Return the variable-length zigzag encoding of an int or a long."""
     rest = (number << 1) ^ (number >> 63)
     encoded = bytearray()
     while rest > 0x7F:
@@ -66,12 +69,15 @@ def encoded_long(number: int) -> bytes:
 
 
 def encoded_bytes(raw: bytes) -> bytes:
-    """Return bytes after their length."""
+    """Return bytes preceded by their length."""
     return encoded_long(len(raw)) + raw
 
 
 def leaf(node: Primitive | Fixed, value: Any, *, is_avro_json: bool) -> bytes:  # noqa: PLR0911 - one for each type
-    """Return the encoding of a JSON value, as `decode_exactly` reads it. Raises NotEncodableError."""
+    """Return the encoding of a JSON value that `decode_exactly` has read. Raises NotEncodableError.
+
+    With `is_avro_json`, text for bytes, fixed and decimal is that of Avro's own JSON encoding.
+    """
     match node:
         case Fixed():
             return _fixed(node, value, is_avro_json=is_avro_json)
@@ -136,7 +142,7 @@ def _is_whole(number: float | Decimal) -> bool:
 
 
 def _moment(logical: str, text: str) -> int:
-    """Return what Avro stores for a date, a time of day or a timestamp in text."""
+    """Return the integer that Avro stores for the text of a date, time or timestamp. Raises NotEncodableError."""
     if logical == "date":
         day = date_key(text)
         if day is None or day.startswith("0000"):
@@ -208,7 +214,10 @@ def _fixed(node: Fixed, value: Any, *, is_avro_json: bool) -> bytes:
 
 
 def _decimal(logical: Logical, value: Any, size: int | None, *, is_avro_json: bool) -> bytes:
-    """Return the two's complement of a decimal's unscaled number: in `size` bytes, or in as few as it takes."""
+    """Return the two's complement of a decimal's unscaled integer, in `size` bytes or (None) in as few as possible.
+
+    Raises NotEncodableError.
+    """
     if is_avro_json and isinstance(value, str):
         unscaled = int.from_bytes(_bytes(value, is_avro_json=True), "big", signed=True)
     else:
@@ -230,7 +239,7 @@ def _unscaled(logical: Logical, value: Any) -> int:
         raise mismatch(value, str(logical))
     else:
         number = Decimal(repr(value) if isinstance(value, float) else value)
-    # Before a number of 10 ** 18 digits is written out.
+    # Checked before the digits are written out, because an exponent may ask for 10 ** 18 of them.
     if number and number.adjusted() > logical.precision:
         raise NotEncodableError(f"has more digits than {logical} holds")
     _, digits, exponent = number.as_tuple()

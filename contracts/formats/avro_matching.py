@@ -1,4 +1,4 @@
-"""Match the types of two schemas that Avro resolves against each other.
+"""Matching of types, fields and names of two Avro schemas that are resolved against each other.
 
 Source: Apache Avro 1.12 specification, "Schema Resolution" and "Aliases".
 """
@@ -32,7 +32,10 @@ PROMOTIONS: Final = {
 
 
 def matches(writer: AvroType, reader: AvroType) -> bool:
-    """Return whether two types match: of one kind, and of one name where they have one. Fields are not looked at."""
+    """Return whether two types match: of the same kind or promotable, and named types by name.
+
+    The fields of records are not compared, and a union matches everything.
+    """
     while True:
         match writer, reader:
             case (Union(), _) | (_, Union()):
@@ -54,15 +57,15 @@ def matches(writer: AvroType, reader: AvroType) -> bool:
 
 
 def names_match(writer: Named, reader: Named) -> bool:
-    """Return whether the names match, without their namespaces, or through an alias of the reader."""
+    """Return whether two names match without their namespaces, or by an alias of the reader."""
     return unqualified(writer.name) == unqualified(reader.name) or writer.name in reader.aliases
 
 
 def chosen_branches(writer: AvroType, reader: Union) -> list[AvroType]:
-    """Return the branches that readers resolve a type of the writer against; an empty list if no branch matches.
+    """Return the branches that readers resolve a writer's type against, at most two; empty if no branch matches.
 
-    The specification takes the first that matches. Apache's Java library first looks for the same type and name, so
-    the result may have two branches.
+    The specification takes the first branch that matches, and Apache's Java library the first one of the same type and
+    name.
     """
     matching = [branch for branch in reader.branches if matches(writer, branch)]
     same = [branch for branch in matching if is_same_type(writer, branch)]
@@ -70,7 +73,7 @@ def chosen_branches(writer: AvroType, reader: Union) -> list[AvroType]:
 
 
 def field_pairs(writer: Record, reader: Record) -> dict[str, RecordField]:
-    """Return by its name each field of the reader that the writer writes, with the field that it is written as."""
+    """Return the fields of the writer that the reader reads, by the name of the reader's field."""
     written = {each.name: each for each in writer.fields}
     pairs: dict[str, RecordField] = {}
     for each in reader.fields:
@@ -81,7 +84,7 @@ def field_pairs(writer: Record, reader: Record) -> dict[str, RecordField]:
 
 
 def ambiguous_fields(writer: Record, reader: Record) -> list[RecordField]:
-    """Return the fields of the reader whose aliases leave open which field of the writer is meant."""
+    """Return the fields of the reader that match several fields of the writer, or one that another field matches."""
     written = {each.name for each in writer.fields}
     claims: dict[str, int] = {}
     for each in reader.fields:
@@ -96,7 +99,7 @@ def ambiguous_fields(writer: Record, reader: Record) -> list[RecordField]:
 
 
 def is_same_type(writer: AvroType, reader: AvroType) -> bool:
-    """Return whether two types are of one kind, and of one name where they have names."""
+    """Return whether two types are of the same kind and, if they are named, have the same full name."""
     match writer, reader:
         case Primitive(), Primitive():
             return writer.kind == reader.kind

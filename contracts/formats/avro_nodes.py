@@ -1,12 +1,13 @@
-"""The resolution of two Avro schemas: how data of one is read with the other.
+"""Resolution of two Avro schemas: how data written with one is read with the other.
 
-A node describes the bytes of the writer at a place, and the value that the reader gets. The strict reader (`avro_decoder`)
-and the generated one (`fastpath.avro_reader`) are built from the same nodes, so they cannot differ in what a schema means.
-If both schemas are the same, nothing is resolved: a union's value is of the branch that was written.
+A node describes the bytes of the writer at a place, and the value that the reader gets. The strict reader
+(`avro_decoder`) and the generated one (`fastpath.avro_reader`) are built from the same nodes, so they cannot interpret
+a schema differently. If both schemas are the same, nothing is resolved: a value of a union has the branch that was
+written.
 
 Source: Apache Avro 1.12 specification, "Schema Resolution", "Aliases", "Logical Types". As in Apache's Java library, a
 reader's union first takes the branch of the writer's own type and name, then any other that matches. So a string stays
-a string where bytes are listed before it.
+a string even if bytes are listed before it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _LIMITS: Final = {"time-millis": _DAY_MILLIS, "time-micros": 1_000 * _DAY_MILLIS
 
 @dataclass(eq=False, slots=True)
 class Plain:
-    """A primitive value. `to` is what it is promoted to: float, double, bytes or string; empty for nothing."""
+    """A primitive value. `to` is the type that it is promoted to (float, double, bytes or string), or ""."""
 
     kind: str
     to: str = ""
@@ -44,7 +45,7 @@ class Plain:
 
 @dataclass(eq=False, slots=True)
 class Bounded:
-    """A time of day: an integer from 0 to below `limit`."""
+    """A time of day: an integer from 0 up to, but not including, `limit`."""
 
     inner: Plain
     limit: int
@@ -52,21 +53,21 @@ class Bounded:
 
 @dataclass(eq=False, slots=True)
 class Uuid:
-    """A string that must be a UUID as RFC 4122 writes it."""
+    """A string that must be a UUID in the form of RFC 4122."""
 
     inner: Plain
 
 
 @dataclass(eq=False, slots=True)
 class FixedBytes:
-    """Bytes of one length."""
+    """Bytes of a fixed length."""
 
     size: int
 
 
 @dataclass(eq=False, slots=True)
 class DecimalNumber:
-    """Bytes that hold an integer, two's complement, big-endian; of at most `precision` digits."""
+    """A decimal: bytes with the unscaled integer, big-endian two's complement, of at most `precision` digits."""
 
     inner: Plain | FixedBytes
     precision: int
@@ -74,20 +75,20 @@ class DecimalNumber:
 
     @property
     def limit(self) -> int:
-        """Return the smallest number that has too many digits, as it is written without its scale."""
+        """Return the smallest unscaled integer that has too many digits."""
         return int(10**self.precision)
 
 
 @dataclass(eq=False, slots=True)
 class Symbol:
-    """The reader's symbol of each symbol of the writer; None if the reader does not have it."""
+    """An enum: for each symbol of the writer, in order, what the reader gets; None if it has no such symbol."""
 
     symbols: tuple[str | None, ...]
 
 
 @dataclass(eq=False, slots=True)
 class Items:
-    """An array. `is_free` says that its items take no bytes."""
+    """An array, with the node of its items. `is_free` says whether items take no bytes."""
 
     item: Node
     is_free: bool
@@ -95,24 +96,24 @@ class Items:
 
 @dataclass(eq=False, slots=True)
 class Members:
-    """A map."""
+    """A map, with the node of its values."""
 
     value: Node
 
 
 @dataclass(eq=False, slots=True)
 class Choice:
-    """A union of the writer: what each branch becomes."""
+    """A union of the writer, with the node of each branch."""
 
     branches: tuple[Node, ...]
 
 
 @dataclass(eq=False, slots=True)
 class Fields:
-    """A record: the writer's fields in their order, without a name where the reader has none for them.
+    """A record: `steps` are the writer's fields in order, each with the reader's name, or None if it is not read.
 
-    `names` are the reader's fields in its order, `defaults` the values of those that were not written. `is_recursive`
-    says that the record may hold one of its own kind.
+    `names` are the reader's fields in order, and `defaults` the values of those that were not written. `is_recursive`
+    says whether the record may contain itself.
     """
 
     name: str
@@ -124,7 +125,7 @@ class Fields:
 
 @dataclass(eq=False, slots=True)
 class Refused:
-    """Data that the reader has no place for; `reason` ends the sentence of the violation."""
+    """Data that the reader cannot read; `reason` is the message of the violation."""
 
     reason: str
 
@@ -135,12 +136,12 @@ Node = (
 
 
 def resolve(writer: AvroType, reader: AvroType) -> Node:
-    """Resolve two schemas; one with itself when both are the same object."""
+    """Return the node that reads data of `writer` as `reader`; the same object for both means the same schema."""
     return _Resolver().node(writer, reader)
 
 
 def is_free(node: Node) -> bool:
-    """Return whether a value takes no bytes."""
+    """Return whether every value of a node takes no bytes."""
     return _is_free(node, ())
 
 
@@ -155,6 +156,8 @@ def _is_free(node: Node, seen: tuple[int, ...]) -> bool:
 
 
 class _Resolver:
+    """Resolves pairs of types, each pair of records only once, so that a record may contain itself."""
+
     def __init__(self) -> None:
         self._records: dict[tuple[int, int], Fields] = {}
         self._open: set[int] = set()
@@ -194,7 +197,7 @@ class _Resolver:
             {each.name: each for each in writer.fields} if writer is reader else field_pairs(writer, reader)
         )
         for each in reader.fields:
-            # A field of the writer is read as one; another with its name as an alias was not written.
+            # Each field of the writer is read as one field only; a second one that matches it counts as not written.
             if each.name in pairs and id(pairs[each.name]) not in named:
                 named[id(pairs[each.name])] = each
                 continue
@@ -222,7 +225,7 @@ def _symbol(writer: Enum, reader: Enum) -> Symbol:
 
 
 def _leaf(writer: AvroType, reader: AvroType) -> Node:
-    """Resolve primitive and fixed types that match. The value means what the reader's logical type says."""
+    """Return the node for matching primitive or fixed types; the reader's logical type determines the meaning."""
     assert isinstance(writer, Primitive | Fixed)  # noqa: S101 - narrows for the type checker
     assert isinstance(reader, Primitive | Fixed)  # noqa: S101 - the same
     inner: Plain | FixedBytes
@@ -268,12 +271,12 @@ _EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 def decimal_value(unscaled: int, scale: int) -> Decimal:
-    """Build the decimal number of an integer."""
+    """Return the Decimal of an unscaled integer and a scale, exactly."""
     return _EXACT.scaleb(unscaled, -scale)
 
 
 def default_value(default: Any, node: AvroType) -> Any:  # noqa: PLR0911 - one for each type
-    """Build the value of a default that fits its type. Source: specification, table of field default values."""
+    """Return the decoded value of a default that fits its type. Source: specification, "field default values"."""
     match node:
         case Primitive(kind="float" | "double"):
             return float(default)

@@ -1,4 +1,4 @@
-"""Data that one Avro schema wrote, read as records of a contract."""
+"""Reader of data that was written with one Avro schema, as records of the contract's schema."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from tidegate.contracts.formats.avro_nodes import Node
 from tidegate.contracts.verdict import Severity, Stage, Violation
 
 MAX_POINTER_TOKENS: Final = 16
-"""Maximum names in a violation's pointer: a place that lies deeper is named by the beginning of its way."""
+"""Maximum tokens in the pointer of a violation; the pointer of a deeper place is cut to its beginning."""
 
 
 class ResolvedReader:
-    """Reads what was written with one schema; `node` is that schema resolved against the contract's."""
+    """Reads data of one writer's schema; `node` is that schema resolved against the contract's."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self._read = compile_reader(node)
 
     def record(self, payload: bytes) -> Any:
-        """Decode a payload: the record, or the Violation of stage decode that it is."""
+        """Return the decoded record, or a Violation of stage decode if the payload is malformed."""
         try:
             return self.read(payload)
         except MALFORMED as error:
             return _violation(malformed(error))
 
     def read(self, payload: bytes) -> Any:
-        """Decode a payload. Raises one of MALFORMED, or TypeError for a null."""
+        """Return the decoded record. Raises one of MALFORMED, or TypeError for a null."""
         record, end = self._read(payload, 0, 0)
         if end < len(payload):
             raise MalformedError("avro.trailing-bytes", "goes on after its last field")

@@ -1,7 +1,7 @@
 """Avro schemas as a graph of types, each with its place in the schema document.
 
-fastavro parses them, so that names are full and references known; the graph has no references left, and may have
-cycles. Source: Apache Avro 1.12 specification, "Schema Declaration" and "Logical Types".
+fastavro parses the schemas, which makes names full and checks references. The graph has types in place of references,
+so it may have cycles. Source: Apache Avro 1.12 specification, "Schema Declaration" and "Logical Types".
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tidegate.contracts.document.diagnosis import closest
 from tidegate.contracts.errors import ContractError, Problem
 
 MAX_NESTING: Final = 150
-"""Deepest nesting of a schema that is looked at: what is compared here is compared level by level."""
+"""Maximum nesting of a schema, because types are processed recursively."""
 MAX_PRECISION: Final = 1_000
-"""Maximum digits of a decimal that is judged."""
+"""Maximum precision of a decimal that is accepted."""
 
 _BASES: Final = {
     "date": {"int"},
@@ -44,7 +44,7 @@ _OTHER_TYPE_NAMES: Final = {
     "text": "string",
     "binary": "bytes",
 }
-"""Names of types in other languages, whose edit distance leads elsewhere."""
+"""Type names of other languages that edit distance would match with a wrong type."""
 _KEYS: Final = {
     "record": ("name", "fields"),
     "error": ("name", "fields"),
@@ -59,7 +59,10 @@ _SIZES: Final = {"uuid": 16, "duration": 12}
 
 @dataclass(frozen=True, slots=True)
 class Logical:
-    """A logical type that holds: one of the specification, on a type that it may stand on; others are ignored."""
+    """A logical type of the specification on an underlying type that it allows; all others are ignored.
+
+    `precision` and `scale` are those of a decimal.
+    """
 
     name: str
     precision: int = 0
@@ -71,7 +74,7 @@ class Logical:
 
 @dataclass(eq=False, slots=True)
 class Primitive:
-    """null, boolean, int, long, float, double, bytes or string."""
+    """A primitive type: null, boolean, int, long, float, double, bytes or string."""
 
     pointer: str
     kind: str
@@ -83,7 +86,7 @@ class Primitive:
 
 @dataclass(eq=False, slots=True)
 class Fixed:
-    """Bytes of one length; the name is full, and so are the aliases."""
+    """A fixed type: bytes of a fixed length. Name and aliases are full names."""
 
     pointer: str
     name: str
@@ -97,7 +100,7 @@ class Fixed:
 
 @dataclass(eq=False, slots=True)
 class Enum:
-    """One of the symbols; a reader takes `default` for a symbol that it does not have."""
+    """An enum type; a reader uses `default`, unless it is None, for a symbol that it does not have."""
 
     pointer: str
     name: str
@@ -111,7 +114,7 @@ class Enum:
 
 @dataclass(eq=False, slots=True)
 class Array:
-    """Items of one type."""
+    """An array type."""
 
     pointer: str
     items: AvroType
@@ -122,7 +125,7 @@ class Array:
 
 @dataclass(eq=False, slots=True)
 class Map:
-    """Values of one type, by name."""
+    """A map type, from strings to values of one type."""
 
     pointer: str
     values: AvroType
@@ -133,7 +136,7 @@ class Map:
 
 @dataclass(eq=False, slots=True)
 class Union:
-    """One of several types."""
+    """A union type: a value is of one of the branches."""
 
     pointer: str
     branches: tuple[AvroType, ...]
@@ -144,7 +147,7 @@ class Union:
 
 @dataclass(eq=False, slots=True)
 class RecordField:
-    """A field of a record; `default` counts when there is one."""
+    """A field of a record; `default` is only meaningful if `has_default`, because null is a default too."""
 
     pointer: str
     name: str
@@ -156,7 +159,7 @@ class RecordField:
 
 @dataclass(eq=False, slots=True)
 class Record:
-    """Fields in order."""
+    """A record type, with its fields in the order of the encoding."""
 
     pointer: str
     name: str
@@ -169,7 +172,7 @@ class Record:
 
 Named = Record | Enum | Fixed
 AvroType = Primitive | Fixed | Enum | Array | Map | Union | Record
-"""A type of the graph; equal only to itself."""
+"""A type of the graph, compared by identity."""
 
 
 class TooDeepError(Exception):
@@ -177,7 +180,7 @@ class TooDeepError(Exception):
 
 
 def parse(definition: Any, pointer: str = "", *, is_strict: bool = False) -> AvroType:
-    """Parse a schema; with `is_strict`, refuse mistakes that fastavro accepts.
+    """Parse a schema document; with `is_strict`, also refuse mistakes that fastavro accepts.
 
     Raises ContractError at `pointer` for an invalid schema, and TooDeepError.
     """
@@ -190,7 +193,7 @@ def parse(definition: Any, pointer: str = "", *, is_strict: bool = False) -> Avr
         return graph(parsed)
     except UnknownType as error:
         reason = f"no type is named {error.name}"
-    except OverflowError:  # fastavro turns the default of a float into a double
+    except OverflowError:  # fastavro converts the default of a float to a double
         reason = "a default is too large for a double; write a smaller number"
     except KeyError as error:
         reason = f"{error} is missing"
@@ -200,12 +203,15 @@ def parse(definition: Any, pointer: str = "", *, is_strict: bool = False) -> Avr
 
 
 def mistakes(definition: Any, pointer: str) -> Iterator[Problem]:
-    """Yield unknown types, missing keys and repeated fields of a schema that `parse` refuses; its other mistakes have no place."""
+    """Yield the mistakes of a schema that can be located: unknown types, missing keys and duplicate fields.
+
+    For a schema that `parse` refuses. Its other mistakes have no known place.
+    """
     yield from _mistakes(definition, pointer, "", set())
 
 
 def _mistakes(schema: Any, pointer: str, namespace: str, names: set[str]) -> Iterator[Problem]:
-    """Walk a schema in the order of its names, which `names` collects: a type is declared before it is used."""
+    """Walk a schema in document order; `names` collects the declared names, because types are declared before use."""
     match schema:
         case str(name):
             full = name if "." in name or not namespace else f"{namespace}.{name}"
@@ -264,7 +270,7 @@ def graph(parsed: Any) -> AvroType:
 
 
 def decimal_of(schema: dict[str, Any]) -> tuple[int, int] | None:
-    """Return precision and scale of a decimal; None for another type, and for an invalid decimal, which is ignored."""
+    """Return precision and scale of a decimal; None for any other type, and for an invalid decimal, to be ignored."""
     if schema.get("logicalType") != "decimal" or schema["type"] not in ("bytes", "fixed"):
         return None
     precision, scale = schema.get("precision"), schema.get("scale", 0)
@@ -279,7 +285,7 @@ def unqualified(name: str) -> str:
 
 
 def nodes(root: AvroType) -> Iterator[AvroType]:
-    """Walk every type of a graph once."""
+    """Yield every type of a graph once."""
     seen: set[int] = set()
     stack = [root]
     while stack:
@@ -292,7 +298,7 @@ def nodes(root: AvroType) -> Iterator[AvroType]:
 
 
 def children(node: AvroType) -> list[AvroType]:
-    """Return the types that a type is made of."""
+    """Return the direct component types of a type; empty for a primitive, fixed or enum."""
     match node:
         case Record():
             return [each.type for each in node.fields]
@@ -307,6 +313,8 @@ def children(node: AvroType) -> list[AvroType]:
 
 
 class _Builder:
+    """Builds the graph of types from a parsed schema, in which all names are full."""
+
     def __init__(self) -> None:
         self._named: dict[str, Named] = {}
 
@@ -368,9 +376,9 @@ def _logical(schema: dict[str, Any], kind: str) -> Logical | None:
 
 
 def depth_exceeds(definition: Any, most: int = 3 * MAX_NESTING) -> bool:
-    """Return whether a document has more than `most` levels, so that walking it may end in a recursion error.
+    """Return whether a document has more than `most` levels, so that a recursive walk may fail.
 
-    The default is the limit of the deepest schema; a field takes three levels.
+    The default corresponds to MAX_NESTING: each field takes three levels of the document.
     """
     level = [definition]
     for _ in range(most):

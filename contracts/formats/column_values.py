@@ -1,4 +1,4 @@
-"""Values of records, converted to what a column's type holds: exactly, or not at all."""
+"""Conversion of record values to the types of columns, exactly or not at all; only floating-point types round."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import orjson
 from tidegate.contracts.document.times import date_key, instant_key
 
 Converter = Callable[[Any], Any]
-"""Returns what Arrow takes for a value that is not None; None when the type cannot hold it."""
+"""Returns the value for Arrow; None if the column's type cannot hold it. The argument is never None."""
 
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 FIRST_DAY: Final = date.min.toordinal() - _EPOCH_DAY
@@ -25,13 +25,13 @@ _DAY_MICROSECONDS: Final = 86_400 * 10**6
 FIRST_MICROSECOND: Final = FIRST_DAY * _DAY_MICROSECONDS
 LAST_MICROSECOND: Final = (LAST_DAY + 1) * _DAY_MICROSECONDS - 1
 MAX_FLOAT: Final = float.fromhex("0x1.fffffep+127")
-"""Maximum number of type float."""
+"""The largest finite number of type float."""
 MAX_DOUBLE: Final = float.fromhex("0x1.fffffffffffffp+1023")
-"""Maximum number of type double."""
+"""The largest finite number of type double."""
 
 
 def whole_number(bits: int) -> Converter:
-    """Build the converter to a signed integer of so many bits. 1.0 is an integer, as in JSON Schema."""
+    """Return the converter to a signed integer of `bits` bits. 1.0 is an integer, as in JSON Schema."""
     limit = 2 ** (bits - 1)
 
     def convert(value: Any) -> int | None:
@@ -51,7 +51,10 @@ def whole_number(bits: int) -> Converter:
 
 
 def floating_point(largest: float) -> Converter:
-    """Build the converter to an IEEE 754 number: the nearest one, when the number is in its range."""
+    """Return the converter to an IEEE 754 number: the nearest one, if the value is at most `largest` in magnitude.
+
+    Floats that are NaN or infinite are kept.
+    """
 
     def convert(value: Any) -> float | None:
         kind = type(value)
@@ -67,12 +70,12 @@ def floating_point(largest: float) -> Converter:
 
 
 def of_type(kind: type) -> Converter:
-    """Build the converter that takes values of one Python type as they are."""
+    """Return the converter that keeps values of exactly one Python type."""
     return lambda value: value if type(value) is kind else None
 
 
 def decimal_number(precision: int, scale: int) -> Converter:
-    """Build the converter to decimal(precision, scale)."""
+    """Return the converter to decimal(precision, scale)."""
     to_type = exactly(precision, scale)
 
     def convert(value: Any) -> Decimal | None:
@@ -92,14 +95,14 @@ def decimal_number(precision: int, scale: int) -> Converter:
 
 @lru_cache(maxsize=256)
 def exactly(precision: int, scale: int) -> Callable[[Decimal], Decimal]:
-    """Return a function that gives a number the digits of a decimal type; it raises DecimalException if it does not fit."""
+    """Return a function that converts a number to a decimal type; it raises DecimalException if that is not exact."""
     context = Context(prec=precision, traps=[Inexact, InvalidOperation])
     step = Decimal((0, (1,), -scale))
     return lambda value: context.quantize(value, step)
 
 
 def day(value: Any) -> int | None:
-    """Convert an RFC 3339 full-date, or an Avro date, to days since 1970, in the years 1 to 9999."""
+    """Convert an RFC 3339 full-date or an Avro date to days since 1970; None outside the years 1 to 9999."""
     if type(value) is str:
         key = date_key(value)
         if key is None or key.startswith("0000"):
@@ -111,7 +114,11 @@ def day(value: Any) -> int | None:
 
 
 def instant(nanoseconds: int) -> Converter:
-    """Build the converter of an RFC 3339 date-time, or of an integer in units of `nanoseconds`, to microseconds."""
+    """Return the converter to microseconds since 1970, from RFC 3339 text or an integer.
+
+    An integer counts units of `nanoseconds` nanoseconds. None for a fraction of a microsecond, and outside the years 1
+    to 9999.
+    """
 
     def convert(value: Any) -> int | None:
         if type(value) is str:
@@ -122,7 +129,7 @@ def instant(nanoseconds: int) -> Converter:
 
 
 def local_time(nanoseconds: int) -> Converter:
-    """Build the converter of a date and time without a zone, or of an integer, to microseconds."""
+    """Return the converter of a date and time without a time zone to microseconds; otherwise as `instant`."""
 
     def convert(value: Any) -> int | None:
         if type(value) is str:
@@ -137,7 +144,7 @@ def local_time(nanoseconds: int) -> Converter:
 
 
 def json_text(value: Any) -> str | None:
-    """Write a value as JSON text, numbers as exact as they came; None when it holds NaN or an infinity."""
+    """Return a value as JSON text with exact numbers; None if it contains NaN or an infinity."""
     try:
         text = orjson.dumps(value)
     except orjson.JSONEncodeError:  # an integer beyond 64 bits, a Decimal, bytes, nesting beyond 254
@@ -160,7 +167,7 @@ def _exact_json(value: Any) -> str:
             return "[" + ",".join(map(_exact_json, value)) + "]"
         case Decimal():
             return str(value)
-        case bytes():  # as Avro's JSON encoding has it
+        case bytes():  # as in Avro's JSON encoding
             return json.dumps(value.decode("latin-1"), ensure_ascii=False)
         case _:
             return json.dumps(value, ensure_ascii=False, allow_nan=False)
@@ -174,4 +181,4 @@ def _microseconds(nanoseconds: int | Fraction | None) -> int | None:
 
 
 def nothing(_: Any) -> None:
-    """Return None for every value."""
+    """Return None for every value: the converter of a column that holds no values."""

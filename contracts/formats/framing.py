@@ -1,6 +1,6 @@
-"""Framing: the bytes before the payload in a record's value, or the schema id in a header.
+"""Framing: the schema id in front of the payload in a record's value, or in a record header.
 
-Source: Confluent wire format, a zero byte and a schema id of four bytes, big-endian; or a header, see `writers`.
+Source: Confluent wire format: a zero byte and a big-endian schema id of four bytes; or a header, see `writers`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ SchemaType = Literal["avro", "json-schema"]
 PREFIX_BYTES: Final = 5
 """A zero byte and a schema id."""
 NO_ID: Final = -1
-"""Instead of a schema id: a null, or a value that ends within its prefix."""
+"""Instead of a schema id: the value is null, or ends within its prefix."""
 BARE: Final = -2
-"""Instead of a schema id: a value without a prefix."""
+"""Instead of a schema id: the value has no prefix."""
 _MAGIC: Final = b"\0"
 _INLINE_BYTES: Final = 12
-"""Arrow keeps values up to this length in the view itself."""
+"""Arrow stores values up to this length inside the view."""
 _MOST_VIEWED_BYTES: Final = 2**31 - 1
 
 
@@ -52,7 +52,7 @@ _OTHER_TYPE: Final = _violation(
 
 
 def byte_offsets(values: pa.Array) -> npt.NDArray[Any]:
-    """Return the start of each value of a (large_)binary array in its data buffer, and the end of the last."""
+    """Return the offset of each value of a (large_)binary array in its data buffer, and the end of the last one."""
     width = np.int64 if pa.types.is_large_binary(values.type) else np.int32
     offsets: npt.NDArray[Any] = np.frombuffer(values.buffers()[1], width)
     return offsets[values.offset : values.offset + len(values) + 1]
@@ -60,9 +60,9 @@ def byte_offsets(values: pa.Array) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True, slots=True)
 class WrittenBy:
-    """The writer's schemas: `of` has for each record the index of its schema in `schemas`, or -1.
+    """The writer's schema of each record: `of` has its index in `schemas`, or -1 for a record that names none.
 
-    A refused schema is None.
+    A schema that was refused is None in `schemas`.
     """
 
     schemas: tuple[WriterSchema | None, ...]
@@ -71,9 +71,10 @@ class WrittenBy:
 
 @dataclass(slots=True)
 class Framed:
-    """Values without their frames. `payloads` has a null for a refused frame or a tombstone.
+    """Values with their framing removed. `payloads` has a null for a refused frame and for a tombstone.
 
-    `refusals` maps an index to the error of its frame. `written_by` is None if the format does not depend on the writer's schema.
+    `refusals` maps the index of a record to the error of its frame. `written_by` is None for JSON, without framing and
+    without a registry.
     """
 
     payloads: pa.Array
@@ -85,7 +86,7 @@ class Framed:
 class Frames:
     """The framing of a contract's values, and the schemas that they may name.
 
-    Without `writers` (no registry is at hand) a schema id is cut off and not looked up.
+    Without `writers` (no registry is available), schema ids are removed but not looked up.
     """
 
     framing: Framing
@@ -93,9 +94,9 @@ class Frames:
     writers: WriterSchemas | None = None
 
     def open(self, values: pa.Array, headers: pa.Array | None = None) -> Framed:
-        """Remove the frame of each value. `headers` are the schema headers of the records, for framing confluent-header.
+        """Remove the framing of each value. `headers` are the schema headers of the records, for confluent-header.
 
-        Raises Unavailable for a schema that is not known while the registry is away.
+        Raises Unavailable for an unknown schema if the list of schemas is not current.
         """
         match self.framing:
             case "none":
@@ -128,7 +129,10 @@ class Frames:
     def _look_up(
         self, framed: Framed, names: pa.Array, known: Callable[[Any], WriterSchema | Violation | None]
     ) -> None:
-        """Find the schema that each record names, and refuse the payloads of those that name none of the subject."""
+        """Look up the schema that each record names, and refuse the records whose schema is not in the subject.
+
+        `known` returns the schema for a name, the error, or None without a registry. Updates `framed` in place.
+        """
         encoded = names.dictionary_encode()
         found = [known(name) for name in encoded.dictionary.to_pylist()]
         of = np.asarray(encoded.indices.fill_null(-1))
@@ -139,7 +143,7 @@ class Frames:
                 framed.refusals[index] = found[of[index]]
         if framed.refusals:
             framed.payloads = _without(framed.payloads, framed.refusals)
-        if self.writers is not None and self.type == "avro":  # what JSON says does not depend on who wrote it
+        if self.writers is not None and self.type == "avro":  # JSON is decoded without the writer's schema
             framed.written_by = WrittenBy(
                 tuple(None if isinstance(each, Violation) else each for each in found), of
             )
@@ -150,7 +154,7 @@ class Frames:
         return None if self.writers is None else self._known(self.writers.by_header.get(header))
 
     def _known(self, writer: WriterSchema | None) -> WriterSchema | Violation:
-        """Return the schema that a record names, or the error."""
+        """Return the schema that a record names, or the error. Raises Unavailable if the list is not current."""
         if writer is not None:
             return writer if writer.type == self.type else _OTHER_TYPE
         if self.writers is not None and not self.writers.is_current:
@@ -162,13 +166,13 @@ class Frames:
 
 
 def prefixed_ids(values: pa.Array) -> npt.NDArray[np.int64]:
-    """Return the schema id before each value; BARE for one that does not start with a zero byte, else NO_ID."""
+    """Return the schema id in front of each value; BARE for one that does not start with a zero byte, else NO_ID."""
     prefixes = _Prefixes(values)
     return np.where(prefixes.bare, BARE, prefixes.ids)
 
 
 class _Prefixes:
-    """The first bytes of many values, read together."""
+    """The prefixes of all values of a binary array, read together."""
 
     def __init__(self, values: pa.Array) -> None:
         self._values = values
@@ -190,10 +194,10 @@ class _Prefixes:
         for place in range(1, PREFIX_BYTES):
             ids = ids << 8 | self._bytes_at(self._offsets[:-1] + place)
         self.ids: npt.NDArray[np.int64] = np.where(self.framed, ids, -1)
-        """The schema ids; -1 without one."""
+        """The schema ids; NO_ID where there is none."""
 
     def payloads(self, bare: npt.NDArray[np.bool_]) -> pa.Array:
-        """Return the bytes after the prefixes, and `bare` values unchanged; null for all others."""
+        """Return framed values without their prefixes and `bare` values unchanged; null for all others."""
         kept = self.framed | bare
         starts = self._offsets[:-1] + np.where(self.framed, PREFIX_BYTES, 0)
         lengths = np.where(kept, self._lengths - np.where(self.framed, PREFIX_BYTES, 0), 0)
@@ -211,7 +215,7 @@ class _Prefixes:
         for place in range(4):
             views.view(np.uint8)[:, 4 + place] = self._bytes_at(starts + place)
         self._put_inline(views, starts, lengths)
-        # A view can start at any byte, and Arrow copies quickly from it.
+        # Views can start at any byte of the buffer, and casting them is the fastest way to copy.
         validity = pa.py_buffer(np.packbits(kept, bitorder="little"))
         buffers = [validity, pa.py_buffer(views), pa.py_buffer(self._data[first:])]
         return pa.Array.from_buffers(pa.binary_view(), len(self._values), buffers).cast(self._values.type)
@@ -226,24 +230,24 @@ class _Prefixes:
             views.view(np.uint8)[rows, 4:] = np.where(places < lengths[rows, None], shown, 0)
 
     def _bytes_at(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-        """Return the bytes at some places; those behind the end are any."""
+        """Return the bytes at some offsets; an arbitrary byte for an offset beyond the end."""
         if places.size and int(places.max()) >= len(self._data):
             places = np.minimum(places, len(self._data) - 1)
         return self._data[places]
 
 
 def _without(payloads: pa.Array, refusals: Mapping[int, Violation]) -> pa.Array:
-    """Return null for the payloads of refused frames."""
+    """Return the payloads with null for those of refused frames."""
     is_refused = np.zeros(len(payloads), bool)
     is_refused[list(refusals)] = True
     return pc.if_else(pa.array(is_refused), pa.scalar(None, payloads.type), payloads)
 
 
 def schema_header(headers: Sequence[tuple[str, bytes | None]] | None) -> bytes | None:
-    """Return the schema header among all headers of a record; None when it has none.
+    """Return the value of the schema header of a record; None if it has none.
 
-    Readers do not agree whether the first or the last of several counts: of different ones all bytes are given, which
-    no schema has.
+    Consumers disagree on whether the first or the last of several schema headers applies. Different values are
+    therefore concatenated, which matches no schema.
     """
     found = dict.fromkeys(value or b"" for name, value in headers or () if name == SCHEMA_HEADER)
     return b"".join(found) if found else None

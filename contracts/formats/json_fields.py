@@ -1,4 +1,4 @@
-"""The fields that a JSON Schema declares: through `$ref`, `properties`, `items` and the schemas beside them."""
+"""Fields that a JSON Schema declares: through `properties`, `items`, references and in-place applicators."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 _TIMES = frozenset({"date", "date-time", "date-time-local", "duration"})
 MAX_VISITS: Final = 1_000_000
-"""Visits of schemas for all the fields of a contract together; some three seconds."""
+"""Maximum visits of schemas for all fields of a contract together; about three seconds."""
 _MAX_NESTING: Final = 200
 _MAX_POINTERS = 2_000
 _DEFINITION: Final = "/schema/definition"
 _MAX_DEPTH = 8
 _ROOT = "urn:tidegate:schema"
 _DEFINED: Final = frozenset({"$defs", "definitions"})
-"""Keywords whose schemas no record reaches but by a reference."""
+"""Keywords whose schemas apply to records only through references."""
 _CLOSING = ("additionalProperties", "unevaluatedProperties")
 _TYPE_NAMES = {
     type(None): "null",
@@ -42,14 +42,14 @@ _TYPE_NAMES = {
 }
 
 Schema = dict[str, Any] | bool
-"""A JSON Schema."""
+"""A JSON Schema: an object or a boolean."""
 
 
 class JsonFields:
-    """Looks fields up in one JSON Schema, whose references all stay inside it.
+    """Lookup of the fields that a JSON Schema declares. References out of the schema are ignored.
 
     Each walk visits a schema at most once, however many references lead to it. Otherwise forty definitions that each
-    name the next one twice would take 2^40 steps.
+    refer to the next one twice would take 2^40 steps.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -64,9 +64,10 @@ class JsonFields:
         self._visits = 0
 
     def find(self, pointer: str) -> FieldType | None:
-        """Return a field by its JSON Pointer; None if the schema does not declare it.
+        """Return the type of a field by its JSON Pointer; None if the schema does not declare it.
 
-        After `**` it is every property of the name that follows, in any schema that records can reach. Raises ContractError when the fields that were asked for take more than MAX_VISITS visits of schemas together.
+        After `**`, this is the combined type of every property of the following name, in any schema that applies to
+        records. Raises ContractError if all lookups together take more than MAX_VISITS visits of schemas.
         """
         if pointer not in self._found:
             search = _Search(MAX_VISITS - self._visits)
@@ -79,7 +80,7 @@ class JsonFields:
         return self._found[pointer]
 
     def pointers(self) -> tuple[str, ...]:
-        """Return pointers of the declared fields, outermost first; bounded."""
+        """Return the pointers of the declared fields, outermost first, up to a limit."""
         if self._pointers is None:
             self._pointers = tuple(self._walk())
         return self._pointers
@@ -91,7 +92,7 @@ class JsonFields:
         return self._names
 
     def top_level(self) -> tuple[str, ...]:
-        """Return the names of the properties of the record itself, in the order of the schema."""
+        """Return the names of the properties of the root object, in the order of the schema."""
         if self._top_level is None:
             declared = _declared(self._schema, self._resolver)
             self._top_level = tuple(dict.fromkeys(name for name, _, _ in declared))
@@ -116,7 +117,7 @@ class JsonFields:
 
 @dataclass(slots=True)
 class _Search:
-    """One search for a field: what is known already of each schema and each rest of the path."""
+    """One search for a field, with a cache by schema and remaining path."""
 
     budget: int
     visits: int = 0
@@ -124,7 +125,10 @@ class _Search:
     _within: set[tuple[int, str, int]] = field(default_factory=set)
 
     def find(self, schema: Any, path: tuple[str, ...], resolver: Resolver[Any]) -> FieldType | None:
-        """Return what a schema says of the member at `path`, None when it declares none. Raises ContractError."""
+        """Return the type that a schema declares for the member at `path`; None if it declares none.
+
+        Raises ContractError beyond the limits of visits and nesting.
+        """
         if not isinstance(schema, dict):
             return None if path or schema is False else FieldType()
         key = (id(schema), base_of(resolver), len(path))
@@ -140,7 +144,7 @@ class _Search:
         return found
 
     def find_anywhere(self, schema: Any, path: tuple[str, ...], resolver: Resolver[Any]) -> FieldType | None:
-        """Return what a schema, and those that it reaches, say together of the properties at `path` of any object."""
+        """Return the combined type of the properties at `path` in all schemas that `schema` reaches, or None."""
         found: FieldType | None = None
         seen: set[tuple[int, str]] = set()
         waiting = [(schema, resolver)]
@@ -186,7 +190,7 @@ class _Search:
         found: FieldType | None = None
         for child in _children(schema, first):
             found = _both(found, self.find(child, rest, resolver))
-        if first == "*":  # every element of the array: one of the schemas that its elements have
+        if first == "*":  # any element of the array has one of the types that are declared for elements
             found = _both(found, self._either(_items(schema), rest, resolver))
         return found
 
@@ -199,7 +203,7 @@ class _Search:
 
 
 def _declared(schema: Any, resolver: Resolver[Any]) -> Iterator[tuple[str, Any, Resolver[Any]]]:
-    """Yield the members that a schema and those beside it declare, each schema once."""
+    """Yield the members that a schema and its in-place applicators declare: name, schema and resolver of each."""
     seen: set[tuple[int, str]] = set()
     waiting = [iter([(schema, resolver)])]
     while waiting:
@@ -272,7 +276,7 @@ def _children(schema: dict[str, Any], name: str) -> Iterator[Any]:
     """Yield the subschemas that a schema itself applies to its member `name`."""
     named = list(_properties(schema, name))
     yield from named
-    # A map declares its members; `{}` and `true` only leave the object open.
+    # A schema for `additionalProperties` declares a map; `{}` and `true` only leave the object open.
     others = schema.get("additionalProperties")
     if not named and isinstance(others, dict) and others:
         yield others
@@ -281,7 +285,7 @@ def _children(schema: dict[str, Any], name: str) -> Iterator[Any]:
 
 
 def _properties(schema: dict[str, Any], name: str) -> Iterator[Any]:
-    """Yield the subschemas that a schema declares for its member `name`, or for a pattern of its name."""
+    """Yield the subschemas that a schema declares for its member `name`, by name or by pattern."""
     if name in schema.get("properties", {}):
         yield schema["properties"][name]
     for pattern, child in schema.get("patternProperties", {}).items():
@@ -300,7 +304,7 @@ def _item(schema: dict[str, Any], index: int) -> Iterator[Any]:
 
 
 def _items(schema: dict[str, Any]) -> Iterator[Any]:
-    """Yield the subschemas that apply to elements of an array, one to each element."""
+    """Yield the subschemas for elements of an array, of which one applies to each element."""
     items = schema.get("items")
     yield from schema.get("prefixItems", items if isinstance(items, list) else [])
     rest = schema.get("additionalItems") if isinstance(items, list) else items
@@ -311,12 +315,12 @@ def _items(schema: dict[str, Any]) -> Iterator[Any]:
 def _matches(pattern: str, name: str) -> bool:
     try:
         return re.search(pattern, name) is not None
-    except re.error:  # ECMA-262 syntax that Python does not have
+    except re.error:  # ECMA-262 syntax that Python does not support
         return False
 
 
 def _declared_names(schema: Any) -> Iterator[str]:
-    """Yield property names of all objects, also inside an `enum`: the author wrote these too."""
+    """Yield the property names in all objects of a schema, also inside an `enum`: its author wrote them too."""
     for node in objects_of(schema):
         if isinstance(node.get("properties"), dict):
             yield from node["properties"]

@@ -1,4 +1,4 @@
-"""Keywords of JSON Schema that contain schemas, over all drafts.
+"""Keywords of JSON Schema that contain schemas, in all drafts, and functions to walk and to rewrite schemas.
 
 Source: JSON Schema drafts 4, 6 and 7, validation; 2019-09 chapter 9 and 2020-12 chapters 10 and 11 of core.
 """
@@ -25,21 +25,21 @@ ONE_SCHEMA: Final = frozenset(
         "unevaluatedProperties",
     }
 )
-"""Their value is a schema."""
+"""Keywords whose value is a schema."""
 SCHEMA_LIST: Final = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
-"""Their value is a list of schemas; `items` until draft 2019-09 may be either."""
+"""Keywords whose value is a list of schemas; up to draft 2019-09, `items` may be a schema or a list."""
 SCHEMA_MAP: Final = frozenset(
     {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
 )
-"""Their value is an object of schemas by name; `dependencies` may hold lists of names, too."""
+"""Keywords whose value is an object of schemas by name; `dependencies` may also contain lists of names."""
 
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
-"""Their value names a schema."""
+"""Keywords whose value refers to a schema."""
 _MAX_CHAIN: Final = 16
 
 
 def subschemas(schema: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the direct subschemas of a schema, each with its path from the schema, in the schema's order."""
+    """Yield the direct subschemas of a schema, each with its path from the schema, in document order."""
     for keyword, value in schema.items():
         if isinstance(value, list) and keyword in SCHEMA_LIST:
             yield from (((keyword, str(index)), part) for index, part in enumerate(value))
@@ -54,9 +54,9 @@ _MAX_EXACT: Final = 2**53
 
 
 def with_whole_limits(schema: Any) -> Any:
-    """Copy a schema with limits such as 10.0 as the integers that they are.
+    """Return a copy of a schema with whole limits such as 10.0 as integers.
 
-    jsonschema-rs compares with an integer exactly, and with a double only the double that is nearest to a number.
+    jsonschema-rs compares a number with an integer exactly, but with a double only by the number's nearest double.
     """
     return subschemas_changed(schema, _with_whole_limits)
 
@@ -71,11 +71,11 @@ def _with_whole_limits(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def dereferenced(root: Any, schema: Any) -> Any:
-    """Return what a schema leads to through local references `#/...`; None for nothing, or a longer chain of them.
+    """Return the schema at the end of a chain of local references `#/...`, or `schema` itself without one.
 
-    A reference that leads elsewhere stays as it is.
+    None if the chain leads nowhere or is longer than _MAX_CHAIN. Other references are not followed.
     """
-    for _ in range(_MAX_CHAIN):  # a chain of references may be a circle
+    for _ in range(_MAX_CHAIN):  # a chain of references may be a cycle
         reference = schema.get("$ref") if isinstance(schema, dict) else None
         if not isinstance(reference, str) or not reference.startswith("#/"):
             return schema
@@ -84,7 +84,10 @@ def dereferenced(root: Any, schema: Any) -> Any:
 
 
 def subschemas_changed(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """Copy a schema with each of its objects changed, the inner ones first. Booleans stay."""
+    """Return a copy of a schema with `change` applied to each schema object in it, inner ones first.
+
+    Boolean schemas are kept.
+    """
     if not isinstance(schema, dict):
         return schema
     return change({keyword: _parts_changed(keyword, value, change) for keyword, value in schema.items()})

@@ -1,8 +1,8 @@
-r"""Patterns written so that the regular expressions of Rust give them the meaning that ECMA-262 does.
+r"""Rewriting of patterns so that Rust's regular expressions give them the meaning of ECMA-262.
 
-jsonschema-rs translates `\d`, `\w` and `\s`, except in a pattern with look-around: there they match the digits and
-letters of all scripts. It never translates `\b`, which uses the letters of all scripts. Nor does it translate `.`,
-which matches a carriage return and the separators of lines and paragraphs.
+jsonschema-rs translates `\d`, `\w` and `\s`, except in a pattern with look-around: there they match digits and letters
+of all scripts. It never translates `\b`, which then uses the letters of all scripts. Nor does it translate `.`, which
+then also matches a carriage return and the separators of lines and paragraphs.
 
 Source: ECMA-262, section 22.2: CharacterClassEscape, LineTerminator, IsWordChar.
 """
@@ -21,7 +21,7 @@ _LOOKAROUND_BORDERS: Final = {
     "b": f"(?:(?<={_WORD})(?!{_WORD})|(?<!{_WORD})(?={_WORD}))",
     "B": f"(?:(?<={_WORD})(?={_WORD})|(?<!{_WORD})(?!{_WORD}))",
 }
-"""An engine with look-around does not read `(?-u:...)`."""
+"""The replacements for the engine with look-around, which does not support `(?-u:...)`."""
 _LAST: Final = "\U0010ffff"
 _CLASSES: Final = {
     "d": "0-9",
@@ -37,7 +37,7 @@ _CLASSES: Final = {
 
 
 class EcmaPatterns:
-    """Rewrites the patterns of schemas for one engine, and finds the original of a rewritten one."""
+    """Rewrites the patterns of a schema for one engine, and maps rewritten patterns back to the originals."""
 
     def __init__(self, *, with_lookaround: bool) -> None:
         self._with_lookaround = with_lookaround
@@ -45,11 +45,11 @@ class EcmaPatterns:
         self._originals: dict[str, str] = {}
 
     def original(self, pattern: str) -> str:
-        """Return the pattern as the schema has it."""
+        """Return the original of a rewritten pattern; any other pattern unchanged."""
         return self._originals.get(pattern, pattern)
 
     def restored(self, message: str) -> str:
-        """Return a message about a pattern, which quotes it as JSON, with the pattern that the schema has."""
+        """Return a message with rewritten patterns, which it quotes as JSON, replaced by their originals."""
         for written, pattern in self._originals.items():
             message = message.replace(
                 json.dumps(written, ensure_ascii=False), json.dumps(pattern, ensure_ascii=False)
@@ -57,7 +57,10 @@ class EcmaPatterns:
         return message
 
     def rewritten(self, schema: Any) -> Any:
-        """Rewrite a schema; every subschema but those of `patternProperties` stays where a `$ref` may look for it."""
+        """Return a schema with its patterns rewritten.
+
+        Only subschemas of `patternProperties` move, so that a `$ref` to any other one still resolves.
+        """
         return subschemas_changed(schema, self._change)
 
     def _change(self, schema: dict[str, Any]) -> dict[str, Any]:
@@ -73,7 +76,7 @@ class EcmaPatterns:
         return changed
 
     def pattern(self, pattern: str) -> str:
-        """Rewrite one pattern."""
+        """Return one pattern rewritten, and remember its original."""
         written = "".join(self._pieces(pattern))
         if written != pattern:
             self._originals[written] = pattern
@@ -86,7 +89,7 @@ class EcmaPatterns:
             piece = pattern[at : at + 2] if pattern[at] == "\\" else pattern[at]
             at += len(piece)
             if in_class and self._with_lookaround and piece[1:] in _CLASSES and len(piece) > 1:
-                # A hyphen beside a class stands for itself, and must not make a range of its last character.
+                # A hyphen next to a class is literal; unescaped, it would form a range with the class's replacement.
                 if pieces[-1] == "-":
                     pieces[-1] = "\\-"
                 pieces.append(_CLASSES[piece[1]])
@@ -99,7 +102,7 @@ class EcmaPatterns:
         return pieces
 
     def _outside(self, piece: str) -> str:
-        """Rewrite a character or an escape that is in no class."""
+        """Return a character or an escape outside of a class rewritten."""
         if piece == ".":
             return _ANY
         escaped = piece[1:]

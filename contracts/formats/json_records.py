@@ -1,7 +1,7 @@
-"""JSON records, decoded exactly.
+"""Exact decoder of JSON records.
 
-Numbers become `int` and, where a double holds what was written, `float`; any other becomes a `Decimal`. A float stands
-for the shortest decimal number that reads back as it, which is what was written.
+Integers become `int`. Fractions become `float` if a double represents what was written, and `Decimal` otherwise. A
+float stands for the shortest decimal number that parses to it, which is the number that was written.
 
 Source: RFC 8259; section 9 allows limits on nesting and numbers, section 8.2 calls lone surrogates unpredictable.
 """
@@ -20,7 +20,7 @@ from tidegate.contracts.formats.payload import NO_PAYLOAD
 from tidegate.contracts.verdict import Severity, Stage, Violation
 
 MAX_DEPTH: Final = 254
-"""Deepest nesting of a record: orjson writes nothing deeper, and jsonschema-rs cannot say what is wrong with it."""
+"""Maximum nesting of a record: orjson cannot serialise deeper ones, nor can jsonschema-rs list their errors."""
 
 _ESCAPE = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F])|.)", re.DOTALL
@@ -35,16 +35,16 @@ def _violation(code: str, message: str) -> Violation:
 
 
 TOO_DEEP: Final = _violation("json.too-deep", f"is nested deeper than {MAX_DEPTH} levels")
-"""Error of a value that is nested deeper than MAX_DEPTH."""
+"""The violation of a value that is nested deeper than MAX_DEPTH."""
 
 
 def decode_json(values: pa.Array) -> Iterator[Any]:
-    """Decode each value of a binary array: the record, or the Violation of stage decode that it is."""
+    """Yield for each value of a binary array the decoded record, or a Violation (`NO_PAYLOAD` for null)."""
     return (NO_PAYLOAD if value is None else decode_exactly(value) for value in values.to_pylist())
 
 
 def decode_exactly(value: bytes) -> Any:
-    """Decode one value whatever it holds: the record, or the Violation of stage decode that it is."""
+    """Return the decoded record, or a Violation of stage decode if the value is not acceptable JSON. Never raises."""
     if not value:
         return _violation("json.empty", "the value is empty")
     try:
@@ -54,13 +54,13 @@ def decode_exactly(value: bytes) -> Any:
         return _REFUSALS.get(type(error), _NOT_JSON)
     if any(match[1] for match in _ESCAPE.finditer(text)):
         return _LONE_SURROGATE
-    # No value is nested deeper than it has brackets, and to count those takes less than a walk.
+    # A value cannot be nested deeper than its number of brackets, which is cheaper to count than the depth.
     may_be_deep = text.count("[") + text.count("{") > MAX_DEPTH
     return TOO_DEEP if may_be_deep and _depth_exceeds(record) else record
 
 
 def _depth_exceeds(record: Any) -> bool:
-    """Return whether any record is nested deeper than MAX_DEPTH."""
+    """Return whether a record is nested deeper than MAX_DEPTH."""
     level = [record] if isinstance(record, dict | list) else []
     for _ in range(MAX_DEPTH):
         children = (child for node in level for child in (node.values() if type(node) is dict else node))
@@ -71,7 +71,7 @@ def _depth_exceeds(record: Any) -> bool:
 
 
 class _NotFiniteError(ValueError):
-    """NaN or Infinity where JSON wants a number."""
+    """NaN or Infinity, which are not JSON numbers."""
 
 
 def _refuse_constant(_: str) -> NoReturn:
@@ -87,11 +87,14 @@ def _fraction(text: str) -> float | Decimal:
 
 
 def is_double(text: str) -> bool:
-    """Return whether a double stands for the number that was written, and compares like it."""
+    """Return whether the double of a number's text represents exactly the number that was written.
+
+    False beyond 2^53, where doubles no longer compare like the numbers that were written.
+    """
     number = float(text)
     if abs(number) >= _DOUBLE_IS_EXACT:
         return False
-    if number == 0:  # Decimal does not read every exponent
+    if number == 0:  # Decimal does not accept every exponent
         return not text.strip("-0.")
     return repr(number) == text or Decimal(repr(number)) == Decimal(text)
 

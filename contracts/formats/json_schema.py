@@ -1,4 +1,4 @@
-"""JSON Schema, drafts 4 to 2020-12, through jsonschema-rs. No `$ref` is ever fetched."""
+"""JSON payloads with JSON Schema, drafts 4 to 2020-12, by jsonschema-rs. Remote references are never fetched."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tidegate.contracts.formats.json_work import check_work
 from tidegate.contracts.verdict import Severity, Stage, Violation
 
 MAX_VIOLATIONS: Final = 100
-"""Maximum schema violations that one record is given."""
+"""Maximum schema violations that are reported for one record."""
 _BACKTRACK_LIMIT: Final = 100_000
 _PATTERN_BYTES: Final = 20 * 2**20
-"""Twice what jsonschema-rs allows: `.` as ECMA-262 has it takes twice the room."""
+"""Twice the default of jsonschema-rs, because `.` with the meaning of ECMA-262 takes twice the space."""
 _MAX_SHOWN: Final = 120
 _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
 _OTHER_TYPE_NAMES: Final = {
@@ -43,7 +43,7 @@ _OTHER_TYPE_NAMES: Final = {
     "dict": "object",
     "record": "object",
 }
-"""Names of types in other languages. An edit distance takes `int` for `integer`, and misses `float`."""
+"""Type names of other languages. An edit distance matches `int` with `integer`, but misses `float`."""
 _DEFINITION: Final = "/schema/definition"
 _NO_MORE_PROPERTIES: Final = "has properties that the schema does not allow"
 _NO_MORE_ITEMS: Final = "has items that the schema does not allow"
@@ -63,7 +63,7 @@ UNDECIDED: Final = Violation(
     Severity.ERROR,
     f"takes more than {MAX_STEPS:,} steps to judge by the schema",
 )
-"""Error of a record that takes too many steps to validate."""
+"""The violation of a record that takes too many steps to validate."""
 UNLISTED: Final = Violation(
     Stage.SCHEMA,
     _TOO_MUCH_WORK,
@@ -71,11 +71,11 @@ UNLISTED: Final = Violation(
     Severity.ERROR,
     f"breaks the schema; to list where takes more than {MAX_LISTED:,} steps",
 )
-"""Error of an invalid record whose faults take too many steps to list."""
+"""The violation of an invalid record whose errors take too many steps to list."""
 
 
 class JsonSchemaFormat:
-    """One JSON Schema, compiled. Raises ContractError, located in the contract document."""
+    """A compiled JSON Schema. The constructor raises ContractError, located in the contract document."""
 
     def __init__(self, schema: JsonSchema) -> None:
         definition = schema.definition
@@ -89,37 +89,37 @@ class JsonSchemaFormat:
         self.formats_hold = schema.formats == "assert"
         self._validator, self.patterns = _compile(definition, assert_formats=self.formats_hold)
         self.is_valid = self._bounded(self._validator.is_valid)
-        """Whether a decoded record fits the schema; not one that is `UNDECIDED`. Never raises."""
+        """Tests whether a decoded record fits the schema; False for one that is `UNDECIDED`. Never raises."""
         self.fields = JsonFields(definition)
 
     @cached_property
     def _listing(self) -> StepCounter | None:
-        """Return the validator that counts its steps while it lists faults; None if no record takes many."""
+        """Return the counter of the steps for listing the errors of a record; None if no record takes many."""
         found = None if self._graph is None else StepCounter(self._graph, is_once=False, limit=MAX_LISTED)
         return None if found is None or found.is_calm else found
 
     @property
     def is_bounded(self) -> bool:
-        """Return whether no record takes so many steps to judge that it is `UNDECIDED`."""
+        """Return whether every record can be judged within MAX_STEPS, so that none is `UNDECIDED`."""
         return self._judging is None
 
     def rewritten_test(self, definition: Schema) -> Callable[[Any], bool]:
-        """Compile another form of the definition, of the same meaning, and return whether a record fits it."""
+        """Compile an equivalent form of the definition, and return a test whether a record fits it."""
         return self._bounded(_compile(definition, assert_formats=self.formats_hold)[0].is_valid)
 
     def subschema_test(self, subschema: Schema) -> Callable[[Any], bool]:
-        """Compile a part of the schema that holds no reference, and return whether a value fits it."""
+        """Compile a part of the schema without references, and return a test whether a value fits it."""
         root = self.definition if isinstance(self.definition, dict) else {}
         dialect = {"$schema": root["$schema"]} if "$schema" in root else {}
         whole = {**dialect, "allOf": [subschema]}
         return _compile(whole, assert_formats=self.formats_hold)[0].is_valid
 
     def decode(self, framed: Framed) -> Iterator[Any]:
-        """Decode each payload: the record, or the Violation of stage decode that it is. The schema of its writer does not matter."""
+        """Yield for each payload the decoded record, or a Violation. The writer's schema is ignored."""
         return decode_json(framed.payloads)
 
     def violations(self, record: Any) -> tuple[Violation, ...]:
-        """Return every way in which a record violates the schema, at most MAX_VIOLATIONS."""
+        """Return the schema violations of a record, at most MAX_VIOLATIONS; only one if it takes too many steps."""
         excess = self._excess(record)
         if excess is not None:
             return (excess,)
@@ -129,15 +129,15 @@ class JsonSchemaFormat:
                 found[self._violation(error)] = None
                 if len(found) == MAX_VIOLATIONS:
                     break
-        except ValueError:  # an error holds its value, and Python makes no integer of more than 4,300 digits
+        except ValueError:  # errors contain values, and Python converts at most 4,300 digits of an integer
             found = dict.fromkeys(islice(self._without_values(record), MAX_VIOLATIONS))
         return tuple(found)
 
     def errors(self, record: Any) -> Iterator[tuple[Violation, jsonschema_rs.ValidationError]]:
-        """Yield each way in which a record breaks the schema with the error behind it, which holds its values.
+        """Yield the schema violations of a record, each with the validator's error, which contains values.
 
-        Yield nothing for a record that takes too many steps, or has an integer of more than 4,300 digits: its errors
-        cannot show values.
+        Yields nothing for a record that takes too many steps, or that has an integer of more than 4,300 digits, whose
+        errors cannot be created.
         """
         if self._excess(record) is not None:
             return
@@ -147,28 +147,28 @@ class JsonSchemaFormat:
             return
 
     def _bounded(self, is_valid: Callable[[Any], bool]) -> Callable[[Any], bool]:
-        """Refuse records that take too many steps before they are judged, if the schema has such records."""
+        """Return a test that first refuses records that take too many steps, if there can be any."""
         judging = self._judging
         return is_valid if judging is None else lambda record: not judging.exceed(record) and is_valid(record)
 
     def _excess(self, record: Any) -> Violation | None:
-        """Return the violation of an invalid record that takes too many steps; None otherwise."""
+        """Return the violation of an invalid record that takes too many steps to judge or to list; else None."""
         if self._judging is not None and self._judging.exceed(record):
             return UNDECIDED
         return UNLISTED if self.takes_long(record) else None
 
     def takes_long(self, record: Any) -> bool:
-        """Return whether a validator that caches nothing takes more than MAX_LISTED steps."""
+        """Return whether listing the errors of a record, which caches nothing, takes more than MAX_LISTED steps."""
         return self._listing is not None and self._listing.exceed(record)
 
     def refusing(self, record: Any) -> frozenset[str]:
-        """Yield JSON Pointers into the schema of the keywords that refuse a record; none if it fits."""
+        """Return the JSON Pointers (into the schema) of the keywords that refuse a record; empty if it fits."""
         errors = self._validator.iter_errors(record)
         original = self.patterns.original
         return frozenset(join(tuple(original(str(part)) for part in error.schema_path)) for error in errors)
 
     def _without_values(self, record: Any) -> Iterator[Violation]:
-        """Yield each way in which a record breaks the schema, by keyword and place alone."""
+        """Yield the schema violations of a record with keyword and place only, without limits and values."""
         names = self.fields.names()
         for error in self._validator.evaluate(record).errors():
             keyword = tokens(error["schemaLocation"])[-1]
@@ -195,7 +195,10 @@ class JsonSchemaFormat:
 
 
 def require_schema(definition: Schema, *, assert_formats: bool) -> None:
-    """Raise ContractError, located in the contract document, if a schema does not compile. Its work is not bounded."""
+    """Raise ContractError, located in the contract document, if a schema does not compile.
+
+    The work of the schema is not limited.
+    """
     _compile(definition, assert_formats=assert_formats)
 
 
@@ -204,9 +207,10 @@ def _violation(code: str, pointer: str, message: str) -> Violation:
 
 
 def _compile(definition: Schema, *, assert_formats: bool) -> tuple[jsonschema_rs.Validator, EcmaPatterns]:
-    """Compile with linear-time patterns, or where they need look-around, with bounded backtracking.
+    """Compile with a linear-time pattern engine or, for look-around, with one that has bounded backtracking.
 
-    `maximum: 10.0` says what `maximum: 10` says. A string on which a pattern runs into the bound does not match it.
+    `maximum: 10.0` means the same as `maximum: 10`. A string on which a pattern reaches the backtracking limit does not
+    match it.
     """
     engines = (
         (jsonschema_rs.RegexOptions(size_limit=_PATTERN_BYTES), EcmaPatterns(with_lookaround=False)),
@@ -244,7 +248,7 @@ def _compile_error(error: Exception | None, definition: Schema, patterns: EcmaPa
 
 
 def _type_mistake(found: Any) -> str:
-    """Return the message about a `type` that JSON Schema has under another name, or under none."""
+    """Return the message about an invalid `type`, with a suggestion if another name is similar."""
     unknown = [each for each in (found if isinstance(found, list) else [found]) if each not in _TYPES]
     if not unknown:
         return "`type` must list each type once, and at least one"
@@ -261,13 +265,13 @@ def _reference_error(message: str, definition: Schema) -> ContractError:
     if "meta-schema" in message:
         drafts = "write one of the drafts 4 to 2020-12, such as https://json-schema.org/draft/2020-12/schema"
         return ContractError.at(f"{_DEFINITION}/$schema", f"no such draft of JSON Schema is known; {drafts}")
-    # jsonschema-rs says what it did not find, not from where it was looked for.
+    # jsonschema-rs reports the target that it did not find, but not the place of the reference.
     named = [
         (pointer, reference)
         for pointer, reference in _references(definition)
         if any(part and part in message for part in (reference, *reference.split("#")))
     ]
-    # A folder that a base leads through is part of the name too: the one sought is at its end.
+    # The message may also contain directories of the base URI; the target that was not found is at its end.
     sought = [each for each in named if any(_ends(part, message) for part in each[1].split("#"))]
     problems = tuple(
         Problem(f"{_DEFINITION}{pointer}", f"the reference `{reference}` {_whither(reference)}")
@@ -277,7 +281,7 @@ def _reference_error(message: str, definition: Schema) -> ContractError:
 
 
 def _ends(part: str, message: str) -> bool:
-    """Return whether a part of a reference ends what a message quotes."""
+    """Return whether the text that a message quotes ends with a part of a reference."""
     return bool(part) and f"{part}'" in message
 
 
@@ -303,7 +307,7 @@ def _references(definition: Schema) -> Iterator[tuple[str, str]]:
 
 
 def _sentence(kind: jsonschema_rs.ValidationErrorKind, names: frozenset[str], patterns: EcmaPatterns) -> str:  # noqa: C901, PLR0911, PLR0912 - a table
-    """Return the limit of the schema, never a value or an undeclared name of the record."""
+    """Return the message for an error, with the limit of the schema but no value or undeclared name of the record."""
     kinds = jsonschema_rs.ValidationErrorKind
     match kind:
         case kinds.Type(types=types):

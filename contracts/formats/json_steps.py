@@ -1,10 +1,10 @@
-"""Count the steps of a validator on one record, before it runs.
+"""Counter of the steps that a validator takes on one record, applied before it runs.
 
-jsonschema-rs caches results only for references into an enclosing schema. Forty definitions that each name the next
-one twice for a member need 2^40 visits for a record of 40 levels. It caches nothing when it lists errors, so a schema
-that names itself twice needs as many. It cannot be interrupted.
+jsonschema-rs caches results only for references into an enclosing schema. Forty definitions that each refer to the
+next one twice for a member need 2^40 visits for a record of 40 levels. It caches nothing when it lists errors, so a
+schema that refers to itself twice needs as many. It cannot be interrupted.
 
-Most schemas take a few steps for each value of any record; this is computed once. Only for other schemas, steps are
+Most schemas take a few steps for each value of any record, which is computed once. Only for other schemas, steps are
 counted for each record.
 """
 
@@ -20,26 +20,27 @@ import orjson
 from tidegate.contracts.formats.json_work import Item, Member, Names, Part, Subschema
 
 MAX_STEPS: Final = 20_000_000
-"""Maximum steps to decide whether one record fits: they take half a second."""
+"""Maximum steps to decide whether one record fits; about half a second."""
 MAX_LISTED: Final = 50_000
-"""Maximum steps to list the errors of one record: these take longer, because errors have copies."""
+"""Maximum steps to list the errors of one record; these are slower, because errors copy values."""
 CALM: Final = 1_000
-"""Maximum steps for one value without a count for each record: the total then grows with its size alone."""
+"""Maximum steps for any value up to which records are not counted: the total then depends only on their size."""
 MAX_VISITS: Final = 500_000
-"""Maximum pairs of a value and a subschema that are visited while counting, for one record or one schema."""
+"""Maximum pairs of value and subschema that are visited while counting, for one record or one schema."""
 _DEPTH: Final = 255
 _COMPARED: Final = 10
-"""Values of an `enum` are compared one by one if one of them is an array or an object: some ten steps each."""
+"""Steps for each value of an `enum` that contains arrays or objects: such values are compared one by one."""
 
 Times = dict["Entry", int]
-"""How often each of some subschemas is applied to a value."""
+"""How often each entry is applied to a value."""
 
 
 class Entry:
-    """A subschema at which the visit of a value starts, with all subschemas of the same value.
+    """A subschema where the evaluation of a value starts, together with all subschemas of the same value.
 
-    `own` is the number of steps for the value itself. `parts` has the entries of its parts, and how often each is
-    applied. `closing` has the entries that a validator evaluates only once for each value.
+    `own` is the number of steps for the value itself, and `names` the steps for each of its names. `parts` maps the
+    parts of the value to the entries that are applied to them, and how often. `closing` are the entries that a
+    validator evaluates only once for each value.
     """
 
     __slots__ = ("closing", "names", "own", "parts")
@@ -51,7 +52,7 @@ class Entry:
         self.closing: set[Entry] = set()
 
     def below(self, value: Any) -> Iterator[tuple[Any, Times]]:
-        """Yield the parts of a value with the entries that are applied to them."""
+        """Yield the members or items of a value, with the entries that are applied to them."""
         if isinstance(value, dict):
             for part, times in self.parts.items():
                 if isinstance(part, Member) and part.name is None:
@@ -67,7 +68,7 @@ class Entry:
                     yield value[part.index], times
 
     def most(self, steps: dict[Entry, int]) -> int:
-        """Return the maximum steps for one value below, from the steps that each entry takes there."""
+        """Return the maximum steps for any one part of a value, given the steps of each entry."""
         most = self.names
         for kind in (Member, Item):
             everywhere, named, spared = 0, dict[Any, int](), dict[Any, int]()
@@ -90,7 +91,7 @@ class Entry:
 
 
 class StepCounter:
-    """Counts the steps for records, of a validator that caches results (`is_once`) or one that does not."""
+    """Counts the steps for records, for a validator that caches results (`is_once`) or one that does not."""
 
     def __init__(self, root: Subschema, *, is_once: bool, limit: int) -> None:
         self._is_once = is_once
@@ -104,11 +105,11 @@ class StepCounter:
 
     @cached_property
     def _most(self) -> list[int]:
-        """Return the maximum steps for one value of a record, by the depth of the record; up to the limit."""
+        """Return the maximum steps for one value of a record, indexed by the depth of the record, up to the limit."""
         return self._most_by_depth(self._limit)
 
     def exceed(self, record: Any) -> bool:
-        """Return whether judging a record takes more steps than the limit, or more visits than are counted."""
+        """Return whether judging a record takes more steps than the limit, or counting them more than MAX_VISITS."""
         try:
             text = orjson.dumps(record, default=str)
         except orjson.JSONEncodeError:  # integers beyond 64 bits
@@ -116,7 +117,7 @@ class StepCounter:
         return not self._is_surely_few(text) and self._is_above(record)
 
     def _is_surely_few(self, text: bytes) -> bool:
-        """Return whether no record with as many brackets and commas takes more steps than the limit."""
+        """Return whether no record with as many brackets and commas can take more steps than the limit."""
         brackets = text.count(b"[") + text.count(b"{")
         values = 1 + brackets + text.count(b",")
         begun = 1 + len(self._once) * brackets
@@ -142,7 +143,7 @@ class StepCounter:
         return False
 
     def _entry(self, start: Subschema) -> Entry:
-        """Build an entry and all entries below it; none below after MAX_VISITS."""
+        """Build the entry of a subschema and all entries below it; after MAX_VISITS no further ones are expanded."""
         self._entries[start] = Entry()
         stack = [start]
         while stack:
@@ -171,7 +172,7 @@ class StepCounter:
         return [self._entries[schema] for schema in schemas]
 
     def _most_by_depth(self, limit: int) -> list[int]:
-        """Return the maximum steps for one value of a record, by the depth of the record; up to a limit."""
+        """Return the maximum steps for one value of a record, indexed by the depth of the record, up to a limit."""
         beyond, left = limit + 1, self._visits_left
         steps = {entry: entry.own for entry in self._entries.values()}
         above: dict[Entry, set[Entry]] = {entry: set() for entry in steps}
@@ -198,7 +199,7 @@ class StepCounter:
 
 
 def _with_closing(times: Times) -> Times:
-    """Add the entries to which references lead back: each is evaluated once for a value."""
+    """Return the entries plus those that references lead back to, which are evaluated once for each value."""
     all_times = dict(times)
     stack = list(times)
     while stack:
@@ -210,7 +211,7 @@ def _with_closing(times: Times) -> Times:
 
 
 def _beside(start: Subschema, *, is_once: bool) -> dict[Subschema, int]:
-    """Count the paths from a subschema to each that applies to the same value, including itself."""
+    """Return the subschemas that apply to the same value, `start` included, each with the number of paths to it."""
     done: list[Subschema] = []
     known = {start}
     stack = [(start, iter(start.here))]
@@ -228,14 +229,14 @@ def _beside(start: Subschema, *, is_once: bool) -> dict[Subschema, int]:
     order = {schema: index for index, schema in enumerate(times)}
     for schema in times:
         for part in schema.here:
-            # A reference to its origin is a loop on one value, which every validator stops.
+            # A reference back to an earlier subschema is a loop on one value, which every validator stops.
             if part in order and order[part] > order[schema] and not (is_once and part in schema.closing):
                 times[part] += times[schema] * schema.factor
     return times
 
 
 def _compared(node: dict[str, Any]) -> int:
-    """Count the steps that an `enum` of arrays and objects takes."""
+    """Return the steps that an `enum` with arrays or objects takes; 0 for any other schema."""
     values = node.get("enum")
     is_slow = isinstance(values, list) and any(isinstance(each, dict | list) for each in values)
     return _COMPARED * len(values) if is_slow and isinstance(values, list) else 0

@@ -1,9 +1,9 @@
-"""Bound the work that a JSON Schema is for a validator, before one is built.
+"""Limit on the work that a JSON Schema causes for a validator, checked before one is built.
 
-jsonschema-rs follows every path that leads to a subschema, without memory of those it has followed. It does so when it
-compiles `unevaluatedProperties` and whenever it validates. Forty definitions that refer to the next one twice are 2 KB
-and 2^40 steps. The native code holds the interpreter lock and cannot be interrupted, so such a schema is refused by
-counting.
+jsonschema-rs follows every path that leads to a subschema and does not cache the result. It does so when it compiles
+`unevaluatedProperties` and whenever it validates. Forty definitions that each refer to the next one twice take 2 KB and
+2^40 steps. The native code holds the interpreter lock and cannot be interrupted, so such a schema is refused
+beforehand, by counting its paths.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from referencing._core import Resolver  # part of the library's API, but not in __all__
 
 MAX_STEPS: Final = 10_000
-"""Maximum steps for one value, beyond four for each subschema: 10,000 take about 50 ms."""
+"""Maximum steps for one value, in addition to four for each subschema: 10,000 take about 50 ms."""
 _STEPS_EACH: Final = 4
 MAX_LEVELS: Final = 200
-"""Maximum chain of subschemas on one value: every level is a frame of the stack."""
+"""Maximum chain of subschemas on one value: every level takes a stack frame."""
 MAX_CHAIN: Final = 5_000
-"""Maximum chain of subschemas through references: compiling takes the square of it, 0.2 s for this one."""
+"""Maximum chain of subschemas through references: compiling takes quadratic time, 0.2 s at this limit."""
 _DEFINITION: Final = "/schema/definition"
 _ROOT: Final = "urn:tidegate:schema"
 _HERE: Final = ("not", "if", "then", "else")
@@ -43,21 +43,21 @@ _UNEVALUATED: Final = ("unevaluatedItems", "unevaluatedProperties")
 
 
 class TooMuchWorkError(ContractError):
-    """A schema that takes a validator more work than the limit."""
+    """A schema that would cause a validator more work than the limit."""
 
 
 Key = tuple[int, str]
-"""A subschema by identity, and the base of its references."""
+"""The identity of a subschema, and the base URI of its references."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names of an object, which a subschema of `propertyNames` is about."""
+    """The names of an object, to which `propertyNames` applies a subschema."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """The members that a subschema is about: one by its `name`, or with None all but some."""
+    """The members to which a subschema applies: the one called `name`, or (None) all except `but`."""
 
     name: str | None = None
     but: frozenset[str] = frozenset()
@@ -65,7 +65,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """The items that a subschema is about: one by its `index`, or with None all from `first` on."""
+    """The items to which a subschema applies: the one at `index`, or (None) all from `first` on."""
 
     index: int | None = None
     first: int = 0
@@ -75,10 +75,10 @@ Part = Names | Member | Item
 
 
 def check_work(schema: Any) -> Subschema | None:
-    """Count the work of a schema, in steps that are linear in its size, and return its graph; None for a boolean.
+    """Check the work of a schema, in time linear in its size, and return the graph of its subschemas.
 
-    Raises TooMuchWorkError for more than is done. The schema need not be sound: what is not a schema is passed over, and
-    references that lead nowhere.
+    None for a boolean schema. Raises TooMuchWorkError beyond the limits. The schema need not be valid: parts that are
+    not schemas are skipped, and so are references that lead nowhere.
     """
     if not isinstance(schema, dict):
         return None
@@ -89,9 +89,10 @@ def check_work(schema: Any) -> Subschema | None:
 
 
 class Subschema:
-    """One subschema, the schemas that speak of the same value (`here`), and those of its parts (`below`).
+    """One subschema, with those that apply to the same value (`here`) and those that apply to its parts (`below`).
 
-    `closing` are those of `here` that a reference leads back to, from within themselves.
+    `closing` are those of `here` that a reference leads back to from inside. `steps` and `levels` are the steps and the
+    longest chain for one value; 0 until counted. `factor` is how often `here` is evaluated.
     """
 
     __slots__ = ("below", "closing", "factor", "here", "levels", "node", "steps")
@@ -103,17 +104,19 @@ class Subschema:
         self.closing: set[Subschema] = set()
         self.steps = 0
         self.levels = 0
-        # To find what is unevaluated, all adjacent keywords are evaluated a second time.
+        # To determine what is unevaluated, the validator evaluates all adjacent keywords a second time.
         self.factor = 2 if any(keyword in node for keyword in _UNEVALUATED) else 1
 
 
 class _Work:
+    """The graph of the subschemas of one schema, and the count of its work."""
+
     def __init__(self, schema: dict[str, Any]) -> None:
         self._definition = schema
         resource = Resource.from_contents(schema, default_specification=DRAFT202012)
         registry: Registry[Any] = Registry().with_resource(_ROOT, resource)
-        with suppress(AttributeError, TypeError):  # a part is not a schema, and the validator says so
-            # Once, for an anchor is looked for in all that was not crawled yet.
+        with suppress(AttributeError, TypeError):  # a part is not a schema, which the validator reports
+            # Crawl once, because each lookup of an anchor searches everything that has not been crawled yet.
             registry = registry.crawl()
         self._resolver = registry.resolver(_ROOT)
         self._known: dict[Key, Subschema] = {}
@@ -121,7 +124,7 @@ class _Work:
         self._open = {self.root}
 
     def follow(self) -> None:
-        """Find the subschemas that the root leads to. Raises TooMuchWorkError for a chain longer than MAX_CHAIN."""
+        """Build the graph of the subschemas. Raises TooMuchWorkError for a chain longer than MAX_CHAIN."""
         self._known[id(self._definition), ""] = self.root
         path = [self.root]
         stack = [self._parts(self.root, self._resolver)]
@@ -139,7 +142,7 @@ class _Work:
                 raise TooMuchWorkError.at(_DEFINITION, message)
 
     def _parts(self, schema: Subschema, resolver: Resolver[Any]) -> Iterator[tuple[Subschema, Resolver[Any]]]:
-        """Record the parts of a subschema, and yield those that are new."""
+        """Record the parts of a subschema, and yield the new ones with their resolvers."""
         for node in _here(schema.node):
             part, is_new = self._part(node, resolver)
             if part is not None:
@@ -160,11 +163,11 @@ class _Work:
     def _referred(
         self, schema: Subschema, reference: str, resolver: Resolver[Any]
     ) -> Iterator[tuple[Subschema, Resolver[Any]]]:
-        """Record what a reference names, and yield it if it is new."""
+        """Record the target of a reference, and yield it with its resolver if it is new."""
         try:
             resolved = resolver.lookup(reference)
         except (Unresolvable, ValueError, TypeError, AttributeError):
-            return  # the validator says what is wrong with it
+            return  # the validator reports it
         if not isinstance(resolved.contents, dict):
             return
         part, is_new = self._known_as(resolved.contents, resolved.resolver)
@@ -175,7 +178,7 @@ class _Work:
             yield part, resolved.resolver
 
     def _part(self, node: Any, resolver: Resolver[Any]) -> tuple[Subschema | None, bool]:
-        """Return the subschema that a node is, and whether it is new; None for a boolean."""
+        """Return the subschema of a node and whether it is new; (None, False) for a boolean."""
         return self._known_as(node, _inside(resolver, node)) if isinstance(node, dict) else (None, False)
 
     def _known_as(self, node: dict[str, Any], resolver: Resolver[Any]) -> tuple[Subschema, bool]:
@@ -195,7 +198,10 @@ class _Work:
             steps += self._walked(each, limit - steps)
 
     def _counted(self, start: Subschema, limit: int) -> bool:
-        """Count the steps of a subschema from those of its parts; returns whether it leads back to itself."""
+        """Count the steps of a subschema from those of its parts; return whether a loop was found.
+
+        Raises TooMuchWorkError.
+        """
         is_looped = False
         within = {id(start)}
         stack = [(start, iter(start.here))]
@@ -216,7 +222,10 @@ class _Work:
         return is_looped
 
     def _walked(self, start: Subschema, limit: int) -> int:
-        """Count the steps of a subschema that leads back to itself, path by path, each until it repeats."""
+        """Return the steps of a subschema with a loop, by walking every path until it repeats.
+
+        Raises TooMuchWorkError for more than `limit` steps.
+        """
         steps, within = 0, {id(start)}
         stack = [(start, iter(start.here))]
         while stack:
@@ -251,20 +260,20 @@ class _Work:
 
 
 def base_of(resolver: Resolver[Any]) -> str:
-    """Return the base that relative references are resolved against; the library has no public name for it."""
+    """Return the base URI of relative references; the library has no public name for it."""
     base: str = resolver._base_uri  # noqa: SLF001 - see above
     return "" if base == _ROOT else base
 
 
 def _inside(resolver: Resolver[Any], node: Any) -> Resolver[Any]:
-    """Enter a subschema, which may have a base of its own."""
+    """Return the resolver inside a subschema, which may have its own base URI."""
     if not isinstance(node, dict) or not isinstance(node.get("$id"), str):
         return resolver
     return resolver.in_subresource(Resource.from_contents(node, default_specification=DRAFT202012))
 
 
 def _here(node: dict[str, Any]) -> Iterator[Any]:
-    """Yield what speaks of the same value."""
+    """Yield the subschemas that apply to the same value, without references."""
     yield from (node[keyword] for keyword in _HERE if keyword in node)
     for keyword in _HERE_LISTS:
         if isinstance(node.get(keyword), list):
@@ -275,7 +284,7 @@ def _here(node: dict[str, Any]) -> Iterator[Any]:
 
 
 def _below(node: dict[str, Any]) -> Iterator[tuple[Part, Any]]:
-    """Yield what speaks of items, members and names, with what it is about."""
+    """Yield the subschemas that apply to items, members and names, each with the part to which it applies."""
     if "propertyNames" in node:
         yield Names(), node["propertyNames"]
     yield from _members(node)
@@ -308,7 +317,7 @@ def _items(node: dict[str, Any]) -> Iterator[tuple[Part, Any]]:
 
 
 def _pointer_to(wanted: dict[str, Any], root: Any) -> str:
-    """Return the pointer of a part of a schema; "" for the root, or if it is not found."""
+    """Return the pointer of a part of a schema, found by identity; "" for the root, or if it is not found."""
     stack: list[tuple[tuple[str, ...], Any]] = [((), root)]
     while stack:
         path, node = stack.pop()

@@ -1,4 +1,4 @@
-"""The interface of a payload format for the judge."""
+"""The interface that the judge requires of a payload format."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tidegate.contracts.formats.framing import Framed
 from tidegate.contracts.verdict import Severity, Stage, Violation
 
 NO_PAYLOAD: Final = Violation(Stage.FRAME, "value.null", "", Severity.ERROR, "the value is null")
-"""The decoded form of a null: a tombstone, or a value whose frame could not be cut off."""
+"""The result of decoding a null: a tombstone, or a value whose framing could not be removed."""
 
 
 class PayloadFormat(Protocol):
-    """A schema, compiled: it decodes payloads and says whether they fit."""
+    """A compiled schema that decodes payloads and validates the records."""
 
     @property
     def fields(self) -> SchemaFields:
@@ -22,14 +22,14 @@ class PayloadFormat(Protocol):
         ...
 
     def decode(self, framed: Framed) -> Iterator[Any]:
-        """Decode each payload: the record, or the Violation that it is (`NO_PAYLOAD` for null)."""
+        """Yield for each payload the decoded record, or a Violation of stage decode (`NO_PAYLOAD` for null)."""
         ...
 
     @property
     def is_valid(self) -> Callable[[Any], bool]:
-        """Return whether a decoded record fits the schema. Never raises."""
+        """Return the function that tests whether a decoded record fits the schema. The function never raises."""
         ...
 
     def violations(self, record: Any) -> tuple[Violation, ...]:
-        """Return every way in which a record violates the schema, at least one if `is_valid` returns False."""
+        """Return the schema violations of a record, at least one if `is_valid` returns False for it."""
         ...

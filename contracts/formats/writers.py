@@ -1,10 +1,10 @@
-"""The schemas that records may have been written with: the versions of the contract's subject, as a registry lists them.
+"""Writer's schemas: the versions of the contract's subject, as a schema registry lists them.
 
-The list is fixed for a batch, so that a batch that is judged again gets the same verdicts. It is fetched after the
-records were read, and a producer registers a schema before it writes with it. So a schema that is not in the list is
-not one of the subject. An older list, used while the registry is unavailable, does not prove that.
+The list is fixed for a batch, so that judging a batch again gives the same verdicts. It is fetched after the records
+were read, and producers register a schema before they write with it. So a schema that is missing in the list is not
+a version of the subject. A cached list, used while the registry is unavailable, does not prove this.
 
-Source: Confluent wire format; the names and bytes are those of confluent-kafka 2.16 (`schema_registry.serde`).
+Source: Confluent wire format; header name and bytes as in confluent-kafka 2.16 (`schema_registry.serde`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Final, Literal
 from uuid import UUID
 
 SCHEMA_HEADER: Final = "__value_schema_id"
-"""Name of the header that holds the schema of a record's value: a byte 01 and a GUID."""
+"""The name of the record header that identifies the schema of the value: a byte 01 and a GUID."""
 GUID_BYTES: Final = 17
 
 
 @dataclass(frozen=True, slots=True)
 class WriterSchema:
-    """A version of the subject. `type` is that of a contract's schema; None for one that no contract can have."""
+    """A version of the subject. `type` is None for a schema type that contracts do not support."""
 
     id: int
     guid: UUID
@@ -29,13 +29,13 @@ class WriterSchema:
 
     @property
     def header(self) -> bytes:
-        """Return the value of a header that names this schema."""
+        """Return the value of the record header that identifies this schema."""
         return b"\x01" + self.guid.bytes
 
 
 @dataclass(frozen=True)
 class WriterSchemas:
-    """All versions of one subject. `is_current` says whether the list was asked for after the records were there."""
+    """All versions of one subject. `is_current` says whether the list was fetched after the records were read."""
 
     schemas: tuple[WriterSchema, ...]
     is_current: bool

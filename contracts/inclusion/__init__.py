@@ -1,1 +1,1 @@
-"""Inclusion of schemas, with counterexamples. Knows JSON Schema and Avro, and no contract."""
+"""Inclusion checks between schemas, with counterexamples: JSON Schema and Avro, independent of contracts."""

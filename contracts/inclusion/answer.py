@@ -1,8 +1,9 @@
-"""The answer to one question: whether every document of the schema `old` is also a document of the schema `new`.
+"""The result of an inclusion check: whether the schema `new` accepts every document that the schema `old` accepts.
 
-Backward compatibility is `old` in `new` (a new reader reads old data), forward compatibility the same question
-with both swapped. The answer is sound: `PROVEN` is said only of what holds for every document, `REFUTED` only with a
-document that the judge really tells apart. Everything else is `UNDETERMINED` and blocks like a refutation.
+Backward compatibility means that `old` is included in `new` (a new reader reads old data). Forward compatibility is
+the same check with both swapped. The result is sound: `PROVEN` holds for every document. `REFUTED` comes with a
+document that the judge accepts under `old` and refuses under `new`. Everything else is `UNDETERMINED`, and blocks a
+change like a refutation.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ class Outcome(StrEnum):
     REFUTED = "refuted"
     UNDETERMINED = "undetermined"
     ASSUMED = "assumed"
-    """Of a finding only: what refutes it is assumed not to occur."""
+    """Used by findings only: there is a counterexample, but the contract assumes that such records do not occur."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """A document that `old` accepts and `new` refuses, judged by both.
+    """A document that `old` accepts and `new` refuses, checked against both.
 
-    `text` is the document as JSON text (for Avro: the datum in Avro's JSON encoding), as small as could be found.
+    `text` is the document as JSON text (for Avro: the datum in Avro's JSON encoding), the smallest that was found.
     `encoded` is the Avro binary of that datum, None for JSON Schema.
     """
 
@@ -35,13 +36,13 @@ class Counterexample:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One place where `new` does not, or cannot be shown to, accept what `old` accepts.
+    """One place where `new` does not accept what `old` accepts, or where acceptance could not be proven.
 
-    `code` is stable and names the change in the field's words, such as `schema.maximum-lowered`. `keyword` is the
-    schema keyword (Avro: attribute) behind it. `old_pointer` and `new_pointer` are JSON Pointers (RFC 6901) into the
-    two schema documents; the nearest enclosing place where a schema has no such keyword. `field` is the JSON Pointer
-    of the place in a record, `*` standing for any element or undeclared name, "" for the whole record. `sentence`
-    says it for people, with the declared values before and after. `counterexample` is there exactly when `outcome`
+    `code` is stable and names the change, such as `schema.maximum-lowered`. `keyword` is the schema keyword (Avro:
+    attribute) behind it. `old_pointer` and `new_pointer` are JSON Pointers (RFC 6901) into the two schema documents.
+    Where a schema lacks the keyword, the pointer leads to the nearest enclosing place. `field` is the JSON Pointer of
+    the place in a record: `*` stands for any element or undeclared name, "" for the whole record. `sentence` is a
+    description for users, with the declared values before and after. `counterexample` is set exactly when `outcome`
     is REFUTED.
     """
 
@@ -57,7 +58,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Inclusion:
-    """The answer, with its differences: none when PROVEN; at least one REFUTED among them when REFUTED."""
+    """The result of an inclusion check. `differences` is empty when PROVEN, and has a REFUTED one when REFUTED."""
 
     outcome: Outcome
     differences: tuple[Difference, ...] = ()

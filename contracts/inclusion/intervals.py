@@ -1,8 +1,8 @@
 """Sets of numbers or of instants, as unions of intervals, compared exactly.
 
-An interval runs between two cuts. A cut is a place on the number line: just before a value, `(value, 0)`, or just after
-it, `(value, 1)`. So open and closed ends need no separate cases: [1, 2) runs from `(1, 0)` to `(2, 0)`. Values are ints
-or Fractions; the ends of the line are infinite floats.
+An interval runs between two cuts. A cut is a position on the number line: just before a value, `(value, 0)`, or just
+after it, `(value, 1)`. Open and closed ends therefore need no separate cases: [1, 2) runs from `(1, 0)` to `(2, 0)`.
+Values are ints or Fractions; the ends of the line are infinite floats.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class Intervals:
 
     @classmethod
     def between(cls, low: Cut | None, high: Cut | None) -> Intervals:
-        """Build one interval; None is no bound. The set is empty if `low` is not below `high`."""
+        """Build one interval; None means unbounded. The set is empty if `low` is not below `high`."""
         low, high = low or BEFORE_ALL, high or AFTER_ALL
         return cls(((low, high),)) if low < high else cls()
 
     def complement(self) -> Intervals:
-        """Build the set of all other values."""
+        """Return the set of all other values."""
         cuts = [BEFORE_ALL, *(cut for part in self.parts for cut in part), AFTER_ALL]
         gaps = zip(cuts[::2], cuts[1::2], strict=True)
         return Intervals(tuple((low, high) for low, high in gaps if low < high))
 
     def union(self, other: Intervals) -> Intervals:
-        """Build the set of the values that are in either set."""
+        """Return the set of the values that are in either set."""
         merged: list[tuple[Cut, Cut]] = []
         for low, high in sorted((*self.parts, *other.parts)):
             if merged and low <= merged[-1][1]:
@@ -53,16 +53,16 @@ class Intervals:
         return Intervals(tuple(merged))
 
     def minus(self, other: Intervals) -> Intervals:
-        """Build the set of the values that are not in `other`."""
-        # A minus B is what lies neither outside A nor in B.
+        """Return the set of the values of this set that are not in `other`."""
+        # A minus B contains the values that are neither outside A nor in B.
         return self.complement().union(other).complement()
 
     def is_empty(self, *, whole: bool) -> bool:
-        """Return whether the set contains no value; with `whole`, no integer."""
+        """Return whether the set contains no value; with `whole`, whether it contains no integer."""
         return next(self.integers(), None) is None if whole else not self.parts
 
     def integers(self) -> Iterator[int]:
-        """Yield one integer of each interval that contains any."""
+        """Yield one integer of each interval that contains an integer."""
         for low, high in self.parts:
             first = first_integer(low)
             if first is None:  # no lower bound: take the integer just before the upper one

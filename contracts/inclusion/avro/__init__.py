@@ -1,4 +1,4 @@
-"""Compatibility of Avro schemas: schema resolution, and what the specification leaves out of it."""
+"""Compatibility of Avro schemas: schema resolution, and the cases that the specification leaves open."""
 
 from tidegate.contracts.inclusion.avro.claims import CODES
 from tidegate.contracts.inclusion.avro.resolution import Resolution, includes, resolve

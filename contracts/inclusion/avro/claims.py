@@ -1,4 +1,4 @@
-"""Claims about the difference of two types, each with a datum that should show it; meanings of logical values.
+"""Claims about differences between two Avro types, with data as evidence, and the meaning of logical values.
 
 Source: Apache Avro 1.12 specification, "Logical Types".
 """
@@ -54,22 +54,23 @@ CODES: Final = {
     "avro.enum-symbol-defaulted": "a symbol that the reader lacks is read as the default",
     "avro.promotion-rounds": "large integers are rounded to the reader's floating-point type",
 }
-"""Every code that a comparison of Avro schemas gives, and what it says. They are stable."""
+"""Every code that a comparison of Avro schemas can report, with its meaning. The codes are stable."""
 
 _ROUNDED: Final = {
     ("int", "float"): 2**24,
     ("long", "float"): 2**24,
     ("long", "double"): 2**53,
 }
-"""From which integers on a floating-point number no longer holds each."""
+"""By (writer's kind, reader's kind): above this magnitude the reader's type no longer represents every integer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Something to be shown of a place: that `data` (of the writer's type) cannot be read, or change their meaning.
+    """A claim about a place, to be confirmed by a datum that cannot be read or whose meaning changes.
 
-    Without data it cannot be shown. A claim that `is_harmless` is a remark: nothing is to be shown. `old` and `new`
-    stand behind the pointers of the two types.
+    `data` are candidates of the writer's type; a claim without data cannot be confirmed. With `changes_meaning` the datum is
+    readable, but its value means something else. A claim that `is_harmless` is a remark and needs no evidence. `old`
+    and `new` are appended to the pointers of the two types. `field` replaces the field of the place, unless "".
     """
 
     code: str
@@ -84,7 +85,7 @@ class Claim:
 
 
 def mismatch(place: Place, sizes: Sizes) -> Claim:
-    """Return the claim that the types of a place do not match."""
+    """Return the claim that the two types of a place do not match."""
     writer, reader = place.writer, place.reader
     data = (sizes.smallest(writer),) if sizes.exists(writer) else ()
     named = isinstance(writer, Record | Enum | Fixed) and type(writer) is type(reader)
@@ -98,7 +99,7 @@ def mismatch(place: Place, sizes: Sizes) -> Claim:
 
 
 def branch_missing(writer: Union, index: int, reader: AvroType, sizes: Sizes) -> Claim:
-    """Return the claim that the reader accepts no value of a branch."""
+    """Return the claim that the reader accepts no value of the branch of the writer's union at `index`."""
     branch = writer.branches[index]
     data = (Branch(index, sizes.smallest(branch)),) if sizes.exists(branch) else ()
     sentence = f"{branch} of the union cannot be read as {reader}"
@@ -106,9 +107,10 @@ def branch_missing(writer: Union, index: int, reader: AvroType, sizes: Sizes) ->
 
 
 def branch_ambiguous(writer: AvroType, choices: list[AvroType], old: str = "") -> Iterator[Claim]:
-    """Yield the claim that readers choose different branches, if they then read different values.
+    """Yield the claim that readers choose different branches of a union, if they then read different values.
 
-    A number is the same number in each branch, and of `bytes` that are read as a string the leaves say what is lost.
+    Primitives other than `string` need no claim: a number has the same value in every branch, and `leaf_claims` reports
+    what is lost when `bytes` are read as a string.
     """
     is_told = isinstance(writer, Primitive) and writer.kind != "string"
     if len(choices) > 1 and not is_told:
@@ -120,7 +122,7 @@ def branch_ambiguous(writer: AvroType, choices: list[AvroType], old: str = "") -
 
 
 def leaf_claims(place: Place) -> Iterator[Claim]:
-    """Compare two primitive or fixed types that match."""
+    """Yield claims about two primitive or fixed types that match."""
     writer, reader = place.writer, place.reader
     kinds = tuple(node.kind if isinstance(node, Primitive) else "fixed" for node in (writer, reader))
     if kinds == ("bytes", "string"):
@@ -136,7 +138,7 @@ def leaf_claims(place: Place) -> Iterator[Claim]:
 
 
 def enum_claims(writer: Enum, reader: Enum) -> Iterator[Claim]:
-    """Compare two enums of one name."""
+    """Yield claims about the symbols and defaults of two enums with matching names."""
     missing = [symbol for symbol in writer.symbols if symbol not in reader.symbols]
     listed = ", ".join(missing)
     if missing and reader.default in reader.symbols:
@@ -154,7 +156,10 @@ def enum_claims(writer: Enum, reader: Enum) -> Iterator[Claim]:
 
 
 def record_claims(place: Place, writer: Record, reader: Record, data: tuple[Datum, ...]) -> Iterator[Claim]:
-    """Compare the fields of two records of one name, without their types; `data` are some of the writer's."""
+    """Yield claims about the fields of two records with matching names, but not about the types of the fields.
+
+    `data` are data of the writer's record, used as evidence.
+    """
     pairs = field_pairs(writer, reader)
     ambiguous = {each.name for each in ambiguous_fields(writer, reader)}
     for each in reader.fields:
@@ -210,7 +215,7 @@ def _logical_claims(writer: AvroType, before: Logical | None, after: Logical | N
         code = f"avro.logical-type-{'added' if before is None else 'removed'}"
     elif before.name == after.name == "decimal":
         if before.scale == after.scale and before.precision <= after.precision:
-            return  # every number of the writer's is one of the reader's
+            return  # the reader's type represents every decimal of the writer's
         is_scale = before.scale != after.scale
         code = "avro.scale-changed" if is_scale else "avro.precision-lowered"
         keyword = "scale" if is_scale else "precision"
@@ -230,13 +235,13 @@ def _logical_claims(writer: AvroType, before: Logical | None, after: Logical | N
 
 
 def _is_any_long(writer: AvroType, logical: Logical) -> bool:
-    """Return whether the writer's values are longs, and every long is a value of a logical type."""
+    """Return whether the writer's values are longs, and every long is a valid value of the logical type."""
     is_long = isinstance(writer, Primitive) and writer.kind == "long"
     return is_long and logical.name.startswith(("timestamp-", "local-timestamp-"))
 
 
 def _samples(writer: AvroType, before: Logical | None, after: Logical | None) -> Iterator[Datum]:
-    """Yield values of the writer's type that may mean something else under another logical type, smallest first."""
+    """Yield values of the writer's type that may differ in meaning between two logical types, smallest first."""
     kind = writer.kind if isinstance(writer, Primitive) else "fixed"
     numbers = [1]
     if before is not None and after is not None and before.precision > after.precision:
@@ -272,20 +277,21 @@ _UUID = re.compile(r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 
 
 def logical_of(node: AvroType) -> Logical | None:
-    """Return the logical type of a type."""
+    """Return the logical type of a primitive or fixed type; None if it has none."""
     return node.logical if isinstance(node, Primitive | Fixed) else None
 
 
 def time_unit(logical: Logical) -> tuple[str, str] | None:
-    """Split a time or timestamp into what it is and its unit; None for other logical types."""
+    """Return the kind and the unit of a time or timestamp, such as ("time", "millis"); None for other types."""
     kind, _, unit = logical.name.rpartition("-")
     return (kind, unit) if unit in _PER_SECOND else None
 
 
 def meaning(value: Any, logical: Logical | None) -> str | None:
-    """Return the meaning of a value of the underlying type as comparable text; None if the logical type has no such value.
+    """Return what a value of the underlying type means under a logical type, as comparable text.
 
-    `value` is as fastavro reads it without logical types: an int, bytes or a str.
+    None if the logical type has no such value. `value` is as fastavro reads it without logical types: an int, bytes
+    or a str. Without a logical type, the result is the value itself as text.
     """
     if logical is None:
         return repr(value) if isinstance(value, bytes) else str(value)

@@ -1,7 +1,7 @@
-"""Data of a writer schema: the smallest ones, their binary and JSON encoding, and what a reader makes of them.
+"""Data of a writer schema: the smallest datum of a type, its binary and JSON encoding, and how a reader reads it.
 
-The encodings are written here because fastavro chooses the branch of a union itself, and a witness needs a certain
-one. Reading, which decides, is fastavro's. Source: Apache Avro 1.12 specification, "Data Serialization".
+Data is encoded here because fastavro chooses the branch of a union itself, and a counterexample needs a specific one.
+fastavro does the reading, which decides. Source: Apache Avro 1.12 specification, "Data Serialization".
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tidegate.contracts.formats.avro_types import (
 from tidegate.contracts.inclusion.avro.documents import schema_of
 
 Datum = Any
-"""A value of a writer's type: a union's is a Branch, a record's a dict, an enum's its symbol."""
+"""A value of a writer's type: a Branch for a union, a dict for a record, the symbol for an enum."""
 
 _MAX_SIZE: Final = 20_000
 _TOO_LARGE: Final = (_MAX_SIZE, MAX_NESTING)
@@ -50,14 +50,17 @@ _ZEROS: Final[dict[str, Datum]] = {
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A value of a union: which branch, and its value."""
+    """A value of a union: the index of the branch, and the value of that branch."""
 
     index: int
     value: Datum
 
 
 class Sizes:
-    """The size of the smallest datum of each type of a schema: values and bytes, and levels."""
+    """The smallest datum of each type of a schema, measured as (values plus bytes, levels of nesting).
+
+    The sizes are the fixed point of `_size`, because types can be recursive.
+    """
 
     def __init__(self, root: AvroType) -> None:
         every = list(nodes(root))
@@ -72,11 +75,11 @@ class Sizes:
                     changed = True
 
     def exists(self, node: AvroType) -> bool:
-        """Return whether a type has a datum that is small enough to be looked at."""
+        """Return whether a type has a datum within the size limits."""
         return id(node) in self._of
 
     def smallest(self, node: AvroType) -> Datum:  # noqa: PLR0911 - one for each type
-        """Build the smallest datum of a type that has one."""
+        """Build the smallest datum of a type for which `exists` is true."""
         match node:
             case Primitive():
                 return _ZEROS[node.kind]
@@ -95,12 +98,12 @@ class Sizes:
                 return Branch(index, self.smallest(node.branches[index]))
 
     def order(self, union: Union) -> list[int]:
-        """Return the branches that have data, the one with the smallest first."""
+        """Return the indexes of the branches that have data, ordered by the size of their smallest datum."""
         known = [(self._of[id(b)], index) for index, b in enumerate(union.branches) if id(b) in self._of]
         return [index for _, index in sorted(known)]
 
     def _size(self, node: AvroType) -> tuple[int, int] | None:
-        """Return size and levels, from what is known of the types that a type is made of."""
+        """Return size and levels from the sizes of the child types; None while the type has no known datum."""
         match node:
             case Array() | Map() | Primitive():
                 return 1, 0
@@ -122,7 +125,7 @@ class Sizes:
 
 
 def encode(node: AvroType, datum: Datum) -> bytes:  # noqa: PLR0911 - one for each type
-    """Encode a datum in binary."""
+    """Encode a datum in Avro's binary encoding."""
     match node:
         case Primitive():
             return _ENCODERS[node.kind](datum)
@@ -141,21 +144,21 @@ def encode(node: AvroType, datum: Datum) -> bytes:  # noqa: PLR0911 - one for ea
 
 
 def json_text(node: AvroType, datum: Datum) -> str:
-    """Write a datum in Avro's JSON encoding."""
+    """Return a datum in Avro's JSON encoding."""
     return json.dumps(_json(node, datum), ensure_ascii=False)
 
 
 class Readings:
-    """Reads data with two types, by fastavro.
+    """Reads data with fastavro, with one type as the writer's schema and another as the reader's.
 
-    Logical types are left out: integers stay integers, decimals bytes.
+    Logical types are left out of the schemas: integers stay integers, and decimals stay bytes. Schemas are parsed once.
     """
 
     def __init__(self) -> None:
         self._schemas: dict[int, tuple[AvroType, Any]] = {}
 
     def read(self, encoded: bytes, writer: AvroType, reader: AvroType) -> tuple[Any, str | None]:
-        """Read a datum that one type wrote with both: the value, or why it cannot be read. Raises TooDeepError."""
+        """Return the value that a reader reads and None, or None and the name of the error. Raises TooDeepError."""
         return read(encoded, self._schema(writer), self._schema(reader))
 
     def _schema(self, node: AvroType) -> Any:
@@ -165,10 +168,13 @@ class Readings:
 
 
 def read(encoded: bytes, writer: Any, reader: Any) -> tuple[Any, str | None]:
-    """Read a datum with both schemas, given as documents: the value, or why it cannot be read."""
+    """Read a datum with a writer's and a reader's schema document.
+
+    Returns the value and None, or None and the name of the error that fastavro raised.
+    """
     try:
         return fastavro.schemaless_reader(io.BytesIO(encoded), writer, reader), None
-    except Exception as error:  # noqa: BLE001 - whatever it raises, it does not read the datum
+    except Exception as error:  # noqa: BLE001 - any exception means that the datum is not readable
         return None, type(error).__name__
 
 
@@ -225,11 +231,11 @@ _INTEGERS: Final = {"int": 2**31, "long": 2**63}
 
 
 class NoDatumError(ValueError):
-    """A value that does not belong to its type."""
+    """A value that is not a value of its type."""
 
 
 def plain_of(datum: Datum) -> Any:
-    """Remove which branches of unions were taken."""
+    """Return a datum as a plain value, with every Branch replaced by its value."""
     match datum:
         case Branch():
             return plain_of(datum.value)
@@ -241,9 +247,9 @@ def plain_of(datum: Datum) -> Any:
 
 
 def datum_of(node: AvroType, value: Any) -> Datum:  # noqa: PLR0911 - one for each type
-    """Build a datum of a type; of a union, in the first branch that has the value. Raises NoDatumError.
+    """Build a datum of a type from a plain value; for a union, in the first branch that fits. Raises NoDatumError.
 
-    Strings stand for bytes where a type wants them, as they do in defaults of fields.
+    A string is taken as bytes (one byte a character) where the type requires bytes, as in defaults of fields.
     """
     match node:
         case Primitive():
@@ -270,7 +276,7 @@ def datum_of(node: AvroType, value: Any) -> Datum:  # noqa: PLR0911 - one for ea
 
 
 def symbols_at(node: AvroType, path: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the symbols of the enum that a field holds; none if it holds no enum."""
+    """Return the symbols of the enum at a path of field names, through unions; empty if there is no enum."""
     match node:
         case Union():
             return tuple(symbol for branch in node.branches for symbol in symbols_at(branch, path))

@@ -1,4 +1,4 @@
-"""Avro types written as schema documents: Avro schemas for fastavro, and JSON Schemas of the decoded records."""
+"""Schema documents of Avro types: Avro schemas for fastavro, and JSON Schemas of the decoded records."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tidegate.contracts.formats.avro_types import (
 
 
 def schema_of(node: AvroType) -> Any:
-    """Write a type as a schema, without logical types, documentation and absent defaults.
+    """Return a type as an Avro schema document, without logical types, documentation and invalid defaults.
 
-    A named type is defined at its first place and referred to afterwards. Raises TooDeepError.
+    A named type is defined where it first occurs and referred to by name afterwards. Raises TooDeepError.
     """
     return _write(node, set(), 0)
 
@@ -72,7 +72,7 @@ _PRIMITIVES: Final[dict[str, dict[str, Any]]] = {
     "boolean": {"type": "boolean"},
     "int": {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1},
     "long": {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1},
-    "float": {},  # infinities and NaN are no JSON
+    "float": {},  # JSON has no infinities and no NaN
     "double": {},
     "bytes": {},
     "string": {"type": "string"},
@@ -80,10 +80,10 @@ _PRIMITIVES: Final[dict[str, dict[str, Any]]] = {
 
 
 def json_schema_of(root: AvroType) -> dict[str, Any]:
-    """Write the JSON Schema (2020-12) that every decoded record of an Avro type fits.
+    """Return a JSON Schema (2020-12) that accepts every decoded record of an Avro type.
 
-    Every record is under `$defs`, so that recursion is a reference. Bytes have no form in JSON and fit anything; times
-    are integers, decimals numbers.
+    Each record type is defined under `$defs`, so that a recursive type becomes a reference. Bytes have no JSON form and
+    get a schema that accepts anything. Times are integers, and decimals are numbers.
     """
     definitions: dict[str, Any] = {}
     pending: list[Record] = []

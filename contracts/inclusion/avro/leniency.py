@@ -1,7 +1,7 @@
 """Parts of an Avro schema that let a reader fill in data: defaults of fields and enums, and aliases of fields.
 
-Schema resolution fills a field that a writer's schema lacks, so each of these lets more writer's schemas be read.
-Source: Apache Avro specification, "Schema Resolution".
+Schema resolution fills in a field that the writer's schema lacks. Each of these parts therefore makes data of more
+writer's schemas readable. Source: Apache Avro specification, "Schema Resolution".
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ _DEFAULT: Final = "default"
 _PARTS: Final = ("type", "items", "values")
 
 Made = tuple[str, str, str]
-"""The name of a record or enum, a field of it ("" for none), and what is there: "default", or an alias."""
+"""The name of a record or enum, the name of a field ("" for the type itself), and "default" or an alias."""
 
 
 def strict_reader(definition: Any) -> Any:
-    """Return a schema that makes nothing up: without the defaults and aliases of its fields and enums."""
+    """Return a schema without the defaults and aliases of fields and enums, so that a reader fills nothing in."""
     match definition:
         case list():
             return [strict_reader(branch) for branch in definition]
@@ -38,7 +38,7 @@ def _strict_part(key: str, value: Any) -> Any:
 
 
 def made_up(before: Any, after: Any) -> tuple[Made, ...]:
-    """Return the defaults and aliases that a schema gives to fields and enums which were there without them."""
+    """Return the defaults and aliases that `after` adds to fields and enums which `before` has without them."""
     known, old = set(_members(before)), set(_leniencies(before))
     return tuple(each for each in _leniencies(after) if each[:2] in known and each not in old)
 
@@ -60,7 +60,7 @@ def _leniencies(definition: Any) -> Iterator[Made]:
 
 
 def _named(definition: Any) -> Iterator[dict[str, Any]]:
-    """Yield the named types of a schema, each where it is written."""
+    """Yield the definitions of the named types of a schema."""
     pending = [definition]
     while pending:
         node = pending.pop()

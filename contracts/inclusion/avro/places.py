@@ -1,4 +1,4 @@
-"""Places in a record where two types are compared, and the whole datum around a value there."""
+"""Places in a record where two types are compared, and the complete record around a datum at such a place."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from tidegate.contracts.formats.avro_types import Array, AvroType, Enum, Map, Re
 from tidegate.contracts.inclusion.avro.data import Branch, Datum, Sizes
 
 ANY: Final = "*"
-"""Stands in a pointer for any item of an array and any name of a map."""
+"""The pointer token for any item of an array and any key of a map."""
 _MAX_DEPTH: Final = 6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """A writer's type and the reader's that it is resolved against, and how one gets there from the root.
+    """A writer's type, the reader's type that it is resolved against, and the path to them from the root.
 
-    `step` is the name of a field or the index of a union's branch in `parent`; None for items and values.
-    `is_certain` says that every reader resolves these two; some choose another branch of a union.
+    `field` is the JSON Pointer of the place in a record. `step` is the name of a field or the index of a union's branch
+    in `parent`; None for items of arrays and values of maps. `is_certain` is False if some readers choose another
+    branch of a union, and so do not resolve these two types against each other.
     """
 
     writer: AvroType
@@ -34,7 +35,7 @@ class Place:
     def below(
         self, writer: AvroType, reader: AvroType, step: str | int | None = None, *, is_certain: bool = True
     ) -> Place:
-        """Build the place of two types inside these."""
+        """Return the place of two types that are direct parts of these."""
         field = self.field
         if isinstance(self.writer, Array | Map):
             field += join((ANY,))
@@ -43,7 +44,7 @@ class Place:
         return Place(writer, reader, field, self, step, self.is_certain and is_certain)
 
     def path(self) -> Iterator[Place]:
-        """Yield this place and those around it."""
+        """Yield this place and the places that enclose it, innermost first."""
         place: Place | None = self
         while place is not None:
             yield place
@@ -51,14 +52,14 @@ class Place:
 
 
 class Filling:
-    """Makes data of a writer's types that a reader can read, where there are such, so that a witness shows one thing."""
+    """Builds data that a reader can read where possible, so that a witness shows one difference only."""
 
     def __init__(self, sizes: Sizes) -> None:
         self._sizes = sizes
         self._records: dict[tuple[int, int], dict[str, Datum]] = {}
 
     def around(self, place: Place, datum: Datum) -> Datum:
-        """Return the smallest record around a datum of the writer's type at a place."""
+        """Return the record around a datum of the writer's type at a place, with small readable values elsewhere."""
         while place.parent is not None:
             outer = place.parent
             match outer.writer:
@@ -74,7 +75,10 @@ class Filling:
         return datum
 
     def fill(self, writer: AvroType, reader: AvroType | None, depth: int = 0) -> Datum:
-        """Build a small datum of the writer's type that the reader can read, if there is one; else the smallest."""
+        """Build a small datum of the writer's type that the reader can read, or the smallest one if there is none.
+
+        `reader` is None for a field that the reader does not read.
+        """
         if reader is None or depth > _MAX_DEPTH:
             return self._sizes.smallest(writer)
         match writer:
@@ -107,7 +111,7 @@ class Filling:
 
 
 def choices(writer: AvroType, reader: AvroType) -> list[AvroType]:
-    """Return the types that readers may resolve a type other than a union against, the usual one first."""
+    """Return the reader's types that a writer's type (not a union) may be resolved against, the usual one first."""
     if isinstance(reader, Union):
         return chosen_branches(writer, reader)
     return [reader] if matches(writer, reader) else []

@@ -1,8 +1,8 @@
-"""Check that data written with one Avro schema can be read with another, and means the same.
+"""Check that data written with one Avro schema can be read with another and keeps its meaning.
 
 The types of both schemas are walked pairwise, each pair once. A pair that occurs again is assumed to hold, which
-decides recursive types. Every difference that is reported as certain has a datum that shows it: fastavro writes it
-with the writer's schema and reads it with both. Source: Apache Avro 1.12 specification, "Schema Resolution".
+decides recursive types. Every refuted difference has a datum as evidence: it is encoded with the writer's schema, and
+fastavro reads it with both. Source: Apache Avro 1.12 specification, "Schema Resolution".
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ from tidegate.contracts.inclusion.avro.data import Datum, Readings, Sizes, encod
 from tidegate.contracts.inclusion.avro.places import Filling, Place, choices
 
 MAX_STEPS: Final = 500_000
-"""Maximum pairs of types that are looked at; about a second."""
+"""Maximum pairs of types that one check compares; about one second."""
 MAX_DIFFERENCES: Final = 100
-"""Maximum differences and remarks, each, that one answer gives."""
+"""Maximum differences, and maximum remarks, in one result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The answer, and what else a reader should know: harmless changes, each a Difference that is PROVEN."""
+    """The result of an inclusion check, and `remarks`: the harmless changes, each a Difference that is PROVEN."""
 
     inclusion: Inclusion
     remarks: tuple[Difference, ...] = ()
 
 
 def includes(writer: Any, reader: Any) -> Inclusion:
-    """Return whether all data of one Avro schema can be read with another, and keep their meaning.
+    """Check whether all data of the `writer` schema can be read with the `reader` schema and keeps its meaning.
 
-    Takes two schema documents (decoded JSON). Raises ContractError when one is no Avro schema.
+    Takes two schema documents (decoded JSON). Raises ContractError if one of them is not an Avro schema.
     """
     return resolve(writer, reader).inclusion
 
 
 def resolve(writer: Any, reader: Any) -> Resolution:
-    """Return the answer of `includes` with the harmless changes as well."""
+    """Return the result of `includes` together with the harmless changes. Raises ContractError."""
     try:
         types = parse(writer), parse(reader)
         if writer == reader:
@@ -73,6 +73,8 @@ def resolve(writer: Any, reader: Any) -> Resolution:
 
 
 class _Walk:
+    """The pairwise walk over two schemas, which collects differences and remarks."""
+
     def __init__(self, writer: AvroType, reader: AvroType) -> None:
         self._root = Place(writer, reader)
         self._sizes = Sizes(writer)
@@ -108,7 +110,7 @@ class _Walk:
         )
 
     def _claims(self, place: Place) -> Iterator[Claim]:
-        """Compare the types of a place themselves."""
+        """Yield claims about the two types of a place, without their parts."""
         writer, reader = place.writer, place.reader
         match writer, reader:
             case Union(), _:
@@ -136,7 +138,7 @@ class _Walk:
                 yield from leaf_claims(place)
 
     def _inner(self, place: Place) -> Iterator[Place]:  # noqa: C901 - one for each type
-        """Yield the pairs of types that this pair rests on."""
+        """Yield the pairs of types that must also be resolvable for this pair to be."""
         writer, reader = place.writer, place.reader
         match writer, reader:
             case Union(), _:
@@ -159,7 +161,7 @@ class _Walk:
                         yield place.below(written.type, each.type, written.name)
 
     def _judge(self, place: Place, claim: Claim) -> None:
-        """Store a claim with the outcome that could be shown."""
+        """Record a claim as a remark or as a difference, with the outcome that its evidence supports."""
         if claim.is_harmless:
             self._remarks[_difference(place, claim, Outcome.PROVEN)] = None
             return
@@ -173,7 +175,10 @@ class _Walk:
         self._differences[_difference(place, claim, Outcome.UNDETERMINED)] = None
 
     def _evidence(self, place: Place, claim: Claim, datum: Datum) -> tuple[str, Counterexample] | None:
-        """Write a datum, and read it: the end of the sentence, and the datum; None when that shows nothing."""
+        """Return the end of the sentence and a counterexample; None if the datum does not confirm the claim.
+
+        The datum is read with both types of the place, then the whole record around it with both schemas.
+        """
         if not all(self._sizes.exists(each.writer) for each in place.path()):
             return None
         local = encode(place.writer, datum)
@@ -200,7 +205,7 @@ class _Walk:
 
 
 def _cost(place: Place) -> int:
-    """Count the pairs of types that are compared at a place."""
+    """Return the number of pairs of types that are compared at a place: every branch with every branch."""
     sides = (len(each.branches) if isinstance(each, Union) else 1 for each in (place.writer, place.reader))
     return math.prod(sides)
 

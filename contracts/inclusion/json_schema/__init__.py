@@ -1,4 +1,4 @@
-"""Compatibility of JSON Schemas: whether every document of the old one is a document of the new one."""
+"""Compatibility of JSON Schemas: whether one schema accepts every document that another accepts."""
 
 from tidegate.contracts.inclusion.json_schema.prove import DirectedPair, Pair, includes
 

@@ -1,6 +1,6 @@
-"""A set of literals about one value: leaves that hold, leaves that do not, and the remaining choices.
+"""Branches of the proof: the leaves that hold for one value, those that do not, and the remaining choices.
 
-`Facts` sorts the leaves that hold, so that one property or item is looked up in one step.
+`Facts` indexes the leaves that hold, so that the constraints on one property or item are looked up in one step.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ from tidegate.contracts.inclusion.json_schema.values import ANYTHING, type_of
 
 
 class Facts:
-    """Leaves that all hold of one value; never changed once built."""
+    """Leaves that all hold for one value; immutable once built.
+
+    `mask` are the types that the value may have, and `speaks_of` the types that any other leaf constrains.
+    """
 
     def __init__(self, leaves: dict[int, Node]) -> None:
         self.leaves = leaves
@@ -56,17 +59,17 @@ class Facts:
 
     @cached_property
     def objects(self) -> ObjectFacts:
-        """Return the constraints of the leaves on an object."""
+        """Return the constraints that the leaves put on an object."""
         return ObjectFacts(self.leaves.values())
 
     @cached_property
     def arrays(self) -> ArrayFacts:
-        """Return the constraints of the leaves on an array."""
+        """Return the constraints that the leaves put on an array."""
         return ArrayFacts(self.leaves.values())
 
 
 def types_of(node: OneValue) -> int:
-    """Return the types of the values that are listed."""
+    """Return the types of the listed values, as a mask."""
     mask = 0
     for value in node.values:
         mask |= type_of(value)
@@ -75,7 +78,7 @@ def types_of(node: OneValue) -> int:
 
 @dataclass(slots=True)
 class Count:
-    """Bounds of a count; `most` None is unbounded."""
+    """Bounds of a count, both inclusive; `most` is None if unbounded."""
 
     least: int = 0
     most: int | None = None
@@ -94,13 +97,13 @@ class Count:
         return self.most is not None and self.least > self.most
 
     def copy(self) -> Count:
-        """Return a range that may be narrowed without changing this one."""
+        """Return a copy that can be narrowed independently."""
         return Count(self.least, self.most)
 
 
 @dataclass(slots=True)
 class ObjectFacts:
-    """Facts about the properties of an object."""
+    """The constraints on an object, sorted by what they constrain."""
 
     leaves: Iterable[Node]
     count: Count = field(default_factory=Count)
@@ -110,9 +113,9 @@ class ObjectFacts:
     additional: list[Additional] = field(default_factory=list)
     names: list[Node] = field(default_factory=list)
     is_possible: bool = False
-    """Whether no required property was found to be impossible."""
+    """True once every required property was checked and none was proven impossible."""
     fillers: dict[str, list[Any]] = field(default_factory=dict)
-    """Values that were made for properties."""
+    """Values that were built for required properties, smallest first."""
     _at: dict[str, tuple[Node, ...]] = field(default_factory=dict)
     _filled: dict[str, Any] | None = None
 
@@ -136,13 +139,13 @@ class ObjectFacts:
 
     @property
     def filled(self) -> dict[str, Any] | None:
-        """Return the required properties, each with the first of its fillers; None as long as one has none."""
+        """Return the required properties, each with its first filler; None while one of them has no filler."""
         if self._filled is None and self.required.keys() <= self.fillers.keys():
             self._filled = {name: self.fillers[name][0] for name in self.required}
         return self._filled
 
     def at(self, name: str) -> tuple[Node, ...]:
-        """Return what the value of a property must fit. What surely applies is given, what only may is not."""
+        """Return the schemas that certainly apply to the value of a property; those that may apply are left out."""
         known = self._at.get(name)
         if known is None:
             known = (
@@ -156,7 +159,7 @@ class ObjectFacts:
 
 @dataclass(slots=True)
 class ArrayFacts:
-    """Facts about the items of an array."""
+    """The constraints on an array, sorted by what they constrain."""
 
     leaves: Iterable[Node]
     count: Count = field(default_factory=Count)
@@ -165,7 +168,7 @@ class ArrayFacts:
     rest: list[ItemsFrom] = field(default_factory=list)
     contains: list[Contains] = field(default_factory=list)
     every: list[Node] = field(default_factory=list)
-    """The schema that no item may fit: `contains` with at most 0."""
+    """The schemas that no item may fit: those of `contains` with at most 0."""
 
     def __post_init__(self) -> None:
         for leaf in self.leaves:
@@ -187,11 +190,11 @@ class ArrayFacts:
 
     @property
     def regular_from(self) -> int:
-        """Return the index from which on all items are under the same schemas."""
+        """Return the index from which the same schemas apply to all items."""
         return max([0, *(index + 1 for index in self.single), *(each.index for each in self.rest)])
 
     def at(self, index: int) -> tuple[Node, ...]:
-        """Return what the item at an index must fit."""
+        """Return the schemas that apply to the item at an index."""
         return (
             *self.single.get(index, ()),
             *(each.schema for each in self.rest if each.index <= index),
@@ -199,17 +202,20 @@ class ArrayFacts:
 
 
 Literal = tuple[Node, bool]
-"""A node, and whether it holds."""
+"""A node, and whether it must hold."""
 Clause = tuple[Literal, ...]
-"""Literals; at least one of them is true."""
+"""Literals of which at least one must be true."""
 
 MAX_ALTERNATIVES: Final = 40
-"""Maximum alternatives of a `oneOf` that are distinguished in pairs."""
+"""Maximum alternatives of a `oneOf` that are compared in pairs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Branch:
-    """The facts about one value, and the remaining choices."""
+    """A conjunction about one value: leaves that hold, leaves that are broken, and clauses left to choose from.
+
+    `broken` is by node id. `asserted` are the literals that were added so far, by node id.
+    """
 
     facts: Facts
     broken: dict[int, Node]
@@ -224,13 +230,13 @@ class Branch:
             if isinstance(leaf, TypeIs):
                 mask &= ~leaf.mask
             elif not isinstance(leaf, OneValue):
-                # A leaf holds for every value of another type.
+                # A leaf holds for every value of a type that it does not constrain, so the value has one that it does.
                 mask &= concerns(leaf)
         return mask
 
     @cached_property
     def listed(self) -> list[Any]:
-        """Return the values that are left of those that leaves list; none when no leaf lists any."""
+        """Return the values that every list allows and no broken list contains; empty if no leaf lists values."""
         if not self.facts.values:
             return []
         first, *others = self.facts.values
@@ -243,16 +249,16 @@ class Branch:
 
     @cached_property
     def weight(self) -> int:
-        """Return how many steps one look at the branch counts as."""
+        """Return the number of budget steps that one examination of the branch costs."""
         return 1 + (len(self.facts.leaves) + 4 * len(self.broken) + len(self.asserted)) // 256
 
     @property
     def core(self) -> Branch:
-        """Return the settled constraints, without those left to choose."""
+        """Return the branch without its clauses."""
         return Branch(self.facts, self.broken, (), self.asserted)
 
     def without(self, clause: Clause) -> Branch:
-        """Return the branch with one choice less."""
+        """Return the branch without one of its clauses."""
         return Branch(
             self.facts, self.broken, tuple(each for each in self.clauses if each is not clause), self.asserted
         )
@@ -268,11 +274,16 @@ NOTHING_KNOWN: Final = Branch(Facts({}), {}, (), frozenset())
 def extended(
     branch: Branch, literals: Iterable[Literal], are_disjoint: Callable[[OneOf], bool]
 ) -> Branch | None:
-    """Add literals to a branch; None when they contradict each other or what is known by their form alone."""
+    """Return a branch with more literals; None if they contradict each other or the branch by their form alone.
+
+    `are_disjoint` says whether the alternatives of a `oneOf` exclude each other.
+    """
     return _Extension(branch, are_disjoint).with_(list(literals))
 
 
 class _Extension:
+    """The literals that are added to a branch, decomposed into leaves and clauses."""
+
     def __init__(self, branch: Branch, are_disjoint: Callable[[OneOf], bool]) -> None:
         self._branch = branch
         self._are_disjoint = are_disjoint
@@ -307,7 +318,7 @@ class _Extension:
         )
 
     def _take(self, node: Node, stack: list[Literal], *, holds: bool) -> bool:
-        """Decompose one literal; return False if it can never be true."""
+        """Decompose one literal onto the stack, leaves or clauses. Return False if it can never be true."""
         match node:
             case All(parts=parts) | AnyOf(parts=parts):
                 if isinstance(node, All) is holds:
@@ -351,7 +362,7 @@ class _Extension:
                 self._clauses.extend(((one, False), (other, False)) for one, other in pairs)
             return self._choose(tuple((part, True) for part in parts), stack)
         if len(parts) <= MAX_ALTERNATIVES:
-            # Not exactly one: whichever holds, another one holds too.
+            # Not exactly one holds: if one part holds, another one holds too.
             for part in parts:
                 others = tuple((other, True) for other in parts if other is not part)
                 self._choose(((part, False), *others), stack)
@@ -359,7 +370,7 @@ class _Extension:
 
 
 def _unwrapped(node: Node) -> Node:
-    """Return the part of connectives that are equivalent to one of their parts, and so have its id."""
+    """Return the innermost part of connectives that are equivalent to one of their parts, and so share its id."""
     while isinstance(node, All | AnyOf):
         same = next((part for part in node.parts if part.id == node.id), None)
         if same is None:

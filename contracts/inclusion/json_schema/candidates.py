@@ -1,4 +1,4 @@
-"""Values that may fit some nodes and break others, small ones first. Each is a guess until the judge has seen it."""
+"""Candidate values that may fit some nodes and break others, small ones first. Each must be checked by the judge."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _Wanted = tuple[frozenset[int], frozenset[int]]
 
 
 class WitnessBuilder:
-    """Makes values for one pair of schemas."""
+    """Builds candidate values for one pair of schemas."""
 
     def __init__(self, prover: Prover, container_makers: Mapping[int, ContainerBuilder]) -> None:
         """Initialise from the builders of arrays and objects (`gathered.BUILDERS`), by type."""
@@ -71,7 +71,10 @@ class WitnessBuilder:
     def values(
         self, holding: Iterable[Node], broken: Iterable[Node], depth: int = 0, most: int = _FEW
     ) -> list[Any]:
-        """Return values that may fit all of `holding` and break all of `broken`; none when no way was found."""
+        """Return at most `most` values that may fit all of `holding` and break all of `broken`, small ones first.
+
+        `depth` is the number of steps into the document. An empty list does not prove that there is no such value.
+        """
         fit, unfit = tuple(holding), tuple(broken)
         key = _wanted(fit, unfit)
         requested, known = self._made.get(key, (0, []))
@@ -79,7 +82,7 @@ class WitnessBuilder:
             return known[:most]
         if depth > _MAX_DEPTH:
             return []
-        self._made[key] = (most, [])  # a value that must hold one like itself is never made
+        self._made[key] = (most, [])  # a value must not contain another one for the same question
         found: dict[str, Any] = {}
         try:
             for value in islice(self._values(fit, unfit, depth), _MAX_TRIED):
@@ -90,7 +93,7 @@ class WitnessBuilder:
                     break
         except BudgetSpentError:
             self.prover.forget_path()
-            del self._made[key]  # with more steps there may be more
+            del self._made[key]  # a larger budget may find more
         else:
             self._made[key] = (max(most, _FEW), sorted(found.values(), key=_size))
         return sorted(found.values(), key=_size)[:most]
@@ -99,7 +102,7 @@ class WitnessBuilder:
         return _in_turn(self._of_branch(branch, depth) for branch in self.branches(fit, unfit, depth))
 
     def branches(self, fit: tuple[Node, ...], unfit: tuple[Node, ...], depth: int) -> Iterator[Branch]:
-        """Yield branches that are not known to be closed, choices made; at most _MAX_BRANCHES."""
+        """Yield branches without open clauses that are not known to be closed; at most _MAX_BRANCHES."""
         start = self._start(fit, unfit, depth)
         waiting = [] if start is None else [start]
         given = tried = 0
@@ -123,7 +126,7 @@ class WitnessBuilder:
             return False
 
     def _start(self, fit: tuple[Node, ...], unfit: tuple[Node, ...], depth: int) -> Branch | None:
-        """Return what is known before any choice is made; None when no value is like that."""
+        """Return the narrowed branch before any choice is made; None if no value satisfies it."""
         key = _wanted(fit, unfit), depth
         if key in self._starts:
             return self._starts[key]
@@ -151,7 +154,7 @@ class WitnessBuilder:
         yield from _in_turn(self._of_type(bit, branch, depth) for bit in _ORDER if branch.mask & bit)
 
     def _fitting(self, branch: Branch) -> Iterator[Any]:
-        """Yield the listed values that nothing known of the branch speaks against."""
+        """Yield the listed values that no other leaf of the branch is known to exclude."""
         leaves, broken = branch.facts.leaves.values(), branch.broken.values()
         for index, value in enumerate(branch.listed):
             self.prover.budget.spend(int(index % _VALUES_A_STEP == 0))
@@ -171,14 +174,14 @@ class WitnessBuilder:
             yield from self._container_makers[bit](self, branch, depth, {})
 
     def names(self, place: PropertyPlace) -> list[str]:
-        """Return names for a region of properties."""
+        """Return candidate names for a property at a place: its declared name, or names in its region."""
         if place.name is not None:
             return [place.name]
         made = self.values(place.named, place.misnamed)
         return [name for name in made if isinstance(name, str)]
 
     def places(self, branch: Branch, leaf: Matching | Additional | Names, depth: int) -> list[PropertyPlace]:
-        """Return where a property may break a leaf, a few of them."""
+        """Return the first places where a property may break a leaf, at most _MAX_BRANCHES."""
         try:
             return list(islice(places(self.prover, branch.facts.objects, leaf, depth), _MAX_BRANCHES))
         except (BudgetSpentError, RecursionError):
@@ -187,7 +190,7 @@ class WitnessBuilder:
 
 
 ContainerBuilder = Callable[[WitnessBuilder, Branch, int, dict[Any, Any]], Iterator[Any]]
-"""Makes arrays (or objects) for the leaves of a branch at a depth, some of their members given."""
+"""Yields arrays (or objects) for the leaves of a branch at a depth, with some of their members given."""
 
 
 def _wanted(fit: tuple[Node, ...], unfit: tuple[Node, ...]) -> _Wanted:
@@ -199,7 +202,7 @@ _ORDER: Final = (INTEGER, STRING, NULL, BOOLEAN, FRACTION, OBJECT, ARRAY)
 
 
 def _in_turn(streams: Iterator[Iterator[Any]]) -> Iterator[Any]:
-    """Yield one value of each stream in turn; a stream more is opened at every turn."""
+    """Yield one value of each open stream in turn; each round opens one more stream."""
     is_open, active = True, list[Iterator[Any]]()
     while is_open or active:
         more = next(streams, None)
@@ -220,7 +223,7 @@ def _size(value: Any) -> tuple[int, str]:
 
 
 def _as_written(values: Iterable[Any], branch: Branch) -> Iterator[Any]:
-    """Yield values, and those that are whole also with a fraction where the writing matters."""
+    """Yield values; if notation matters, also integers as floats, such as 1.0 for 1."""
     for value in values:
         yield value
         if writing_matters(branch) and type_of(value) == INTEGER and abs(value) < MAX_WHOLE:
@@ -233,9 +236,9 @@ _ASSERTED: Final = re.compile(r"\(\?<?[=!]([^()]*)\)")
 _OTHERS: Final = "bzBZ19 _-"
 _FEW_PLACES: Final = 8
 _HAIR: Final = Fraction(1, 10**20)
-"""A part of a number that no double shows."""
+"""A fraction of a number that is too small to change its double."""
 MAX_WHOLE: Final = 10**15
-"""Whole numbers below this are also written as fractions: 1.0 is a double that stands for itself."""
+"""Integers below this are also written as floats, such as 1.0: their doubles are exact."""
 _MAX_LENGTH: Final = 5_000
 _COMMON: Final = tuple(Fraction(text) for text in ("0", "1", "-1", "2", "1/2", "3/2", "1/10"))
 _SAMPLES: Final = {
@@ -247,7 +250,7 @@ _SAMPLES: Final = {
     "idn-email": ("a@b.cc", "\u00e9@example.org"),
     "hostname": ("a", "a.example.org"),
     "idn-hostname": ("a", "a.example.org"),
-    "ipv4": ("0.0.0.0", "127.0.0.1", "255.255.255.255"),  # noqa: S104 - a sample, no binding
+    "ipv4": ("0.0.0.0", "127.0.0.1", "255.255.255.255"),  # noqa: S104 - a sample, not a bind address
     "ipv6": ("::", "::1", "2001:db8::8a2e:370:7334"),
     "uri": ("a:b", "http://a.bc/", "urn:x:y"),
     "uri-reference": ("", "a", "/a", "a:b"),
@@ -263,7 +266,7 @@ _ANY_STRINGS: Final = ("", "MA==", "a", "0", "-", "aa", "A", "1", " ", "\u00e9",
 
 
 def string_candidates(branch: Branch) -> Iterator[str]:
-    """Yield strings for the leaves of a branch."""
+    """Yield candidate strings for the leaves of a branch."""
     facts = StringFacts(branch.facts.leaves.values(), list(branch.broken.values()))
     for held in facts.formats:
         yield from _SAMPLES.get(held.name, ())
@@ -297,7 +300,7 @@ def string_candidates(branch: Branch) -> Iterator[str]:
 
 
 def _varied(text: str) -> Iterator[str]:
-    """Yield strings that are like one: what cannot be read may look at any character of them."""
+    """Yield variations of a string in each character: a pattern without an automaton may depend on any of them."""
     for other in _OTHERS:
         yield other * len(text)
         for index in range(min(len(text), _FEW_PLACES)):
@@ -305,7 +308,7 @@ def _varied(text: str) -> Iterator[str]:
 
 
 def writing_matters(branch: Branch) -> bool:
-    """Return whether 1 and 1.0 may be distinguished."""
+    """Return whether a branch may distinguish 1 from 1.0, as draft 4 does."""
     return any(
         isinstance(leaf, WrittenAsInteger)
         for leaf in (*branch.broken.values(), *branch.facts.leaves.values())
@@ -313,7 +316,7 @@ def writing_matters(branch: Branch) -> bool:
 
 
 def number_candidates(branch: Branch, *, is_integer: bool) -> Iterator[Any]:
-    """Yield numbers around every number that the leaves of a branch name, simple ones first."""
+    """Yield candidate numbers around every number in the leaves of a branch, simple ones first."""
     facts = NumberFacts(branch.facts.leaves.values(), list(branch.broken.values()), is_integer=is_integer)
     found = dict.fromkeys(_COMMON)
     for leaf in (*branch.facts.leaves.values(), *branch.broken.values()):

@@ -1,7 +1,7 @@
-"""The stable codes of differences between two JSON Schemas, and their sentences.
+"""Stable codes and sentences for differences between two JSON Schemas.
 
-A gap is a node of the `new` schema that documents of the `old` one may violate. In a forward comparison `new` is the
-earlier schema in time: then `is_reversed` is set. A sentence always names the earlier schema first.
+A gap is a node of the `new` schema that documents of the `old` one may violate. In a forward comparison, `new` is the
+schema that is earlier in time; then `is_reversed` is set. A sentence always names the earlier schema first.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ CODES: Final = {
     "schema.reference-undecided": "a reference cannot be followed, or leads back to itself",
     "schema.undecided": "the schemas are too large or too deeply nested to compare",
 }
-"""Every code, and what it means."""
+"""Every code, with its meaning. The codes are stable."""
 
 _MAX_VISITED: Final = 2_000
 _CODE_OF_KEYWORD: Final = {  # keywords whose code does not depend on what changed
@@ -124,11 +124,13 @@ _SAME_KIND: Final = {
     "const": frozenset({"enum", "const"}),
     "contains": frozenset({"contains", "minContains"}),
 }
-"""A keyword of the new schema to the keywords of the old one that restrict the same thing; others only to themselves."""
+"""By keyword of the new schema: the keywords of the old one that restrict the same thing (default: the same one)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
+    """The parts of a difference that do not depend on a counterexample; `before` is the old schema's node."""
+
     code: str
     keyword: str
     new_pointer: str
@@ -137,10 +139,10 @@ class _Change:
 
 
 def difference(gap: Gap, known: Sequence[Node], counterexample: Counterexample | None) -> Difference:
-    """Describe a gap: REFUTED with a counterexample, UNDETERMINED without one.
+    """Return the difference for a gap: REFUTED with a counterexample, UNDETERMINED without one.
 
-    `known` are the nodes of the old schema that apply at the place. Forced choices are made already, such as the last
-    remaining alternative of an `anyOf`.
+    `known` are the nodes of the old schema that apply at the place after forced choices, such as the last remaining
+    alternative of an `anyOf`.
     """
     change = _change(gap, known)
     at = gap.situation
@@ -195,7 +197,7 @@ def _closed(at: Situation, target: Node) -> _Change:
 
 
 def _constrained(at: Situation, target: Node) -> _Change:
-    """Describe a property or an item that only the new schema restricts."""
+    """Describe a property or an item that only the new schema constrains."""
     place, sentences = target.place, Sentences(at)
     if isinstance(target, ItemAt | ItemsFrom):
         keyword, sentence = place.keyword or "items", sentences.constrained(place.value)
@@ -230,7 +232,7 @@ def _find_before(target: Node, holding: tuple[Node, ...], side: Side) -> Node | 
 
 
 def _only_annotates(node: Node, target: Node) -> bool:
-    """Return whether both have the same `format`, and only `target` asserts it."""
+    """Return whether both nodes have the same `format`, but only `target` asserts it."""
     if not node.place.keyword == target.place.keyword == "format":
         return False
     # A format that is an annotation compiles to an empty conjunction.
@@ -273,51 +275,54 @@ class Sentences:
 
     @property
     def refuted(self) -> str:
-        """Return the sentence that there is a counterexample."""
+        """Return the clause that states a counterexample."""
         return counterexample_sentence(is_reversed=self._is_reversed)
 
     def undetermined(self, *, is_out_of_steps: bool) -> str:
-        """Return the sentence that nothing was decided."""
+        """Return the clause that states that the question is undecided; `is_out_of_steps` if the budget ran out."""
         one, other = ("new", "fits the old one") if self._is_reversed else ("old", "keeps it")
         end = "was not decided within the given steps" if is_out_of_steps else "cannot be decided"
         return f"whether every record that the {one} schema accepts {other} {end}"
 
     def no_item(self) -> str:
-        """Return the sentence that no item is allowed, or in reverse that none was."""
+        """Return the sentence that no item is allowed any more; in reverse, that one is allowed now."""
         if self._is_reversed:
             return f"no item was allowed at {self._where}, and now there is one"
         return f"no item is allowed at {self._where} any more"
 
     def nothing(self) -> str:
-        """Return the sentence that nothing is accepted, or in reverse that nothing was."""
+        """Return the sentence that nothing is accepted any more; in reverse, that something is now."""
         if self._is_reversed:
             return f"nothing was accepted at {self._where}, and now something is"
         return f"nothing is accepted at {self._where} any more"
 
     def no_property(self) -> str:
-        """Return the sentence that a declared property is not allowed, or in reverse that it was not."""
+        """Return the sentence that a declared property is not allowed any more; in reverse, that it is now."""
         if self._is_reversed:
             return f"the property {self._where} was not allowed and is now"
         return f"the property {self._where} is not allowed any more"
 
     def no_properties(self, pattern: str | None) -> str:
-        """Return the sentence that properties are not allowed, or in reverse that they were not.
+        """Return the sentence that some properties are not allowed any more; in reverse, that they are now.
 
-        They are those that match a pattern, or with None the undeclared ones.
+        They are the properties that match `pattern`, or the undeclared ones if it is None.
         """
         which = "are not declared" if pattern is None else f"match {shown_value(pattern)}"
         end = "were not allowed and are now" if self._is_reversed else "are not allowed any more"
         return f"properties that {which}, at {self._where}, {end}"
 
     def constrained(self, schema: Any) -> str:
-        """Return the sentence that an unrestricted property or item must now fit a schema, or the reverse."""
+        """Return the sentence that an unconstrained property or item must now fit a schema, or the reverse."""
         shown = shown_value(schema)
         if self._is_reversed:
             return f"{self._where} had to fit {shown} and is free now"
         return f"{self._where} was free and must fit {shown}"
 
     def changed(self, target: Node, before: Node | None) -> str:
-        """Return the sentence that a keyword changed from `before`, of the old schema, to `target`, of the new one."""
+        """Return the sentence that a keyword changed from `before` (old schema) to `target` (new schema).
+
+        `before` is None if the old schema has no such keyword.
+        """
         if isinstance(target, Required):
             end = "need not be there any more" if self._is_reversed else "is required now"
             return f"the property `{target.name}` of {self._where} {end}"
@@ -357,20 +362,23 @@ class Sentences:
 
 
 def counterexample_sentence(*, is_reversed: bool) -> str:
-    """Return the sentence that a record which one schema accepts breaks the other."""
+    """Return the clause that a record which one schema accepts breaks the other."""
     if is_reversed:
         return "a record that the new schema accepts breaks the old one"
     return "a record that the old schema accepts breaks it"
 
 
 def shown_value(value: Any) -> str:
-    """Return a declared value as text, cut after 80 characters."""
+    """Return a declared value as JSON text, truncated to 80 characters."""
     text = _text(value)
     return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
 
 
 def _shown_differing(one: Any, other: Any) -> tuple[str, str]:
-    """Return two values as texts that differ: long lists by their lengths, other long ones from where they differ."""
+    """Return two values as short texts that differ.
+
+    Long lists of different lengths are shown by their lengths, other long values from where they differ.
+    """
     texts = _text(one), _text(other)
     if max(map(len, texts)) <= _MAX_SHOWN:
         return texts
@@ -379,7 +387,7 @@ def _shown_differing(one: Any, other: Any) -> tuple[str, str]:
     differs_at = next(
         (at for at, pair in enumerate(zip(*texts, strict=False)) if len({*pair}) > 1), min(map(len, texts))
     )
-    start = max(0, differs_at - _MAX_SHOWN // 4)  # some of what is equal, as context
+    start = max(0, differs_at - _MAX_SHOWN // 4)  # with some of the common text as context
     first, second = (text[start : start + _MAX_SHOWN] for text in texts)
     return tuple(  # type: ignore[return-value] # two go in and two come out
         ("..." if start else "") + part + ("..." if start + len(part) < len(text) else "")

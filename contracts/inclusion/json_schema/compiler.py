@@ -1,4 +1,4 @@
-"""Compile a JSON Schema document to one formula without dialects, references and defaults. Nothing is fetched."""
+"""Compiler from a JSON Schema document to a formula without dialects, references and defaults; fetches nothing."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ from tidegate.contracts.inclusion.json_schema.nodes import (
 from tidegate.contracts.inclusion.json_schema.values import ANYTHING, key_of
 
 MAX_DEPTH: Final = 110
-"""Deepest nesting of schemas, references counted."""
+"""Maximum nesting of schemas, with references followed."""
 _ROOT: Final = "urn:tidegate:schema"
 
 
 class TooDeepError(ValueError):
-    """A schema that is nested deeper than MAX_DEPTH once its references are followed."""
+    """A schema that is nested deeper than MAX_DEPTH with its references followed."""
 
 
 class Compiler:
-    """Compiles one schema document that the judge has compiled too, so that it fits its meta-schema."""
+    """Compiles one schema document. The judge must have compiled it before, so that it fits its meta-schema."""
 
     def __init__(
         self,
@@ -75,12 +75,12 @@ class Compiler:
         self._followed: dict[tuple[str, str], Spot] = {}
         self._parts_of: dict[int, int] = {}
         self.parts = 0
-        """How many parts the schema has, each counted once for every way that leads to it."""
+        """The number of parts of the schema, each counted once for every path that leads to it."""
         self.has_references = False
-        """Whether a reference leads back to where it stands."""
+        """Whether some reference is recursive: it leads to a schema that contains it."""
 
     def number(self, *form: Hashable) -> int:
-        """Return the id of a form."""
+        """Return the id of a form from the shared interner."""
         return self._interner.id_of(*form)
 
     def compile(self) -> Node:
@@ -127,31 +127,31 @@ class Compiler:
         return self.all(Place(self.side, spot.pointer, "", schema), parts)
 
     def each(self, spot: Spot, keyword: str) -> list[Node]:
-        """Compile a list of schemas. Raises TooDeepError."""
+        """Compile the list of schemas under a keyword. Raises TooDeepError."""
         return [self.schema(spot.at(keyword, index)) for index in range(len(spot.schema[keyword]))]
 
     # Connectives.
 
     def place(self, spot: Spot, keyword: str) -> Place:
-        """Return the place of a keyword; the schema around it where it stands for one that is not written."""
+        """Return the place of a keyword; for a keyword that is not written, with the pointer of the schema."""
         pointer = f"{spot.pointer}/{escape(keyword)}" if keyword in spot.schema else spot.pointer
         return Place(self.side, pointer, keyword, spot.schema.get(keyword))
 
     def true(self, place: Place) -> Node:
-        """Build what accepts everything."""
+        """Return a node that accepts everything."""
         return self.all(place, ())
 
     def false(self, place: Place) -> Node:
-        """Build what accepts nothing."""
+        """Return a node that accepts nothing."""
         return AnyOf(self.number("any", frozenset()), place, ())
 
     def all(self, place: Place, parts: Iterable[Node]) -> Node:
-        """Join parts that must all hold; nesting and order make no difference to the id."""
+        """Return a node that holds if all parts hold; nesting and order do not change the id."""
         parts = tuple(parts)
         return All(self._joined("all", All, parts), place, parts)
 
     def any(self, place: Place, parts: Iterable[Node]) -> Node:
-        """Return a node that holds if one of the parts holds; nesting and order make no difference to the id."""
+        """Return a node that holds if at least one part holds; nesting and order do not change the id."""
         parts = tuple(parts)
         return AnyOf(self._joined("any", AnyOf, parts), place, parts)
 
@@ -171,13 +171,13 @@ class Compiler:
         return number
 
     def negated(self, node: Node) -> Node:
-        """Build what does not fit a node."""
+        """Return a node that holds for values that do not fit a node."""
         return Not(self.number("not", node.id), node.place, node)
 
     def opaque(self, spot: Spot, keyword: str, concerns: int) -> Node:
-        """Build what is not looked into, equal only to the same place of the same document.
+        """Return a node that is not analysed and equals only the same keyword at the same place of an equal document.
 
-        Where the schema refers to nothing, it says the same in every document.
+        A schema without references means the same everywhere, so its node equals that of an equal schema at any place.
         """
         is_schema = isinstance(spot.schema, dict)
         if is_schema and not refers(spot.schema):
@@ -189,58 +189,64 @@ class Compiler:
 
     @cached_property
     def own_shape(self) -> Hashable:
-        """Return the identity of a document, annotations left out."""
+        """Return a key of the document that ignores annotations and the order of members."""
         return shape(self._document)
 
     def outside(self, spot: Spot, keyword: str) -> Node:
-        """Build what a reference says that is not followed; the published meta-schemas say the same everywhere."""
+        """Return an opaque node for a reference that is not followed.
+
+        References to a published meta-schema are equal everywhere.
+        """
         reference = spot.schema[keyword].rstrip("#")
         if keyword == "$ref" and reference in METASCHEMAS and not self._schemas.has_dynamic_anchors:
             return Opaque(self.number("outside", reference), self.place(spot, keyword), ANYTHING)
         return self.opaque(spot, keyword, ANYTHING)
 
     def type_is(self, place: Place, mask: int) -> Node:
-        """Build a test for types."""
+        """Return a node that tests the type of a value."""
         return TypeIs(self.number("type", mask), place, mask)
 
     def values(self, place: Place, values: Iterable[Any]) -> Node:
-        """Build a test for a list of values; one that is listed twice counts once."""
+        """Return a node that tests for a list of values; duplicates are ignored."""
         by_key = {key_of(value): value for value in values}
         return OneValue(self.number("values", frozenset(by_key)), place, by_key)
 
     def required_name(self, place: Place, name: str) -> Node:
-        """Build a test for the presence of a property."""
+        """Return a node that tests for the presence of a property."""
         return Required(self.number("required", name), place, name)
 
     def items_from(self, place: Place, index: int, schema: Node) -> Node:
-        """Build a test for all items from an index on."""
+        """Return a node that tests all items from an index on."""
         return ItemsFrom(self.number("items", index, schema.id), place, index, schema)
 
     def item_at(self, place: Place, index: int, schema: Node) -> Node:
-        """Build a test for one item."""
+        """Return a node that tests one item."""
         return ItemAt(self.number("item", index, schema.id), place, index, schema)
 
     def property(self, place: Place, name: str, schema: Node) -> Node:
-        """Build a test for one property."""
+        """Return a node that tests one property."""
         return Property(self.number("property", name, schema.id), place, name, schema)
 
     def additional(
         self, place: Place, names: frozenset[str], patterns: tuple[str, ...], schema: Node
     ) -> Node:
-        """Build a test for the properties that are not named."""
+        """Return a node that tests all properties except `names` and those that match `patterns`."""
         number = self.number("additional", names, frozenset(patterns), schema.id)
         return Additional(number, place, names, patterns, schema)
 
     # References.
 
     def follow(self, spot: Spot, keyword: str) -> Spot | None:
-        """Return what a reference leads to; None when that hangs on more than the place of the reference."""
+        """Return the schema that a reference resolves to.
+
+        None if it cannot be resolved, is outside the document, or depends on the dynamic scope.
+        """
         reference = spot.schema[keyword]
         if self._schemas.is_ambiguous(keyword, reference):
             return self._followed_outermost(spot, reference) if keyword == "$dynamicRef" else None
         if self._schemas.has_ids:
             return self._looked_up(spot, keyword, reference)
-        # Without identifiers a reference means the same everywhere, and looking it up takes long.
+        # Without `$id` a reference means the same everywhere, and a lookup is slow.
         known = self._followed.get((keyword, reference))
         if known is None:
             known = self._looked_up(spot, keyword, reference)
@@ -276,5 +282,5 @@ Handler = Callable[[Compiler, Spot, str], Node]
 
 
 def _own_parts(schema: dict[str, Any]) -> int:
-    """Count what a schema says of one value by itself."""
+    """Return the number of parts of a schema itself, without its subschemas."""
     return 1 + sum(len(each) if isinstance(each, dict | list) else 1 for each in schema.values())

@@ -1,4 +1,4 @@
-"""Arrays and objects: whether leaves contradict each other through what an item or a property would have to be."""
+"""Arrays and objects: whether leaves contradict each other through the constraints on an item or a property."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ _MAX_LISTED: Final = 300
 
 @dataclass(slots=True)
 class BrokenObject:
-    """The parts of a schema that an object must violate, sorted."""
+    """The leaves that an object must violate, sorted by what they constrain."""
 
     absent: set[str] = field(default_factory=set)
     properties: dict[str, list[Node]] = field(default_factory=dict)
     somewhere: list[Matching | Additional | Names] = field(default_factory=list)
-    """Leaves that one property, whichever, must break."""
+    """Leaves that each must be broken by some property."""
 
     @classmethod
     def of(cls, branch: Branch, count: Count) -> BrokenObject:
-        """Sort the broken leaves of a branch, and narrow the count of properties to what they imply."""
+        """Sort the broken leaves of a branch, and narrow `count` (of properties) to what they imply."""
         broken = cls()
         for leaf in branch.broken.values():
             match leaf:
@@ -68,7 +68,7 @@ class BrokenObject:
 
 
 def object_contradicts(prover: Prover, branch: Branch, depth: int) -> bool:
-    """Return whether surely no object is like the leaves of a branch."""
+    """Return whether it is proven that no object satisfies a branch."""
     facts = branch.facts.objects
     count = facts.count.copy()
     broken = BrokenObject.of(branch, count)
@@ -89,13 +89,13 @@ def object_contradicts(prover: Prover, branch: Branch, depth: int) -> bool:
 
 
 def _lacks_required(prover: Prover, facts: ObjectFacts, depth: int) -> bool:
-    """Return whether a property that must be there cannot be."""
+    """Return whether some required property is impossible."""
     if facts.is_possible:
         return False
     for name in facts.required:
         if not _may_be_named(name, facts) or prover.is_empty(facts.at(name), (), depth + 1):
             return True
-    facts.is_possible = True  # a no is never taken back
+    facts.is_possible = True  # the facts do not change, so the check is not repeated
     return False
 
 
@@ -104,7 +104,7 @@ def _may_be_named(name: str, facts: ObjectFacts) -> bool:
 
 
 def _most_properties(prover: Prover, facts: ObjectFacts, depth: int) -> int | None:
-    """Return how many properties there can be where only declared ones are allowed."""
+    """Return the maximum number of properties if only declared ones are allowed; None if others are."""
     closing = [
         each
         for each in facts.additional
@@ -118,9 +118,10 @@ def _most_properties(prover: Prover, facts: ObjectFacts, depth: int) -> int | No
 
 @dataclass(frozen=True, slots=True)
 class PropertyPlace:
-    """A property that may break a leaf: one with a declared name, or with any name that matches some patterns only.
+    """A property that may break a leaf: one with a declared name, or any in a region of undeclared names.
 
-    The value fits `holding` and breaks `broken`; the name, as a string, fits `named` and breaks `misnamed`.
+    The value must fit `holding` and break `broken`. In a region `name` is None; the name, as a string, must fit `named`
+    and break `misnamed`.
     """
 
     name: str | None
@@ -133,7 +134,7 @@ class PropertyPlace:
 def places(
     prover: Prover, facts: ObjectFacts, leaf: Matching | Additional | Names, depth: int
 ) -> Iterator[PropertyPlace]:
-    """Yield where a property may break a leaf; nowhere else is one that does."""
+    """Yield every place where a property may break a leaf; no other property can break it."""
     broken = () if isinstance(leaf, Names) else (leaf.schema,)
     for name in explicit_names(facts):
         if _speaks_of(leaf, name) is not False and _may_be_named(name, facts):
@@ -144,7 +145,7 @@ def places(
 
 
 def explicit_names(facts: ObjectFacts) -> list[str]:
-    """Return the names that a rule of their own applies to."""
+    """Return the names that the leaves list explicitly, in `properties` or beside `additionalProperties`."""
     names = dict.fromkeys(facts.properties)
     for each in facts.additional:
         names.update(dict.fromkeys(sorted(each.names - names.keys())))
@@ -152,7 +153,7 @@ def explicit_names(facts: ObjectFacts) -> list[str]:
 
 
 def _speaks_of(leaf: Matching | Additional | Names, name: str) -> bool | None:
-    """Return whether a property of that name may break a leaf."""
+    """Return whether a property of that name may break a leaf; None if that is unknown."""
     if isinstance(leaf, Matching):
         return matches(leaf.pattern, name)
     if isinstance(leaf, Additional):
@@ -162,7 +163,7 @@ def _speaks_of(leaf: Matching | Additional | Names, name: str) -> bool | None:
 
 
 class _Regions:
-    """The undeclared names, by the patterns that they match."""
+    """The undeclared names, split into regions by the patterns that they match."""
 
     def __init__(
         self, prover: Prover, facts: ObjectFacts, leaf: Matching | Additional | Names, depth: int
@@ -215,7 +216,10 @@ class _Regions:
         return PropertyPlace(None, holding, self._broken, named, misnamed)
 
     def _declared(self, matched: frozenset[str]) -> Iterator[Node]:
-        """Yield the declared names: they are no part of a region. Without patterns and `propertyNames` that is idle."""
+        """Yield a node that lists the declared names, which are not part of a region.
+
+        Yields nothing if there are no patterns and no `propertyNames`: then some undeclared name always exists.
+        """
         if not matched and not self._facts.names:
             return
         declared = dict.fromkeys((*explicit_names(self._facts), *self._spared))
@@ -231,7 +235,7 @@ class _Regions:
 
 @dataclass(slots=True)
 class BrokenArray:
-    """The parts of a schema that an array must violate, sorted."""
+    """The leaves that an array must violate, sorted by what they constrain."""
 
     single: dict[int, list[Node]] = field(default_factory=dict)
     rest: list[ItemsFrom] = field(default_factory=list)
@@ -242,7 +246,7 @@ class BrokenArray:
 
     @classmethod
     def of(cls, branch: Branch, count: Count) -> BrokenArray:
-        """Sort the broken leaves of a branch, and narrow the count of items to what they imply."""
+        """Sort the broken leaves of a branch, and narrow `count` (of items) to what they imply."""
         broken = cls(every=list(branch.facts.arrays.every))
         for leaf in branch.broken.values():
             match leaf:
@@ -269,11 +273,13 @@ class BrokenArray:
 
 
 def array_contradicts(prover: Prover, branch: Branch, depth: int) -> bool:
-    """Return whether surely no array is like the leaves of a branch."""
+    """Return whether it is proven that no array satisfies a branch."""
     return _Array(prover, branch, depth).contradicts()
 
 
 class _Array:
+    """The contradiction check of the array constraints of one branch."""
+
     def __init__(self, prover: Prover, branch: Branch, depth: int) -> None:
         self._prover = prover
         self._depth = depth + 1
@@ -287,7 +293,7 @@ class _Array:
             self._limit_by_values()
         indexes = [*(index + 1 for index in self._broken.single), *(each.index for each in self._broken.rest)]
         self._regular = max([self._facts.regular_from, *indexes])
-        """From this index on, all items are alike."""
+        """From this index on, the same constraints apply to all items."""
 
     def contradicts(self) -> bool:
         if self._count.is_empty or (self._broken.is_repeating and self._facts.is_unique):
@@ -308,18 +314,18 @@ class _Array:
         )
 
     def _limit_by_values(self) -> None:
-        """Limit the number of items by a list of values if items are unique."""
+        """Limit the number of unique items to the number of values that `enum` or `const` lists for them."""
         base = self._prover.base({node.id: node for node in self._facts.at(0)})
         if base is not None and base.facts.values:
             self._count.at_most(len(base.listed))
 
     def _positions(self, first: int = 0) -> range:
-        """Return the indexes that an item may have; the last stands for all that follow."""
+        """Return the indexes to examine from `first` on; the last one stands for all that follow."""
         last = self._regular if self._count.most is None else min(self._regular, self._count.most - 1)
         return range(first, last + 1)
 
     def _none(self, index: int, holding: tuple[Node, ...] = (), broken: tuple[Node, ...] = ()) -> bool:
-        """Return whether surely no item at an index fits and breaks some nodes more."""
+        """Return whether it is proven that no item at an index also fits `holding` and breaks `broken`."""
         return self._prover.is_empty(
             (*self._facts.at(index), *holding), (*self._broken.every, *broken), self._depth
         )
@@ -332,7 +338,7 @@ class _Array:
         )
 
     def _miscounts(self, leaf: Contains, *, holds: bool) -> bool:
-        """Return whether too many items surely fit, or too few can."""
+        """Return whether it is proven that too many or too few items fit the schema of a `contains`."""
         if leaf.is_lower is holds:
             needed = leaf.limit if holds else leaf.limit + 1
             return self._most_fitting(leaf.schema, needed) < needed or any(
@@ -379,4 +385,4 @@ class _Array:
 
 
 THEORIES: Final[dict[int, ContainerTheory]] = {ARRAY: array_contradicts, OBJECT: object_contradicts}
-"""The decision procedure of each type of container."""
+"""The contradiction check of each container type."""

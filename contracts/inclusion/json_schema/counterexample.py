@@ -1,4 +1,4 @@
-"""Find a smallest document that distinguishes two schemas at one place: build, judge with both, shrink."""
+"""Search for a small document that distinguishes two schemas at one place: build, judge with both, shrink."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ _MAX_TRIES: Final = 120
 _FEW_VALUES: Final = 6
 _MORE_VALUES: Final = 12
 MAX_CHECKS: Final = 400
+"""Maximum smaller documents that are judged for one counterexample."""
 _MAX_JUDGED: Final = 12_000
 _LEAST_JUDGED: Final = 200
 _MAX_PART_CHECKS: Final = 30_000_000
-"""Maximum comparisons of documents with parts of schemas, if each document is compared with every part."""
+"""Maximum product of judged documents and parts of both schemas."""
 MAX_EFFORT: Final = 3_000_000
-"""Maximum steps of the judge if they have to be counted; a counted step takes as long as ten others."""
+"""Maximum steps of the judge for schemas whose work is counted; counting a step takes as long as ten steps."""
 _MAX_TRIES_OF_ALL: Final = 6_000
 _LEAST_TRIES: Final = 12
 _MAX_PARTS: Final = 2_000
@@ -45,18 +46,18 @@ class Refuter:
         self._left = min(_MAX_JUDGED, max(_LEAST_JUDGED, _MAX_PART_CHECKS // parts))
         self._effort = MAX_EFFORT
         self.checked = 0
-        """Number of smaller documents that were judged."""
+        """The number of smaller documents that were judged."""
         self._general: list[Any] | None = None
         self._shrinker: Shrinker | None = None
         self._smallest: dict[tuple[frozenset[int], frozenset[int], int], Any] = {}
-        """The smallest value that broke each question (`_question`)."""
+        """The smallest refuting value that was found for each question (see `_question`)."""
 
     @property
     def _is_over(self) -> bool:
         return self._left <= 0 or self._effort <= 0
 
     def refute(self, gap: Gap, checks: int = MAX_CHECKS, gaps: int = 1) -> Counterexample | None:
-        """Return a counterexample for one of so many gaps; None if none was found, which proves nothing.
+        """Return a counterexample for one of `gaps` gaps; None if none was found, which proves nothing.
 
         At most `checks` smaller documents are judged.
         """
@@ -73,7 +74,7 @@ class Refuter:
         return None
 
     def _reused(self, gap: Gap, pointer: str) -> Counterexample | None:
-        """Return a counterexample with the value that was found for the same question at another place."""
+        """Return a counterexample with the value that was found for the same question at another place, or None."""
         if _question(gap) not in self._smallest or self._is_over:
             return None
         value = self._smallest[_question(gap)]
@@ -85,14 +86,14 @@ class Refuter:
         return None
 
     def refute_anywhere(self) -> Counterexample | None:
-        """Return any document that distinguishes the two schemas."""
+        """Return a counterexample at any place; None if none was found."""
         found = next((document for document in self._any_documents() if self.separates(document, None)), None)
         return None if found is None else self._counterexample(found, None, None, MAX_CHECKS)
 
     def _counterexample(
         self, document: Any, pointer: str | None, gap: Gap | None, checks: int
     ) -> Counterexample | None:
-        """Shrink a document, and judge the text of the result again."""
+        """Shrink a document, and judge the decoded text of the result again; None if neither text is confirmed."""
 
         def trial(lighter: Any) -> Trial:
             self.checked += 1
@@ -111,7 +112,7 @@ class Refuter:
         return None
 
     def _new_shrinker(self) -> Shrinker:
-        """Build a shrinker that knows the required properties of the old schema, and small values of them."""
+        """Return a shrinker that knows the required properties of the old schema, with small values for them."""
         try:
             branch = branch_of(self._builder.prover, (self._old.node,), ())
         except BudgetSpentError:
@@ -130,15 +131,15 @@ class Refuter:
 
     def _documents(self, gap: Gap) -> Iterator[Any]:
         at = gap.situation
-        # A place without constraints is in the gap as the leaf that leads there.
+        # If the old schema does not constrain a place, the target of the gap is the leaf that leads there.
         broken = gap.target.schema if gap.target is at.via and isinstance(gap.target, LEADING) else gap.target
-        # Usually one of the first values distinguishes the schemas, and more take long to build in a large schema.
+        # Usually one of the first values distinguishes the schemas, and building more is slow for a large schema.
         for most in (_FEW_VALUES, _MORE_VALUES):
             inner = self._builder.values(at.holding, (*at.broken, broken), 0, most)
             yield from self._wrapped(inner, at.steps)
 
     def _wrapped(self, values: Iterable[Any], steps: tuple[Step, ...]) -> Iterator[Any]:
-        """Yield documents with the values at their place, where the rest of each container matches the old schema."""
+        """Yield documents with the values at the end of `steps`; the rest of each container fits the old schema."""
         if not steps:
             yield from values
             return
@@ -160,14 +161,17 @@ class Refuter:
     # Judging.
 
     def separates(self, document: Any, pointer: str | None) -> bool:
-        """Return whether the old schema accepts a document and the new one refuses it, at `pointer` if there is one."""
+        """Return whether the old schema accepts a document and the new one refuses it, at `pointer` unless None.
+
+        False for a document that is too large or takes too much work.
+        """
         if exceeds(document, MAX_DEPTH, _MAX_PARTS):
             self._left -= 1
             return False
         return self._trial(document, pointer) is Trial.APART
 
     def _trial(self, document: Any, pointer: str | None) -> Trial:
-        """Judge a document that is small enough."""
+        """Judge a document with both schemas, if it can be judged in bounded time."""
         self._left -= 1
         if self._left < 0 or not self._is_bounded(document):
             return Trial.OTHERWISE
@@ -194,16 +198,17 @@ class Refuter:
 
 
 def _question(gap: Gap) -> tuple[frozenset[int], frozenset[int], int]:
+    """Return the ids of the nodes that a value must fit, of those that it must break, and of the target."""
     at = gap.situation
     return frozenset(each.id for each in at.holding), frozenset(each.id for each in at.broken), gap.target.id
 
 
 def _at(document: Any, field: tuple[str, ...]) -> list[Any]:
-    """Return the value at a place in a document, in a list; none if names or indexes lead nowhere."""
+    """Return the value at a place in a document, in a list; an empty list if there is no such place."""
     found = value_at(document, field, _NOWHERE)
     return [] if found is _NOWHERE else [found]
 
 
 def _is_near(pointer: str, refused: str) -> bool:
-    """Return whether a refusing keyword is at `pointer`, around it or inside it."""
+    """Return whether the pointer of a refusing keyword is `pointer`, encloses it or is inside it."""
     return refused == pointer or refused.startswith(f"{pointer}/") or pointer.startswith(f"{refused}/")

@@ -1,7 +1,7 @@
-"""The drafts of JSON Schema, and which formats each asserts.
+"""The drafts of JSON Schema, and the formats that each asserts.
 
-Source: JSON Schema drafts 4, 6, 7, 2019-09 and 2020-12. If they leave a choice, jsonschema-rs decides, because it
-judges records: `dependencies` counts in every draft, and `content*` is asserted in 6 and 7 only.
+Source: JSON Schema drafts 4, 6, 7, 2019-09 and 2020-12. Where they leave a choice, this follows jsonschema-rs, which
+validates the records: `dependencies` applies in every draft, and `content*` is asserted in drafts 6 and 7 only.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FORMATS: Final = {
     Dialect.DRAFT201909: _FORMATS_2019,
     Dialect.DRAFT202012: _FORMATS_2019,
 }
-"""The formats that the judge asserts; it ignores every other name."""
+"""The formats that the judge asserts, by dialect; it ignores every other name."""
 
 SAME_EVERYWHERE: Final = frozenset(
     {"date", "date-time", "email", "ipv4", "ipv6", "uri", "uri-reference", "uuid", "json-pointer"}
@@ -58,7 +58,7 @@ SAME_EVERYWHERE: Final = frozenset(
 
 
 def dialect_of(schema: Any) -> Dialect | None:
-    """Return the dialect of a whole schema: 2020-12 when it does not say; None when it names another."""
+    """Return the dialect of a schema document: 2020-12 without `$schema`, None for an unknown `$schema`."""
     uri = schema.get("$schema") if isinstance(schema, dict) else None
     if uri is None:
         return Dialect.DRAFT202012

@@ -1,4 +1,4 @@
-"""A schema document: the places of its parts, how its references resolve, which anchors are dynamic."""
+"""Structure of a schema document: the places of its parts, how references resolve, and which anchors are dynamic."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ANNOTATIONS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """The current place of the compiler: a schema, its JSON Pointer, how its references resolve, its depth."""
+    """The current position of the compiler: a schema, its JSON Pointer, its resolver of references, and its depth."""
 
     schema: Any
     pointer: str
@@ -37,7 +37,7 @@ class Spot:
     depth: int = 0
 
     def at(self, *tokens: str | int) -> Spot:
-        """Return the subschema below some tokens. Raises TooDeepError."""
+        """Return the subschema at a path of tokens below this schema."""
         inner, pointer = self.schema, self.pointer
         for token in tokens:
             inner = inner[token]
@@ -49,7 +49,7 @@ class Spot:
 
 
 class Survey:
-    """The result of visiting every part of a document: the place of each part, and which anchors are dynamic."""
+    """The places of all parts of a document and its anchors, collected in one walk."""
 
     def __init__(self, document: Any, dialect: Dialect | None) -> None:
         self._dialect = dialect
@@ -62,7 +62,7 @@ class Survey:
         self._is_shared = False
         self._has_other_dialect = False
         self.has_ids = False
-        """Whether any part of the document, or the whole, may have a base URI of its own."""
+        """Whether the document or any part of it may have its own base URI."""
         self._walk(document)
 
     def _walk(self, document: Any) -> None:
@@ -108,11 +108,11 @@ class Survey:
 
     @property
     def is_unclear(self) -> bool:
-        """Return whether a place has another dialect than the document, or an object has two base URIs."""
+        """Return whether a part has another dialect than the document, or an object may have two base URIs."""
         return self._has_other_dialect or (self._is_shared and self._ids > 0)
 
     def pointer_of(self, schema: Any) -> str | None:
-        """Return where an object of the document stands; None for anything else."""
+        """Return the JSON Pointer of an object of the document, found by identity; None for anything else."""
         if not isinstance(schema, dict) or id(schema) not in self._above:
             return None
         found: list[str] = []
@@ -123,15 +123,15 @@ class Survey:
         return "".join(reversed(found))
 
     def is_ambiguous(self, keyword: str, reference: str) -> bool:
-        """Return whether a dynamic reference may lead elsewhere than a plain one."""
+        """Return whether a dynamic reference may resolve to another schema than a plain `$ref` would."""
         if keyword == "$recursiveRef":
             return self._is_recursive and self._ids > 0
         return self._anchors.get(reference.rpartition("#")[2], 0) > 1
 
     def outermost(self, reference: str) -> Any:
-        """Return the schema that a dynamic reference always leads to: the one whose anchor is in the root's own resource.
+        """Return the schema in the root resource that a dynamic reference always resolves to, by its anchor.
 
-        The root is in every dynamic scope, and the first one there. None if it has no such anchor.
+        The root resource is the outermost one of every dynamic scope. None if it does not have exactly one such anchor.
         Source: JSON Schema 2020-12, Core, section 8.2.3.2.
         """
         name = reference.rpartition("#")[2]
@@ -142,7 +142,7 @@ class Survey:
 
     @cached_property
     def _own_schemas(self) -> tuple[dict[str, Any], ...]:
-        """Return the schemas of the root's own resource."""
+        """Return the schemas of the root resource, without embedded resources (those with their own `$id`)."""
         found, stack = [], [self._root]
         while stack:
             schema = stack.pop()
@@ -153,12 +153,12 @@ class Survey:
 
 
 def shape(document: Any) -> Hashable:
-    """Return what two documents share that differ in annotations and in the order of members only, and so say the same."""
+    """Return a key that is equal for documents that differ only in annotations and in the order of members."""
     return shape_of(_without_annotations(document))
 
 
 def _without_annotations(schema: Any) -> Any:
-    """Remove annotations from every subschema, except where a reference may lead."""
+    """Return a schema without annotations, or unchanged if a reference may lead into one."""
     return schema if _refers_to_annotations(schema) else subschemas_changed(schema, _stripped)
 
 
@@ -167,7 +167,7 @@ def _stripped(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def refers(value: Any) -> bool:
-    """Return whether a reference stands anywhere in a value."""
+    """Return whether a value contains a reference anywhere."""
     return next(_references(value), None) is not None
 
 

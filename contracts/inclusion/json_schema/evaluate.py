@@ -1,6 +1,6 @@
-"""Evaluate a node on a known value: it fits, does not fit, or is unknown. Never a guess.
+"""Evaluation of a node on a given value: True (it fits), False (it does not fit) or None (unknown), never a guess.
 
-Scalars are given to the judge's own validator, keyword by keyword; arrays and objects are taken apart here.
+Patterns and formats are evaluated by the judge's own validator, keyword by keyword. Everything else is evaluated here.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _MAX_WORK: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class _Memo:
-    """The results so far, by the identity of the value and the id of the node, and the current depth."""
+    """Known results, by the identity of the value and the id of the node, and the current depth."""
 
     known: dict[tuple[int, int], bool | None]
     depth: int = 0
@@ -71,7 +71,7 @@ def fits(value: Any, node: Node, memo: _Memo | None = None) -> bool | None:
     memo = memo or _Memo({})
     if memo.depth > _MAX_DEPTH or len(memo.known) > _MAX_WORK:
         return None
-    # A pair that is reached by two paths is evaluated once.
+    # A value and a node that two paths lead to are evaluated once.
     known = (id(value), node.id)
     if known not in memo.known:
         memo.known[known] = _fits(value, node, memo)
@@ -96,7 +96,7 @@ def _fits(value: Any, node: Node, memo: _Memo) -> bool | None:
 
 
 def _is_idle(value: Any, node: Node) -> bool:
-    """Return whether a node is about a property that is not there, as most are in a small value."""
+    """Return whether a node constrains a property that the value lacks, as most do in a small value."""
     return isinstance(node, Property) and isinstance(value, dict) and node.name not in value
 
 
@@ -115,7 +115,7 @@ def _leaf(value: Any, node: Node, memo: _Memo) -> bool | None:
 
 
 def fits_all(value: Any, required: Iterable[Node], refused: Iterable[Node]) -> bool | None:
-    """Return whether a value fits every one of `required` and none of `refused`."""
+    """Return whether a value fits all of `required` and none of `refused`; None if that is unknown."""
     fitting = (fits(value, node) for node in required)
     return _every(chain(fitting, (_opposite(fits(value, node)) for node in refused)))
 
@@ -182,7 +182,7 @@ def _number(value: Any, node: Node) -> bool | None:
 
 
 def within(number: Fraction, bound: Bound) -> bool:
-    """Return whether a number keeps a bound."""
+    """Return whether a number satisfies a bound, compared exactly."""
     if number == bound.limit:
         return not bound.is_exclusive
     return number > bound.limit if bound.is_lower else number < bound.limit
@@ -202,7 +202,7 @@ def _string(value: str, node: Node) -> bool | None:
 
 
 def matches(pattern: str, text: str) -> bool | None:
-    """Return whether the judge finds a pattern in a string; None for a pattern that it does not compile."""
+    """Return whether the judge matches a pattern in a string; None for a pattern that it does not compile."""
     validator = _validator("pattern", pattern, Dialect.DRAFT202012.uri)
     return None if validator is None else validator.is_valid(text)
 
@@ -274,7 +274,7 @@ def _if_named(concerned: bool | None, member: Any, schema: Node, memo: _Memo) ->
 
 
 def is_additional(name: str, node: Additional) -> bool | None:
-    """Return whether a property is one of those that an `Additional` speaks of."""
+    """Return whether a node applies to a property of that name; None if that is unknown."""
     if name in node.names:
         return False
     return _opposite(_some(matches(pattern, name) for pattern in node.patterns))

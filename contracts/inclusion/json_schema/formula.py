@@ -1,8 +1,8 @@
-"""Schemas of comparisons, each compiled once for all its comparisons.
+"""Schemas to compare, each compiled once for all of its comparisons.
 
-`Work` bounds the judging of a document: the judge evaluates a definition once for every path that leads to it. Forty
-definitions that each name the next one twice make a small schema and 2^40 steps. A document that would take too long
-is not judged, and does not refute anything.
+`Work` limits the cost of judging a document: the judge evaluates a definition once for every path that leads to it.
+Forty definitions that each refer to the next one twice make a small schema that takes 2^40 steps. A document that
+would take too long is not judged, and refutes nothing.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Schema = dict[str, Any] | bool
 
 
 class Formula:
-    """One schema, as the judge compiles it and as a formula. Equal parts of formulas with one interner have one id."""
+    """One schema, compiled as a validator and as a formula. Equal parts share an id if the interner is shared."""
 
     def __init__(self, side: Side, schema: Schema, interner: Interner, *, formats_asserted: bool) -> None:
         self.side = side
@@ -57,34 +57,34 @@ class Formula:
         self.formats_asserted = formats_asserted
 
     def instead(self, schema: Schema) -> Formula:
-        """Return the formula of another schema that stands for this one."""
+        """Return the formula of another schema, to be used in place of this one."""
         return Formula(self.side, schema, self.interner, formats_asserted=self.formats_asserted)
 
     @cached_property
     def is_too_large(self) -> bool:
-        """Return whether the schema has too many parts, or is nested too deeply, to be looked at."""
+        """Return whether the schema has too many parts, or is nested too deeply, to be compiled."""
         return exceeds(self.schema, MAX_NESTING, MAX_PARTS)
 
     @cached_property
     def shape(self) -> Hashable:
-        """Return the identity that equal texts of schemas share."""
+        """Return a key that is equal for schemas that differ only in annotations and in the order of members."""
         return shape(self._judged)
 
     @cached_property
     def _judged(self) -> Schema:
-        """Return the schema with its limits as the judge has them."""
+        """Return the schema with its limits as the judge reads them: `3.0` as `3`."""
         judged: Schema = with_whole_limits(self.schema)
         return judged
 
     @cached_property
     def is_too_costly(self) -> bool:
-        """Return whether judging by the schema exceeds the work limit, so that no record is decided."""
+        """Return whether validating with the schema exceeds the work limit, so that no record can be judged."""
         try:
             _ = self.judge
         except TooMuchWorkError:
             return True
         except ContractError:
-            return False  # `judge` says what is wrong with it
+            return False  # the caller gets this error from `judge`
         return False
 
     @cached_property
@@ -107,25 +107,25 @@ class Formula:
 
     @property
     def is_too_deep(self) -> bool:
-        """Return whether the schema is nested too deeply once its references are followed."""
+        """Return whether the schema is too deeply nested with its references followed."""
         return self._compiled[1] is None
 
     @cached_property
     def node(self) -> Node:
-        """Return the formula. Only for a schema that is not too deep."""
+        """Return the root node of the formula. Only valid if `is_too_deep` is false."""
         node = self._compiled[1]
-        assert node is not None  # noqa: S101 - the caller has asked
+        assert node is not None  # noqa: S101 - the caller has checked `is_too_deep`
         return node
 
     @cached_property
     def work(self) -> Work:
-        """Return the documents that are judged in bounded time."""
+        """Return the counter of the work that judging a document takes."""
         compiler = self._compiled[0]
         return Work(self.node, compiler.parts, is_recursive=compiler.has_references)
 
     @cached_property
     def loop(self) -> Node | None:
-        """Return a reference that leads back to itself without a step into the value; None without one."""
+        """Return a reference that leads back to itself without a step into the value; None if there is none."""
         # Every loop contains a reference, and most schemas have none.
         return loop_in(self.node) if self._compiled[0].has_references else None
 
@@ -133,9 +133,9 @@ class Formula:
 def loop_in(root: Node) -> Node | None:
     """Return a node of a loop that takes no step into the value; None if there is none.
 
-    `{"$ref": "#"}` says nothing that a proof could use.
+    Such a loop, as in `{"$ref": "#"}`, never terminates and gives a proof nothing to use.
     """
-    colours: dict[int, bool] = {}  # by identity: False while its parts are being looked at
+    colours: dict[int, bool] = {}  # by identity: False while the parts of a node are being visited
     starts = [root]
     while starts:
         start = starts.pop()
@@ -160,10 +160,11 @@ def loop_in(root: Node) -> Node | None:
 
 
 MAX_STEPS: Final = 100_000
+"""Maximum steps of the judge for one document."""
 
 
 def beside(node: Node) -> tuple[Node, ...]:
-    """Return the nodes that a node combines: they apply to the same value."""
+    """Return the nodes that a connective combines: those that apply to the same value. Empty for a leaf."""
     match node:
         case All(parts=parts) | AnyOf(parts=parts) | OneOf(parts=parts):
             return parts
@@ -178,7 +179,7 @@ def beside(node: Node) -> tuple[Node, ...]:
 
 
 def below(node: Node) -> tuple[Node, ...]:
-    """Return the node that applies to items, properties or names."""
+    """Return the node that a leaf applies to items, properties or names: one node, or none."""
     match node:
         case (
             Property(schema=schema)
@@ -196,7 +197,10 @@ def below(node: Node) -> tuple[Node, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """The cost of judging a document: `steps` of the judge, and how many of them had to be counted."""
+    """The cost of judging a document: the `steps` of the judge, and how many pairs of value and node were `counted`.
+
+    Both are 0 for a small schema without recursion, whose work is not counted.
+    """
 
     steps: int
     counted: int
@@ -208,16 +212,19 @@ class Effort:
 
 
 class Work:
-    """The documents that one schema judges in bounded time."""
+    """Counts the work that judging a document by one schema takes.
+
+    `parts` is the number of parts of the schema, counted once for each path that leads to it.
+    """
 
     def __init__(self, root: Node, parts: int, *, is_recursive: bool) -> None:
         self.parts = parts
         self._root = root
-        # Only several items make the judge evaluate a part more than once.
+        # Without recursion, the judge evaluates a part more than once only for several items.
         self._is_small = not is_recursive and parts <= MAX_STEPS // 2
 
     def effort(self, document: Any) -> Effort:
-        """Return the cost of judging a document."""
+        """Return the cost of judging a document; beyond the limit if it is nested too deeply to count."""
         if self._is_small:
             return Effort(0, 0)
         known: dict[tuple[int, int], int] = {}
@@ -230,14 +237,14 @@ class Work:
 def _steps(value: Any, node: Node, known: dict[tuple[int, int], int]) -> int:
     key = (id(value), id(node))
     if key not in known:
-        known[key] = 0  # the judge cuts a loop too
+        known[key] = 0  # the judge stops at a loop too
         same = sum(_steps(value, part, known) for part in beside(node))
         known[key] = 1 + same + sum(_steps(part, inner, known) for part, inner in _members(value, node))
     return known[key]
 
 
 def _members(value: Any, node: Node) -> list[tuple[Any, Node]]:
-    """Return the parts of a value that a leaf evaluates, each with its schema."""
+    """Return the items, property values or names that a leaf evaluates, each with its schema."""
     if isinstance(value, list) and isinstance(node, ItemAt | ItemsFrom | Contains):
         first = 0 if isinstance(node, Contains) else node.index
         last = first + 1 if isinstance(node, ItemAt) else len(value)

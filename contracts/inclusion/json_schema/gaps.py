@@ -1,4 +1,4 @@
-"""Gaps: parts of the new schema that the proof does not cover, and that may refuse what the old schema accepts."""
+"""Gaps: parts of the new schema that may refuse what the old schema accepts, because no proof was found."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ MAX_GAPS: Final = 500
 _MAX_COMPARED: Final = 50_000
 _MAX_CASES: Final = 12
 _MAX_ALTERNATIVES: Final = 100
-"""Maximum alternatives of either schema at one place that are gone through one by one."""
+"""Maximum alternatives of either schema at one place that are examined one by one."""
 _MAX_CHOICES: Final = 8
-"""Maximum choices of the old schema at one place that are gone through one by one."""
+"""Maximum choices of the old schema at one place that are examined one by one."""
 _MAX_LINKS: Final = 200
-"""Maximum references in a row that are followed; a loop of references has no end."""
+"""Maximum references in a row that are followed, because a loop of references never ends."""
 _SHARE: Final = 4
-"""One question gets a quarter of the steps that are left, so that a hard one leaves some for the others."""
+"""Each question gets a quarter of the remaining steps, so that a hard one leaves steps for the others."""
 
 
 _Ids = tuple[frozenset[int], frozenset[int]]
 LEADING: Final = (Property, Matching, Additional, ItemAt, ItemsFrom)
-"""The leaves that lead into an object or an array."""
+"""The leaves that apply a schema to properties or items."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step into a value: the container, and the property or item that is looked at.
+    """One step into a value: from a container to one of its properties or items.
 
-    The container fits `holding` and breaks `broken`. `key` is a name or an index; a name is None if any name will do
-    that is a string of the region `place`.
+    The container fits `holding` and breaks `broken`. `key` is a name or an index; None stands for any name in the
+    region `place`.
     """
 
     holding: tuple[Node, ...]
@@ -61,7 +61,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Situation:
-    """A place in a record: what the old schema says of it, and how it is reached."""
+    """A place in a record: the constraints of the old schema there, and the path to it.
+
+    The value fits `holding` and breaks `broken`. `field` is the path as tokens, with `*` for any item or name.
+    """
 
     holding: tuple[Node, ...]
     broken: tuple[Node, ...] = ()
@@ -71,21 +74,24 @@ class Situation:
     """The side of the old schema."""
     old_pointer: str = ""
     via: Node | None = None
-    """The leaf of the new schema that leads here from the container; None at the top."""
+    """The leaf of the new schema that leads here from the container; None at the root."""
     is_conditional: bool = False
-    """Whether the new schema speaks of this place only under an `if`."""
+    """Whether the new schema constrains this place only under an `if`."""
     is_declared: bool = True
-    """Whether the old schema speaks of this place by name."""
+    """Whether the old schema names this property."""
 
     @cached_property
     def ids(self) -> _Ids:
-        """Return what two situations of the same question share: the schemas that hold, and those that are broken."""
+        """Return the ids of `holding` and of `broken`: equal for situations with the same constraints."""
         return _ids(self.holding), _ids(self.broken)
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A node of the new schema that is not proven to hold for every value of the old schema."""
+    """A node of the new schema that is not proven to hold for every value that the old schema accepts.
+
+    `is_out_of_steps` says whether the budget ran out before.
+    """
 
     situation: Situation
     target: Node
@@ -93,11 +99,13 @@ class Gap:
 
 
 def gaps(prover: Prover, old: Node, new: Node) -> list[Gap]:
-    """Return every gap between two schemas, at most MAX_GAPS; none when the old one is included in the new one."""
+    """Return the gaps between two schemas, at most MAX_GAPS; empty if `old` is proven to be included in `new`."""
     return _Search(prover, old.place.side).search(old, new)
 
 
 class _Search:
+    """The search for gaps: it descends into the parts of the new schema that are not proven to be covered."""
+
     def __init__(self, prover: Prover, side: Side) -> None:
         self._prover = prover
         self._side = side
@@ -140,7 +148,7 @@ class _Search:
             self._add(at, target)
 
     def _compare_once(self, at: Situation, target: Node) -> None:
-        """Compare, unless the same question is being looked at further up: what is found there is found."""
+        """Compare, unless the same comparison is already under way further up, which then finds the gaps."""
         mark = (at.ids, _named(target).id)
         if mark in self._entered:
             self._met_again = True
@@ -168,7 +176,7 @@ class _Search:
             self._prover.budget = whole
 
     def _is_asserted(self, holding: tuple[Node, ...], broken: tuple[Node, ...]) -> bool:
-        """Return whether what must be broken is one of the very things that hold: the usual case, and quickly seen."""
+        """Return whether a node that must be broken is asserted to hold: the usual case, and cheap to check."""
         base = self._prover.base({node.id: node for node in holding})
         return base is None or any((node.id, True) in base.asserted for node in broken)
 
@@ -187,7 +195,7 @@ class _Search:
                     self._below(case, target)
 
     def _alternatives(self, at: Situation, target: Node, parts: tuple[Node, ...]) -> None:
-        """Compare with the only alternative that can hold; with several, the whole target is a gap."""
+        """Compare with the alternative that can hold, if it is the only one; otherwise the whole target is a gap."""
         if len(parts) > _MAX_ALTERNATIVES:
             self._add(at, target)
             return
@@ -199,7 +207,7 @@ class _Search:
                 self._add(case, target)
 
     def _cases(self, at: Situation, target: Node) -> Iterator[Situation]:
-        """Split a place by the choices of the old schema; cases that the target covers are left out."""
+        """Yield a place split by the choices of the old schema, without cases that are proven to fit the target."""
         waiting, given = [at], 0
         while waiting and given < _MAX_CASES:
             case = waiting.pop()
@@ -286,7 +294,7 @@ class _Search:
         return nearest_old(holding, self._side, nearest_old(at.holding, self._side, at.old_pointer))
 
     def _enter(self, below: Situation, target: Node, schema: Node) -> None:
-        """Compare one property or item; what the old schema left free is one gap, not one a keyword."""
+        """Compare one property or item; if the old schema left it unconstrained, that is one gap for all keywords."""
         if below.holding or is_false(schema):
             self._compare_once(below, schema)
         elif not self._is_covered((), (schema,)):
@@ -294,7 +302,7 @@ class _Search:
 
 
 def branch_of(prover: Prover, holding: tuple[Node, ...], broken: tuple[Node, ...]) -> Branch | None:
-    """Decompose nodes; None if they contradict each other by form. Choices that were made are not choices."""
+    """Return the branch of some nodes, without clauses that already hold; None if their form is contradictory."""
     base = prover.base({node.id: node for node in holding})
     if base is None:
         return None
@@ -308,7 +316,10 @@ def branch_of(prover: Prover, holding: tuple[Node, ...], broken: tuple[Node, ...
 
 
 def nearest_old(holding: tuple[Node, ...], side: Side, otherwise: str) -> str:
-    """Return where the old schema speaks of a place, behind references, or the nearest place around it."""
+    """Return the pointer of the old schema's constraint on a place, with references followed.
+
+    `holding` are the nodes at the place; `otherwise` is the result if none of them is from the old schema.
+    """
     node = next((node for node in holding if node.place.side is side), None)
     if node is None:
         return otherwise
@@ -327,7 +338,7 @@ def _ids(nodes: tuple[Node, ...]) -> frozenset[int]:
 
 
 def _named(node: Node) -> Node:
-    """Follow references, so that a schema met again is known again."""
+    """Follow references and single-part conjunctions, so that a recursive schema is recognised."""
     for _ in range(_MAX_LINKS):
         if isinstance(node, All) and len(node.parts) == 1:
             node = node.parts[0]

@@ -1,7 +1,7 @@
-"""Build candidates for a counterexample: arrays and objects that fit some nodes of a branch and break others.
+"""Candidate arrays and objects for a counterexample, which fit some nodes of a branch and break others.
 
 A branch is a conjunction of nodes: those that must hold, and `broken` ones that must not. A candidate is built around
-the items or properties that break a node, and is checked by the caller: it need not fit.
+the items or properties that break a node. It may not satisfy the branch, so the caller must check it.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ _MAX_STARTS: Final = 12
 _MAX_SIZE: Final = 300
 """Maximum items or properties of a candidate."""
 _EXTRA_VALUES: Final[tuple[Any, ...]] = (0, "", [], {}, "a", 1)
-"""Items and values to add where nothing is known of what would break a leaf."""
+"""Items and property values to add where it is unknown what would break a leaf."""
 
 
 def arrays(
     builder: WitnessBuilder, branch: Branch, depth: int, forced: dict[int, Any]
 ) -> Iterator[list[Any]]:
-    """Yield arrays for a branch; `forced` maps indexes to items that are given."""
+    """Yield candidate arrays for a branch; `forced` maps indexes to given items."""
     return _Arrays(builder, branch, depth).make(forced)
 
 
 def objects(
     builder: WitnessBuilder, branch: Branch, depth: int, forced: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """Yield objects for a branch; `forced` maps names to property values that are given."""
+    """Yield candidate objects for a branch; `forced` maps names to given property values."""
     return _Objects(builder, branch, depth).make(forced)
 
 
 def _has_opaque_leaf(branch: Branch) -> bool:
-    """Return whether a node must be broken that nothing is known about, so that values can only be guessed."""
+    """Return whether an opaque node must be broken, so that values can only be guessed."""
     return any(isinstance(leaf, Opaque) for leaf in branch.broken.values())
 
 
 @dataclass(frozen=True, slots=True)
 class _RequiredItem:
-    """An item that an array must have, at `index` or with None anywhere. It fits `holding` and breaks `broken`."""
+    """An item that an array must have, at `index` or (None) anywhere. It fits `holding` and breaks `broken`."""
 
     index: int | None
     holding: tuple[Node, ...] = ()
@@ -56,6 +56,8 @@ class _RequiredItem:
 
 
 class _Arrays:
+    """Builds candidate arrays for one branch."""
+
     def __init__(self, builder: WitnessBuilder, branch: Branch, depth: int) -> None:
         self._builder = builder
         self._branch = branch
@@ -63,7 +65,7 @@ class _Arrays:
         self._facts = branch.facts.arrays
         self._count = self._facts.count.copy()
         self._broken = BrokenArray.of(branch, self._count)
-        # Other items should not match these: an upper limit of `contains` holds, or a lower one must be broken.
+        # Other items should not match these, to keep an upper limit of `contains` or to break a lower one.
         self._unwanted = (
             *(each.schema for each in self._facts.contains if not each.is_lower),
             *(each.schema for each in self._broken.contains if each.is_lower),
@@ -73,14 +75,14 @@ class _Arrays:
         for required in self._required_items():
             for choice in range(_MAX_VALUES):
                 filled = self._fill_in(required, dict(forced), choice)
-                if filled is None:  # no item has so many values
+                if filled is None:  # some item has no value with this number
                     break
                 yield from self._of_lengths(filled)
                 if not required:
                     break
 
     def _of_lengths(self, filled: dict[int, Any]) -> Iterator[list[Any]]:
-        """Yield arrays with the filled items, of the shortest length and one more."""
+        """Yield arrays with the filled items, of the shortest possible length and of one item more."""
         size = max([self._count.least, *(index + 1 for index in filled)])
         for length in (size, size + 1):
             array = self._completed(dict(filled), length)
@@ -94,7 +96,7 @@ class _Arrays:
                 yield from ([*array, extra] for extra in _EXTRA_VALUES)
 
     def _required_items(self) -> list[list[_RequiredItem]]:
-        """Return lists of items; the items of each list together break all that must be broken."""
+        """Return alternative lists of required items; the items of each list together break all broken leaves."""
         sets = [[_RequiredItem(index, (), tuple(schemas)) for index, schemas in self._broken.single.items()]]
         for leaf in self._broken.rest:
             last = max(leaf.index, self._facts.regular_from)
@@ -104,7 +106,7 @@ class _Arrays:
                 for required in sets
                 for index in indexes
             ]
-        needed: dict[int, tuple[int, Node]] = {}  # by the id of a schema: so many items must match it
+        needed: dict[int, tuple[int, Node]] = {}  # by schema id: how many items must match, and the schema
         for group, is_lower in ((self._facts.contains, True), (self._broken.contains, False)):
             for each in group:
                 limit = each.limit if is_lower else each.limit + 1
@@ -131,7 +133,10 @@ class _Arrays:
         return filled
 
     def _completed(self, filled: dict[int, Any], length: int) -> list[Any] | None:
-        """Fill the other indexes below `length`, with items that match no unwanted schema if there are such items."""
+        """Fill the other indexes below `length`, if possible with items that match no unwanted schema.
+
+        Returns None if an index cannot be filled or the array would be too large.
+        """
         if length > _MAX_SIZE:
             return None
         for index in range(length):
@@ -145,7 +150,7 @@ class _Arrays:
         return [filled[index] for index in sorted(filled)]
 
     def _values(self, index: int, item: _RequiredItem, filled: dict[int, Any]) -> list[Any]:
-        """Return values for an item at an index; with `uniqueItems` only values that the array does not have yet."""
+        """Return values for an item at an index; with `uniqueItems`, only values that are not in the array yet."""
         holding = (*self._facts.at(index), *item.holding)
         broken = (*self._broken.every, *item.broken)
         if not self._facts.is_unique:
@@ -156,6 +161,8 @@ class _Arrays:
 
 
 class _Objects:
+    """Builds candidate objects for one branch."""
+
     def __init__(self, builder: WitnessBuilder, branch: Branch, depth: int) -> None:
         self._builder = builder
         self._branch = branch
@@ -175,7 +182,7 @@ class _Objects:
                     yield from self._extended(padded)
 
     def _starts(self, forced: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return properties to start from, which break the nodes that some property must break, of any name."""
+        """Return alternative sets of properties that break the nodes which a property of any name may break."""
         starts = [dict(forced)]
         for leaf in self._broken.somewhere:
             additions = [
@@ -188,7 +195,7 @@ class _Objects:
         return starts
 
     def _completed(self, start: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the object with all required properties, then variants of it in one property."""
+        """Yield the object with all required properties, then variants that differ in one property."""
         filled = None if self._broken.properties else self._facts.filled
         first = self._first(start) if filled is None else {**start, **filled, **start}
         if first is None:
@@ -211,7 +218,7 @@ class _Objects:
         return (name for name in names if name not in start)
 
     def _values_of(self, name: str) -> list[Any]:
-        """Return values for a property that must be there."""
+        """Return values for a required property."""
         facts, broken = self._facts, self._broken.properties
         if name in broken:
             return self._builder.values(facts.at(name), broken[name], self._depth + 1)
@@ -223,7 +230,7 @@ class _Objects:
         return made
 
     def _padded(self, start: dict[str, Any]) -> dict[str, Any] | None:
-        """Add optional properties up to the least number; None if there are not enough."""
+        """Add optional properties up to the minimum number; None if there are not enough."""
         least = self._count.least
         if least > _MAX_SIZE:
             return None
@@ -255,4 +262,4 @@ class _Objects:
 
 
 BUILDERS: Final[dict[int, ContainerBuilder]] = {ARRAY: arrays, OBJECT: objects}
-"""The builders by type of container."""
+"""The builder of candidates, by container type."""

@@ -1,4 +1,4 @@
-"""Keywords by name: the formula that each adds to its schema."""
+"""Handlers of the JSON Schema keywords: each builds the formula that a keyword adds to its schema."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def _one_of(compiler: Compiler, spot: Spot, keyword: str) -> Node:
 
 
 def _listed(node: Node) -> OneValue | None:
-    """Return the values of a schema that does nothing but list them."""
+    """Return the list of values of a schema that only has `enum` or `const`; None for any other schema."""
     while isinstance(node, All) and len(node.parts) == 1:
         node = node.parts[0]
     return node if isinstance(node, OneValue) else None
@@ -339,6 +339,9 @@ HANDLERS: Final[dict[Dialect, dict[str, Handler]]] = {
     Dialect.DRAFT201909: {**_2019, **_UNTIL_2019, "$recursiveRef": _reference},
     Dialect.DRAFT202012: {**_2019, "prefixItems": _prefix_items, "$dynamicRef": _reference},
 }
-"""The formula of each keyword that refuses values, by dialect; what modifies another keyword goes with that one."""
+"""The handlers of keywords that refuse values, by dialect.
+
+A keyword that only modifies another one, such as `minContains`, is read by the handler of that one.
+"""
 KEYWORDS: Final = {dialect: frozenset(handlers) for dialect, handlers in HANDLERS.items()}
-"""The keywords that refuse a value, by dialect."""
+"""The keywords that refuse values, by dialect."""

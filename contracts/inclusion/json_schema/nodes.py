@@ -1,8 +1,8 @@
-"""A schema as one formula about one JSON value, with dialects and references resolved.
+"""Nodes of a formula: a schema as one condition on one JSON value, with dialects and references resolved.
 
 Connectives (`All`, `AnyOf`, `OneOf`, `Not`, `Condition`, `Reference`) join leaves. A leaf constrains only values of
-the types of its `group`. Nodes of equal form have the same `id`, in both schemas of a pair; `place` is where a node is
-written.
+the types of its `group`. Nodes of equal form have the same `id`, in both schemas of a pair. `place` is where in the
+schema document a node is written.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _MAX_VISITED: Final = 200
 
 
 class Side(StrEnum):
-    """The schema of a pair that a node comes from; either may be the including one."""
+    """The schema of a pair that a node comes from; either can be the old or the new one."""
 
     ONE = "one"
     OTHER = "other"
     NEITHER = "neither"
-    """Made by the proof itself."""
+    """Created by the proof itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of a node: its JSON Pointer, its keyword ("" for a whole schema), its written value."""
+    """The place of a node: its JSON Pointer, its keyword ("" for a whole schema), and the value written there."""
 
     side: Side
     pointer: str
@@ -38,30 +38,30 @@ class Place:
 
 
 class Precision(StrEnum):
-    """The precision with which the judge compares a number with a bound, for numbers beyond doubles and 64 bits."""
+    """How the judge compares a number with a bound, for numbers beyond doubles and 64-bit integers."""
 
     EXACT = "exact"
-    """As numbers: bounds that are written with a fraction, and integers up to 2^53."""
+    """Exactly: bounds written with a fraction, and integers up to 2^53."""
     DOUBLE = "double"
-    """By the nearest double: bounds that are integers, but written with a point or an exponent."""
+    """By the nearest double: integer bounds written with a decimal point or an exponent."""
     UNKNOWN = "unknown"
-    """By one or the other: integers beyond 2^53."""
+    """Either way: integers beyond 2^53."""
 
 
 class Interner:
-    """Returns equal forms the same number."""
+    """Assigns ids to forms: equal forms get the same id."""
 
     def __init__(self) -> None:
         self._ids: dict[Hashable, int] = {}
 
     def id_of(self, *form: Hashable) -> int:
-        """Return the number of a form; numbers count from 0 in the order of their first use."""
+        """Return the id of a form; ids count from 0 in the order of first use."""
         return self._ids.setdefault(form, len(self._ids))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """A condition on a value."""
+    """A condition on a value; `group` is the mask of the types that it constrains."""
 
     id: int
     place: Place
@@ -70,14 +70,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class All(Node):
-    """Every part holds; without parts: true."""
+    """Every part holds; without parts, always true."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnyOf(Node):
-    """At least one part holds; without parts: false."""
+    """At least one part holds; without parts, always false."""
 
     parts: tuple[Node, ...]
 
@@ -98,7 +98,7 @@ class Not(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Condition(Node):
-    """`then` holds where `test` does, `otherwise` where it does not."""
+    """`then` holds if `test` holds, and `otherwise` holds if it does not."""
 
     test: Node
     then: Node
@@ -107,47 +107,47 @@ class Condition(Node):
 
 @dataclass(slots=True)
 class Definition:
-    """The target of a reference, once it is compiled."""
+    """The target of a reference; `node` is None until it is compiled."""
 
     node: Node | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reference(Node):
-    """A reference to a definition that may still be compiled."""
+    """A reference to a definition that may not be compiled yet."""
 
     definition: Definition = field(default_factory=Definition)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TypeIs(Node):
-    """The value's type is among the bits of `mask`."""
+    """The type of the value is one of `mask`."""
 
     mask: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OneValue(Node):
-    """The value equals one of those listed (enum, const), by their keys."""
+    """The value equals one of the listed values (`enum`, `const`); `by_key` maps `key_of` of each to the value."""
 
     by_key: dict[Key, Any]
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """Return the values that are listed, each once."""
+        """Return the listed values, without duplicates."""
         return tuple(self.by_key.values())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opaque(Node):
-    """A condition that is not analysed; it equals only itself."""
+    """A condition that is not analysed; it is equivalent only to itself. `concerns` are the types it constrains."""
 
     concerns: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound(Node):
-    """The number is at least (`is_lower`) or at most `limit`, or beyond it when `is_exclusive`.
+    """The number is at least (`is_lower`) or at most `limit`, or strictly above or below it if `is_exclusive`.
 
     `precision` says how the judge compares.
     """
@@ -174,7 +174,7 @@ class MultipleOf(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WrittenAsInteger(Node):
-    """The number is written without fraction and exponent: what draft 4 calls an integer."""
+    """The number is written without a fraction and an exponent: an integer of draft 4."""
 
     group: ClassVar[int] = NUMBER
 
@@ -308,14 +308,14 @@ def concerns(node: Node) -> int:
 
 
 def resolved(node: Node) -> Node:
-    """Return what a chain of references leads to; unguarded loops are refused before this is called."""
+    """Return the node at the end of a chain of references. Loops of references must be excluded before."""
     while isinstance(node, Reference) and node.definition.node is not None:
         node = node.definition.node
     return node
 
 
 def is_false(node: Node) -> bool:
-    """Return whether a node accepts nothing, as far as its form shows."""
+    """Return whether the form of a node shows that it accepts nothing. False is not a proof of the contrary."""
     waiting, seen = [node], set[int]()
     while waiting and len(seen) < _MAX_VISITED:
         node = resolved(waiting.pop())

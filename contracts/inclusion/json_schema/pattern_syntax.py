@@ -1,10 +1,10 @@
-r"""Regular expressions, read into a tree: the part of ECMA-262 whose meaning leaves no doubt.
+r"""Parser of regular expressions: the subset of ECMA-262 whose meaning is unambiguous.
 
-Read are literals, classes, `.`, `\d \w \s` and their opposites, groups, alternation, greedy and lazy repetition, and the
-anchors `^` and `$`. Everything else (look-around, references back, `\b`, `\p{...}`, flags, set operations in a class)
-is refused with `UnreadableError`, and so is what grows beyond the limits.
+Supported are literals, classes, `.`, `\d \w \s` and their negations, groups, alternation, greedy and lazy repetition,
+and the anchors `^` and `$`. Everything else raises `UnreadableError`: look-around, back-references, `\b`, `\p{...}`,
+flags, set operations in a class, and patterns beyond the limits.
 
-Source: ECMA-262 section 22.2: `\d` and `\w` are ASCII, `.` is anything but LF, CR, LS and PS.
+Source: ECMA-262 section 22.2: `\d` and `\w` are ASCII, `.` is any character except LF, CR, LS and PS.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 class UnreadableError(ValueError):
-    """A regular expression that is outside the part that is read."""
+    """A regular expression outside the supported subset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Characters:
-    """One character out of `ranges`."""
+    """One character of `ranges`."""
 
     ranges: Ranges
 
@@ -42,7 +42,7 @@ class Anchor:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """One part after another; without parts: the empty string."""
+    """The parts one after another; without parts, the empty string."""
 
     parts: tuple[Expression, ...]
 
@@ -56,7 +56,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The part, at least `least` and at most `most` times; None is without end."""
+    """The part, at least `least` and at most `most` times; `most` is None if unbounded."""
 
     part: Expression
     least: int
@@ -67,7 +67,7 @@ Expression = Characters | Anchor | Sequence | Choice | Repeat
 
 
 def ranges(*pairs: tuple[int, int]) -> Ranges:
-    """Sort and join ranges, and leave the surrogates out, which no record has."""
+    """Return ranges sorted and merged, without the surrogates, which no record contains."""
     joined: list[tuple[int, int]] = []
     for low, high in sorted(_without_surrogates(pairs)):
         if joined and low <= joined[-1][1] + 1:
@@ -86,7 +86,7 @@ def _without_surrogates(pairs: tuple[tuple[int, int], ...]) -> list[tuple[int, i
 
 
 def complement(given: Ranges) -> Ranges:
-    """Return every other character."""
+    """Return the ranges of all other characters."""
     gaps, at = [], 0
     for low, high in given:
         gaps.append((at, low - 1))
@@ -118,7 +118,7 @@ _HEX: Final = {"x": 2, "u": 4}
 
 
 def read_pattern(pattern: str) -> Expression:
-    """Read a regular expression. Raises UnreadableError."""
+    """Parse a regular expression. Raises UnreadableError."""
     reader = _Reader(pattern)
     expression = reader.choice(0)
     if reader.peek():
@@ -127,6 +127,8 @@ def read_pattern(pattern: str) -> Expression:
 
 
 class _Reader:
+    """A recursive-descent parser of one pattern. Its methods raise UnreadableError."""
+
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._at = 0
@@ -180,7 +182,7 @@ class _Reader:
             self._fail()
         self._take()
         least, most = {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(character) or self._counts()
-        self._skip("?")  # lazy or not, the same strings match
+        self._skip("?")  # a lazy quantifier matches the same strings
         if self.peek() in {"*", "+", "?", "{"} and self.peek():
             self._fail()
         return Repeat(part, least, most)
@@ -225,7 +227,7 @@ class _Reader:
         character = self._take()
         if character == "\\":
             return self._escape()
-        # `[`, `&&`, `~~` and `--` mean set operations to some.
+        # Some engines read `[`, `&&`, `~~` and `--` as set operations.
         if character == "[" or (character in "&~-" and self.peek() == character):
             self._fail()
         return ((ord(character), ord(character)),)
@@ -283,10 +285,10 @@ _QUANTIFIERS: Final = frozenset("*+?{")
 
 @lru_cache(maxsize=1024)
 def without_assertions(pattern: str) -> str | None:
-    r"""Remove look-around and word boundaries; None if there are none, or if their extent is unclear.
+    r"""Return a pattern without look-around and word boundaries; None if it has none, or if their extent is unclear.
 
     An assertion only excludes strings. So every match of a pattern also matches the pattern without its assertions,
-    which may have an automaton. For example, `^(?=A)\w+$` matches nothing that `^\w+$` does not.
+    which may have an automaton. For example, `^\w+$` matches every string that `^(?=A)\w+$` matches.
     """
     kept: list[str] = []
     at = 0
@@ -297,7 +299,7 @@ def without_assertions(pattern: str) -> str | None:
         if end is None:
             return None
         if not is_assertion:
-            # Of a group that stays, assertions inside it go.
+            # Keep only the opening parenthesis of a group, so that assertions inside it are removed too.
             end = at + 1 if pattern[at] == "(" else end
             kept.append(pattern[at:end])
         elif pattern[end : end + 1] in _QUANTIFIERS:
@@ -308,7 +310,7 @@ def without_assertions(pattern: str) -> str | None:
 
 
 def _end_of_part(pattern: str, at: int) -> int | None:
-    """Return where an escape, a class, a group or a character ends that begins at a place."""
+    """Return the index after the escape, class, group or character that begins at `at`; None if that is unclear."""
     match pattern[at]:
         case "\\":
             return at + 2 if at + 2 <= len(pattern) else None
@@ -323,7 +325,7 @@ def _end_of_part(pattern: str, at: int) -> int | None:
 def _end_of_class(pattern: str, at: int) -> int | None:
     at += 2 if pattern.startswith("[^", at) else 1
     if pattern.startswith("]", at):
-        return None  # readers differ
+        return None  # engines differ on a leading `]`
     while at < len(pattern):
         if pattern[at] == "]":
             return at + 1

@@ -1,4 +1,4 @@
-"""Prove or refute that every document which one JSON Schema accepts is accepted by another."""
+"""Prove or refute that one JSON Schema accepts every document that another accepts."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from tidegate.contracts.inclusion.json_schema.nodes import Interner, Node, Side
 from tidegate.contracts.inclusion.json_schema.prover import Budget, BudgetSpentError, Prover
 
 DEFAULT_BUDGET: Final = 50_000
-"""Steps of the proof; a second or two where every one is needed."""
+"""Steps of the proof; one to two seconds if all of them are used."""
 _LEAST_CHECKS: Final = 15
 _MAX_CHECKS: Final = 4_000
-"""So many lighter documents are judged for all differences, unless there are very many of them."""
+"""Maximum smaller documents that are judged for all differences together, unless there are very many differences."""
 _SHARE: Final = 8
-"""One difference gets an eighth of the steps that are left, so that a hard one leaves some for the others."""
+"""Each difference gets an eighth of the remaining steps, so that a hard one leaves steps for the others."""
 
 
 def includes(old: Schema, new: Schema, *, formats_asserted: bool, budget: int = DEFAULT_BUDGET) -> Inclusion:
-    """Decide whether every document that `old` accepts is accepted by `new`.
+    """Decide whether `new` accepts every document that `old` accepts.
 
-    Takes schemas of drafts 4 to 2020-12, each by its `$schema`. `formats_asserted` is how both judge `format`. `budget`
-    bounds the steps of the proof, and again those of the search for counterexamples; what does not fit is
-    UNDETERMINED. Raises ContractError for a schema that the judge does not compile. Nothing is fetched.
+    Takes schemas of drafts 4 to 2020-12, each by its `$schema`. `formats_asserted` says whether both assert `format`.
+    `budget` limits the steps of the proof and, separately, those of the search for counterexamples. What exceeds it is
+    UNDETERMINED. Raises ContractError for a schema that the judge does not compile. Remote references are not fetched.
     """
     return Pair(old, new, formats_asserted=(formats_asserted, formats_asserted)).forth(budget)
 
 
 class Pair:
-    """Two schemas that are compared in both directions, each compiled once."""
+    """Two schemas to compare in both directions, each compiled once."""
 
     def __init__(self, one: Schema, other: Schema, *, formats_asserted: tuple[bool, bool]) -> None:
-        """Initialise from two schemas, and whether each is judged with its formats asserted."""
+        """Initialise from two schemas; `formats_asserted` says for each whether it asserts `format`."""
         interner = Interner()
         formulas = [
             Formula(side, schema, interner, formats_asserted=is_asserted)
@@ -49,25 +49,28 @@ class Pair:
             )
         ]
         self.forth = DirectedPair(*formulas)
-        """Whether the other schema accepts every document of the one."""
+        """The check whether `other` accepts every document that `one` accepts."""
         self.back = DirectedPair(*reversed(formulas))
-        """Whether the one schema accepts every document of the other."""
+        """The check whether `one` accepts every document that `other` accepts."""
 
 
 class DirectedPair:
-    """One direction of a comparison: whether the new schema accepts every document of the old one."""
+    """One direction of a comparison: whether the new schema accepts every document that the old one accepts."""
 
     def __init__(self, old: Formula, new: Formula) -> None:
         self._old = old
         self._new = new
 
     def __call__(self, budget: int = DEFAULT_BUDGET, *, guarded: Schema | None = None) -> Inclusion:
-        """Decide as `includes` does. `guarded` replaces the old schema, and is stricter."""
+        """Return the result, as `includes` does. `guarded` is a stricter schema to use as the old one."""
         old = self._old if guarded is None else self._old.instead(guarded)
         return _included(old, self._new, budget)
 
     def separates(self, document: Any, pointer: str) -> bool:
-        """Return whether a document that is judged in bounded time is one of the old schema and refused at `pointer` by the new."""
+        """Return whether the old schema accepts a document and the new one refuses it at `pointer`.
+
+        False for a document that cannot be judged in bounded time.
+        """
         return self._refuter.separates(document, pointer)
 
     @cached_property
@@ -84,12 +87,12 @@ def _included(old: Formula, new: Formula, budget: int) -> Inclusion:
         )
     is_too_costly = old.is_too_costly or new.is_too_costly
     if not is_too_costly:
-        _ = old.judge, new.judge  # raises for what is not a schema, before all else
+        _ = old.judge, new.judge  # an invalid schema must raise before any result is returned
     is_too_deep = old.is_too_deep or new.is_too_deep
     has_loop = old.loop is not None or new.loop is not None
     if not is_too_deep and not has_loop and old.node.id == new.node.id:
         return Inclusion(Outcome.PROVEN)
-    # Only where no proof is to be had: writing both schemas in one way takes a tenth of a comparison.
+    # Only where no proof is possible: bringing both schemas into one form takes a tenth of a comparison.
     if is_too_deep or has_loop or is_too_costly:
         if old.formats_asserted == new.formats_asserted and old.shape == new.shape:
             return Inclusion(Outcome.PROVEN)
@@ -104,6 +107,8 @@ def _included(old: Formula, new: Formula, budget: int) -> Inclusion:
 
 
 class _Comparison:
+    """One comparison: finds the gaps of the proof, and searches a counterexample for each."""
+
     def __init__(self, old: Formula, new: Formula, prover: Prover, loop: Node | None) -> None:
         self._schemas = (old.node, new.node)
         self._prover = prover
@@ -117,7 +122,7 @@ class _Comparison:
         left = Budget(budget)
         differences = []
         for others, gap in zip(reversed(range(len(found))), found, strict=True):
-            # What the first ones find out, the others need not try.
+            # The shrinker remembers what it learned from earlier differences, so later ones need fewer checks.
             spare = _MAX_CHECKS - self._refuter.checked - others * _LEAST_CHECKS
             checks = min(MAX_CHECKS, max(_LEAST_CHECKS, spare))
             differences.append(self._difference(gap, left, checks, len(found)))
@@ -147,14 +152,14 @@ class _Comparison:
         return [] if narrowed is None else list(narrowed.facts.leaves.values())
 
     def _refuted_anyhow(self, differences: list[Difference]) -> list[Difference]:
-        """Find a document that tells the schemas apart for a reason that the proof did not see."""
+        """Search for a counterexample to the whole schemas, for a reason that the proof did not find."""
         try:
             found = self._refuter.refute_anywhere()
         except (BudgetSpentError, RecursionError):
             found = None
         if self._loop is not None:
             sentence = "a reference leads back to itself without a step into the record"
-            # A proof that fails for the loop alone says so of the whole schema.
+            # A proof that fails only because of the loop yields a difference about the whole schema, without a keyword.
             differences = [each for each in differences if each.keyword]
             sides = (self._schemas[0].place.side, self._schemas[1].place.side)
             return [*differences, _undecided(sentence, self._loop, found, sides)]

@@ -2,8 +2,8 @@
 
 `old` is included in `new` when no value fits `old` and breaks `new`. The search decomposes the nodes into branches. A
 branch is closed when its leaves contradict each other, directly or in an item or a property. A question that recurs
-below itself is answered yes. A value that refutes it would contain a smaller one that does, and values cannot get
-smaller forever.
+inside itself, for a part of the value, is answered yes. A value that refutes it would contain a smaller value that
+refutes it too, and values cannot get smaller forever.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ _NEVER: Final = 1 << 60
 _CONSTANTS: Final = ((NULL, None), (BOOLEAN, True), (BOOLEAN, False))
 
 Question = tuple[frozenset[int], frozenset[int]]
+"""The ids of the nodes that a value must fit, and of those that it must break."""
 
 
 class BudgetSpentError(Exception):
@@ -70,17 +71,18 @@ class Budget:
 
 @dataclass(slots=True)
 class _Path:
-    """The pending questions, and the answers that depend on them."""
+    """The pending questions, and the provisional answers that depend on them."""
 
     pending: dict[Question, tuple[int, int]] = field(default_factory=dict)
     """Index and depth of each question on the path."""
     provisional: dict[Question, int] = field(default_factory=dict)
-    """Provisional answers yes, each with the lowest index of a pending question on which it depends."""
+    """Questions answered yes provisionally, each with the lowest index of a pending question that it depends on."""
     lowest: int = _NEVER
+    """The lowest index of a pending question that the current answer depends on."""
 
 
 class Prover:
-    """Answers questions about one pair of schemas within a budget."""
+    """Answers questions about one pair of schemas within a budget of steps."""
 
     def __init__(
         self, interner: Interner, budget: Budget, container_theories: Mapping[int, ContainerTheory]
@@ -96,7 +98,10 @@ class Prover:
         self.text = TypeIs(interner.id_of("type", STRING), Place(Side.NEITHER, ""), STRING)
 
     def is_empty(self, holding: Iterable[Node], broken: Iterable[Node] = (), depth: int = 0) -> bool:
-        """Return whether certainly no value fits all of `holding` and none of `broken`. Raises BudgetSpentError."""
+        """Return whether it is proven that no value fits all of `holding` and none of `broken`.
+
+        `depth` is the number of steps into the value. Raises BudgetSpentError.
+        """
         fit, unfit = {node.id: node for node in holding}, {node.id: node for node in broken}
         if not fit.keys().isdisjoint(unfit):
             return True
@@ -118,7 +123,7 @@ class Prover:
         return answer
 
     def patterns(self, *patterns: str | None) -> tuple[Node, ...]:
-        """Build tests for patterns that some name must match; None is not a test."""
+        """Return a `Pattern` node for each pattern; None is skipped."""
         return tuple(
             Pattern(self.interner.id_of("pattern", each), Place(Side.NEITHER, ""), each)
             for each in patterns
@@ -126,7 +131,7 @@ class Prover:
         )
 
     def forget_path(self) -> None:
-        """Drop answers that depend on questions which were abandoned."""
+        """Drop provisional answers after an abandoned question, such as after BudgetSpentError."""
         self._path = _Path()
 
     def _recall(self, question: Question, depth: int) -> bool | None:
@@ -175,7 +180,7 @@ class Prover:
         return branch is None or self.is_closed(branch, depth)
 
     def base(self, fit: dict[int, Node]) -> Branch | None:
-        """Decompose the nodes that hold; None if they contradict each other."""
+        """Return the branch of the nodes that hold, by their ids; None if they contradict each other."""
         key = frozenset(fit)
         if key not in self._bases:
             self.budget.spend(1 + len(fit) // 8)
@@ -183,18 +188,18 @@ class Prover:
         return self._bases[key]
 
     def extended(self, branch: Branch, literals: Sequence[Literal]) -> Branch | None:
-        """Add literals to a branch; None if they contradict it by their form."""
+        """Return a branch with more literals; None if their form alone contradicts it."""
         return extended(branch, literals, self.are_disjoint)
 
     def are_disjoint(self, node: OneOf) -> bool:
-        """Return whether no value fits two alternatives."""
+        """Return whether it is proven that no value fits two alternatives of a `oneOf`."""
         known = self._disjoint.get(node.id)
         if known is not None:
             return known
-        self._disjoint[node.id] = False  # until it is proven, also for the same question below
+        self._disjoint[node.id] = False  # until it is proven, also when the proof below asks again
         if len(node.parts) > MAX_ALTERNATIVES:
             return False
-        # Assumptions of the path hold below it only; this result must hold everywhere.
+        # Provisional answers are valid only on the current path, but this result is kept for all paths.
         path, self._path = self._path, _Path()
         try:
             answer = all(
@@ -210,7 +215,10 @@ class Prover:
     # Choices.
 
     def is_closed(self, branch: Branch, depth: int, choices: int = 0) -> bool:
-        """Return whether certainly no value satisfies a branch. Raises BudgetSpentError."""
+        """Return whether it is proven that no value satisfies a branch. Raises BudgetSpentError.
+
+        `choices` is the number of choices that were made to get to this branch.
+        """
         if self.contradicts(branch, depth):
             return True
         narrowed = self.narrowed(branch, depth)
@@ -229,7 +237,7 @@ class Prover:
         return all(self._is_closed_with(rest, literal, depth, choices) for literal in clause)
 
     def type_literal(self, bit: int, mask: int) -> Literal:
-        """Return the literal that a value has a type of a mask; integers and fractions stay together."""
+        """Return the literal that a value has the type `bit`; integers and fractions of the mask stay together."""
         both = INTEGER | FRACTION
         chosen = mask & both if bit & both else bit
         return TypeIs(self.interner.id_of("type", chosen), Place(Side.NEITHER, ""), chosen), True
@@ -239,7 +247,10 @@ class Prover:
         return more is None or self.is_closed(more, depth, choices + 1)
 
     def narrowed(self, branch: Branch, depth: int) -> Branch | None:
-        """Drop literals that cannot hold and assert forced ones; None if a clause has no literal left."""
+        """Return a branch without literals that cannot hold, and with forced ones asserted.
+
+        None if a clause has no literal left.
+        """
         changed = True
         while changed:
             changed = False
@@ -273,7 +284,7 @@ class Prover:
     # Leaves.
 
     def contradicts(self, branch: Branch, depth: int) -> bool:
-        """Return whether the leaves of a branch certainly contradict each other. Raises BudgetSpentError."""
+        """Return whether it is proven that the leaves of a branch contradict each other. Raises BudgetSpentError."""
         self.budget.spend(branch.weight)
         mask = branch.mask
         if not mask:
@@ -313,7 +324,7 @@ class Prover:
 
 
 ContainerTheory = Callable[[Prover, Branch, int], bool]
-"""Returns True if certainly no array (or object) satisfies the leaves of a branch at a depth."""
+"""Returns True if it is proven that no array (or object) satisfies the leaves of a branch at a depth."""
 
 
 def _bits(mask: int) -> list[int]:

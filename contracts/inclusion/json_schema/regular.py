@@ -1,7 +1,7 @@
-"""Search, within bounds, for a string in several regular languages and outside others.
+"""Bounded search for a string that is in several regular languages and not in others.
 
-The automata are made deterministic only where the search goes, so that `(a|b)*a(a|b){20}` costs what is looked at and
-not 2^20 states. The search is breadth first: the string it finds is a shortest one.
+The automata are made deterministic lazily, only where the search goes, so that `(a|b)*a(a|b){20}` does not cost 2^20
+states. The search is breadth-first, so the first string that it finds is a shortest one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidegate.contracts.inclusion.json_schema.pattern_syntax import (
 )
 
 MAX_STATES: Final = 4_000
-"""Maximum states of one pattern's automaton, before it is made deterministic."""
+"""Maximum states of the nondeterministic automaton of one pattern."""
 MAX_MOVES: Final = 10_000
 """Maximum transitions that one search takes."""
 
@@ -45,9 +45,10 @@ class TooLargeError(ValueError):
 
 
 class Automaton:
-    """The strings in which a pattern matches somewhere.
+    """A nondeterministic automaton that accepts the strings in which a pattern matches somewhere.
 
-    State 0 is where a search begins, state 1 where it has matched; both are kept whatever follows.
+    State 0 is the initial state, and state 1 means that the pattern has matched. Both loop on every character, because
+    a match may begin and end anywhere.
     """
 
     def __init__(self, expression: Expression) -> None:
@@ -80,11 +81,11 @@ class Automaton:
         return known
 
     def accepts(self, states: States, *, is_empty: bool) -> bool:
-        """Return whether the string that led to `states` is in the language; `is_empty`: no character was read."""
+        """Return whether the string that led to `states` is in the language; `is_empty` if it is the empty string."""
         return 1 in states or 1 in self._closure(set(states), at_start=is_empty, at_end=True)
 
     def is_certain(self, states: States) -> bool:
-        """Return whether every string that continues from `states` is in the language."""
+        """Return whether every continuation from `states` is in the language."""
         return 1 in states
 
     def _state(self) -> int:
@@ -126,7 +127,7 @@ class Automaton:
         self._join(begin, end)
 
     def _after(self, part: Expression, begin: int) -> int:
-        # A state of its own before each turn: a part may begin with a loop, and must not reach the turn before.
+        # Each repetition gets its own first state: a part may begin with a loop, which must not affect the one before.
         first, last = self._state(), self._state()
         self._join(begin, first)
         self._build(part, first, last)
@@ -148,7 +149,7 @@ class Automaton:
 
 @lru_cache(maxsize=1024)
 def automaton_of(pattern: str) -> Automaton | None:
-    """Build the automaton of a pattern; None when it is outside the part that is read, or too large."""
+    """Return the automaton of a pattern; None if the pattern is outside the supported syntax or too large."""
     try:
         return Automaton(read_pattern(pattern))
     except UnreadableError:
@@ -157,9 +158,10 @@ def automaton_of(pattern: str) -> Automaton | None:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The strings in all of `inside`, in none of `outside`, not in `excluded`, of `least` to `most` characters.
+    """A search for strings that match all patterns of `inside` and none of `outside`.
 
-    `automaton_of` must be able to build an automaton of every pattern.
+    The strings have `least` to `most` characters (None: unbounded) and are not in `excluded`. `automaton_of` must
+    return an automaton for every pattern.
     """
 
     inside: tuple[str, ...]
@@ -171,12 +173,12 @@ class Question:
 
 @lru_cache(maxsize=4096)
 def first_string(question: Question) -> str | None:
-    """Return a shortest string that answers the question; None if there is none. Raises TooLargeError."""
+    """Return a shortest string of a question; None if there is none. Raises TooLargeError."""
     return next(strings(question), None)
 
 
 def answer(question: Question) -> tuple[str | None, bool]:
-    """Return a shortest string that answers the question, None when none was found, and whether that is certain."""
+    """Return a shortest string of a question (None if none was found), and whether the answer is certain."""
     try:
         return first_string(question), True
     except TooLargeError:
@@ -184,11 +186,13 @@ def answer(question: Question) -> tuple[str | None, bool]:
 
 
 def strings(question: Question) -> Iterator[str]:
-    """Return strings that answer the question, shorter ones first; at most one a state. Raises TooLargeError."""
+    """Yield strings of a question, shorter ones first, at most one for each state. Raises TooLargeError."""
     return _Search(question).strings()
 
 
 class _Search:
+    """A breadth-first search in the product of the automata of one question."""
+
     def __init__(self, question: Question) -> None:
         self._question = question
         self._inside = [_known(pattern) for pattern in question.inside]
@@ -200,7 +204,7 @@ class _Search:
             ord(character) + more for text in question.excluded for character in text for more in (0, 1)
         }
         self._alphabet = _representatives(borders)
-        # Beyond this length nothing about the length changes any more.
+        # All longer texts are alike with respect to the limits on the length.
         self._enough = question.least if question.most is None else question.most + 1
 
     def strings(self) -> Iterator[str]:
@@ -260,7 +264,7 @@ _NICE: Final = (
 
 
 def _representatives(borders: set[int]) -> list[int]:
-    """Return one character out of each range between two borders, one that people can read if there is one."""
+    """Return one character of each range between two borders, a readable one if possible, readable ones first."""
     cuts = sorted(borders | {0, 0xD800, 0xE000, 0x110000})
     pairs = [(low, high) for low, high in pairwise(cuts) if low != 0xD800]
     found = [

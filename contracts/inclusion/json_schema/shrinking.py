@@ -1,4 +1,4 @@
-"""Shrink a document that distinguishes two schemas to a smallest one that still does."""
+"""Shrink a document that distinguishes two schemas to a small one that still does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.contracts.inclusion.json_schema.values import exact, text_of, writ
 
 _PLAIN: Final = frozenset('0123456789aefnlrstu{}[],:".')
 _FEW: Final = 4
-"""So many members are not worth the trials that shorter names for them take."""
+"""Objects with this many members are not worth the trials that shorter names take."""
 _SIMPLEST: Final[tuple[Any, ...]] = (0, "", {}, [], None)
 _UNKNOWN: Final = object()
 _Part = TypeVar("_Part", str, int)
@@ -20,37 +20,38 @@ _Part = TypeVar("_Part", str, int)
 Path = tuple[str | int, ...]
 _Known = tuple[set[tuple[Path, str]], dict[Path, Any], set[tuple[Path, type]]]
 Put = Callable[[Any], Any]
-"""Puts a value in its place in the document, and gives the whole."""
+"""Puts a value at its place in the document and returns the whole document."""
 
 
 class Trial(Enum):
-    """The result of a trial with a lighter document."""
+    """The result of a trial with a smaller document."""
 
     APART = auto()
-    """It still tells the schemas apart."""
+    """It still distinguishes the schemas."""
     REFUSED = auto()
     """The old schema does not accept it."""
     OTHERWISE = auto()
+    """It does not distinguish the schemas, or was not judged."""
 
 
 class Shrinker:
-    """Makes documents of one pair of schemas smaller, and remembers what the old schema cannot do without."""
+    """Shrinks documents of one pair of schemas, and remembers what the old schema was found to require."""
 
     def __init__(self, required: Iterable[str], small: Mapping[str, Any]) -> None:
         """Initialise from the members that every document must have, and the smallest known values of members."""
         self._needed: set[tuple[Path, str]] = {((), name) for name in required}
-        """Members without which the old schema refused a document."""
+        """Members, by path and name, without which the old schema refused a document."""
         self._tight: dict[Path, Any] = {(name,): value for name, value in small.items()}
-        """Values that the old schema took no lighter ones for."""
+        """Values, by path, for which the old schema refused every smaller value that was tried."""
         self._refused: set[tuple[Path, type]] = set()
-        """Types whose tried values the old schema all refused."""
+        """Paths and types: the old schema refused a value of that type at that path."""
 
     def shrunk(
         self, document: Any, focus: tuple[str, ...], trial: Callable[[Any], Trial], checks: int
     ) -> Any:
-        """Return a document that no lighter one was found for in that many trials.
+        """Return a smaller document that still distinguishes the schemas, after at most `checks` trials.
 
-        `focus` is a path of names, which is followed before others.
+        `focus` is a path of names to shrink first.
         """
         run = _Run((self._needed, self._tight, self._refused), trial, checks)
         while True:
@@ -65,6 +66,8 @@ def _itself(whole: Any) -> Any:
 
 
 class _Run:
+    """The shrinking of one document, with a limited number of trials."""
+
     def __init__(
         self,
         known: _Known,
@@ -75,7 +78,7 @@ class _Run:
         self._trial = trial
         self._left = checks
         self._only_refused = True
-        """Whether the old schema refused everything that was tried since this was last set."""
+        """Whether the old schema refused every document that was tried since this was last set to True."""
 
     @property
     def is_over(self) -> bool:
@@ -89,7 +92,7 @@ class _Run:
         return found
 
     def lighter(self, value: Any, path: Path, focus: tuple[str, ...], put: Put) -> Any:
-        """Return the lightest value found for a place in the document."""
+        """Return the smallest value that was found for a place in the document; `put` puts a value there."""
         if value is None or isinstance(value, bool) or self.is_over:
             return value
         outer, self._only_refused = self._only_refused, True
@@ -132,7 +135,7 @@ class _Run:
         return found is Trial.APART
 
     def _object(self, value: dict[str, Any], path: Path, focus: tuple[str, ...], put: Put) -> dict[str, Any]:
-        # What is found to be needed here may have been spared elsewhere.
+        # A trial below may find that a member is needed, so the members to try are fixed here.
         spare = dict.fromkeys(name for name in value if (path, name) not in self._needed)
 
         def without(gone: set[str], part: list[str]) -> Trial:
@@ -168,7 +171,7 @@ class _Run:
         def without(gone: set[int], _: list[int]) -> Trial:
             return self._try(put([item for index, item in enumerate(value) if index not in gone]))
 
-        # From the end: what is before stays where it is.
+        # From the end, so that earlier items keep their indexes.
         kept = _kept([*reversed(range(len(value)))], without)
         value = [item for index, item in enumerate(value) if index in kept]
         for index in range(len(value)):
@@ -189,9 +192,9 @@ def _put_item(put: Put, holder: list[Any], index: int) -> Put:
 
 
 def _kept(parts: list[_Part], without: Callable[[set[_Part], list[_Part]], Trial]) -> set[_Part]:
-    """Remove all parts, halves, quarters and so on, down to single ones; give those that must stay.
+    """Try to remove all parts, then halves, quarters and so on down to single parts; return those that must stay.
 
-    `without` tries what is left out altogether; its second argument is what is left out for the first time.
+    `without` tries a document without a set of parts. Its second argument are the parts of that set that are new.
     """
     gone: set[_Part] = set()
     rest, size = parts, len(parts)
@@ -213,7 +216,7 @@ def _weight(value: Any) -> tuple[int, int, str]:
 
 
 def _simpler(value: Any) -> Iterator[Any]:
-    """Yield simpler values of the same type."""
+    """Yield simpler values of the same type, for strings and numbers."""
     if isinstance(value, str):
         yield from ("", value[: len(value) // 2], value[:-1], value[1:], "a" * len(value))
     elif isinstance(value, int | float | Decimal):

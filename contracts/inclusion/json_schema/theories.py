@@ -1,7 +1,7 @@
 """Numbers and strings: whether any value satisfies some assertions of schemas ("leaves") and violates others.
 
-`holding` are the leaves that the value satisfies, `broken` those that it violates. An answer True is certain: there is
-no such value. False means that there may be one.
+`holding` are the leaves that the value satisfies, `broken` those that it violates. `is_empty` is True only if it is
+certain that there is no such value. False means that there may be one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FORMAT_LANGUAGES: Final = {
     "ipv4": r"^[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}$",
     "uuid": "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$",
 }
-"""Patterns that every string of a format matches."""
+"""A pattern that every string of a format matches, by format; it may match other strings too."""
 
 WIDER_FORMATS: Final = {
     "uri": frozenset({"uri-reference", "iri", "iri-reference"}),
@@ -52,12 +52,12 @@ WIDER_FORMATS: Final = {
     "iri": frozenset({"iri-reference"}),
     "email": frozenset({"idn-email"}),
 }
-"""For a format, the formats that all its strings have too."""
+"""By format: other formats that accept all of its strings."""
 
 
 @dataclass(slots=True)
 class NumberRange:
-    """The numbers between two cuts."""
+    """The numbers between two cuts (see `intervals`)."""
 
     low: Cut = BEFORE_ALL
     high: Cut = AFTER_ALL
@@ -78,11 +78,14 @@ class NumberRange:
 
     @property
     def ends(self) -> list[Fraction]:
-        """Return the lowest and the highest limit; a side without a limit is left out."""
+        """Return the lower and the upper limit; an unbounded side is left out."""
         return [end for end, _ in (self.low, self.high) if isinstance(end, Fraction)]
 
     def multiples(self, step: Fraction) -> tuple[int | None, int | None]:
-        """Return the factors of the first multiple of `step` in the range, and of the first one above; None: no limit."""
+        """Return the factors of the first multiple of `step` in the range and of the first one above it.
+
+        A factor is None where that side of the range is unbounded.
+        """
         first, behind = (first_integer((end / step, side)) for end, side in (self.low, self.high))
         return first, behind
 
@@ -99,9 +102,9 @@ class NumberFacts:
     rounded: NumberRange = field(default_factory=NumberRange)
     """The range of the double that the judge compares instead of the number, if it does."""
     step: Fraction | None = None
-    """The number is a multiple of this."""
+    """The number is a multiple of this; None for no such constraint."""
     rounded_step: Fraction | None = None
-    """The double nearest to a number with a fraction is a multiple of this."""
+    """The double nearest to a number with a fraction is a multiple of this; None for no such constraint."""
 
     def __post_init__(self) -> None:
         if self.is_integer:
@@ -132,7 +135,7 @@ class NumberFacts:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether there is certainly no such number."""
+        """Return whether it is certain that there is no such number."""
         exact = self.exact
         if exact.is_empty or self.rounded.is_empty or self._is_between_steps():
             return True
@@ -146,12 +149,12 @@ class NumberFacts:
         return all(self._excludes(factor * self.step) for factor in range(first, behind))
 
     def _is_between_steps(self) -> bool:
-        """Return whether every remaining number is a multiple of a broken step, or an integer although it must not be one."""
+        """Return whether every remaining number is a multiple of a broken step, or a forbidden integer."""
         if self.step is not None and self.step.denominator == 1 and not self.is_integer:
             return True
         broken = [leaf for leaf in self.broken if isinstance(leaf, MultipleOf)]
         return any(
-            # The double of a number proves nothing about a step that is compared exactly.
+            # The nearest double of a number proves nothing about a step that is compared exactly.
             step is not None and (step / leaf.step).denominator == 1
             for leaf in broken
             for step in (self.step, self.rounded_step if leaf.precision is Precision.DOUBLE else None)
@@ -216,7 +219,7 @@ class StringFacts:
 
     @property
     def question(self) -> Question:
-        """Return the question for such a string, without formats and patterns that have no automaton."""
+        """Return the search for such a string, without formats and without patterns that have no automaton."""
         return Question(
             tuple(sorted({each for each in self.inside if automaton_of(each)})),
             tuple(sorted({each for each in self.outside if automaton_of(each)})),
@@ -227,7 +230,7 @@ class StringFacts:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether there is certainly no such string."""
+        """Return whether it is certain that there is no such string."""
         if self.count.is_empty or self._is_of_wider_format():
             return True
         if self.count.most == 0:
@@ -252,7 +255,10 @@ class StringFacts:
 
 
 def _readable(pattern: str) -> str:
-    """Return a pattern that has an automaton and matches at least the same strings; else the pattern itself."""
+    """Return the pattern, or one without its assertions if only that one can have an automaton.
+
+    The result matches at least the same strings.
+    """
     if automaton_of(pattern) is not None:
         return pattern
     return without_assertions(pattern) or pattern

@@ -1,13 +1,13 @@
-"""Express `unevaluatedProperties` and `unevaluatedItems` without "evaluated".
+"""Translation of `unevaluatedProperties` and `unevaluatedItems` to formulas without annotations.
 
-The evaluated properties depend on the subschemas that the value matches. So each property that some subschemas
-evaluate must match one of these, or the keyword's schema. This is a formula without state. If patterns evaluate
-properties, the formula covers every set of subschemas that the value may match.
+Which properties are evaluated depends on the subschemas that the value matches. For each property that only some
+subschemas evaluate, one of these must match, or the property must fit the schema of the keyword. Where patterns
+evaluate properties, there is one formula for each set of subschemas that the value may match.
 
-`contains` evaluates each item that fits its schema, so an item that is left must fit that schema or the keyword's.
+`contains` evaluates each item that fits its schema, so a remaining item must fit that schema or the keyword's.
 
-Source: JSON Schema 2020-12, Core, section 11. The result is None if there are too many sets. It is None next to
-`contains` in 2019-09 too: jsonschema-rs evaluates items by it, and the specification does not.
+Source: JSON Schema 2020-12, Core, section 11. The keyword is opaque if there are too many sets. It is also opaque
+next to `contains` in 2019-09: jsonschema-rs counts `contains` as evaluating items there, the specification does not.
 """
 
 from __future__ import annotations
@@ -41,16 +41,20 @@ _LIMITS: Final = frozenset(
         "maxProperties",
     }
 )
-"""Keywords beside `unevaluated*` that evaluate no property and no item."""
+"""Keywords that evaluate no property and no item."""
 
 
 class _GiveUpError(Exception):
-    """The evaluated parts do not follow from the schema alone."""
+    """The evaluated parts cannot be determined from the schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Evaluated:
-    """Properties or items that are evaluated: all, or those named, those matching, those before `count`, those that fit."""
+    """A set of evaluated properties or items.
+
+    The set contains all of them (`everything`), or the properties in `names` and those that match `patterns`. Of items,
+    it contains those before index `count` and those that fit a node of `contained`.
+    """
 
     everything: bool = False
     names: frozenset[str] = frozenset()
@@ -69,11 +73,11 @@ class _Evaluated:
 
     @property
     def kinds(self) -> frozenset[str | int]:
-        """Return the members that are evaluated by a kind, and not by name or index."""
+        """Return what evaluates members other than by name or index: patterns, and ids of `contains` nodes."""
         return frozenset(self.patterns) | {node.id for node in self.contained}
 
     def has(self, each: str | int) -> bool:
-        """Return whether a property or an item is among them."""
+        """Return whether the set contains a property (by name) or an item (by index)."""
         if isinstance(each, int):
             return self.everything or each < self.count
         return self.everything or each in self.names or any(matches(one, each) for one in self.patterns)
@@ -81,7 +85,7 @@ class _Evaluated:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """The evaluated parts if all conditions are true."""
+    """What a subschema evaluates if all conditions hold."""
 
     conditions: tuple[Node, ...]
     evaluated: _Evaluated
@@ -92,11 +96,11 @@ def _union(parts: Iterable[_Evaluated]) -> _Evaluated:
 
 
 _Conditional = list[tuple[Node, _Evaluated]]
-"""The evaluated parts under conditions."""
+"""Conditions, each with what is evaluated if it holds."""
 
 
 def unevaluated(compiler: Compiler, spot: Spot, keyword: str) -> Node:
-    """Compile `unevaluatedProperties` or `unevaluatedItems` of a schema; opaque if this is not possible."""
+    """Compile `unevaluatedProperties` or `unevaluatedItems` of a schema; an opaque node if this is not possible."""
     if spot.schema[keyword] is True:
         return compiler.true(compiler.place(spot, keyword))
     node = _Unevaluated(compiler, spot, keyword).node(spot)
@@ -108,6 +112,8 @@ def unevaluated(compiler: Compiler, spot: Spot, keyword: str) -> Node:
 
 
 class _Unevaluated:
+    """Compiles one `unevaluatedProperties` or `unevaluatedItems`."""
+
     def __init__(self, compiler: Compiler, spot: Spot, keyword: str) -> None:
         self._compiler = compiler
         self._keyword = keyword
@@ -135,7 +141,7 @@ class _Unevaluated:
         return compiler.all(place, self._set_by_set(certain, conditional))
 
     def _one_by_one(self, certain: _Evaluated, conditional: _Conditional) -> Iterator[Node]:
-        """Yield a formula for each member that may be evaluated: one of its conditions holds, or it fits the schema."""
+        """Yield a node for each conditional member: one of its conditions holds, or it fits the keyword's schema."""
         compiler, place = self._compiler, self._place
         whole = certain | _union(replace(evaluated, everything=False) for _, evaluated in conditional)
         for name in sorted(whole.names - certain.names):
@@ -149,7 +155,7 @@ class _Unevaluated:
         yield compiler.any(place, [*conditions, self._rest(whole)])
 
     def _set_by_set(self, certain: _Evaluated, conditional: _Conditional) -> Iterator[Node]:
-        """Yield a formula for each set of conditions: another one holds, or the unevaluated rest fits the schema."""
+        """Yield a node for each set of conditions: another condition holds, or the rest fits the keyword's schema."""
         for held in product((False, True), repeat=len(conditional)):
             pairs = list(zip(held, conditional, strict=True))
             evaluated = certain | _union(each for is_held, (_, each) in pairs if is_held)
@@ -158,19 +164,19 @@ class _Unevaluated:
                 yield self._compiler.any(self._place, [*others, self._rest(evaluated)])
 
     def _rest(self, evaluated: _Evaluated) -> Node:
-        """Build what all must fit that are not evaluated."""
+        """Return the node that all members outside a set of evaluated ones must fit."""
         if self._keyword == "unevaluatedItems":
             return self._compiler.items_from(self._place, evaluated.count, self._item(evaluated))
         return self._compiler.additional(self._place, evaluated.names, evaluated.patterns, self._schema)
 
     def _item(self, evaluated: _Evaluated) -> Node:
-        """Build what an item must fit that is not evaluated by its index."""
+        """Return the node that an item must fit if its index does not evaluate it."""
         if not evaluated.contained:
             return self._schema
         return self._compiler.any(self._place, [*evaluated.contained, self._schema])
 
     def _own(self, spot: Spot, *, is_outermost: bool) -> _Evaluated:
-        """Return what a schema evaluates by its own keywords. Raises _GiveUpError."""
+        """Return what the keywords of a schema itself evaluate, without its subschemas. Raises _GiveUpError."""
         schema = spot.schema
         everything = not is_outermost and self._keyword in schema
         if self._keyword == "unevaluatedProperties":
@@ -187,7 +193,7 @@ class _Unevaluated:
         return _Evaluated(everything or items is not None, count=count, contained=contained)
 
     def _shares(self, spot: Spot, conditions: tuple[Node, ...], depth: int) -> Iterator[_Share]:
-        """Yield the parts that a schema and its applicators evaluate. Raises _GiveUpError."""
+        """Yield what a schema and its in-place applicators evaluate. Raises _GiveUpError."""
         if not isinstance(spot.schema, dict):
             return
         depends = spot.schema.get("dependencies", {}).values()
@@ -215,7 +221,7 @@ class _Unevaluated:
             yield from self._conditional(spot)
         for name in schema.get("dependentSchemas", ()):
             place = self._compiler.place(spot, "dependentSchemas")
-            # A value that is not an object misses no property, but the schema does not apply to it.
+            # `required` holds for a value that is not an object, but `dependentSchemas` does not apply to it.
             is_object = self._compiler.type_is(place, OBJECT)
             needed = self._compiler.required_name(place, name)
             yield spot.at("dependentSchemas", name), (is_object, needed)

@@ -1,4 +1,4 @@
-"""JSON values as the judge reads them: seven disjoint types, exact numbers, equality, text."""
+"""JSON values as the judge reads them: seven disjoint types, exact numbers, equality and text."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ MAX_EXACT: Final = 2**53
 """Doubles represent every integer up to this one."""
 _SMALLEST_NORMAL: Final = Fraction(1, 2**1000)
 MAX_EXPONENT: Final = 400
-"""Numbers with larger exponents are not computed with: 1e999999999 would fill the memory."""
+"""Numbers with larger exponents are not used in calculations: 1e999999999 would exhaust the memory."""
 
 Key = tuple[Any, ...]
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def exact(number: float | Decimal) -> Fraction | None:
-    """Return the exact number. A float has the value of the shortest decimal that is parsed to it.
+    """Return the exact value of a number. A float has the value of the shortest decimal that parses to it.
 
-    None for numbers that are not computed with: not finite, or with an exponent beyond MAX_EXPONENT.
+    None for a number that is not finite, or whose exponent is beyond MAX_EXPONENT.
     """
     if isinstance(number, int):
         return Fraction(number)
@@ -52,8 +52,8 @@ def exact(number: float | Decimal) -> Fraction | None:
     return Fraction(decimal) if abs(decimal.adjusted()) <= MAX_EXPONENT else None
 
 
-def type_of(value: Any) -> int:  # noqa: PLR0911 - one return a type
-    """Return the one type bit of a value; a number beyond MAX_EXPONENT may be either kind of number."""
+def type_of(value: Any) -> int:  # noqa: PLR0911 - one for each type
+    """Return the type bit of a value; both number bits for a number that `exact` does not convert."""
     if value is None:
         return NULL
     if isinstance(value, bool):
@@ -71,7 +71,7 @@ def type_of(value: Any) -> int:  # noqa: PLR0911 - one return a type
 
 
 def key_of(value: Any) -> Key:
-    """Return a key that is equal for values that are equal as JSON: 1 and 1.0 are, true and 1 are not."""
+    """Return a key that is equal for values that are equal as JSON: 1 equals 1.0, true does not equal 1."""
     if isinstance(value, dict):
         return ("object", frozenset((name, key_of(member)) for name, member in value.items()))
     if isinstance(value, list):
@@ -83,7 +83,7 @@ def key_of(value: Any) -> Key:
 
 
 def shape_of(value: Any) -> Key:
-    """Return a key that is equal only for identical documents: it differs for 1 and 1.0."""
+    """Return a key that is equal only for identical documents, apart from member order: 1 and 1.0 differ."""
     if isinstance(value, dict):
         return ("object", frozenset((name, shape_of(member)) for name, member in value.items()))
     if isinstance(value, list):
@@ -92,7 +92,7 @@ def shape_of(value: Any) -> Key:
 
 
 def exceeds(value: Any, depth: int, size: int) -> bool:
-    """Return whether a value is nested deeper than `depth`, or has more than `size` parts; works without recursion."""
+    """Return whether a value is nested deeper than `depth` or has more than `size` parts, without recursion."""
     level = [value]
     for _ in range(depth + 1):
         below: list[Any] = []
@@ -111,7 +111,7 @@ def exceeds(value: Any, depth: int, size: int) -> bool:
 
 
 def written(number: Fraction) -> int | float | Decimal:
-    """Return a number in the type to which its JSON text is decoded. Its denominator must divide a power of ten."""
+    """Return a number as the type that its JSON text decodes to. Its denominator must divide a power of ten."""
     if number.denominator == 1:
         return int(number)
     digits, whole = 0, number
@@ -125,7 +125,7 @@ def written(number: Fraction) -> int | float | Decimal:
 
 
 def margin(limit: Fraction) -> Fraction:
-    """Return the distance from a limit at which a double surely distinguishes a number from it."""
+    """Return the distance from a limit beyond which doubles certainly distinguish a number from it."""
     return (abs(limit) + _SMALLEST_NORMAL) / 2**51
 
 
@@ -139,10 +139,10 @@ def is_decimal(number: Fraction) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """Write a value as JSON text, decimals digit by digit."""
+    """Return a value as JSON text, with every digit of a Decimal."""
     try:
         return _ENCODER.encode(value)
-    except TypeError:  # it contains decimals
+    except TypeError:  # it contains Decimals
         return _exact_text(value)
 
 
