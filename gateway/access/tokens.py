@@ -181,7 +181,7 @@ def _type(header: Mapping[str, Any]) -> object:
 
 
 def _grants(claim: object) -> tuple[Grant, ...]:
-    """Parse the grants in a claim (a list, or a string of words). Unknown words are ignored; other services use them."""
+    """Parse the grants in a claim, a list or a string of words. Ignore other words: they belong to other services."""
     words: Sequence[object] = (
         claim.split() if isinstance(claim, str) else claim if isinstance(claim, list) else ()
     )

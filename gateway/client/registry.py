@@ -258,7 +258,10 @@ class RegistryClient:
         return self._parsed(self._ask(Request("GET", stream_path(stream, "shadow"))), ShadowFindings)
 
     def batches(self, stream: str) -> tuple[BatchReport, ...]:
-        """Return the newest batch reports of a stream, newest first; an empty tuple for an unknown stream."""
+        """Return the batch reports of a stream in the last day, newest first, at most _MOST_BATCHES.
+
+        The tuple is empty for an unknown stream.
+        """
         answer = self._ask(batches(stream, _MOST_BATCHES))
         if answer.is_missing:
             return ()
@@ -301,7 +304,7 @@ class RegistryClient:
         return self._parsed(self._ask(request), StreamControl)
 
     def _require_found(self, answer: Answer) -> Answer:
-        """Return the response if its status is 200. Raises NotFoundError for an unknown resource, else another error."""
+        """Return the response if its status is 200. Raises NotFoundError for an unknown resource, or other errors."""
         if answer.is_unknown:
             raise NotFoundError(f"{self.url}: {answer.document.get('detail')}")
         if not answer.is_ok:

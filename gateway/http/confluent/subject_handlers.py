@@ -21,7 +21,7 @@ from tidegate.gateway.registry.unjudged_rules import count_of
 
 _log = structlog.get_logger()
 _MAX_HEADER = 1_000
-"""Maximum characters of reasons in a header, as clients and proxies limit headers. The contract's note has them all."""
+"""Maximum characters of reasons in a header: clients and proxies limit headers. The contract's note has them all."""
 
 
 def list_subjects(call: Call) -> Answer:

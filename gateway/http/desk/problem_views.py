@@ -157,7 +157,7 @@ def change_state(factory: Factory, principal: Principal, stream: str, problem: s
 
 
 def assign(factory: Factory, principal: Principal, stream: str, problem: str, form: Form) -> None:
-    """Assign a problem to the name in a form, or remove the assignee. Raises InvalidBody, NotFoundError, Forbidden."""
+    """Set or remove the assignee of a problem with a form. Raises InvalidBody, NotFoundError, Forbidden."""
     assignee = principal.name if form.has("me") else form.text("assignee")
     if assignee is not None and (len(assignee) > _LONGEST_NAME or not assignee.isprintable()):
         raise _wrong("assignee", f"is a name of at most {_LONGEST_NAME} characters in one line")
