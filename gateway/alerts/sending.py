@@ -90,7 +90,7 @@ class TargetThread:
         self._thread: Thread | None = None
 
     def send(self, alert: Alert) -> None:
-        """Queue an alert without blocking. If the queue is full, drop the oldest alert; after `close`, do nothing."""
+        """Queue an alert; never block or raise. If the queue is full, drop the oldest; after `close`, do nothing."""
         with self._changed:
             if self._closing:
                 return
@@ -160,7 +160,7 @@ class AlertSender:
         }
 
     def send(self, alert: Alert | None) -> None:
-        """Queue an alert without blocking; ignore None."""
+        """Queue an alert; never block or raise. None is ignored."""
         if alert is None:
             return
         for thread in self._threads:
