@@ -13,12 +13,15 @@ from tidegate.gateway.storage.database import Database
 T = TypeVar("T")
 
 MOST_SCANNED = 50_000
-"""Maximum entries that one page searches for names: `who` and `action` have no index, and a log grows for years."""
+"""Maximum number of entries that one page searches: `who` and `action` have no index, and the log only grows."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditPage:
-    """A part of the log, oldest first. `head` is the hash of the newest entry: keep it to prove later that none was removed."""
+    """A page of the log, oldest entry first.
+
+    `head` is the hash of the newest entry of the log. Keep it to prove later that no entry was removed.
+    """
 
     entries: tuple[AuditEntry, ...]
     head: str
@@ -26,7 +29,11 @@ class AuditPage:
 
 @dataclass(frozen=True, slots=True)
 class NewestEntries:
-    """Entries, newest first. All entries with numbers from `looked_from` were searched."""
+    """A page of the log, newest entry first.
+
+    `looked_from` is the lowest entry number that was searched; the next page ends before it. `head` is the hash of the
+    newest entry of the log.
+    """
 
     entries: tuple[AuditEntry, ...]
     looked_from: int
@@ -34,13 +41,13 @@ class NewestEntries:
 
 
 class AuditLog:
-    """Reads the audit log. Entries are written in the transactions of the changes, with `AuditStore.append`."""
+    """The read side of the audit log. Each change appends its entry in its own transaction (`AuditStore.append`)."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def page(self, after: int, limit: int, subject: str | None = None) -> AuditPage:
-        """List at most `limit` entries with a number above `after`; only those of `subject`, if given."""
+        """Return at most `limit` entries with a number above `after`; only those of `subject`, if given."""
         with self._database.reading() as stores:
             last = stores.audit.last()
             return AuditPage(stores.audit.page(after, limit, subject), last.hash if last else NO_ENTRY)
@@ -54,10 +61,10 @@ class AuditLog:
         action: str | None = None,
         subject: str | None = None,
     ) -> NewestEntries:
-        """List at most `limit` entries with a number below `before` (None: the newest ones), newest first.
+        """Return at most `limit` entries with a number below `before` (None: the newest ones), newest first.
 
-        Only entries with the given names are listed; an action that ends with a dot is a prefix. At most MOST_SCANNED
-        entries are searched.
+        `who`, `action` and `subject` are filters; None matches all. An action that ends with a dot is a prefix. At most
+        MOST_SCANNED entries are searched.
         """
         with self._database.reading() as stores:
             last = stores.audit.last()
@@ -71,14 +78,14 @@ class AuditLog:
         return NewestEntries(entries, looked_from, last.hash)
 
     def check(self, known_head: str | None = None) -> ChainReport:
-        """Check the whole chain, its recorded head, and that it holds a head that was noted earlier."""
+        """Verify the hash chain and its recorded head, and that the chain contains `known_head`, if given."""
         return self._database.read(
             lambda stores: check_end(check(stores.audit.entries(), known_head), stores.audit.head())
         )
 
     def read(self, consume: Callable[[Iterator[AuditEntry]], T]) -> T:
-        """Return the result of `consume` for an iterator of all entries, oldest first, of one state of the log.
+        """Call `consume` with an iterator over all entries, oldest first, and return its result.
 
-        Only a part of the log is in memory at a time.
+        The entries are of one snapshot of the log. Only a part of them is in memory at a time.
         """
         return self._database.read(lambda stores: consume(stores.audit.entries()))

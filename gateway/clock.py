@@ -1,4 +1,4 @@
-"""The time of day. In its own module so that a command can use it without loading the gateway."""
+"""The current time. In its own module so that a command can use it without importing the gateway."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from datetime import UTC, datetime
 
 
 def now() -> datetime:
-    """Return the instant, in UTC."""
+    """Return the current time as an aware datetime in UTC."""
     return datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""Exit codes of the process, with one table from the class of an error to its code."""
+"""Exit codes of the process, and the table that maps error classes to them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidegate.contracts.errors import (
 
 
 class ExitCode(IntEnum):
-    """Exit codes of every verb."""
+    """Exit codes of all commands."""
 
     OK = 0
     FINDINGS = 1
@@ -47,7 +47,7 @@ MEANINGS = {
 }
 
 _CODES: tuple[tuple[type[TidegateError], ExitCode], ...] = (
-    # The first matching class counts, so subclasses come before their parents.
+    # The first matching class wins, so subclasses come before their base classes.
     (ContractError, ExitCode.FINDINGS),
     (ConflictError, ExitCode.FINDINGS),
     (NotFoundError, ExitCode.USAGE),
@@ -60,5 +60,5 @@ _CODES: tuple[tuple[type[TidegateError], ExitCode], ...] = (
 
 
 def exit_code(error: TidegateError) -> ExitCode:
-    """Return the exit code of a process that ends with `error`."""
+    """Return the exit code of a process that ends with `error`; FINDINGS for a class that is not in the table."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), ExitCode.FINDINGS)

@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class Factory:
-    """Holds what a process has once (settings, database, compiled plans) and makes services of it."""
+    """The objects that exist once per process (settings, database, compiled plans), and services built on them."""
 
     def __init__(self, settings: GatewaySettings) -> None:
         self.settings = settings
@@ -89,7 +89,7 @@ class Factory:
 
     @property
     def report_retention(self) -> timedelta:
-        """Return how long a stream's reports are kept before its newest."""
+        """Return the retention of reports: those this much older than the newest of their stream are deleted."""
         return timedelta(days=self.settings.report_retention_days)
 
     def registry(self) -> Registry:
@@ -109,7 +109,7 @@ class Factory:
         return Reveals(self.database, now)
 
     def report_book(self) -> ReportService:
-        """Build the service that takes batch reports."""
+        """Build the service that stores batch reports and sends the alerts about them."""
         return ReportService(
             self.database,
             self.report_retention,
@@ -136,7 +136,7 @@ class Factory:
         )
 
     def shadows(self) -> Shadows:
-        """Build the service of shadow versions, which are judged beside the enforced ones."""
+        """Build the service of shadow versions, which are evaluated alongside the enforced ones."""
         return Shadows(self.database, now)
 
     def reconciliations(self) -> Reconciliations:
@@ -152,7 +152,7 @@ class Factory:
         return StreamReplays(self.database, now)
 
     def replay_previews(self, by: Principal) -> ReplayPreviews:
-        """Build the service that prepares replays for one person. Raises Unavailable without a broker."""
+        """Build the service that previews replays for one principal. Raises Unavailable without a broker."""
         subjects = self.subjects()
         return ReplayPreviews(
             self.database,
@@ -167,7 +167,7 @@ class Factory:
         return Adoptions(self.database, now)
 
     def table_audits(self) -> TableAudits:
-        """Build the service that keeps audits of tables."""
+        """Build the service that stores audits of tables."""
         return TableAudits(self.database, self.report_retention, now)
 
     def stream_metrics(self, by: Principal = ANONYMOUS) -> StreamMetrics:
@@ -175,7 +175,7 @@ class Factory:
         return StreamMetrics(self.database, by)
 
     def quarantine(self) -> QuarantineReader | None:
-        """Return the reader of refused records; None when no broker is set."""
+        """Return the reader of refused records; None if no broker is configured."""
         return self._quarantine
 
     def quarantine_index(self, by: Principal = ANONYMOUS) -> QuarantineIndex:
@@ -183,11 +183,11 @@ class Factory:
         return QuarantineIndex(self.database, now, by)
 
     def problems(self, by: Principal = ANONYMOUS) -> ProblemService:
-        """Build the service that lists problems and keeps what people decide about them."""
+        """Build the service that lists problems and stores their states, assignees and comments."""
         return ProblemService(self.database, now, by)
 
     def problem_watch(self) -> ProblemWatch:
-        """Build the service that changes states of problems automatically, and notifies people."""
+        """Build the service that updates states of problems automatically and sends the alerts about them."""
         return ProblemWatch(
             self.database,
             now,
@@ -202,15 +202,15 @@ class Factory:
         )
 
     def record_exports(self) -> RecordExports:
-        """Return the downloads of refused records. Raises Unavailable without a broker."""
+        """Return the service that exports refused records. Raises Unavailable without a broker."""
         return _with_broker(self._exports)
 
     def value_searches(self) -> ValueSearches:
-        """Return the searches for values in refused records."""
+        """Return the service that searches refused records for values."""
         return self._value_searches
 
     def record_search(self, by: Principal) -> RecordSearch:
-        """Build the service that fetches refused records for one reader. Raises Unavailable without a broker."""
+        """Build the service that fetches refused records for one principal. Raises Unavailable without a broker."""
         return RecordSearch(
             self.quarantine_index(by), self.quarantine_reader(), self.record_masking(), self.database, by
         )
@@ -220,7 +220,7 @@ class Factory:
         return _with_broker(self._quarantine)
 
     def start_ingestion(self) -> None:
-        """Start to update the index of the quarantine topics, if there is a broker and the settings enable it."""
+        """Start indexing the quarantine topics, if a broker is configured and the settings enable the index."""
         if self._ingestion is not None:
             self._ingestion.start()
 
@@ -229,7 +229,7 @@ class Factory:
         return AuditLog(self.database)
 
     def keys(self) -> KeyService:
-        """Build the service that makes and revokes API keys."""
+        """Build the service that creates and revokes API keys."""
         return KeyService(self.database, now)
 
     def health(self) -> HealthCheck:
@@ -237,7 +237,7 @@ class Factory:
         return HealthCheck(self.database, self._broker)
 
     def adopt_contracts(self) -> None:
-        """Add contracts of an older version of this program to the subjects. Raises Unavailable."""
+        """Link contracts that an older version of Tidegate stored to their subjects. Raises Unavailable."""
         if self.database.read(lambda stores: stores.subjects.unlinked_contracts()):
             self.database.write(lambda stores: adopt_contracts(stores, now()))
 
@@ -250,7 +250,7 @@ class Factory:
         return ConsumerService(self.database, now)
 
     def approvals(self) -> Approvals:
-        """Build the service that approves changes which weaken an enforced contract."""
+        """Build the service that approves changes that weaken an enforced contract."""
         return Approvals(self.database, now)
 
     def subjects(self) -> SubjectReader:
@@ -277,7 +277,7 @@ class Factory:
         return self.database.read(lambda stores: stores.keys.find(key_id))
 
     def close(self) -> None:
-        """Close every connection."""
+        """Write the pending denial counts, stop the background threads, and close every connection."""
         self.denial_audit.flush()
         if self._ingestion is not None:
             self._ingestion.close()

@@ -17,7 +17,7 @@ _TIMEOUT_SECONDS = 1.0
 
 
 class BrokerProbe:
-    """Asks a Kafka cluster for its metadata; the connection is made at the first question and kept."""
+    """A probe that requests the metadata of a Kafka cluster. It connects on first use and stays connected."""
 
     def __init__(self, kafka: KafkaConnection) -> None:
         self._kafka = kafka
@@ -25,11 +25,11 @@ class BrokerProbe:
         self._lock = threading.Lock()
 
     def answers(self) -> bool:
-        """Return whether the cluster answers within a second."""
+        """Return whether the cluster responds within one second."""
         with self._lock:
             if self._client is None:
                 self._client = AdminClient(
-                    # librdkafka's own log would break the JSON lines of ours.
+                    # librdkafka logs plain text to stderr, which would corrupt our JSON log.
                     {**self._kafka.for_librdkafka(), "log_level": 0}
                 )
             try:
@@ -44,7 +44,10 @@ BrokerState = Literal["reachable", "unreachable", "not configured"]
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """The results of the readiness checks. The broker is shown and never decides: contracts are served without it."""
+    """The results of the readiness checks.
+
+    `broker` is informational only: the registry serves contracts without a broker.
+    """
 
     database: Literal["reachable"]
     migrations: Literal["current"]
@@ -52,14 +55,14 @@ class Readiness:
 
 
 class HealthCheck:
-    """Looks at what the process depends on."""
+    """The readiness check of this process: its database, and the broker if one is configured (None: it is not)."""
 
     def __init__(self, database: Database, broker: BrokerProbe | None) -> None:
         self._database = database
         self._broker = broker
 
     def readiness(self) -> Readiness:
-        """Return the readiness of the process. Raises Unavailable with the reason if it is not ready."""
+        """Return the readiness of the process. Raises Unavailable if the database is unreachable or out of date."""
         if not self._database.is_current():
             raise Unavailable(
                 "the tables of the registry's database are not those of this version of tidegate; "

@@ -60,5 +60,5 @@ class GatewaySettings(AccessSettings, AlertSettings, KafkaSettings):
 
     @property
     def kafka(self) -> KafkaConnection | None:
-        """Return how to connect to Kafka; None if no brokers are named. Raises SettingsError."""
+        """Return the connection to Kafka; None if no brokers are configured. Raises SettingsError."""
         return self.connection_to(self.bootstrap_servers) if self.bootstrap_servers else None

@@ -1,4 +1,4 @@
-"""Authenticate requests: find the principal of an Authorization header."""
+"""Authentication of requests: from an Authorization header to a principal."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from tidegate.gateway.access.principal import Principal, Unauthenticated
 from tidegate.gateway.access.settings import AccessSettings
 from tidegate.gateway.access.tokens import IssuerKeys, TokenReader, UnknownSigner, WrongToken, reader
 
-# Source: RFC 9110, clause 11.6.1; Basic stands first because browsers and Confluent clients can answer it.
+# Source: RFC 9110, clause 11.6.1. Basic comes first because browsers and Confluent clients support it.
 CHALLENGE = {"WWW-Authenticate": 'Basic realm="tidegate", charset="UTF-8", Bearer realm="tidegate"'}
 
 _log = structlog.get_logger()
 
 
 class Authenticator:
-    """Identifies principals. Look-ups in the database or at the issuer leave the event loop; cached ones do not."""
+    """The authenticator of API keys and tokens.
+
+    Lookups in the database or at the token issuer run in a thread; cached ones run in the event loop.
+    """
 
     def __init__(self, settings: AccessSettings, find: Find, now: Callable[[], datetime]) -> None:
         self._ring = KeyRing(find, now, settings.key_cache_seconds)
@@ -33,9 +36,9 @@ class Authenticator:
             self._issuer_keys = IssuerKeys(reader(settings.oidc_jwks))
 
     async def principal(self, authorization: str | None) -> Principal:
-        """Return the principal of this header. Raises Unauthenticated, Unavailable.
+        """Return the principal of an Authorization header (None: no header). Raises Unauthenticated, Unavailable.
 
-        Basic: key id and key secret. Bearer: a whole API key, or a token of the issuer.
+        Basic: the id and the secret of an API key. Bearer: a whole API key (`tgk_...`), or a token of the issuer.
         """
         scheme, _, value = (authorization or "").strip().partition(" ")
         value = value.strip()
@@ -60,9 +63,9 @@ class Authenticator:
         return principal
 
     def sign_in(self, key_id: str, secret: str) -> Principal:
-        """Return the principal of an API key that a person typed in a form. Raises Unauthenticated.
+        """Return the principal of an API key that a person entered in a form. Raises Unauthenticated.
 
-        The field of the secret takes a whole key (`tgk_...`) too; the id may then be left out.
+        `secret` may also be a whole key (`tgk_...`); `key_id` is then ignored.
         """
         typed = Credentials(key_id.strip(), secret.strip())
         principal = self._ring.principal(read_token(typed.secret) or typed)
@@ -71,7 +74,7 @@ class Authenticator:
         return principal
 
     def of_key_id(self, key_id: str) -> Principal | None:
-        """Return the principal of a key that was presented before; None if it is no longer valid."""
+        """Return the principal of a key that was authenticated before; None if the key is no longer valid."""
         return self._ring.present(key_id)
 
     async def _of_key(self, credentials: Credentials) -> Principal | None:
@@ -103,7 +106,7 @@ class Authenticator:
 
 
 def read_basic(value: str) -> Credentials | None:
-    """Read the credentials of HTTP basic authentication; None when they cannot be read.
+    """Decode the credentials of HTTP basic authentication; return None if they are malformed.
 
     Source: RFC 7617, clause 2.
     """

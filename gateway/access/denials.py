@@ -1,4 +1,4 @@
-"""Requests that were refused: counted, logged, and audited if they would have changed or revealed something."""
+"""Refused requests: counted, logged, and audited if they would have changed or revealed something."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _OTHERS = "(others)"
 _LONGEST_PATH = 200
 _AUDIT_WINDOW_SECONDS = 3600.0
 MOST_AUDITED = 50
-"""Most pairs of principal and operation that the audit log names in an hour; the others share an entry."""
+"""Maximum number of (principal, operation) pairs that the audit log names per hour; further ones share an entry."""
 _AUDITED = frozenset({401, 403})
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 REFUSING = frozenset({401, 403, 421, 429})
-"""Statuses that say who may not ask, or not this, or not now."""
+"""Statuses of refused requests: unauthenticated, forbidden, wrong host name, and rate limit exceeded."""
 
 _log = structlog.get_logger()
 
 
 class _Window:
-    """Counts of one window, for each who asked and what was refused; at most `most` have names of their own.
+    """The counts of one time window, by requester and refused operation. At most `most` pairs are counted separately.
 
-    Addresses take at most half of the names, so requests without credentials cannot hide those of a principal.
+    Addresses get at most half of them, so requests without credentials cannot crowd out those of a principal.
     """
 
     def __init__(self, most: int) -> None:
@@ -43,7 +43,7 @@ class _Window:
         self.counts: Counter[tuple[str, str]] = Counter()
 
     def add(self, who: str, what: str, status: int) -> tuple[str, bool]:
-        """Count one refusal; return the name that it is counted under, and whether it is the first."""
+        """Count one refusal. Return the name it is counted under, and whether it is the first under that name."""
         is_address = who.startswith(ADDRESS)
         if (who, what) not in self.counts:
             is_full = len(self.counts) >= self._most or (is_address and self._addresses >= self._most // 2)
@@ -56,7 +56,10 @@ class _Window:
 
 
 class Denials:
-    """Counts refused requests of this process. The log has one line a minute for each name and status, at most 1,000."""
+    """The counter of refused requests of this process.
+
+    The log gets one line a minute for each requester and status. Beyond 1,000 of these pairs, requesters share a line.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -67,12 +70,12 @@ class Denials:
 
     @property
     def totals(self) -> Mapping[int, int]:
-        """Return the refused requests since the start, by status."""
+        """Return the number of refused requests since the start of the process, by status."""
         with self._lock:
             return dict(self._totals)
 
     def add(self, status: int, who: str, method: str, path: str) -> None:
-        """Count one refusal; log the first of a window, and at the next window how many followed."""
+        """Count one refusal. Log the first of each window, and the number of the others when the next one starts."""
         with self._lock:
             self._totals[status] += 1
             repeated = self._start_window()
@@ -83,7 +86,7 @@ class Denials:
             _log.warning("request_refused", status=status, who=_shown(who), method=method, path=_shown(path))
 
     def _start_window(self) -> int:
-        """Forget the names of a window that has ended; return how many of its refusals were not logged."""
+        """Start a window if the last one has ended; return how many of its refusals were not logged."""
         now = self._clock()
         if now < self._window_ends:
             return 0
@@ -94,11 +97,11 @@ class Denials:
 
 
 class DenialAudit(Service):
-    """Writes denied writes and reveals (401, 403, and 404 of a hidden subject) to the audit log.
+    """The audit of denied writes and reveals (401, 403, and 404 for a hidden subject).
 
-    The first denial of a principal, status and method in an hour is an entry `request.denied`. An entry
-    `request.denied-again` counts the others when the next hour has its first denial, or when the process stops.
-    One process thus adds at most 2 * (MOST_AUDITED + 4) entries an hour, however many requests it refuses.
+    The first denial of a principal, status and method in an hour is written as `request.denied`. The others are
+    written as one count, `request.denied-again`, at the first denial of the next window or when the process stops.
+    Thus one process adds at most 2 * (MOST_AUDITED + 4) entries an hour, however many requests it refuses.
     """
 
     def __init__(
@@ -112,11 +115,11 @@ class DenialAudit(Service):
 
     @staticmethod
     def covers(status: int, method: str, *, is_hidden: bool = False) -> bool:
-        """Return whether an answer is a denied write or reveal; `is_hidden` says that it denies a hidden subject."""
+        """Return whether a response is a denied write or reveal. `is_hidden`: its 404 hides a subject that exists."""
         return (is_hidden or status in _AUDITED) and method not in _READING
 
     def add(self, status: int, who: str, method: str, path: str) -> None:
-        """Count one denial, and write what the log has to hold now. An outage of the database is only logged."""
+        """Count one denial, and write the entries that are due. If the database fails, log a warning instead."""
         with self._lock:
             changes = self._repeats() if self._clock() >= self._window_ends else []
             who, is_first = self._seen.add(_shown(who), f"{status} {_shown(method)}", status)
@@ -126,13 +129,13 @@ class DenialAudit(Service):
         self._write(changes)
 
     def flush(self) -> None:
-        """Write how many denials followed the first ones: at the end of the process."""
+        """Write the counts of repeated denials. Call this when the process stops."""
         with self._lock:
             changes = self._repeats()
         self._write(changes)
 
     def _repeats(self) -> list[Change]:
-        """Start a window; return the counts of the last one."""
+        """Start a window; return the entries with the counts of the previous one."""
         counts = [
             Change(self._now(), who, "request.denied-again", f"{operation}, {count - 1} times")
             for (who, operation), count in self._seen.counts.items()
@@ -154,5 +157,5 @@ class DenialAudit(Service):
 
 
 def _shown(text: str) -> str:
-    """Return the begin of a text that others chose, so that nothing in it acts on a terminal."""
+    """Return the first characters of untrusted text, with control characters made visible."""
     return seen(text[:_LONGEST_PATH])

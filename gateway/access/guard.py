@@ -1,4 +1,4 @@
-"""The guard of the application (ASGI): authentication, rate limits, and protection against cross-site requests."""
+"""ASGI middleware for access: authentication, rate limits, and protection against cross-site requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Misdirected,
 from tidegate.gateway.access.sessions import COOKIE, DeskSessions
 
 NOBODY = Principal("nobody", ())
-"""Who asks for a public page without saying who."""
+"""The principal of requests for public pages, which are not authenticated."""
 
 _HEALTH = "/health/"
 _DESK = "/desk"
@@ -46,12 +46,12 @@ class Door(Protocol):
 
     @property
     def authenticator(self) -> Authenticator | None:
-        """Return the authenticator of requests; None without access control."""
+        """Return the authenticator of requests; None if access control is off."""
         ...
 
     @property
     def sessions(self) -> DeskSessions | None:
-        """Return the sessions of people who signed in at the desk; None when access control is off."""
+        """Return the sessions of people who signed in at the desk; None if access control is off."""
         ...
 
     @property
@@ -66,19 +66,20 @@ class Door(Protocol):
 
     @property
     def allowed_hosts(self) -> tuple[str, ...]:
-        """Return the names of the server, besides loopback names and IP addresses."""
+        """Return the host names of the server, in addition to loopback names and IP addresses."""
         ...
 
     @property
     def rate_limit(self) -> RateLimit | None:
-        """Return the maximum rate of requests; None for no limit."""
+        """Return the rate limit of requests; None for no limit."""
         ...
 
 
 class AccessGuard:
-    """Authenticates each request before any handler runs, and stores the result in `request.state.principal`.
+    """ASGI middleware that authenticates each request before any handler runs.
 
-    The function `answer` writes the refusal, in the format of the requested API.
+    It stores the principal in `request.state.principal`. `answer` builds the response of a refused request, in the
+    error format of the requested API.
     """
 
     def __init__(self, app: ASGIApp, door: Door, answer: Answer) -> None:
@@ -109,7 +110,7 @@ class AccessGuard:
         await self._app(scope, receive, send)
 
     def _counted(self, scope: Scope, send: Send) -> Send:
-        """Return `send` that counts an answer which refuses the request."""
+        """Wrap `send` so that responses that refuse the request are counted and audited."""
         status = 0
 
         async def counting(message: Message) -> None:
@@ -119,7 +120,7 @@ class AccessGuard:
                 if status in REFUSING:
                     await self._add_denial(scope, status)
             await send(message)
-            # After the answer: else its time would tell a hidden subject from one that does not exist.
+            # Only after the response: its latency would otherwise reveal that a hidden subject exists.
             is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
             is_hidden = is_last and status not in REFUSING and "asks_for_hidden" in scope["state"]
             if is_hidden and DenialAudit.covers(status, scope["method"], is_hidden=True):
@@ -138,7 +139,7 @@ class AccessGuard:
 
     async def _principal(self, request: Request) -> Principal:
         authenticator = self._door.authenticator
-        path: str = request.scope["path"]  # never of `request.url`: that one is made of the Host header too
+        path: str = request.scope["path"]  # not `request.url`, which is also built from the Host header
         if authenticator is None:
             principal = ANONYMOUS
         elif path in _PUBLIC_PATHS or path.startswith(_PUBLIC_FOLDERS):
@@ -154,13 +155,16 @@ class AccessGuard:
             if not _is_exempt(request.method, path):
                 self._count(principal.name)
             return principal
-        # The rate limit exempts probes of the process.
+        # Health probes are exempt from the rate limit.
         if not path.startswith(_HEALTH) and not (authenticator is None and _is_exempt(request.method, path)):
             self._count(f"{ADDRESS}{_address(request)}")
         return principal
 
     async def _of_session(self, request: Request, path: str) -> Principal | None:
-        """Return who signed in at the desk. The cookie opens pages only, and credentials in a header come first."""
+        """Return the principal of the desk session; None without a valid one.
+
+        The session cookie is valid for desk pages only. An Authorization header takes precedence over it.
+        """
         token = request.cookies.get(COOKIE)
         sessions = self._door.sessions
         is_page = path == _DESK or path.startswith(f"{_DESK}/")
@@ -174,7 +178,10 @@ class AccessGuard:
 
 
 def _has_own_host(scope: Scope, allowed: tuple[str, ...]) -> bool:
-    """Return whether a request names this server; probes of health may use any name, programs none."""
+    """Return whether the Host header names this server.
+
+    A health probe may send any name. A request without a Host header is accepted, because browsers always send one.
+    """
     host = next((value for name, value in scope["headers"] if name == b"host"), None)
     if host is None or scope["path"].startswith(_HEALTH):
         return True
@@ -191,9 +198,9 @@ def _misdirected(request: Request) -> Misdirected:
 
 
 def _refuse_other_sites(request: Request, allowed: tuple[str, ...]) -> None:
-    """Refuse a change that a page of another site requests in a browser, with the person's credentials.
+    """Raise Forbidden for a write that a page of another site sends from a person's browser (CSRF).
 
-    Browsers send Sec-Fetch-Site to https and loopback addresses only, and Origin with every change; other programs
+    Browsers send Sec-Fetch-Site to https and loopback addresses only, and Origin with every write. Other programs
     send neither. Source: Fetch Metadata Request Headers (W3C), clause 2.3; Fetch Standard, clause 3.2.
     """
     if request.method in _SAFE_METHODS:
@@ -208,16 +215,19 @@ def _refuse_other_sites(request: Request, allowed: tuple[str, ...]) -> None:
 
 
 def _is_exempt(method: str, path: str) -> bool:
-    """Return whether the rate limit exempts a request that records wait for: a schema by id or GUID, a report of a job."""
+    """Return whether the rate limit exempts a request: a schema by id or GUID, or a report of a job.
+
+    Records wait for these requests.
+    """
     if method == "POST":
         return _JOB_REPORT.fullmatch(path) is not None
     return method == "GET" and _BY_ID.fullmatch(path) is not None
 
 
 def _address(request: Request) -> str:
-    """Return the address of a client; for IPv6 its /64 network, because one machine may have all addresses of it."""
+    """Return the address of a client; for IPv6 its /64 network, because one host may use every address in it."""
     host = request.client.host if request.client else "unknown"
     try:
         return str(ip_network(f"{host}/64", strict=False)) if ":" in host else host
-    except ValueError:  # an address with a zone
+    except ValueError:  # an address with a zone id
         return host

@@ -1,4 +1,4 @@
-"""Names by which the registry may be asked for: a page of another site cannot borrow one (DNS rebinding)."""
+"""Host names of the registry: checks of the Host and Origin headers, as protection against DNS rebinding."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from urllib.parse import urlsplit
 
 EVERY_HOST = "*"
 _LONGEST_HOST = 300
-"""A name has at most 253 characters, and a port follows; what is longer is refused, so that none is remembered."""
+"""Maximum characters of a Host header: 253 for the name, plus a port. Longer ones are refused before the cache."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def is_allowed(host: str, allowed: tuple[str, ...]) -> bool:
     """Return whether a Host header names this server: a loopback name, an IP address, or one of `allowed`.
 
-    An IP address needs no setting: it cannot be made to lead to another machine, and health probes use it.
+    IP addresses are always allowed: DNS rebinding needs a name, and health probes use addresses.
     """
     return len(host) <= _LONGEST_HOST and _is_allowed(host, allowed)
 
@@ -42,13 +42,17 @@ def is_same_origin(origin: str, host: str, allowed: tuple[str, ...]) -> bool:
     if not name:  # `null`: a page without an origin, such as a sandboxed frame
         return False
     host_name, host_port = split_host(host)
-    # The scheme of Host is not known: a TLS proxy may have decoded it. Left out, the port is that of the origin's scheme.
+    # The scheme of the request is not known, because a proxy may terminate TLS. A Host header without a port therefore
+    # means the default port of the origin's scheme.
     same_port = port == host_port if host_port is not None else port == _DEFAULT_PORTS.get(parts.scheme)
     return (name == host_name and same_port) or name in allowed
 
 
 def split_host(host: str) -> tuple[str, int | None]:
-    """Split a Host header into its name in lower case, without brackets, and its port."""
+    """Split a Host header into its name, in lower case without brackets, and its port.
+
+    The port is None if there is none. The name is empty for a header that cannot be parsed.
+    """
     try:
         parts = urlsplit(f"//{host}")
         return (parts.hostname or "").rstrip("."), parts.port

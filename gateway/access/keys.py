@@ -30,41 +30,41 @@ Compare = Callable[[str, str], bool]
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The two halves of a presented key: the id is public, the secret is not."""
+    """The two halves of an API key: a public id and a secret."""
 
     key_id: str
     secret: str
 
     @property
     def token(self) -> str:
-        """Return both halves in one, to be sent as a bearer token."""
+        """Return both halves as one string (`tgk_<id>_<secret>`), to be sent as a bearer token."""
         return f"tgk_{self.key_id}_{self.secret}"
 
 
 def new_credentials() -> Credentials:
-    """Build a new key: an id of 48 random bits, and a secret of 256 random bits."""
+    """Generate a new key: an id of 48 random bits, and a secret of 256 random bits."""
     return Credentials(secrets.token_hex(_ID_BYTES), secrets.token_urlsafe(_SECRET_BYTES))
 
 
 def read_token(token: str) -> Credentials | None:
-    """Split an API key that was sent as a bearer token; None for a token of another kind."""
+    """Parse an API key that was sent as a bearer token; return None for another kind of token."""
     found = _TOKEN.fullmatch(token)
     return Credentials(found[1], found[2]) if found else None
 
 
 def secret_hash(secret: str) -> str:
-    """Return the SHA-256 of a secret, as 64 lower-case hexadecimal digits.
+    """Return the SHA-256 of a secret, as 64 lowercase hexadecimal digits.
 
-    One round without salt is enough here, unlike for a password. A secret is 256 random bits, so no dictionary helps to
-    guess it, and no two keys share one. A slow hash would only make each request slow.
+    Unlike for a password, one round without a salt is enough. A secret is 256 random bits, so a dictionary attack is
+    impossible and no two keys share a secret. A slow hash would only slow down each request.
     """
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
 class KeyRing:
-    """Authenticates API keys. Results are cached for `cache_seconds`, also for unknown keys.
+    """The authentication of API keys. Lookups are cached for `cache_seconds`, also those of unknown ids.
 
-    An unknown id takes the same steps as a known one: one lookup, one hash, one comparison in constant time.
+    Known and unknown ids take the same steps: one lookup, one hash, and one comparison in constant time.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class KeyRing:
         return self._principal_of(key) if is_right else None
 
     def present(self, key_id: str) -> Principal | None:
-        """Return the principal of a key whose secret was seen before; None if the key is no longer valid."""
+        """Return the principal of a key whose secret was verified before; None if the key is no longer valid."""
         return self._principal_of(self._look_up(key_id))
 
     def _principal_of(self, key: StoredKey | None) -> Principal | None:
@@ -106,7 +106,7 @@ class KeyRing:
 
     def _look_up(self, key_id: str) -> StoredKey | None:
         if not _ID.fullmatch(key_id):
-            key_id = ""  # no key has it, so an invalid id is handled as an unknown one
+            key_id = ""  # no key has this id, so a malformed id takes the path of an unknown one
         cached = self._cached.get(key_id)
         now = self._clock()
         if cached is not None and now < cached[0]:
@@ -127,7 +127,11 @@ class KeyService(Service):
     def create(
         self, name: str, grants: Sequence[Grant], who: str, expires_at: datetime | None = None
     ) -> Credentials:
-        """Create a key. Its secret is not stored. Raises SettingsError for a key without roles or time left."""
+        """Create a key and return its credentials; the secret is not stored.
+
+        `expires_at` None: the key never expires. Raises SettingsError without a grant, for a name that is blank or not
+        printable, and for an expiry in the past.
+        """
         now = self._now()
         if not grants:
             raise SettingsError(
@@ -146,18 +150,18 @@ class KeyService(Service):
         return made
 
     def all(self) -> tuple[StoredKey, ...]:
-        """List every key, revoked ones included, oldest first."""
+        """Return all keys, including revoked ones, oldest first."""
         return self._database.read(lambda stores: stores.keys.all())
 
     def find(self, key_id: str) -> StoredKey:
-        """Find one key, in use or not. Raises NotFoundError."""
+        """Return a key, whether it is valid or not. Raises NotFoundError."""
         key = self._database.read(lambda stores: stores.keys.find(key_id))
         if key is None:
             raise _unknown(key_id)
         return key
 
     def revoke(self, key_id: str, who: str) -> StoredKey:
-        """Revoke a key permanently. Raises NotFoundError, ConflictError if it was revoked before."""
+        """Revoke a key permanently, and return it. Raises NotFoundError, ConflictError if it is already revoked."""
         now = self._now()
         with self._database.writing() as stores:
             key = stores.keys.find(key_id)
@@ -180,7 +184,7 @@ def _subject(key: StoredKey) -> str:
 
 
 def _hash(key: StoredKey) -> str:
-    """Return the hash of a key without its secret."""
+    """Return the hash of a key's fields, except the hash of its secret, for the audit log."""
     values = {name: value for name, value in asdict(key).items() if name != "secret_hash"}
     instants = ("created_at", "expires_at", "revoked_at")
     return content_hash({**values, **{name: str(values[name]) for name in instants}})

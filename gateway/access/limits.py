@@ -1,4 +1,4 @@
-"""Rate limits, and how much may run at the same time; counted in the memory of this process."""
+"""Rate limits and concurrency limits, counted in the memory of this process."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from starlette.concurrency import run_in_threadpool
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, TooManyRequests
 
 ADDRESS: Final = "address:"
-"""Prefix of the name under which requests without a principal are counted."""
+"""Prefix of the names under which requests without a principal are counted."""
 MOST_ADDRESSES: Final = 10_000
 
 
 class RateLimit:
-    """The limits of one process, such as `200/second;5000/minute`; every one of them holds for each who asks."""
+    """The rate limits of one process, such as `200/second;5000/minute`. All of them apply to each requester."""
 
     def __init__(self, limits: str) -> None:
         self._limits = parse_many(limits)
@@ -35,7 +35,7 @@ class RateLimit:
         self._window = max(limit.get_expiry() for limit in self._limits)
 
     def count(self, who: str) -> None:
-        """Count one request. Raises TooManyRequests, which says after how many seconds to ask again."""
+        """Count one request. Raises TooManyRequests, with the seconds to wait in `Retry-After`."""
         who = self._bounded(who)
         for limit in self._limits:
             if not self._limiter.hit(limit, who):
@@ -47,7 +47,7 @@ class RateLimit:
                 )
 
     def _bounded(self, who: str) -> str:
-        """Return the name to count under: addresses beyond the first 10,000 of a window count together."""
+        """Return the name to count under. Addresses beyond the first 10,000 of a window are counted together."""
         if not who.startswith(ADDRESS):
             return who
         now = time.monotonic()
@@ -62,9 +62,10 @@ class RateLimit:
 
 
 class Places:
-    """Places for work of one process that takes minutes: `most` in all, and one for each principal.
+    """Slots for work that takes minutes: at most `most` at a time in this process, and one per principal.
 
-    Without access control all are one principal, who may take every place. `what` names the work: "downloads".
+    Without access control there is only the anonymous principal, which may take all slots. `what` names the work in
+    messages, such as "downloads".
     """
 
     def __init__(self, most: int, what: str) -> None:
@@ -74,7 +75,7 @@ class Places:
         self._taken: Counter[str] = Counter()
 
     def take(self, by: Principal) -> None:
-        """Take a place. Raises TooManyRequests."""
+        """Take a slot. Raises TooManyRequests if none is free, or the principal already has one."""
         with self._lock:
             if by is not ANONYMOUS and self._taken[by.name]:
                 raise TooManyRequests(
@@ -85,7 +86,7 @@ class Places:
             self._taken[by.name] += 1
 
     def leave(self, by: Principal) -> None:
-        """Release a place."""
+        """Release a slot."""
         with self._lock:
             self._taken -= Counter({by.name: 1})
 
@@ -99,7 +100,7 @@ _RETRY_AFTER_SECONDS: Final = 2
 
 
 class CheckTurns:
-    """At most `at_once` checks run, and at most `waiting` more wait for a turn."""
+    """A concurrency limit for checks: at most `at_once` run at a time, and at most `waiting` more are queued."""
 
     def __init__(self, at_once: int, waiting: int) -> None:
         self._free = asyncio.Semaphore(at_once)
@@ -107,7 +108,7 @@ class CheckTurns:
         self._waiting = 0
 
     async def run(self, work: Callable[..., T], *args: Any, **named: Any) -> T:
-        """Run `work` in a thread when it is its turn. Raises TooManyRequests when too many wait already."""
+        """Run `work` in a thread when a slot is free; return its result. Raises TooManyRequests for a full queue."""
         if self._waiting >= self._most:
             raise TooManyRequests(
                 f"{self._waiting} documents are being checked or wait for it; try again in {_RETRY_AFTER_SECONDS} s",
@@ -122,13 +123,16 @@ class CheckTurns:
 
 
 def checked(handler: Callable[..., T]) -> Callable[..., Awaitable[T]]:
-    """Build a handler that has a `factory` wait for its turn, once its body is read."""
+    """Wrap a FastAPI handler so that it runs within the limit `check_turns` of its argument `factory`.
+
+    A request waits for its slot after its body has been read.
+    """
 
     @wraps(handler)
     async def in_turn(**values: Any) -> T:
         turns: CheckTurns = values["factory"].check_turns
         return await turns.run(handler, **values)
 
-    # FastAPI reads annotations from here: their names are those of the handler's module.
+    # FastAPI reads annotations from the signature. They are strings that only resolve in the handler's module.
     in_turn.__signature__ = inspect.signature(handler, eval_str=True)  # type: ignore[attr-defined] # a type of functions has no such field
     return in_turn

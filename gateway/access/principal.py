@@ -11,7 +11,7 @@ from tidegate.contracts.errors import SettingsError, TidegateError
 
 
 class AccessError(TidegateError):
-    """A request that is refused; `headers` are those of the response."""
+    """A refused request; `headers` are headers of the response."""
 
     def __init__(self, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message, headers)
@@ -27,15 +27,15 @@ class Forbidden(AccessError):  # noqa: N818 - a state of the request
 
 
 class Misdirected(AccessError):  # noqa: N818 - a state of the request
-    """A request for a host name that the server does not have."""
+    """The Host header of a request is not a name of this server."""
 
 
 class TooManyRequests(AccessError):  # noqa: N818 - the HTTP term
-    """A principal or address exceeds the limit of requests."""
+    """A rate or concurrency limit is exceeded."""
 
 
 class Role(IntEnum):
-    """The permissions of a principal on a subject; each role includes those below it."""
+    """The permissions of a principal on a subject; each role includes the lower ones."""
 
     VIEWER = 1
     REPORTER = 2
@@ -51,7 +51,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A role for every subject that begins with `prefix`; the empty prefix is every subject.
+    """A role for all subjects that start with `prefix`; the empty prefix covers all subjects.
 
     A prefix is compared character by character: `hospital` covers `hospitality-value` too, `hospital.` does not.
     """
@@ -61,7 +61,7 @@ class Grant:
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Read `role` (for every subject) or `role:prefix`. Raises SettingsError."""
+        """Parse `role` (for all subjects) or `role:prefix`. Raises SettingsError."""
         word, _, prefix = text.partition(":")
         if not prefix.isprintable():
             raise SettingsError(
@@ -84,14 +84,14 @@ class Grant:
 class Principal:
     """A user or program that sends requests.
 
-    `name` is in the audit log: `key:<id>`, `oidc:<sub>`, `anonymous`, `cli:<user>`.
+    `name` identifies it in the audit log: `key:<id>`, `oidc:<sub>`, `anonymous`, `cli:<user>`.
     """
 
     name: str
     grants: tuple[Grant, ...]
 
     def may(self, role: Role, subject: str) -> bool:
-        """Return whether a role of at least this height covers the subject."""
+        """Return whether a grant of this role or a higher one covers the subject."""
         return any(grant.role >= role and subject.startswith(grant.prefix) for grant in self.grants)
 
     def sees(self, subject: str) -> bool:
@@ -99,36 +99,39 @@ class Principal:
         return self.may(Role.VIEWER, subject)
 
     def may_somewhere(self, role: Role) -> bool:
-        """Return whether a role of at least this height is held under any prefix."""
+        """Return whether the principal has this role or a higher one for any prefix."""
         return any(grant.role >= role for grant in self.grants)
 
     def may_everywhere(self, role: Role) -> bool:
-        """Return whether a role of at least this height covers every subject, as operations on the whole registry need."""
+        """Return whether a grant of this role or a higher one covers all subjects.
+
+        Operations on the whole registry require this.
+        """
         return any(grant.role >= role and not grant.prefix for grant in self.grants)
 
     @property
     def prefixes(self) -> tuple[str, ...] | None:
-        """Return the prefixes whose subjects are visible, for queries; None for all, empty for none."""
+        """Return the prefixes of the visible subjects, for queries; None means all subjects, an empty tuple none."""
         prefixes = {grant.prefix for grant in self.grants}
         return None if "" in prefixes else tuple(sorted(prefixes))
 
 
 def read_grants(texts: Iterable[str]) -> tuple[Grant, ...]:
-    """Read grants, each `role` or `role:prefix`. Raises SettingsError."""
+    """Parse grants, each `role` or `role:prefix`; return them sorted, without duplicates. Raises SettingsError."""
     return tuple(sorted({Grant.read(text) for text in texts}, key=str))
 
 
 ANONYMOUS = Principal("anonymous", (Grant(Role.ADMIN, ""),))
-"""Every user, if access control is off."""
+"""The principal of every request if access control is off."""
 
 
 def require(principal: Principal, role: Role, subject: str) -> None:
-    """Require a role for a subject. Raises Forbidden in the same words whether the subject exists or not."""
+    """Require a role for a subject. Raises Forbidden, with the same message whether the subject exists or not."""
     if not principal.may(role, subject):
         raise forbidden(principal, role, f"of the subject {subject}")
 
 
 def forbidden(principal: Principal, role: Role, of_what: str) -> Forbidden:
-    """Build the refusal of a principal with too low roles; it names only the principal's own grants."""
+    """Build the error for a principal whose roles are too low. It names only the principal's own grants."""
     held = ", ".join(str(grant) for grant in principal.grants) or "no role"
     return Forbidden(f"this needs the role {role.word} {of_what}; {principal.name} has {held}")

@@ -1,7 +1,7 @@
 """Access rules: the required role of each operation of the native API and of the desk.
 
-The operations of the Confluent API carry their rules in the table that its router reads
-(`tidegate.gateway.http.confluent.operations`). A test holds both tables to the application.
+The rules of the Confluent API are in the table of its router (`tidegate.gateway.http.confluent.operations`). A test
+checks that both tables cover every route of the application.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidegate.gateway.access.principal import Role
 
 
 class Reach(Enum):
-    """The prefixes that the role of a rule must cover."""
+    """The subjects that the role of a rule must cover."""
 
     NOBODY_ASKED = "anybody may, without credentials"
     SOMEWHERE = "some prefix: the handler shows or takes only what the principal's prefixes cover"
@@ -27,7 +27,7 @@ class Reach(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The role that an operation needs, and what that role must cover."""
+    """The role that an operation requires, and the subjects that the role must cover."""
 
     role: Role
     reach: Reach
@@ -59,7 +59,7 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("POST", f"{_CONTRACT}/versions/{{version}}/status"): _APPROVE_CONTRACT,
     ("DELETE", f"{_CONTRACT}/versions/{{version}}"): _ADMIN_CONTRACT,
     ("POST", f"{_CONTRACT}/versions/{{version}}/undelete"): _ADMIN_CONTRACT,
-    ("POST", f"{_CONTRACT}/versions/{{version}}/judge"): _VIEW_CONTRACT,  # keeps nothing
+    ("POST", f"{_CONTRACT}/versions/{{version}}/judge"): _VIEW_CONTRACT,  # stores nothing
     ("POST", "/api/v1/contracts/check"): _PRODUCE,  # for principals that may publish it
     ("GET", f"{_CONTRACT}/consumers"): _VIEW_CONTRACT,
     ("PUT", f"{_CONTRACT}/consumers/{{consumer_id}}"): _PRODUCE_CONTRACT,  # to change one: approver
@@ -75,7 +75,7 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("GET", "/api/v1/streams"): _VIEW,
     ("GET", _STREAM): _VIEW_STREAM,
     ("GET", f"{_STREAM}/batches"): _VIEW_STREAM,
-    ("POST", f"{_STREAM}/batches"): _REPORT,  # the stream may be new: its contract says whose it is
+    ("POST", f"{_STREAM}/batches"): _REPORT,  # the stream may be new: the body names the contract
     ("GET", f"{_STREAM}/refusals"): _VIEW_STREAM,
     ("GET", f"{_STREAM}/expectations"): _VIEW_STREAM,
     ("GET", f"{_STREAM}/control"): _VIEW_STREAM,
@@ -85,24 +85,24 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("GET", f"{_STREAM}/shadow"): _VIEW_STREAM,
     ("POST", f"{_STREAM}/shadow"): _APPROVE_STREAM,
     ("GET", f"{_CONTRACT}/versions/{{version}}/promotion"): _VIEW_CONTRACT,
-    ("POST", f"{_STREAM}/trips"): _REPORT,  # as the reports of its batches
+    ("POST", f"{_STREAM}/trips"): _REPORT,  # like batch reports
     ("POST", f"{_STREAM}/events"): _REPORT,
     ("POST", f"{_STREAM}/heartbeat"): _REPORT,
     ("GET", f"{_STREAM}/reconciliations"): _VIEW_STREAM,
     (
         "POST",
         f"{_STREAM}/reconciliations",
-    ): _APPROVE_STREAM,  # reads all of the stream: as expensive as a pause
+    ): _APPROVE_STREAM,  # reads the whole stream, so it needs the role of a pause
     ("POST", f"{_STREAM}/reconciliations/{{reconciliation}}/result"): _REPORT,
     ("GET", f"{_STREAM}/replays"): _VIEW_STREAM,
     ("GET", f"{_STREAM}/replays/{{replay}}"): _VIEW_STREAM,
     ("POST", f"{_STREAM}/replays"): _APPROVE_STREAM,
-    ("POST", f"{_STREAM}/replays/{{replay}}/approval"): _APPROVE_STREAM,  # of another person
+    ("POST", f"{_STREAM}/replays/{{replay}}/approval"): _APPROVE_STREAM,  # by a second person
     ("DELETE", f"{_STREAM}/replays/{{replay}}"): _APPROVE_STREAM,
     ("GET", f"{_STREAM}/replays/{{replay}}/request"): _REPORT,
     ("POST", f"{_STREAM}/replays/{{replay}}/progress"): _REPORT,
     ("GET", f"{_STREAM}/adoptions"): _VIEW_STREAM,
-    ("POST", f"{_STREAM}/adoptions"): _APPROVE_STREAM,  # gives records up
+    ("POST", f"{_STREAM}/adoptions"): _APPROVE_STREAM,  # may give up records
     ("GET", "/api/v1/problems"): _VIEW,
     ("GET", f"{_STREAM}/problems"): _VIEW_STREAM,
     ("GET", f"{_STREAM}/problems/{{problem}}"): _VIEW_STREAM,
@@ -117,7 +117,7 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("GET", f"{_STREAM}/quarantine/records"): _VIEW_STREAM,  # masked
     ("GET", f"{_STREAM}/quarantine/records/{{at_partition}}/{{at_offset}}"): _VIEW_STREAM,
     ("GET", f"{_STREAM}/quarantine/export"): _VIEW_STREAM,  # masked, and in the audit log
-    ("POST", f"{_STREAM}/quarantine/searches"): _APPROVE_STREAM,  # says whether a hidden value is there
+    ("POST", f"{_STREAM}/quarantine/searches"): _APPROVE_STREAM,  # reveals whether a hidden value occurs
     ("GET", f"{_STREAM}/quarantine/searches"): _APPROVE_STREAM,
     ("GET", f"{_STREAM}/quarantine/searches/{{search}}"): _APPROVE_STREAM,
     ("DELETE", f"{_STREAM}/quarantine/searches/{{search}}"): _APPROVE_STREAM,
@@ -130,7 +130,7 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("DELETE", "/api/v1/keys/{key_id}"): _ADMIN_ALL,
     ("GET", "/health/live"): PUBLIC,
     ("GET", "/health/ready"): PUBLIC,
-    # What the program can do is not a secret; what it holds is.
+    # The API description is public: it contains no data of the registry.
     ("GET", "/openapi.json"): PUBLIC,
     ("GET", "/docs"): PUBLIC,
     ("GET", "/docs/reference.css"): PUBLIC,
@@ -142,10 +142,10 @@ DESK: Mapping[tuple[str, str], Rule] = {
     ("GET", "/desk"): _VIEW,
     ("GET", "/desk/streams/{stream}"): _VIEW_STREAM,
     ("GET", "/desk/streams/{stream}/latest"): _VIEW_STREAM,
-    ("GET", "/desk/streams/{stream}/actions/{action}"): _VIEW_STREAM,  # only shows what it would do
+    ("GET", "/desk/streams/{stream}/actions/{action}"): _VIEW_STREAM,  # only shows what the action would do
     ("POST", "/desk/streams/{stream}/actions/{action}"): _APPROVE_STREAM,
     ("GET", "/desk/records/{topic}/{partition}/{offset}"): _VIEW,  # the topic belongs to a stream
-    ("GET", "/desk/records/{topic}/{partition}/{offset}/reveal"): _VIEW,  # leads back to the record
+    ("GET", "/desk/records/{topic}/{partition}/{offset}/reveal"): _VIEW,  # redirects to the record
     ("POST", "/desk/records/{topic}/{partition}/{offset}/reveal"): _APPROVE,  # of the subject of that stream
     ("GET", "/desk/contracts"): _VIEW,
     ("GET", "/desk/contracts/{contract_id}"): _VIEW_CONTRACT,
@@ -158,15 +158,15 @@ DESK: Mapping[tuple[str, str], Rule] = {
     ("POST", "/desk/streams/{stream}/problems/{problem}/state"): _PRODUCE_STREAM,  # to mute one: approver
     ("POST", "/desk/streams/{stream}/problems/{problem}/assignee"): _PRODUCE_STREAM,
     ("POST", "/desk/streams/{stream}/problems/{problem}/comments"): _PRODUCE_STREAM,
-    ("GET", "/desk/streams/{stream}/problems/{problem}/replay"): _VIEW_STREAM,  # only asks for a fix
-    ("POST", "/desk/streams/{stream}/problems/{problem}/replay"): _APPROVE_STREAM,  # counts what a fix does
+    ("GET", "/desk/streams/{stream}/problems/{problem}/replay"): _VIEW_STREAM,  # only shows the form
+    ("POST", "/desk/streams/{stream}/problems/{problem}/replay"): _APPROVE_STREAM,  # previews a fix
     ("POST", "/desk/streams/{stream}/problems/{problem}/replays"): _APPROVE_STREAM,
     ("POST", "/desk/streams/{stream}/problems/{problem}/replays/{replay}"): _APPROVE_STREAM,
     ("POST", "/desk/streams/{stream}/problems/{problem}/discards"): _APPROVE_STREAM,
     ("GET", "/desk/streams/{stream}/quarantine"): _VIEW_STREAM,  # masked
     ("POST", "/desk/streams/{stream}/quarantine/find"): _VIEW_STREAM,  # by a key that is hidden: approver
     ("GET", "/desk/streams/{stream}/quarantine/searches"): _APPROVE_STREAM,
-    ("POST", "/desk/streams/{stream}/quarantine/searches"): _APPROVE_STREAM,  # says whether a value is there
+    ("POST", "/desk/streams/{stream}/quarantine/searches"): _APPROVE_STREAM,  # reveals whether a value occurs
     ("GET", "/desk/streams/{stream}/quarantine/searches/{search}"): _APPROVE_STREAM,
     ("POST", "/desk/streams/{stream}/quarantine/searches/{search}/cancel"): _APPROVE_STREAM,
     ("POST", "/desk/streams/{stream}/quarantine/download"): _VIEW_STREAM,  # masked, and in the audit log
@@ -184,5 +184,5 @@ RULES: Mapping[tuple[str, str], Rule] = {**NATIVE, **DESK}
 
 
 def rule_of(method: str, template: str) -> Rule | None:
-    """Find the rule of an operation by its method and the template of its path; HEAD asks for what GET asks for."""
+    """Return the rule of an operation, by method and path template; None without one. HEAD has the rule of GET."""
     return RULES.get(("GET" if method == "HEAD" else method, template))

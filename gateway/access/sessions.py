@@ -1,4 +1,4 @@
-"""Sessions of people who sign in at the desk with an API key. The browser keeps a token, the database its hash."""
+"""Sessions of people who sign in at the desk with an API key. The browser stores a token, the database its hash."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LASTS = timedelta(hours=12)
 _TOKEN_BYTES = 32
 _LONGEST_TOKEN = 100
 _MOST_OF_KEY = 50
-"""Most open sessions of one key: a program that signs in again and again ends its oldest ones."""
+"""Maximum open sessions per key. A further sign-in ends the oldest, so repeated sign-ins cannot fill the table."""
 
 
 class KeyHolders(Protocol):
@@ -29,27 +29,27 @@ class KeyHolders(Protocol):
         ...
 
     def of_key_id(self, key_id: str) -> Principal | None:
-        """Return the principal of a key that was presented before; None if it is no longer valid."""
+        """Return the principal of a key that was authenticated before; None if the key is no longer valid."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedSession:
-    """A session that was just opened: its token is here and nowhere else."""
+    """A new session. The token exists only here: the database stores its hash."""
 
     token: str
     principal: Principal
 
 
 class DeskSessions(Service):
-    """Opens, finds and ends sessions. A session ends with its key, after LASTS, or when the person signs out."""
+    """The desk sessions. A session ends with its key, after LASTS, or when the person signs out."""
 
     def __init__(self, database: Database, now: Callable[[], datetime], holders: KeyHolders) -> None:
         super().__init__(database, now)
         self._holders = holders
 
     def open(self, key_id: str, secret: str) -> OpenedSession:
-        """Open a session for who knows the secret of a key. Raises Unauthenticated."""
+        """Open a session with the id and secret of an API key. Raises Unauthenticated."""
         principal = self._holders.sign_in(key_id, secret)
         token, at = secrets.token_urlsafe(_TOKEN_BYTES), self._now()
         session = StoredSession(secret_hash(token), principal.name.removeprefix("key:"), at, at + LASTS)
@@ -58,18 +58,18 @@ class DeskSessions(Service):
         return OpenedSession(token, principal)
 
     def principal(self, token: str) -> Principal | None:
-        """Return who opened a session; None if it has ended, or its key is no longer valid."""
+        """Return the principal of a session; None if it has ended, or its key is no longer valid."""
         found = self.find(token)
         return None if found is None else self._holders.of_key_id(found.key_id)
 
     def find(self, token: str) -> StoredSession | None:
-        """Return a session that has not ended; None for any other token."""
+        """Return the session of a token; None if the token is unknown or the session has ended."""
         if len(token) > _LONGEST_TOKEN:
             return None
         found = self._database.read(lambda stores: stores.sessions.find(secret_hash(token)))
         return found if found is not None and self._now() < found.expires_at else None
 
     def close(self, token: str) -> None:
-        """End a session; one that does not exist stays so."""
+        """End a session; do nothing if there is none."""
         with self._database.writing() as stores:
             stores.sessions.remove(secret_hash(token))

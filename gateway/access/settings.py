@@ -10,7 +10,7 @@ from pydantic_settings import BaseSettings, NoDecode
 
 Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519"
-]  # asymmetric ones only: with these, a published key set can never sign
+]  # only asymmetric ones: the published keys can verify, but not sign
 
 
 def _words(value: object) -> object:
@@ -78,7 +78,7 @@ class AccessSettings(BaseSettings):
 
     @property
     def effective_rate_limit(self) -> str | None:
-        """Return the rate limit that holds; None for no limit."""
+        """Return the rate limit in effect, with the default applied; None for no limit."""
         if self.rate_limit is None:
             return DEFAULT_RATE_LIMIT if self.access == "on" else None
         return None if self.rate_limit == NO_LIMIT else self.rate_limit

@@ -1,4 +1,4 @@
-"""Bearer tokens of an identity provider (OAuth 2, OpenID Connect): signed JWTs, checked against its public keys."""
+"""Bearer tokens of an identity provider (OAuth 2, OpenID Connect): signed JWTs, verified with its public keys."""
 
 from __future__ import annotations
 
@@ -33,11 +33,10 @@ Read = Callable[[], bytes]
 
 
 class IssuerKeys:
-    """The key set, read again when it is an hour old or a token names a key that it does not hold.
+    """The cached key set (JWKS) of the issuer. It is read again after an hour, or if a token names an unknown key.
 
-    Two requests are at least thirty seconds apart, whatever tokens come. If a request fails, the cached keys stay in
-    use. Without cached keys, `current` raises Unavailable, because an outage of the issuer must not look like a wrong
-    password.
+    Reads are at least 30 seconds apart, whatever tokens arrive. If a read fails, the cached keys stay in use.
+    Without cached keys, `current` raises Unavailable: an outage of the issuer must not look like wrong credentials.
     """
 
     def __init__(self, read: Read, clock: Callable[[], float] = monotonic) -> None:
@@ -49,18 +48,18 @@ class IssuerKeys:
 
     @property
     def held(self) -> KeySet | None:
-        """Return the keys, if they are held and fresh: then nothing needs to be read."""
+        """Return the cached keys; None if there are none, or they are an hour old and must be read again."""
         return self._keys if self._age() < _FRESH_SECONDS else None
 
     def current(self) -> KeySet:
-        """Return the keys; read them first if they are missing or old. Raises Unavailable."""
+        """Return the keys; read them first if they are missing or an hour old. Raises Unavailable."""
         with self._lock:
             if self._keys is None or self._age() >= _FRESH_SECONDS:
                 self._look()
             return self._required()
 
     def newer(self, than: KeySet) -> KeySet:
-        """Return the keys after someone missed one in `than`; the same ones if they were read a moment ago."""
+        """Return newer keys than `than`, which lacks a key. Return `than` if it was read less than 30 seconds ago."""
         with self._lock:
             if self._keys is than:
                 self._look()
@@ -85,7 +84,7 @@ class IssuerKeys:
 
 
 def read_key_set(content: bytes) -> KeySet:
-    """Read a JWKS document; keys of a kind that cannot verify are left out. Raises SettingsError.
+    """Parse a JWKS document; omit private and symmetric keys. Raises SettingsError.
 
     Source: RFC 7517, clause 5.
     """
@@ -97,7 +96,7 @@ def read_key_set(content: bytes) -> KeySet:
 
 
 def reader(address: str) -> Read:
-    """Return what reads the keys at an https URL, or in the file of this path. Raises SettingsError."""
+    """Return a function that reads the keys from an https URL or a file path. Raises SettingsError for other URLs."""
     if "://" not in address:
         return Path(address).read_bytes
     url = httpx.URL(address)
@@ -109,7 +108,7 @@ def reader(address: str) -> Read:
 
 
 def _fetch(url: httpx.URL) -> bytes:
-    """Fetch a document of bounded size; a redirection is not followed, because its target is not configured."""
+    """Fetch a document of at most _MOST_BYTES. Redirects are not followed, because their target is not configured."""
     content = b""
     with httpx.stream("GET", url, timeout=_TIMEOUT_SECONDS, follow_redirects=False) as answer:
         if answer.status_code != httpx.codes.OK:
@@ -131,11 +130,11 @@ class UnknownSigner(Exception):  # noqa: N818 - a state of the key set: newer ke
 
 
 class WrongToken(Exception):  # noqa: N818 - named for what was sent
-    """A token that proves nothing; the message says why, for the log and not for who sent it."""
+    """A token that is not valid. The message gives the reason, for the log and not for the client."""
 
 
 class TokenReader:
-    """Reads tokens of one issuer for one audience. Stateless: the keys are given with each token."""
+    """The verifier of tokens of one issuer for one audience. Stateless: the keys are passed with each token."""
 
     def __init__(self, settings: AccessSettings, now: Callable[[], datetime]) -> None:
         if settings.oidc_issuer is None or settings.oidc_audience is None:
@@ -143,7 +142,7 @@ class TokenReader:
                 "tokens need TIDEGATE_OIDC_ISSUER, TIDEGATE_OIDC_AUDIENCE and TIDEGATE_OIDC_JWKS"
             )
         self._roles_claim = settings.oidc_roles_claim
-        # The allow list decides, never the token: `none` and symmetric algorithms are no setting either.
+        # The allowlist decides the algorithm, never the token. It cannot contain `none` or a symmetric algorithm.
         self._registry = jws.JWSRegistry(algorithms=list(settings.oidc_algorithms))
         self._claims = jwt.JWTClaimsRegistry(
             now=lambda: int(now().timestamp()),
@@ -182,7 +181,7 @@ def _type(header: Mapping[str, Any]) -> object:
 
 
 def _grants(claim: object) -> tuple[Grant, ...]:
-    """Read the grants that a token carries. Unknown words belong to other services and grant nothing."""
+    """Parse the grants in a claim, a list or a string of words. Ignore other words: they belong to other services."""
     words: Sequence[object] = (
         claim.split() if isinstance(claim, str) else claim if isinstance(claim, list) else ()
     )

@@ -1,1 +1,1 @@
-"""Messages to people: what happened to a stream, sent to a webhook, to Slack and by e-mail."""
+"""Alerts about streams, sent to people by webhook, Slack and e-mail."""

@@ -1,4 +1,4 @@
-"""The content of alerts: never a payload value."""
+"""The content of alerts. It never contains a value of a record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_PARTITIONS = 8
 
 
 class AlertKind(StrEnum):
-    """The kinds of alerts. One kind about one stream is sent once in an interval."""
+    """The kinds of alerts. The rate limit of alerts applies to each kind and stream separately."""
 
     RULE = "rule-alert"
     BUDGET = "budget-spent"
@@ -36,11 +36,13 @@ class AlertKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One message. `first_offsets` maps a partition to the first offset of the batch that it is about.
+    """One alert.
 
-    `answer`, `lost` and `twice` are the result and record counts of a reconciliation; None for other alerts.
-    `held_back` counts the alerts of the same kind and stream that were suppressed since the last one. `channel` names
-    the team's own channel, which gets the alert in addition.
+    `sentence` says what happened; `page` is the URL of the stream or problem. `rules` has pairs of rule code and number
+    of records; for problems, their title and number of records. `first_offsets` has pairs of partition and first offset
+    of the batch. `answer`, `lost` and `twice` are the result and record counts of a reconciliation; None for other
+    alerts. `held_back` counts the alerts of this kind and stream that were suppressed since the last one. `channel` is
+    the name of the team's channel, which also gets the alert; None for none.
     """
 
     kind: AlertKind
@@ -60,13 +62,13 @@ class Alert:
 
     @property
     def subject(self) -> str:
-        """Return one line: the stream, and what happened."""
+        """Return the subject line: the stream and the kind of the alert."""
         words = self.kind.value.replace("-", " ")
         return f"Tidegate: {self.stream}: {words}"
 
     @property
     def text(self) -> str:
-        """Return the whole message as lines."""
+        """Return the whole message as plain text of several lines."""
         lines = [self.sentence]
         if self.contract is not None:
             lines.append(f"contract: {self.contract}")
@@ -105,7 +107,11 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class ProblemSummary:
-    """Problems of one stream, at least one: the title and the refused records of each. `first` is the id of the first."""
+    """The problems of one stream in one alert.
+
+    `counts` has the title and the number of refused records of each problem, at least one. `first` is the id of the
+    first. `channel` is the name of the team's channel; None for none.
+    """
 
     kind: AlertKind
     stream: str
@@ -129,7 +135,7 @@ _PROBLEMS = {
 
 
 class AlertWriter:
-    """Builds alerts from reports to the gateway; `page_url` is the URL of its pages."""
+    """The builder of alerts from the reports that the gateway gets; `page_url` is the base URL of its pages."""
 
     def __init__(self, page_url: str) -> None:
         self._page_url = page_url
@@ -160,7 +166,7 @@ class AlertWriter:
                 return None
 
     def of_report(self, report: BatchReport) -> Alert | None:
-        """Build the alert about written records that violate a rule with `on_violation: alert`; None without any."""
+        """Build the alert about written records that violate a rule with `on_violation: alert`; None without such."""
         if report.alerted == 0:
             return None
         return Alert(
@@ -176,7 +182,7 @@ class AlertWriter:
         )
 
     def of_reconciliation(self, result: ReconciliationResult) -> Alert | None:
-        """Build the alert about the answers *lost* and *cannot be proven*; None for *holds*, and without findings."""
+        """Build the alert about a reconciliation that does not hold; None if it holds or has no findings."""
         match result.findings:
             case Findings(holds=False) as found:
                 return Alert(
@@ -192,7 +198,7 @@ class AlertWriter:
         return None
 
     def of_problems(self, news: ProblemSummary) -> Alert:
-        """Build the alert about problems that are new, have come back, or surge."""
+        """Build the alert about problems that are new, have regressed, or surge."""
         first, *others = (_line(title) for title in news.titles)
         more = f" (and {len(others)} more)" if others else ""
         return Alert(
@@ -223,12 +229,12 @@ def _most(rules: Sequence[RuleCount]) -> tuple[tuple[str, int], ...]:
 
 
 def _line(text: str) -> str:
-    """Return the text of a job or user as one line, so that it cannot look like further lines of the message."""
+    """Return untrusted text as one line, so that it cannot imitate further lines of the message."""
     return " ".join("".join(each if is_visible(each) else " " for each in text).split())
 
 
 def _first(start: dict[int, int], end: dict[int, int]) -> tuple[tuple[int, int], ...]:
-    """Return (partition, first offset) of the partitions that the batch covers, at most _MOST_PARTITIONS."""
+    """Return (partition, first offset) for the partitions with records in the batch, at most _MOST_PARTITIONS."""
     found = ((partition, start.get(partition, 0)) for partition in sorted(end))
     return tuple((partition, first) for partition, first in found if end[partition] > first)[
         :_MOST_PARTITIONS

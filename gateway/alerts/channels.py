@@ -1,4 +1,4 @@
-"""The alert channels: webhook, Slack and e-mail. A new one has its class here and its entry in `CHANNELS`."""
+"""The alert channels: webhook, Slack and e-mail. To add one, write its class here and add it to `CHANNELS`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SLACK_HOST: Final = "hooks.slack.com"
 
 
 class TargetError(Unavailable):
-    """A target that did not take an alert."""
+    """A target did not accept an alert."""
 
 
 class Target(Protocol):
-    """Sends one alert at a time."""
+    """A destination of alerts; `name` is for logs."""
 
     name: str
 
@@ -35,7 +35,7 @@ class Target(Protocol):
 
 
 class Webhook:
-    """Posts each alert as a JSON object."""
+    """A webhook that gets each alert as a JSON object."""
 
     name = "webhook"
 
@@ -43,16 +43,16 @@ class Webhook:
         self._url = url
 
     def send(self, alert: Alert) -> None:
-        """Post the alert; any answer below 300 takes it."""
+        """Post the alert. Raises TargetError unless the status of the response is 2xx."""
         _post(self._url, self.body(alert))
 
     def body(self, alert: Alert) -> dict[str, Any]:
-        """Return what is posted."""
+        """Return the JSON body of the request."""
         return alert.document
 
 
 def webhook(settings: AlertSettings) -> Target | None:
-    """Return the webhook that the settings name."""
+    """Return the configured webhook; None if there is none."""
     url = settings.alert_webhook_url
     return None if url is None else Webhook(url.get_secret_value())
 
@@ -61,37 +61,37 @@ def _post(url: str, body: dict[str, Any]) -> None:
     try:
         answer = httpx.post(url, json=body, timeout=TIMEOUT_SECONDS)
     except httpx.HTTPError as error:
-        # The address may hold a secret, and some of the client's messages quote it.
+        # The URL may contain a secret, and some messages of httpx quote the URL.
         raise TargetError(f"it cannot be reached: {type(error).__name__}") from error
     if not answer.is_success:
         raise TargetError(f"it answered {answer.status_code}")
 
 
 class Slack(Webhook):
-    """Posts each alert as Slack's incoming webhooks take it."""
+    """An incoming webhook of Slack."""
 
     name = "slack"
 
     def body(self, alert: Alert) -> dict[str, Any]:
-        """Return what is posted: a text for notifications, and a block with the whole message."""
+        """Return the JSON body: a text for notifications, and a block with the message (at most 3,000 characters)."""
         text = f"*{_escaped(alert.subject)}*\n{_escaped(alert.text)}"
         block = {"type": "section", "text": {"type": "mrkdwn", "text": text[:3000]}}
         return {"text": _escaped(alert.subject), "blocks": [block]}
 
 
 def slack(settings: AlertSettings) -> Target | None:
-    """Return the channel of Slack that the settings name."""
+    """Return the configured Slack webhook; None if there is none."""
     url = settings.alert_slack_url
     return None if url is None else Slack(url.get_secret_value())
 
 
 def _escaped(text: str) -> str:
-    """Escape what Slack reads as control characters. Source: Slack, "Formatting text for app surfaces"."""
+    """Escape Slack's control characters. Source: Slack, "Formatting text for app surfaces"."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 class Email:
-    """Sends each alert to all receivers in one message."""
+    """An SMTP server. Each alert is one e-mail to all receivers."""
 
     name = "email"
 
@@ -101,7 +101,7 @@ class Email:
         self._receivers = receivers
 
     def send(self, alert: Alert) -> None:
-        """Send the message. With a user the connection is encrypted before the password goes over it."""
+        """Send the alert. If the URL has a user, the connection is encrypted before the login. Raises TargetError."""
         message = EmailMessage()
         message["Subject"] = alert.subject
         message["From"] = self._sender
@@ -135,7 +135,7 @@ class Email:
 
 
 def email(settings: AlertSettings) -> Target | None:
-    """Return the mail server that the settings name."""
+    """Return the configured mail server; None if the settings have no server or no sender."""
     url, sender = settings.alert_smtp_url, settings.alert_email_from
     if url is None or sender is None:
         return None
@@ -143,17 +143,17 @@ def email(settings: AlertSettings) -> Target | None:
 
 
 CHANNELS: tuple[Callable[[AlertSettings], Target | None], ...] = (webhook, slack, email)
-"""Each returns the target that the settings name, None when they name none of its kind."""
+"""Functions that return the configured target of their kind, or None."""
 
 
 def targets_of(settings: AlertSettings) -> tuple[Target, ...]:
-    """Return the targets that the settings name."""
+    """Return the configured targets, which get all alerts."""
     found = (channel(settings) for channel in CHANNELS)
     return tuple(target for target in found if target is not None)
 
 
 def channels_of(settings: AlertSettings) -> dict[str, Target]:
-    """Return the targets of teams by name: Slack for its own addresses, a webhook for others."""
+    """Return the channels of teams by name: Slack for URLs of its host, otherwise a webhook."""
     return {name: _channel(name, url.get_secret_value()) for name, url in settings.alert_channels.items()}
 
 

@@ -1,6 +1,6 @@
-"""Send alerts in the background, for each stream at most one of a kind in an interval.
+"""Send alerts in the background, at most one per interval for each stream and kind.
 
-Each target has a thread of its own, so that a slow target delays no other.
+Each target has its own thread, so a slow target does not delay the others.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Clock = Callable[[], float]
 class _LastSent:
     """The last alert of a stream and kind.
 
-    `sent_at` is in seconds of the caller's clock. `waiting` is the newest alert since; `held_back` counts those that it
-    has replaced.
+    `sent_at` is in seconds of the caller's clock. `waiting` is the newest alert since then; `held_back` counts the
+    alerts that it replaced.
     """
 
     sent_at: float
@@ -41,9 +41,9 @@ class _LastSent:
 
 
 class AlertThrottle:
-    """Limit alerts to one in an interval for each stream and kind; keep the newest of the others.
+    """A limit of one alert per interval for each stream and kind. The newest of the others waits for its turn.
 
-    Instants are seconds of a monotonic clock. Not thread-safe.
+    Times are seconds of a monotonic clock. Not thread-safe.
     """
 
     def __init__(self, interval_seconds: float) -> None:
@@ -51,7 +51,7 @@ class AlertThrottle:
         self._last: dict[Key, _LastSent] = {}
 
     def offer(self, alert: Alert, now: float) -> Alert | None:
-        """Return the alert if it may be sent now. Otherwise keep it, in place of the one that was waiting."""
+        """Return the alert if it may be sent now. Otherwise return None, and keep it instead of the waiting one."""
         key = alert.stream, alert.kind
         last = self._last.get(key)
         if last is None or (last.waiting is None and now >= last.sent_at + self._interval):
@@ -63,7 +63,7 @@ class AlertThrottle:
         return None
 
     def due(self, now: float) -> list[Alert]:
-        """Return the waiting alerts that may be sent now, each with the number of alerts that it has replaced."""
+        """Return the waiting alerts that may be sent now, each with the number of alerts that it replaced."""
         found = []
         for key, last in self._last.items():
             if last.waiting is not None and now >= last.sent_at + self._interval:
@@ -72,13 +72,13 @@ class AlertThrottle:
         return found
 
     def next_due(self) -> float | None:
-        """Return the instant at which the next alert is due; None if no alert is waiting."""
+        """Return the time at which the next waiting alert is due; None if no alert is waiting."""
         sent = [last.sent_at for last in self._last.values() if last.waiting is not None]
         return min(sent) + self._interval if sent else None
 
 
 class TargetThread:
-    """Send alerts to one target in a thread that starts with the first alert. `send` never blocks and never raises."""
+    """A thread that sends alerts to one target. It starts with the first alert."""
 
     def __init__(self, target: Target, interval_seconds: float, clock: Clock = time.monotonic) -> None:
         self._target = target
@@ -90,7 +90,7 @@ class TargetThread:
         self._thread: Thread | None = None
 
     def send(self, alert: Alert) -> None:
-        """Queue an alert; if the queue is full, drop the oldest."""
+        """Queue an alert; never block or raise. If the queue is full, drop the oldest; after `close`, do nothing."""
         with self._changed:
             if self._closing:
                 return
@@ -101,7 +101,7 @@ class TargetThread:
             self._changed.notify()
 
     def close(self) -> None:
-        """Send what may be sent now, for 5 seconds at most. Alerts that the throttle holds back are lost."""
+        """Send the queued alerts, and wait at most 5 seconds. Alerts that the throttle holds back are lost."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -125,13 +125,13 @@ class TargetThread:
         return None if due is None else max(0.0, due - self._clock())
 
     def _deliver(self, alert: Alert) -> None:
-        """Send one alert, with retries; log one that cannot be sent, and give it up."""
+        """Send one alert, with retries. If all fail, drop the alert; each failure is logged."""
         for wait in (*_RETRY_SECONDS, None):  # None: no retry
             try:
                 self._target.send(alert)
             except TargetError as error:
                 _log.warning("alert_not_sent", target=self._target.name, kind=alert.kind, error=str(error))
-            except Exception as error:  # noqa: BLE001 - the thread must outlive whatever a target does
+            except Exception as error:  # noqa: BLE001 - the thread must survive any error of a target
                 _log.error(
                     "alert_not_sent", target=self._target.name, kind=alert.kind, error=type(error).__name__
                 )
@@ -145,7 +145,7 @@ class TargetThread:
 
 
 class AlertSender:
-    """Hands each alert to every target, and to the channel that it names, if there is one of this name."""
+    """The sender of alerts: to every target, and to the channel that the alert names, if it is configured."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class AlertSender:
         }
 
     def send(self, alert: Alert | None) -> None:
-        """Queue an alert; ignore None. Returns at once, never raises."""
+        """Queue an alert; never block or raise. None is ignored."""
         if alert is None:
             return
         for thread in self._threads:
@@ -169,6 +169,6 @@ class AlertSender:
             self._channels[alert.channel].send(alert)
 
     def close(self) -> None:
-        """Send what may be sent now, for 5 seconds at most for each target."""
+        """Send the queued alerts, and wait at most 5 seconds for each target."""
         for thread in (*self._threads, *self._channels.values()):
             thread.close()

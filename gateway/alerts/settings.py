@@ -17,7 +17,7 @@ Addresses = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)]
 
 
 class AlertSettings(BaseSettings):
-    """Targets of alerts, and their interval. Without a target no alerts are sent."""
+    """The targets of alerts and their minimum interval. Without a target, no alerts are sent."""
 
     alert_webhook_url: SecretStr | None = Field(
         default=None, description="Takes each alert as a JSON object by POST; the address may hold a secret."
@@ -90,7 +90,7 @@ class AlertSettings(BaseSettings):
 def _require_scheme(url: str, schemes: tuple[str, ...]) -> None:
     parts = urlsplit(url)
     if parts.scheme not in schemes or not parts.hostname:
-        # The address itself may hold a secret, and this text is shown.
+        # The message is shown, and the URL may contain a secret.
         raise ValueError(
             f"it is not an address that begins with {' or '.join(f'{each}://' for each in schemes)}"
         )

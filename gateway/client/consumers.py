@@ -1,4 +1,4 @@
-"""A client for the consumers of a contract, changes that break them, and their agreements."""
+"""A client for the consumers of a contract, the changes that break them, and approvals."""
 
 from __future__ import annotations
 
@@ -27,26 +27,29 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class ConsumerClient(RegistryClient):
-    """Asks a registry about consumers; use it in a `with` statement. Every call raises Unavailable, SettingsError."""
+    """A client for consumers, agreements and approvals; use it in a `with` statement.
+
+    Every call may raise Unavailable or SettingsError.
+    """
 
     def consumers(self, contract_id: str) -> tuple[ConsumerInfo, ...]:
         """Return the consumers of a contract. Raises NotFoundError."""
         return self._read("GET", contract_path(contract_id, "consumers"), ConsumerList).consumers
 
     def contract(self, contract_id: str) -> ContractDetail:
-        """Show a contract's versions, the deprecated ones with those who still read them. Raises NotFoundError."""
+        """Return a contract with its versions; deprecated ones list their remaining readers. Raises NotFoundError."""
         return self._read("GET", contract_path(contract_id), ContractDetail)
 
     def register(
         self, contract_id: str, consumer_id: str, wanted: dict[str, Any]
     ) -> tuple[ConsumerInfo, bool]:
-        """Register a consumer, or change it; says too whether it is new. Raises NotFoundError, ContractError."""
+        """Register or update a consumer; return it, and whether it is new. Raises NotFoundError, ContractError."""
         path = contract_path(contract_id, "consumers", consumer_id)
         answer = self._ask(Request("PUT", path, json.dumps(wanted).encode()))
         return self._model(answer, ConsumerInfo), answer.status == HTTPStatus.CREATED
 
     def remove(self, contract_id: str, consumer_id: str) -> ConsumerInfo:
-        """Forget a consumer. Raises NotFoundError, ConflictError for one of the contract's document."""
+        """Remove a consumer. Raises NotFoundError, ConflictError for a consumer in the contract document."""
         return self._read("DELETE", contract_path(contract_id, "consumers", consumer_id), ConsumerInfo)
 
     def acknowledge(self, contract_id: str, agreement: dict[str, Any]) -> tuple[AcknowledgementInfo, bool]:
@@ -56,21 +59,21 @@ class ConsumerClient(RegistryClient):
         return self._model(answer, AcknowledgementInfo), answer.status == HTTPStatus.CREATED
 
     def proposals(self, contract_id: str) -> tuple[ProposalInfo, ...]:
-        """List the changes that weaken what is enforced now, approved or not. Raises NotFoundError."""
+        """Return the changes that weaken the enforced contract, approved or not. Raises NotFoundError."""
         return self._read("GET", contract_path(contract_id, "approvals"), ProposalList).proposals
 
     def approve(self, contract_id: str, candidate: str) -> ProposalInfo:
-        """Approve one change by its fingerprint. Raises NotFoundError, SettingsError for a role too low."""
+        """Approve a change by its fingerprint. Raises NotFoundError, SettingsError if the role is too low."""
         content = json.dumps({"candidate": candidate}).encode()
         request = Request("POST", contract_path(contract_id, "approvals"), content)
         return self._model(self._ask(request), ProposalInfo)
 
     def reject(self, contract_id: str, candidate: str) -> ProposalInfo:
-        """Reject one change by its fingerprint. Raises NotFoundError, SettingsError for a role too low."""
+        """Reject a change by its fingerprint. Raises NotFoundError, SettingsError if the role is too low."""
         return self._read("DELETE", contract_path(contract_id, "approvals", candidate), ProposalInfo)
 
     def what_breaks(self, loaded: LoadedContract) -> ChangeInfo:
-        """Return what publishing a document would break. Raises ContractError with the places in the author's files."""
+        """Return what publishing a document would break. Raises ContractError with positions in its files."""
         answer = self._ask(Request("POST", f"{CONTRACTS}/check", dump_contract(loaded.contract)))
         if not answer.is_ok:
             raise self._error(answer, loaded)
@@ -80,7 +83,7 @@ class ConsumerClient(RegistryClient):
         return self._model(self._ask(Request(method, path)), model)
 
     def _model(self, answer: Answer, model: type[M]) -> M:
-        """Return the body of an answer. Raises the error that its status means."""
+        """Parse the body of a response. Raises the error that its status stands for."""
         try:
             if answer.is_success:
                 return answer.read(model)

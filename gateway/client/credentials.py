@@ -1,4 +1,4 @@
-"""Credentials of a client of a registry: those of the environment, or those that `tidegate login` stored."""
+"""Credentials for a registry: from the environment, or from the file that `tidegate login` writes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class RegistryCredentials(BaseModel):
-    """A user and a password (the halves of an API key), or a token (a whole key, or one of an identity provider).
+    """A user and a password, or a token, or nothing.
 
-    `source` says where they were found, for messages; None if there are none.
+    User and password are the halves of an API key. A token is a whole API key, or a token of an identity provider.
+    `source` says in messages where they were found; None without credentials.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -44,7 +45,7 @@ class RegistryCredentials(BaseModel):
 
     @classmethod
     def of_environment(cls) -> Self:
-        """Read TIDEGATE_REGISTRY_USER, _PASSWORD and _TOKEN. Raises SettingsError."""
+        """Read TIDEGATE_REGISTRY_USER, _PASSWORD and _TOKEN. Raises SettingsError for a wrong combination."""
         found = _Environment()
         source = "the environment" if found.model_fields_set else None
         try:
@@ -56,7 +57,7 @@ class RegistryCredentials(BaseModel):
             ) from error
 
     def auth(self) -> Callable[[httpx.Request], httpx.Request] | None:
-        """Return what an HTTP client sends; None without credentials."""
+        """Return the `auth` argument of httpx; None without credentials."""
         return authorization(self.user, self.password, self.token)
 
 
@@ -71,7 +72,7 @@ class _Environment(BaseSettings):
 
 
 def credentials_for(url: str) -> RegistryCredentials:
-    """Return the credentials for a registry: of the environment, else of `tidegate login`, else none.
+    """Return the credentials for a registry: from the environment, else those of `tidegate login`, else empty ones.
 
     Raises SettingsError.
     """
@@ -83,14 +84,14 @@ def credentials_for(url: str) -> RegistryCredentials:
 
 
 def of_token(token: str, source: str) -> RegistryCredentials:
-    """Return credentials of an API key or a token."""
+    """Return credentials with an API key or another token; `source` says where it was found."""
     return RegistryCredentials(token=SecretStr(token), source=source)
 
 
 def store_token(url: str, token: str) -> Path:
-    """Store the token for a registry, in place of an earlier one; return the file, which only its owner can read.
+    """Store the token for a registry, replacing an earlier one; return the path of the file.
 
-    Raises SettingsError.
+    Only the owner can read the file. Raises SettingsError.
     """
     return _write(_stored() | {_key(url): token})
 
@@ -105,12 +106,15 @@ def forget_token(url: str) -> bool:
 
 
 def stored_path() -> Path:
-    """Return the file of the stored tokens, in the user's configuration folder."""
+    """Return the path of the stored tokens, in the user's configuration folder."""
     return platformdirs.user_config_path("tidegate") / "credentials.json"
 
 
 def _key(url: str) -> str:
-    """Return a URL as the file has it: a token is sent only to the scheme, host, port and path that it was stored for."""
+    """Return the key of a registry URL in the file: its scheme, host, port and path.
+
+    A token is only sent to the URL that it was stored for. Raises SettingsError.
+    """
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
@@ -140,7 +144,7 @@ def _stored() -> dict[str, str]:
 
 
 def _write(tokens: Mapping[str, str]) -> Path:
-    """Replace the file at once, so that a crash leaves the old one or the new one."""
+    """Replace the file atomically, so that a crash leaves either the old or the new one. Raises SettingsError."""
     path = stored_path()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ _PAGE: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter of refused records; None in a field matches all. Instants are texts of ISO 8601."""
+    """A filter of refused records. A field of None matches all; `since` and `until` are ISO 8601 timestamps."""
 
     problem: str | None = None
     rule: str | None = None
@@ -30,19 +30,19 @@ class Filter:
     again: str | None = None
 
     def parameters(self) -> dict[str, str]:
-        """Return the parameters of a query."""
+        """Return the query parameters of the filter, without those that are None."""
         named = {name: getattr(self, name) for name in self.__slots__}
         return {name: value for name, value in named.items() if value is not None}
 
 
 class QuarantineClient(RegistryClient):
-    """Asks a registry for refused records; use it in a `with` statement.
+    """A client for refused records; use it in a `with` statement.
 
-    Every call raises NotFoundError for an unknown stream, CredentialsError, SettingsError and Unavailable.
+    Every call may raise CredentialsError, SettingsError or Unavailable, and NotFoundError for an unknown stream.
     """
 
     def problems(self, stream: str, states: Sequence[str], text: str, limit: int) -> dict[str, Any]:
-        """Return `problems`, the one with most records first, and `total`, the number of all that match."""
+        """Return `problems`, those with most records first, and `total`, the number of all that match."""
         query = [
             ("limit", str(limit)),
             *(("state", state) for state in states),
@@ -51,7 +51,10 @@ class QuarantineClient(RegistryClient):
         return self._got(stream_path(stream, "problems"), query)
 
     def pages(self, stream: str, wanted: Filter, limit: int) -> Iterator[dict[str, Any]]:
-        """Yield pages with `records`, newest first, and `total`, the number of all that match; at most `limit` records."""
+        """Yield pages until `limit` records were returned or none are left.
+
+        A page has `records`, newest first, and `total`, the number of all records that match.
+        """
         query = wanted.parameters()
         while True:
             page = self._got(
@@ -65,13 +68,13 @@ class QuarantineClient(RegistryClient):
             query["older_than"] = page["older"]
 
     def record(self, stream: str, partition: int, offset: int) -> dict[str, Any]:
-        """Return a `record`, and the positions `newer` and `older` beside it. Raises NotFoundError."""
+        """Return `record`, and the positions of its neighbors, `newer` and `older`. Raises NotFoundError."""
         return self._got(stream_path(stream, "quarantine", "records", str(partition), str(offset)), [])
 
     def export(self, stream: str, wanted: Filter, form: str, limit: int) -> Iterator[bytes]:
-        """Yield the parts of a download in a format (csv, jsonl or parquet), as they come.
+        """Stream a download in a format (csv, jsonl or parquet): yield its chunks as they arrive.
 
-        A download that breaks off raises Unavailable, after some parts.
+        Raises Unavailable if the connection breaks, possibly after some chunks.
         """
         query = [*wanted.parameters().items(), ("format", form), ("limit", str(limit))]
         path = f"{stream_path(stream, 'quarantine', 'export')}?{urlencode(query)}"
@@ -87,11 +90,11 @@ class QuarantineClient(RegistryClient):
             ) from error
 
     def index_status(self, stream: str) -> dict[str, Any]:
-        """Return how far the index of a stream has read its topic."""
+        """Return the status of a stream's index: how far it has read the quarantine topic."""
         return self._got(stream_path(stream, "quarantine"), [])
 
     def rebuild(self, stream: str) -> dict[str, Any]:
-        """Delete the index of a stream, so that it is built again; return its status."""
+        """Delete the index of a stream, so that it is rebuilt from the topic; return its status."""
         request = Request("POST", stream_path(stream, "quarantine", "rebuild"))
         return self._require_found(self._ask(request)).document
 

@@ -1,4 +1,4 @@
-"""A client of the registry, for the command line and the embedded run."""
+"""A client for the registry, used by the command line and the embedded runtime."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The registry's answer to a publication."""
+    """The response of the registry to a publication. `is_new` is False if the version was already published."""
 
     contract_id: str
     version: str
@@ -62,7 +62,7 @@ class Published:
     enforcement: dict[str, Any] | None
     """`is_enforced` and `seen_at`; None from an older registry."""
     note: str | None
-    """What of the version is not enforced and why, one reason a line; None if there is nothing to say."""
+    """The parts of the version that are not enforced, with the reasons, one per line; None if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Enforced:
 
 @dataclass(frozen=True, slots=True)
 class PublishedVersion:
-    """A version that a registry keeps, without its document."""
+    """A version in the registry, without its document. `note` lists the parts that are not enforced, if any."""
 
     version: str
     status: Status
@@ -84,9 +84,9 @@ class PublishedVersion:
 
 
 class RegistryClient:
-    """Talks to one registry; use it in a `with` statement. Every call raises Unavailable when it does not answer.
+    """A client for one registry; use it in a `with` statement. Every call raises Unavailable if it does not respond.
 
-    Without `credentials`, those of the environment are presented, or else those that `tidegate login` stored for the URL.
+    Without `credentials`, the client uses those of the environment, or those that `tidegate login` stored for the URL.
     """
 
     def __init__(self, url: str, credentials: RegistryCredentials | None = None) -> None:
@@ -94,7 +94,7 @@ class RegistryClient:
         self._is_registry = False
         self._credentials = credentials or credentials_for(self.url)
         try:
-            # A proxy of the environment has no business on this machine's own loopback.
+            # Proxy settings of the environment must not apply to loopback addresses.
             trust_env = httpx.URL(self.url).host not in LOOPBACK
             self._http = httpx.Client(
                 base_url=self.url,
@@ -120,7 +120,7 @@ class RegistryClient:
     def publish(self, loaded: LoadedContract) -> Published:
         """Publish a contract that compiles.
 
-        Raises ContractError with the places in the author's files, ConflictError with what to do.
+        Raises ContractError with positions in the author's files, and ConflictError with a message on what to do.
         """
         answer = self._ask(Request("POST", CONTRACTS, dump_contract(loaded.contract)))
         if answer.status in {HTTPStatus.OK, HTTPStatus.CREATED}:
@@ -138,7 +138,7 @@ class RegistryClient:
         raise self._error(answer, loaded)
 
     def enforced(self) -> tuple[Enforced, ...]:
-        """List the contracts that have an active or deprecated version, by id."""
+        """Return the contracts with an active or deprecated version, ordered by id."""
         return tuple(Enforced(one.id, one.topic) for one in list_contracts(self._listed) if one.is_enforced)
 
     def _listed(self, request: Request) -> Answer:
@@ -148,7 +148,7 @@ class RegistryClient:
         return answer
 
     def versions(self, contract_id: str) -> tuple[PublishedVersion, ...]:
-        """List the versions of a contract, highest first; none when the registry does not know it."""
+        """Return the versions of a contract, highest first; an empty tuple for an unknown contract."""
         answer = self._ask(Request("GET", contract_path(contract_id)))
         if answer.is_unknown:
             self._require_registry()
@@ -162,7 +162,7 @@ class RegistryClient:
         )
 
     def require_published(self, contract: DataContract, fingerprint: str) -> None:
-        """Raise SettingsError unless this version is published with this content."""
+        """Raise SettingsError unless this version of the contract is published with this fingerprint."""
         name = f"{contract.id} {contract.version}"
         found = {each.version: each.fingerprint for each in self.versions(contract.id)}
         if contract.version not in found:
@@ -173,17 +173,20 @@ class RegistryClient:
             )
 
     def keep_table_audit(self, audit: TableAudit) -> str:
-        """Send the result of an audit of a table; return the address of its page. Raises NotFoundError, ConflictError."""
+        """Send the result of a table audit; return the URL of its page. Raises NotFoundError, ConflictError."""
         answer = self._ask(post(contract_path(audit.contract_id, "table-audits"), audit))
         if not answer.is_success:
             self._require_found(answer)
         return f"{self.url}/desk/contracts/{audit.contract_id}/table-audits/{audit.id}"
 
     def readers(self, contract_id: str) -> tuple[Consumer, ...]:
-        """List the consumers that are registered beside the contract's documents; none for an unknown contract."""
+        """Return the consumers that were registered separately from the contract's documents.
+
+        The tuple is empty for an unknown contract. Raises SettingsError for a consumer that cannot be parsed.
+        """
         answer = self._ask(Request("GET", contract_path(contract_id, "consumers")))
         if answer.is_missing:
-            return ()  # also of a registry that knows no consumers yet
+            return ()  # older registries do not have this path
         if not answer.is_ok:
             raise self._error(answer)
         names = Consumer.model_fields.keys()
@@ -199,7 +202,10 @@ class RegistryClient:
             ) from error
 
     def fetch(self, contract_id: str, version: str) -> LoadedContract:
-        """Fetch one version, or with `latest` the highest that is enforced. Raises NotFoundError."""
+        """Return one version, or for `latest` the highest enforced one.
+
+        Raises NotFoundError, and SettingsError for a document that this version of Tidegate cannot parse.
+        """
         answer = self._require_found(self._ask(contract_version(contract_id, version)))
         name = f"registry:{contract_id}@{version}"
         try:
@@ -210,11 +216,11 @@ class RegistryClient:
             ) from error
 
     def schemas_of(self, topic: str) -> SubjectSchemas:
-        """Return what asks for the schemas that the records of a topic may name."""
+        """Return the reader of the schemas that the records of a topic may refer to."""
         return SubjectSchemas(self._json_at, topic)
 
     def streams(self) -> tuple[StreamInfo, ...]:
-        """Return the state of every stream that the key may see, by name."""
+        """Return the state of every stream that the credentials permit to see, ordered by name."""
         return self._parsed(self._ask(streams()), StreamList).streams
 
     def stream(self, stream: str) -> StreamInfo:
@@ -222,28 +228,40 @@ class RegistryClient:
         return self._parsed(self._ask(Request("GET", stream_path(stream))), StreamInfo)
 
     def pause(self, stream: str, reason: str | None) -> StreamControl:
-        """Pause a stream; returns what holds then. Raises NotFoundError."""
+        """Pause a stream; return its new control state. Raises NotFoundError."""
         return self._decide(stream, "pause", {"reason": reason})
 
     def resume(self, stream: str, *, accept_batch: bool, decisions: int | None = None) -> StreamControl:
-        """Resume a stream; return the control. Raises NotFoundError, ConflictError when there is nothing to accept."""
+        """Resume a stream; return its new control state.
+
+        `accept_batch` lets the batch that exceeded the error budget pass. `decisions` is only needed after a restore of
+        the registry's database that lost some: the number of decisions that the job knows.
+
+        Raises NotFoundError, and ConflictError if there is no batch to accept.
+        """
         restored = {} if decisions is None else {"decisions": decisions}
         return self._decide(stream, "resume", {"accept_batch": accept_batch, **restored})
 
     def quarantine_record(self, stream: str, record: RecordPosition) -> StreamControl:
-        """Set one record aside; return what holds then. Raises NotFoundError."""
+        """Request that one record is quarantined; return the stream's new control state. Raises NotFoundError."""
         return self._decide(stream, "quarantine-record", record.model_dump(mode="json"))
 
     def declare_shadow(self, stream: str, version: str | None) -> StreamControl:
-        """Set the version that is judged beside the enforced one, or none; return the condition. Raises as `resume`."""
+        """Set the shadow version of a stream (None: no shadow); return its new control state.
+
+        Raises NotFoundError, ConflictError.
+        """
         return self._decide(stream, "shadow", {"version": version})
 
     def shadow(self, stream: str) -> ShadowFindings:
-        """Return what the shadow of a stream has found. Raises NotFoundError when it has seen no batch."""
+        """Return the findings of a stream's shadow version. Raises NotFoundError if it has not processed a batch."""
         return self._parsed(self._ask(Request("GET", stream_path(stream, "shadow"))), ShadowFindings)
 
     def batches(self, stream: str) -> tuple[BatchReport, ...]:
-        """List the batches that a stream has reported in the last day, newest first; none for an unknown stream."""
+        """Return the batch reports of a stream in the last day, newest first, at most _MOST_BATCHES.
+
+        The tuple is empty for an unknown stream.
+        """
         answer = self._ask(batches(stream, _MOST_BATCHES))
         if answer.is_missing:
             return ()
@@ -252,12 +270,12 @@ class RegistryClient:
         return read_batches(answer)
 
     def promotion(self, contract_id: str, version: str) -> dict[str, Any]:
-        """Return what promoting a version would change, as the API has it. Raises NotFoundError."""
+        """Return what promoting a version would change, as the JSON object of the API. Raises NotFoundError."""
         path = contract_path(contract_id, "versions", version, "promotion")
         return self._require_found(self._ask(Request("GET", path))).document
 
     def promote(self, contract_id: str, version: str) -> None:
-        """Enforce a version from now on. Raises NotFoundError, and ConflictError if it breaks the enforced one."""
+        """Make a version active. Raises NotFoundError, and ConflictError if it breaks the enforced version."""
         path = contract_path(contract_id, "versions", version, "status")
         self._require_found(self._ask(Request("POST", path, b'{"status": "active"}')))
 
@@ -266,7 +284,7 @@ class RegistryClient:
         return self._require_found(self._ask(Request("GET", WHOAMI))).document
 
     def is_ready(self) -> bool:
-        """Return whether the registry and what it depends on can serve now."""
+        """Return whether the registry is ready, its dependencies included; False if it does not respond."""
         try:
             return self._ask(Request("GET", "/health/ready")).is_success
         except Unavailable:
@@ -286,7 +304,7 @@ class RegistryClient:
         return self._parsed(self._ask(request), StreamControl)
 
     def _require_found(self, answer: Answer) -> Answer:
-        """Return an answer of status 200. Raises NotFoundError for what the registry does not know."""
+        """Return the response if its status is 200. Raises NotFoundError for an unknown resource, or other errors."""
         if answer.is_unknown:
             raise NotFoundError(f"{self.url}: {answer.document.get('detail')}")
         if not answer.is_ok:
@@ -302,7 +320,7 @@ class RegistryClient:
             ) from error
 
     def _require_registry(self) -> None:
-        """Make sure that "not found" means the contract, and not that the address has a wrong path."""
+        """Raise an error unless the URL is that of a registry: a wrong path in the URL also leads to 404."""
         if not self._is_registry:
             answer = self._ask(Request("GET", f"{CONTRACTS}?limit=1"))
             if not answer.is_ok:

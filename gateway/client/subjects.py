@@ -1,4 +1,4 @@
-"""A client for the subjects of a schema registry: Confluent's, this one, or another with the same API."""
+"""A client for the subjects of a schema registry: Confluent's, Tidegate's, or another one with the same API."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _MOST_REFERENCES: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class SubjectVersion:
-    """The newest version of a subject as the registry shows it, the schemas that it refers to, and its settings.
+    """The latest version of a subject, the schemas that it references, and the configuration of the subject.
 
-    `referred` has the entry of each subject and version that a reference names, at any depth.
+    `entry` is the version as the registry returns it. `referred` has the entries of all referenced schemas, direct and
+    transitive, by subject and version. `config` is empty if the registry does not return it.
     """
 
     subject: str
@@ -28,10 +29,13 @@ class SubjectVersion:
 
 
 class SubjectClient(RegistryClient):
-    """Reads subjects. Every call raises Unavailable, CredentialsError and SettingsError as `RegistryClient` does."""
+    """A client for subjects. Like `RegistryClient`, it raises Unavailable, CredentialsError and SettingsError."""
 
     def newest(self, subject: str) -> SubjectVersion:
-        """Return the newest version of a subject. Raises NotFoundError."""
+        """Return the latest version of a subject with its references. Raises NotFoundError.
+
+        Raises SettingsError for more than _MOST_REFERENCES references.
+        """
         entry = self._version(subject, "latest")
         referred: dict[tuple[str, int], dict[str, Any]] = {}
         waiting = [entry]

@@ -1,1 +1,1 @@
-"""The HTTP servers: native API, Confluent API and desk. Each handler parses, calls one function and renders."""
+"""The HTTP interfaces: native API, Confluent API and desk. A handler parses, calls one service and renders."""

@@ -1,4 +1,4 @@
-"""The web application: the native API, health, the desk and the reference, over one factory."""
+"""The web application: native API, Confluent API, health, desk and API reference, over one factory."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _NATIVE = ("/api/", "/health/", "/docs", "/openapi.json")
 
 
 def refused(request: Request, error: TidegateError) -> Response:
-    """Answer a refused request, in the format of its API."""
+    """Build the response of a refused request, in the error format of the requested API."""
     path: str = request.scope["path"]
     if path == "/" or path.startswith(_NATIVE):
         return problems.problem_of(request, error)
@@ -66,12 +66,12 @@ def refused(request: Request, error: TidegateError) -> Response:
 
 
 def is_desk(path: str) -> bool:
-    """Return whether a path is one of the desk, which answers with pages."""
+    """Return whether a path belongs to the desk, which responds with HTML pages."""
     return path == "/desk" or path.startswith("/desk/")
 
 
 def desk_error(request: Request, status: int, detail: str | None) -> Response | None:
-    """Return the page of an error at the desk; None anywhere else."""
+    """Return the error page for a request to the desk; None for other paths."""
     return error_page(request, status, detail) if is_desk(request.scope["path"]) else None
 
 
@@ -89,7 +89,10 @@ _HEADERS = {
 
 
 class SecurityHeaders:
-    """Adds the headers to every HTTP answer, errors included; a header that the answer already has stays."""
+    """ASGI middleware that adds security headers to every response, errors included.
+
+    It does not replace a header that the response already has.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -114,9 +117,9 @@ _log = structlog.get_logger()
 
 
 def create_app(factory: Factory) -> FastAPI:
-    """Build the operations over a factory, which handlers find as `app.state.factory`.
+    """Build the application over a factory, which handlers find as `app.state.factory`.
 
-    The database's tables are there already; the factory is closed when the application stops.
+    The tables of the database must exist. The application closes the factory when it stops.
     """
     provider = open_provider()
 
@@ -142,7 +145,7 @@ def create_app(factory: Factory) -> FastAPI:
         dependencies=[Depends(permit)],
     )
     app.state.factory = factory
-    app.add_middleware(ConfluentMiddleware, factory=factory)  # behind the guard
+    app.add_middleware(ConfluentMiddleware, factory=factory)  # added first, so it runs after the guard
     app.add_middleware(AccessGuard, door=factory, answer=refused)
     problems.install(app, desk_error)
     app.add_middleware(SecurityHeaders)

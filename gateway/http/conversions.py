@@ -1,6 +1,6 @@
-"""Build the bodies of the native API from values of the domain.
+"""Conversions of domain objects to the response models of the native API.
 
-The models in `models` import nothing of the domain services, so that clients can use them too.
+The models in `models` do not import domain services, so that clients can use them too.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ from tidegate.gateway.streams.status import status_of
 from tidegate.gateway.streams.summaries import StreamSummary
 
 Readers = Mapping[int, tuple[str, ...]]
-"""The consumers that still read a deprecated version, by its registry id."""
+"""The ids of the consumers that still read a deprecated version, by the version's registry id."""
 
 
 def version_info(version: ContractVersion, readers: Readers) -> VersionInfo:
-    """Return a stored version, and for a deprecated one the consumers that still read it."""
+    """Convert a stored version; a deprecated one lists the consumers that still read it."""
     info = VersionInfo.model_validate(version)
     return info.model_copy(update={"read_by": readers.get(version.registry_id)})
 
 
 def published_contract(version: ContractVersion, readers: Readers) -> PublishedContract:
-    """Return a stored version and its contract."""
+    """Convert a stored version, with the id and topic of its contract."""
     info = version_info(version, readers).model_dump()
     return PublishedContract(id=version.contract_id, topic=version.topic, **info)
 
 
 def compatibility_groups(found: CompatibilityGroups) -> CompatibilityGroupList:
-    """Return the compatibility groups of a contract."""
+    """Convert the compatibility groups of a contract."""
     groups = tuple(
         CompatibilityGroupInfo(group=each.name, version=each.version, schemas=each.schemas)
         for each in found.groups
@@ -74,7 +74,7 @@ def compatibility_groups(found: CompatibilityGroups) -> CompatibilityGroupList:
 def publication_receipt(
     publication: Publication, readers: Readers, enforcement: Enforcement
 ) -> PublicationReceipt:
-    """Return what a publication kept, whether a job enforces its contract, and its warnings."""
+    """Convert a publication: the stored version, whether a job enforces the contract, and warnings."""
     published = published_contract(publication.version, readers).model_dump()
     return PublicationReceipt(
         **published,
@@ -84,7 +84,7 @@ def publication_receipt(
 
 
 def contract_list(page: ContractPage, readers: Readers, offset: int, limit: int) -> ContractList:
-    """Return one page of the list of contracts."""
+    """Convert one page of the list of contracts."""
     contracts = tuple(published_contract(version, readers) for version in page.contracts)
     return ContractList(contracts=contracts, total=page.total, offset=offset, limit=limit)
 
@@ -92,7 +92,7 @@ def contract_list(page: ContractPage, readers: Readers, offset: int, limit: int)
 def contract_detail(
     versions: tuple[ContractVersion, ...], readers: Readers, enforcement: Enforcement
 ) -> ContractDetail:
-    """Return all versions of one contract, at least one, and whether a job enforces it."""
+    """Convert the versions of one contract (at least one), with whether a job enforces it."""
     return ContractDetail(
         id=versions[0].contract_id,
         topic=versions[0].topic,
@@ -103,7 +103,7 @@ def contract_detail(
 
 
 def judgement_info(judgement: Judgement) -> JudgementInfo:
-    """Return the verdicts of a judgement, and the number of records by disposition."""
+    """Convert a judgement: its verdicts, and the number of records by disposition."""
     verdicts = tuple(
         VerdictInfo(
             disposition=verdict.disposition.name.lower(),
@@ -133,13 +133,13 @@ def judgement_info(judgement: Judgement) -> JudgementInfo:
 
 
 def stream_info(summary: StreamSummary, now: datetime) -> StreamInfo:
-    """Return the state of a stream."""
+    """Convert the summary of a stream, with its status at the time `now`."""
     shown = {name: getattr(summary, name) for name in StreamInfo.model_fields.keys() - {"status"}}
     return StreamInfo.model_validate(shown | {"status": status_of(summary, now)}, from_attributes=True)
 
 
 def refusal_slice(bucket: RefusalBucket) -> RefusalSlice:
-    """Return the refusals of one slice of time, most frequent violations first."""
+    """Convert the refusals of one time slice, most frequent violations first."""
     counts = (
         RefusalCount(stage=stage, code=code, records=records)
         for (stage, code), records in bucket.counts.items()
@@ -149,7 +149,7 @@ def refusal_slice(bucket: RefusalBucket) -> RefusalSlice:
 
 
 def change_info(review: Review) -> ChangeInfo:
-    """Return what a candidate version breaks, for which consumers, and which of them have not agreed yet."""
+    """Convert a review: what a candidate version breaks, for which consumers, and which have not agreed yet."""
     return ChangeInfo(
         contract=review.contract_id,
         version=review.version,
@@ -168,7 +168,7 @@ def change_info(review: Review) -> ChangeInfo:
 
 
 def consumer_info(known: KnownConsumer) -> ConsumerInfo:
-    """Return a consumer, and who registered it; null for one that only a contract document names."""
+    """Convert a consumer. `registered_by` is None for one that is only named in a contract document."""
     registered = known.registered
     return ConsumerInfo(
         **known.consumer.model_dump(include={"id", "team", "reads", "assumes"}),
@@ -178,7 +178,7 @@ def consumer_info(known: KnownConsumer) -> ConsumerInfo:
 
 
 def proposal_info(proposal: Proposal) -> ProposalInfo:
-    """Return a change that needs an approval, and the next step towards it."""
+    """Convert a change that needs an approval, with the next step towards it."""
     return ProposalInfo(
         contract=proposal.contract_id,
         version=proposal.version,

@@ -1,4 +1,4 @@
-"""Dependencies of handlers: the factory, and bodies that are read up to a limit."""
+"""FastAPI dependencies: the factory, and request bodies of limited size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def get_factory(request: Request) -> Factory:
-    """Return the factory of this process."""
+    """Return the factory of this process, as a FastAPI dependency."""
     return cast("Factory", request.app.state.factory)
 
 
@@ -24,7 +24,7 @@ FactoryDep = Annotated[Factory, Depends(get_factory)]
 
 
 def media_type(request: Request, accepted: Collection[str]) -> str:
-    """Return the body's content type without parameters. Raises UnknownMediaType for one not in `accepted`."""
+    """Return the content type of the body, without parameters. Raises UnknownMediaType if it is not in `accepted`."""
     found = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if found not in accepted:
         raise UnknownMediaType(
@@ -34,7 +34,7 @@ def media_type(request: Request, accepted: Collection[str]) -> str:
 
 
 async def read_body(request: Request, limit_bytes: int) -> bytes:
-    """Read the whole body. Raises BodyTooLarge as soon as it is known to exceed `limit_bytes`."""
+    """Read the whole body. Raises BodyTooLarge as soon as its declared or actual size exceeds `limit_bytes`."""
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit_bytes:
         raise _too_large(limit_bytes)
@@ -49,10 +49,11 @@ async def read_body(request: Request, limit_bytes: int) -> bytes:
 
 
 def posted(model: type[M], what: str, *, left_out: M | None = None, least_limit_bytes: int = 0) -> Any:
-    """Return the dependency that reads a small JSON body as a model; `left_out` is what no body means, if that is allowed.
+    """Return a FastAPI dependency that reads a JSON body and validates it as a model.
 
-    Bodies of up to `least_limit_bytes` are read whatever the settings say. It raises UnknownMediaType, BodyTooLarge,
-    InvalidBody with each place.
+    `what` names the body in error messages. `left_out` is the value of an empty body; with None, an empty body is an
+    error. The size limit is `max_document_bytes` of the settings, but at least `least_limit_bytes`. The dependency
+    raises UnknownMediaType, BodyTooLarge, and InvalidBody with the location of each problem.
     """
 
     async def read(request: Request, factory: FactoryDep) -> M:
@@ -66,9 +67,10 @@ def posted(model: type[M], what: str, *, left_out: M | None = None, least_limit_
 
 
 def posted_json(limit_bytes: int) -> Any:
-    """Return the dependency that reads a JSON body of a limited size as bytes: what is large is parsed in its turn.
+    """Return a FastAPI dependency that reads a JSON body of limited size as bytes.
 
-    It raises UnknownMediaType, BodyTooLarge.
+    Handlers with a `checked` limit parse a large body only when they have a slot. The dependency raises
+    UnknownMediaType and BodyTooLarge.
     """
 
     async def read(request: Request) -> bytes:
@@ -79,7 +81,7 @@ def posted_json(limit_bytes: int) -> Any:
 
 
 def read_model(model: type[M], content: bytes, what: str) -> M:
-    """Read a JSON body as a model. Raises InvalidBody with each place."""
+    """Validate a JSON body as a model. Raises InvalidBody with the location of each problem."""
     try:
         return model.model_validate_json(content)
     except ValidationError as error:
@@ -91,7 +93,10 @@ def read_model(model: type[M], content: bytes, what: str) -> M:
 
 
 def json_content(schema: type[BaseModel] | str, example: Any) -> dict[str, Any]:
-    """Describe a JSON body for the OpenAPI document: by a model, or by the name of a schema that the document has."""
+    """Return the OpenAPI `content` of a JSON body: of a model, or of a named schema in the document.
+
+    If `example` is empty, it is the example of the model.
+    """
     shown = (
         {"$ref": f"#/components/schemas/{schema}"} if isinstance(schema, str) else schema.model_json_schema()
     )
@@ -99,7 +104,7 @@ def json_content(schema: type[BaseModel] | str, example: Any) -> dict[str, Any]:
 
 
 def body_of(schema: type[BaseModel] | str, example: Any = None, *, required: bool = True) -> dict[str, Any]:
-    """Describe the body that `posted` reads, for the OpenAPI document; the example may be the model's own."""
+    """Return the OpenAPI `requestBody` for a body that `posted` reads, with the example of the model by default."""
     return {"requestBody": {"required": required, **json_content(schema, example)}}
 
 

@@ -1,4 +1,4 @@
-"""Authorisation of requests, after the principal and the operation are known."""
+"""Authorization of requests, once the principal and the operation are known."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tidegate.gateway.http.dependencies import get_factory
 from tidegate.gateway.storage.database import Database
 
 
-class SubjectHidden(NotFoundError):  # noqa: N818 - named for what the subject is to who asks
-    """A subject that the principal may not see: it answers as one that does not exist. `subject` is its name."""
+class SubjectHidden(NotFoundError):  # noqa: N818 - a state of the subject
+    """A subject that the principal may not see. The response is that of a subject that does not exist."""
 
     def __init__(self, subject: str) -> None:
         super().__init__(f"no subject {subject} is registered")
@@ -25,7 +25,7 @@ class SubjectHidden(NotFoundError):  # noqa: N818 - named for what the subject i
 
 
 def principal_of(request: Request) -> Principal:
-    """Return the principal of a request, which the guard has identified."""
+    """Return the principal of a request, as a FastAPI dependency. The guard has authenticated the request."""
     return cast("Principal", request.state.principal)
 
 
@@ -33,25 +33,25 @@ PrincipalDep = Annotated[Principal, Depends(principal_of)]
 
 
 def authorise(request: Request, role: Role, subject: str) -> Principal:
-    """Require that a principal has `role` for a subject; return the principal.
+    """Require that the principal of a request has `role` for a subject; return the principal.
 
-    Raises SubjectHidden when they may not see the subject, Forbidden when they see it and their role is too low.
+    Raises SubjectHidden if the principal may not see the subject, Forbidden if its role is too low.
     """
     principal = principal_of(request)
     if principal.may(role, subject):
         return principal
     if role is Role.VIEWER or not principal.sees(subject):
-        request.state.asks_for_hidden = True  # the guard audits it, if it is a write
+        request.state.asks_for_hidden = True  # the guard audits the denial of a write
         raise SubjectHidden(subject)
     raise forbidden(principal, role, f"of the subject {subject}")
 
 
 async def permit(request: Request) -> None:
-    """Authorise a request of the native API or the desk: a dependency of every route.
+    """Authorize a request to the native API or the desk; a dependency of every route.
 
-    Raises Forbidden, and NotFoundError for a contract or stream that does not exist or is hidden. Both have the same
-    message and come at the same point, before anything else of the request is read. Without access control everything
-    is permitted.
+    Raises Forbidden, and NotFoundError for a contract or stream that does not exist or is hidden. These two cases have
+    the same message and occur at the same point, before the rest of the request is read. Without access control,
+    everything is permitted.
     """
     principal = principal_of(request)
     if principal is ANONYMOUS:
@@ -66,7 +66,10 @@ async def permit(request: Request) -> None:
 async def permit_rule(
     request: Request, principal: Principal, rule: Rule, parameters: Mapping[str, str]
 ) -> None:
-    """Authorise a principal by a rule, with these parameters of the path. Raises as `permit` does."""
+    """Authorize a principal by a rule and the parameters of the path.
+
+    Raises SubjectHidden, NotFoundError and Forbidden.
+    """
     match rule.reach:
         case Reach.NOBODY_ASKED:
             return

@@ -1,4 +1,4 @@
-"""Complete the OpenAPI document: every refusal is a problem document."""
+"""The OpenAPI document: FastAPI's, with the Confluent API, problem documents as errors, and security schemes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _REPLACED = ("HTTPValidationError", "ValidationError")
 
 
 class DocumentedApi(FastAPI):
-    """The framework's application with a true OpenAPI document."""
+    """A FastAPI application with a complete OpenAPI document."""
 
     def openapi(self) -> dict[str, Any]:
-        """Return the document; made once."""
+        """Return the OpenAPI document, which is built once."""
         if self.openapi_schema is None:
             settings: GatewaySettings = self.state.factory.settings
             self.openapi_schema = _secured(_completed(super().openapi()), settings)
@@ -28,7 +28,7 @@ class DocumentedApi(FastAPI):
 
 
 def _completed(document: dict[str, Any]) -> dict[str, Any]:
-    """Add the problem document, and drop the error format of the framework, which is never sent."""
+    """Add the Confluent API and the schema of problem documents; remove FastAPI's unused error format."""
     _, problems = models_json_schema([(ProblemDocument, "serialization")], ref_template=_REF)
     document["paths"] |= confluent.paths()
     schemas = document["components"]["schemas"] | problems["$defs"] | confluent.SCHEMAS
@@ -48,7 +48,7 @@ _HEALTH = "/health/"
 
 
 def _secured(document: dict[str, Any], settings: GatewaySettings) -> dict[str, Any]:
-    """Return the security schemes and the answers of access control. While it is off, none is required."""
+    """Add the security schemes and the error responses of access control. If it is off, no scheme is required."""
     schemes = _schemes(settings)
     document["components"]["securitySchemes"] = schemes
     anybody: list[dict[str, list[str]]] = [] if settings.access == "on" else [{}]

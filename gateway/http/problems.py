@@ -1,4 +1,4 @@
-"""Errors over HTTP as problem documents (RFC 9457); one table maps errors to statuses."""
+"""Error responses as problem documents (RFC 9457), and the table that maps error classes to HTTP statuses."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _log = structlog.get_logger()
 
 
 class RequestError(TidegateError):
-    """A request that is wrong in form; `problems` points into its body."""
+    """A malformed request; `problems` are the problems with their locations in the body."""
 
     def __init__(self, message: str, problems: tuple[Problem, ...] = ()) -> None:
         super().__init__(message, problems)
@@ -57,20 +57,20 @@ class RequestError(TidegateError):
 
 
 class InvalidBody(RequestError):  # noqa: N818 - named for what the request has
-    """A body that is read, and says something that cannot be."""
+    """A request that can be parsed, but has invalid content."""
 
 
 class BodyTooLarge(RequestError):  # noqa: N818 - named for what the request has
-    """A body above the limit of its endpoint."""
+    """The body exceeds the size limit of the operation."""
 
 
 class UnknownMediaType(RequestError):  # noqa: N818 - named for what the request has
-    """A body of a content type that the endpoint does not read."""
+    """The operation does not support the content type of the body."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """The problem document of one class of errors: its status, the last part of its type URN, its title."""
+    """The members of the problem document for one class of errors; `name` is the last part of the type URN."""
 
     status: int
     name: str
@@ -140,11 +140,11 @@ class ProblemDocument(BaseModel):
 
 
 ErrorPage = Callable[[Request, int, str | None], Response | None]
-"""Returns the page of an error; None for a request that wants a problem document."""
+"""A function that returns the page for a request, status and detail; None for a problem document instead."""
 
 
 def install(app: FastAPI, error_page: ErrorPage = lambda *_: None) -> None:
-    """Return every error of `app` as a problem document, or as the page that `error_page` returns."""
+    """Install error handlers: `app` responds to errors with a problem document, or with the page of `error_page`."""
 
     def http_error(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
@@ -157,12 +157,12 @@ def install(app: FastAPI, error_page: ErrorPage = lambda *_: None) -> None:
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Describe, for the OpenAPI document, the problems with which an operation may answer."""
+    """Return the OpenAPI `responses` of an operation for these error statuses, by status."""
     return {status: _described(status, _example(status)) for status in statuses}
 
 
 def contract_responses() -> dict[int | str, dict[str, Any]]:
-    """Describe the refusal of a contract document with mistakes, for the OpenAPI document."""
+    """Return the OpenAPI `responses` for a contract document with mistakes (422)."""
     return {422: _described(422, ProblemDocument.model_json_schema()["example"])}
 
 
@@ -208,7 +208,7 @@ def problem_response(
     errors: Sequence[Problem] = (),
     **more: BaseModel | str | int,
 ) -> Response:
-    """Return the problem document of one error; `more` are its further members."""
+    """Return the response with the problem document of one error; `more` are additional members."""
     members: dict[str, Any] = {
         "type": f"urn:tidegate:problem:{kind.name}",
         "title": kind.title,
@@ -225,7 +225,7 @@ def problem_response(
 
 
 def status_of(error: Exception) -> int:
-    """Return the HTTP status of an error that was raised on purpose."""
+    """Return the HTTP status of a TidegateError."""
     return _kind(error).status
 
 
@@ -234,7 +234,7 @@ def _kind(error: Exception) -> _Kind:
 
 
 def problem_of(request: Request, error: Exception) -> Response:
-    """Return the problem document of an error that was raised on purpose."""
+    """Return the response with the problem document of a TidegateError, as an exception handler of FastAPI."""
     kind = _kind(error)
     if kind.status >= 500:
         _log.error("request_failed", path=request.url.path, status=kind.status, error=str(error))
@@ -254,19 +254,19 @@ def problem_of(request: Request, error: Exception) -> Response:
 
 
 def _invalid_parameters(request: Request, error: Exception) -> Response:
-    """Report what FastAPI found wrong with path and query parameters, without repeating their values."""
+    """Return the problem document for invalid path and query parameters, without their values."""
     found = error.errors() if isinstance(error, RequestValidationError) else ()
     places = tuple(Problem(".".join(str(part) for part in one["loc"][1:]), str(one["msg"])) for one in found)
     return problem_response(request, _KINDS[InvalidBody], "a parameter has an impossible value", places)
 
 
 def _http_error(request: Request, error: Exception) -> Response:
-    """Report what the router found: no such path, no such method."""
+    """Return the problem document for an error of the router, such as an unknown path or method."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     title = HTTPStatus(status).phrase
     kind = _Kind(status, title.lower().replace(" ", "-"), title)
     advice = _ADVICE.get(status)
-    # A client of a schema registry that asks for a path which only its own registry has reads these two members.
+    # A Confluent client that requests a path which only Confluent's registry has reads error_code and message.
     response = problem_response(request, kind, advice, error_code=status, message=advice or title)
     response.headers.update(getattr(error, "headers", None) or {})
     return response
@@ -279,7 +279,7 @@ _ADVICE = {
 
 
 class _CrashReports:
-    """Logs an unexpected error with its trace; the answer does not contain it."""
+    """ASGI middleware that logs an unexpected error with its traceback, and responds without details."""
 
     def __init__(self, app: ASGIApp, error_page: ErrorPage) -> None:
         self._app = app
@@ -295,14 +295,14 @@ class _CrashReports:
 
         try:
             await self._app(scope, receive, watched_send)
-        except asyncio.CancelledError:  # the server ends, and cancels what it has not answered in time
+        except asyncio.CancelledError:  # the server is stopping, and cancels the remaining requests
             if scope["type"] != "http" or started:
                 raise
             ending = Unavailable("the registry is shutting down; send the request again")
             await problem_of(Request(scope), ending)(scope, receive, send)
-        except ClientDisconnect:  # the client closed the connection while it sent its body
+        except ClientDisconnect:  # the client closed the connection before it had sent the whole body
             return
-        except Exception as error:  # whatever it is, the client gets a problem document and no detail
+        except Exception as error:  # a bug: the client gets a problem document without details
             if scope["type"] != "http" or started:
                 raise
             request = Request(scope)

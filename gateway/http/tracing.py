@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry for requests, with the extra `otel` and if the OTEL_ variables enable them."""
+"""OpenTelemetry spans of requests, if the extra `otel` is installed and the OTEL_ variables enable traces."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FAILED: Final = 500
 
 
 def open_provider() -> TracerProvider | None:
-    """Return the provider that exports spans; None if traces are off, or the extra is not installed."""
+    """Return a provider that exports spans; None if traces are off or not supported, or the extra is missing."""
     if not are_traces_wanted(os.environ):
         return None
     if (protocol := wanted_protocol(os.environ)) != HTTP_PROTOBUF:
@@ -47,10 +47,10 @@ def open_provider() -> TracerProvider | None:
 
 
 class RequestSpans:
-    """Makes a span of each HTTP request, below the span that the client names in `traceparent`.
+    """ASGI middleware that creates a span for each HTTP request, a child of the client's span in `traceparent`.
 
-    Attributes are the method, the template of the route, and the status, but no path, query or body. So their
-    cardinality is bounded, and they contain no value of a record. Source: OpenTelemetry, "Semantic Conventions for
+    The attributes are the method, the URL scheme, the route template and the status, but no path, query or body. Thus
+    their cardinality is limited, and they contain no data of records. Source: OpenTelemetry, "Semantic Conventions for
     HTTP Spans".
     """
 
@@ -89,13 +89,13 @@ class RequestSpans:
             if name in {b"traceparent", b"tracestate"}
         }
         method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
-        scope.setdefault("state", {})  # the application stores the route there
+        scope.setdefault("state", {})  # the Confluent API stores its route template there
         with self._tracer.start_as_current_span(
             method,
             self._propagator.extract(headers),
             SpanKind.SERVER,
             {"http.request.method": method, "url.scheme": scope.get("scheme", "http")},
-            record_exception=False,  # its message may quote a record
+            record_exception=False,  # the message of an exception may contain data of a record
             set_status_on_exception=False,
         ) as span:
             try:
@@ -111,6 +111,6 @@ class RequestSpans:
 
 
 def _route(scope: Scope) -> str | None:
-    """Return the template of the path; None for a path without an operation, and for a cached answer."""
+    """Return the route template; None for a path without an operation, and for a cached response."""
     route: str | None = scope["state"].get("route_template")
     return route or getattr(scope.get("route"), "path", None)

@@ -1,1 +1,1 @@
-"""Topics as code: a file declares topics, a plan shows the differences, and applying it makes these changes only."""
+"""Topics as code: a file declares topics, a plan shows the differences, and `apply` makes exactly these changes."""

@@ -1,4 +1,4 @@
-"""The topics of a Kafka cluster, through its admin interface."""
+"""The topics of a Kafka cluster, through its admin API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.gateway.topics.plan import ActualTopic, AddPartitions, Change, ChangeSetting, CreateTopic
 
 _TIMEOUT_SECONDS: Final = 30.0
-_REACH_SECONDS: Final = 10.0  # the first request: a person waits for the answer that no broker is there
+_REACH_SECONDS: Final = 10.0  # shorter for the first request: a person waits for it if there is no broker
 _CLUSTERS_OWN: Final = -1
 _REFUSALS: Final = {
     KafkaError.INVALID_CONFIG,
@@ -32,11 +32,14 @@ _REFUSALS: Final = {
 
 
 class Cluster:
-    """Reads and changes topics. Raises Unavailable when no broker answers, SettingsError for what it refuses."""
+    """A client for the topics of a Kafka cluster.
+
+    Its methods raise Unavailable if no broker responds, and SettingsError if the cluster rejects the request.
+    """
 
     def __init__(self, kafka: KafkaConnection) -> None:
         self._servers = str(kafka)
-        # librdkafka's own log would stand between our lines.
+        # librdkafka would log to stderr, between the lines of our output.
         self._admin = AdminClient({**kafka.for_admin(), "log_level": 0})
 
     def names(self) -> tuple[str, ...]:
@@ -45,7 +48,7 @@ class Cluster:
             return tuple(sorted(self._admin.list_topics(timeout=_REACH_SECONDS).topics))
 
     def topics(self, names: Iterable[str]) -> dict[str, ActualTopic]:
-        """Describe those of some topics that are there."""
+        """Return the state of the named topics by name, without those that do not exist."""
         wanted = list(names)
         with self._errors("describe topics"):
             known = self._admin.list_topics(timeout=_REACH_SECONDS).topics
@@ -63,7 +66,7 @@ class Cluster:
             }
 
     def apply(self, change: Change) -> None:
-        """Build one change."""
+        """Apply one change to the cluster, and wait until the brokers have accepted it."""
         match change:
             case CreateTopic(topic):
                 replication = _CLUSTERS_OWN if topic.replication is None else topic.replication

@@ -1,4 +1,4 @@
-"""The file that declares topics: parse it, check it, and resolve it for one environment."""
+"""The file that declares topics: parse it, validate it, and resolve it for one environment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tidegate.contracts.stream.output_topics import (
 )
 
 _BATCH_BYTES = 1_048_588
-"""Kafka's own `max.message.bytes`."""
+"""Kafka's default of `max.message.bytes`."""
 
 Setting = str | int | float | bool | list[str]
 Config = dict[str, Setting]
@@ -42,7 +42,7 @@ class _Part(BaseModel):
 
 
 class Defaults(_Part):
-    """Settings of topics; as `defaults`, those of topics that do not have them."""
+    """The settings of a topic. As `defaults`, they apply to topics that do not set them."""
 
     partitions: Partitions | None = None
     replication: Replication | None = None
@@ -50,11 +50,14 @@ class Defaults(_Part):
 
 
 class Output(Defaults):
-    """An output topic of the job. By default it has the source's partitions and replication, and the settings that the job needs."""
+    """An output topic of the job.
+
+    It defaults to the source's partitions and replication factor, and to the settings that the job needs.
+    """
 
 
 class Topic(Defaults):
-    """A topic. The fields of type Output are the topics that the job writes for it."""
+    """A source topic. The fields of type Output are the topics that the job writes for it; None: not declared."""
 
     quarantine: Output | None = None
     accepted: Output | None = None
@@ -64,14 +67,14 @@ class Topic(Defaults):
 
 
 class Environment(_Part):
-    """Overrides of one environment: its defaults and topics override those of the file."""
+    """The overrides of one environment: its defaults and topics take precedence over those of the file."""
 
     defaults: Defaults = Defaults()
     topics: dict[TopicName, Topic] = {}
 
 
 class TopicFile(_Part):
-    """A whole file."""
+    """The whole document."""
 
     api_version: Literal["tidegate/v1"] = Field(alias="apiVersion")
     kind: Literal["Topics"]
@@ -83,9 +86,9 @@ class TopicFile(_Part):
 
 @dataclass(frozen=True, slots=True)
 class WantedTopic:
-    """The wanted state of one topic. With `replication` None, the cluster's default applies.
+    """The declared state of one topic. If `replication` is None, the cluster's default applies.
 
-    Values of `config` have the form in which Kafka prints them.
+    The values of `config` are strings as Kafka prints them.
     """
 
     name: str
@@ -95,9 +98,9 @@ class WantedTopic:
 
 
 def load_topics(path: Path, environment: str | None) -> tuple[WantedTopic, ...]:
-    """Read a file, and return its topics for an environment, in the file's order.
+    """Read a file, and return its topics for an environment (None: without overrides), in the file's order.
 
-    Raises ContractError with every mistake and its place, SettingsError for an environment that the file does not have.
+    Raises ContractError with the position of every mistake, and SettingsError if the file has no such environment.
     """
     try:
         text = path.read_text()
@@ -167,20 +170,20 @@ def _wanted(document: TopicFile, environment: Environment) -> Iterator[WantedTop
 
 
 def _retention(source: WantedTopic) -> int:
-    """Return the retention of a source in milliseconds; -1 if it is unlimited, or not in the file."""
+    """Return the retention of a source topic in milliseconds; -1 if it is unlimited or not in the file."""
     retention = source.config.get("retention.ms", "-1")
     is_compacted = "compact" in source.config.get("cleanup.policy", "")
     return int(retention) if retention.isdecimal() and not is_compacted else -1
 
 
 def _without_policy(defaults: Defaults) -> Defaults:
-    """Return defaults for the ledger's topic, which has its own clean-up policy and number of partitions."""
+    """Return defaults for the ledger topic, which has its own cleanup policy and number of partitions."""
     kept = {key: value for key, value in defaults.config.items() if key != "cleanup.policy"}
     return Defaults(replication=defaults.replication, config=kept)
 
 
 def _topic(name: str, layers: tuple[Defaults, ...]) -> WantedTopic:
-    """Merge layers of settings; the first layer has precedence."""
+    """Merge layers of settings; earlier layers take precedence."""
     config: dict[str, str] = {}
     for layer in reversed(layers):
         config |= {key: _written(value) for key, value in layer.config.items()}
@@ -190,21 +193,21 @@ def _topic(name: str, layers: tuple[Defaults, ...]) -> WantedTopic:
 
 
 def _output(name: str, given: list[Output], source: WantedTopic, needed: dict[str, str]) -> WantedTopic:
-    """Merge the given settings of an output topic with those of its source and those that the job needs."""
+    """Merge the declared settings of an output topic with those of its source and those that the job needs."""
     shared = {key: value for key, value in source.config.items() if key == "min.insync.replicas"}
     base = Defaults(partitions=source.partitions, replication=source.replication, config={**shared, **needed})
     return _topic(name, (*given, base))
 
 
 def _written(value: Setting) -> str:
-    """Return a setting in the form in which Kafka prints it."""
+    """Return the value of a setting as Kafka prints it."""
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(value) if isinstance(value, list) else str(value)
 
 
 def _mistakes(topic: WantedTopic, document: TopicFile) -> Iterator[tuple[str, str]]:
-    """Yield the JSON Pointer and the message of each setting with which records would be lost or refused."""
+    """Yield the JSON Pointer and the message of each setting that would cause records to be lost or rejected."""
     insync = topic.config.get("min.insync.replicas", "1")
     owner, _, suffix = topic.name.rpartition(".")
     is_output = topic.name not in document.topics and suffix in {

@@ -1,4 +1,4 @@
-"""Compare a cluster with the declared topics: pure, so that a plan can be shown and tested."""
+"""The comparison of a cluster with the declared topics: pure functions, so a plan can be shown and tested."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidegate.gateway.topics.document import WantedTopic
 
 @dataclass(frozen=True, slots=True)
 class ActualTopic:
-    """A topic as the cluster has it, with all of its settings."""
+    """The state of a topic in the cluster; `config` has all of its settings, defaults included."""
 
     name: str
     partitions: int
@@ -20,14 +20,14 @@ class ActualTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic:
-    """A topic that is not there."""
+    """The creation of a topic that does not exist."""
 
     topic: WantedTopic
 
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
-    """A topic that has too few partitions. Records of one key may go to another partition from then on."""
+    """An increase of a topic's partitions. From then on, records of a key may go to another partition than before."""
 
     topic: str
     before: int
@@ -36,7 +36,7 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSetting:
-    """A setting that has another value; `before` is None if the cluster knows no such setting of a topic."""
+    """A change of a topic setting; `before` is None if the cluster does not have the setting."""
 
     topic: str
     key: str
@@ -46,7 +46,7 @@ class ChangeSetting:
 
 @dataclass(frozen=True, slots=True)
 class Impossible:
-    """A declared change that is not possible here, with what to do instead."""
+    """A difference that Tidegate cannot apply; `reason` says why, and what to do instead."""
 
     topic: str
     reason: str
@@ -57,9 +57,9 @@ Change = CreateTopic | AddPartitions | ChangeSetting
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The changes that bring a cluster to the state of a file, in the file's order, and the differences without one.
+    """The changes that bring a cluster to the declared state, in the file's order, and the impossible ones.
 
-    Topics and settings that the file does not name are left as they are: nothing is ever deleted.
+    Topics and settings that the file does not name stay as they are: nothing is ever deleted.
     """
 
     changes: tuple[Change, ...]
@@ -67,7 +67,7 @@ class Plan:
 
 
 def plan_topics(wanted: Iterable[WantedTopic], actual: Mapping[str, ActualTopic]) -> Plan:
-    """Compare what is wanted with what is there."""
+    """Return the plan that brings the actual topics (by name) to the wanted state."""
     changes: list[Change] = []
     impossible: list[Impossible] = []
     for topic in wanted:
@@ -102,5 +102,5 @@ def _impossible(topic: WantedTopic, found: ActualTopic) -> Iterator[Impossible]:
 
 
 def _is_same(actual: str | None, wanted: str) -> bool:
-    """Compare as Kafka means it: a list of policies has no order."""
+    """Return whether two values of a setting are equal; the order of a comma-separated list does not matter."""
     return actual is not None and sorted(actual.split(",")) == sorted(wanted.split(","))

@@ -1,4 +1,4 @@
-"""Send records to one topic, and count those that the brokers have acknowledged."""
+"""A Kafka producer for one topic, with a rate limit and a count of the acknowledged records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REACH_SECONDS: Final = 10.0
 _DELIVERY_MILLISECONDS: Final = 30_000
 _WAIT_SECONDS: Final = 0.2
 _SHORTEST_WAIT: Final = 0.005
-"""Seconds; shorter waits are skipped, so a high rate is sent in bursts of this length."""
+"""In seconds. Shorter waits are skipped, so at a high rate records are sent in bursts of this length."""
 _REFUSALS: Final = frozenset(
     {
         KafkaError.MSG_SIZE_TOO_LARGE,
@@ -27,13 +27,13 @@ _REFUSALS: Final = frozenset(
     }
 )
 _SETTINGS: Final[dict[str, str | int | bool]] = {
-    "enable.idempotence": True,  # acks=all, and a retry neither repeats nor reorders
+    "enable.idempotence": True,  # implies acks=all; a retry neither duplicates nor reorders records
     "delivery.timeout.ms": _DELIVERY_MILLISECONDS,
     "linger.ms": 20,
     "compression.type": "lz4",
-    # The partitioner of Java producers, so that records of a key stay in one partition.
+    # The default of Java producers, so a key maps to the same partition as theirs.
     "partitioner": "murmur2_random",
-    # The topic's own limit decides; this one only bounds the client.
+    # The maximum, so that the limit of the topic applies.
     "message.max.bytes": 1_000_000_000,
     "queue.buffering.max.kbytes": 64 * 1024,
     "log_level": 0,
@@ -42,7 +42,7 @@ _SETTINGS: Final[dict[str, str | int | bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A record to be sent."""
+    """A record to send; a `value` of None is a tombstone."""
 
     value: bytes | None
     key: bytes | None = None
@@ -50,10 +50,10 @@ class Outgoing:
 
 
 class Sender:
-    """Sends records to a topic, at most `rate` a second; None means without limit."""
+    """A producer of records to one topic, at most `rate` records a second (None: no limit)."""
 
     def __init__(self, kafka: KafkaConnection, topic: str, rate: float | None = None) -> None:
-        """Connect. Raises Unavailable without a broker, NotFoundError without the topic."""
+        """Connect. Raises Unavailable if no broker responds, NotFoundError if there is no such topic."""
         self._topic = topic
         self._servers = str(kafka)
         self._rate = rate
@@ -70,7 +70,10 @@ class Sender:
             raise NotFoundError(f"the brokers {self._servers} have no topic {topic}, or do not show it")
 
     def send(self, record: Outgoing) -> None:
-        """Send a record as soon as the rate permits. Raises SettingsError or Unavailable if an earlier record failed."""
+        """Queue a record as soon as the rate permits.
+
+        Raises SettingsError or Unavailable if this record or an earlier one failed.
+        """
         self._pace()
         self._raise_failure()
         while True:
@@ -89,13 +92,13 @@ class Sender:
             return
 
     def finish(self) -> None:
-        """Wait until all records are acknowledged. Raises SettingsError and Unavailable if one is not."""
+        """Wait until all records are acknowledged. Raises SettingsError or Unavailable if one is not."""
         while self._producer.flush(_WAIT_SECONDS):
-            pass  # each record is delivered, or fails after its time-out
+            pass  # this ends: each record is delivered, or fails after delivery.timeout.ms
         self._raise_failure()
 
     def _pace(self) -> None:
-        """Wait until the rate permits the next record. Lost time is not made up for, beyond _SHORTEST_WAIT."""
+        """Wait until the rate permits the next record. Idle time does not accumulate into a burst."""
         while self._rate is not None and (left := self._due - time.monotonic()) > _SHORTEST_WAIT:
             self._producer.poll(min(left, _WAIT_SECONDS))
         if self._rate is not None:

@@ -1,4 +1,4 @@
-"""Operations on associations: which subject a resource, such as a topic, uses for its keys and its values."""
+"""Operations on associations between a resource, such as a topic, and the subjects of its keys and values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidegate.gateway.storage.subject_settings import StoredAssociation
 
 _RESOURCE: Final = ("resource_name", "resource_namespace", "resource_id", "resource_type")
 _MOST_REQUESTS: Final = 1_000
-"""Maximum requests of one batch; each takes a transaction of its own."""
+"""Maximum number of requests in one batch; each is its own transaction."""
 
 
 def list_by_name(call: Call) -> Answer:
@@ -141,7 +141,7 @@ def _put(call: Call, body: dict[str, Any], *, replaces: bool) -> dict[str, Any]:
 
 
 def _in_context(call: Call, request: AssociationRequest) -> AssociationRequest:
-    """Add the context of the query to the subjects of a request, also to those named after the resource."""
+    """Qualify the subjects of a request, default ones included, with the context of the query."""
     context = _context(call)
     if context is None:
         return request
@@ -159,13 +159,16 @@ def _in_context(call: Call, request: AssociationRequest) -> AssociationRequest:
 
 
 def _context(call: Call) -> str | None:
-    """Read the context that a query names, as `.staging` or `:.staging:`; None for no word of it."""
+    """Return the context in the query, such as `.staging`; None if there is none. `:.staging:` is accepted too."""
     name = call.text("context").strip(":")
     return None if not name else name if name.startswith(".") else f".{name}"
 
 
 def _check_held(call: Call, request: AssociationRequest) -> None:
-    """Refuse to remove a resource from a subject that the caller may not change, without naming the subject."""
+    """Raise Refused if the request would replace an association with a subject that the caller may not change.
+
+    The error does not name the subject.
+    """
     kinds = {info.association_type for info in request.associations}
     for held in call.factory.associations().find(AssociationFilter(resource_id=request.resource_id)):
         is_meant = held.resource_type == request.resource_type and held.association_type in kinds
@@ -200,5 +203,5 @@ def _shown(found: StoredAssociation) -> dict[str, Any]:
 
 
 def _members(source: object, *names: str) -> dict[str, Any]:
-    """Return attributes as members of an answer: `resource_id` is `resourceId`."""
+    """Return attributes of an object as JSON members in camel case: `resource_id` becomes `resourceId`."""
     return {to_camel(name): getattr(source, name) for name in names}

@@ -1,4 +1,4 @@
-"""A request to the API, read once: path (split at unescaped slashes), query and body."""
+"""The parsed request of an operation: path (split at unescaped slashes), query and body."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ E = TypeVar("E", bound=Entity)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer: a JSON value, or with `content` bytes as they are."""
+    """The response of an operation: a JSON `value`, or the bytes of `content` unless it is None."""
 
     value: Any = None
     status: int = 200
@@ -48,7 +48,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def body(self) -> bytes:
-        """Return the bytes of the body."""
+        """Return the bytes of the body; empty for status 204."""
         if self.content is not None:
             return self.content
         return b"" if self.status == 204 else orjson.dumps(self.value)
@@ -56,7 +56,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. `path` holds what the parameters of the path stand for, decoded."""
+    """One parsed request.
+
+    `path` has the decoded path parameters by name, `query` all values of each parameter. The names of `headers` are in
+    lower case. `content` is the body; empty for methods without one.
+    """
 
     request: Request
     path: Mapping[str, str]
@@ -73,7 +77,7 @@ class Call:
 
     @property
     def scope(self) -> str:
-        """Return the subject in the path, or GLOBAL for settings of all subjects."""
+        """Return the subject in the path, or GLOBAL for the settings of all subjects."""
         return self.path.get("subject", GLOBAL)
 
     @property
@@ -82,21 +86,24 @@ class Call:
         return self.headers.get("confluent-client-version", "").startswith("python/")
 
     def text(self, *names: str, default: str = "") -> str:
-        """Return the first parameter of the query that has one of these names."""
+        """Return the last value of the first of these parameters that the query has, else `default`."""
         for name in names:
             if name in self.query:
                 return self.query[name][-1]
         return default
 
     def flag(self, *names: str) -> bool:
-        """Read a parameter of the query that is true or false, in any spelling. Raises Refused (422)."""
+        """Return a Boolean query parameter; False if it is missing. Case is ignored. Raises Refused (422).
+
+        `names` are alternative spellings of the parameter.
+        """
         found = self.text(*names).lower()
         if found not in {"", "true", "false"}:
             raise Refused(422, 422, f"{names[0]} is true or false")
         return found == "true"
 
     def number(self, name: str, default: int) -> int:
-        """Read a parameter of the query that is a whole number. Raises Refused (422)."""
+        """Return an integer query parameter, clamped to the range from -1 to 2^31 - 1. Raises Refused (422)."""
         found = self.text(name)
         try:
             number = int(found) if found else default
@@ -106,19 +113,19 @@ class Call:
 
     @property
     def page(self) -> Page:
-        """Return the part of a list that is asked for; a limit below 1 means no limit."""
+        """Return the requested page of a list; a limit below 1 means no limit."""
         limit = self.number("limit", -1)
         return Page(max(0, self.number("offset", 0)), limit if limit > 0 else None)
 
     @property
     def deleted(self) -> Deleted:
-        """Return which versions the request includes, by whether they are soft-deleted."""
+        """Return whether the request includes soft-deleted versions: none of them, also them, or only them."""
         if self.flag("deleted_only", "deletedOnly"):
             return Deleted.ONLY
         return Deleted.SHOWN if self.flag("deleted") else Deleted.LEFT_OUT
 
     def json(self) -> dict[str, Any]:
-        """Read the body as a JSON object. Raises Refused (400, 422)."""
+        """Parse the body as a JSON object. Raises Refused (400, 422)."""
         try:
             found = orjson.loads(self.content)
         except orjson.JSONDecodeError as error:
@@ -128,12 +135,12 @@ class Call:
         return found
 
     def entity(self, kind: type[E]) -> E:
-        """Read the body as an entity. Raises Refused (400, 422, 42210)."""
+        """Parse the body as an entity. Raises Refused (400, 422, 42210)."""
         return read_entity(kind, self.json())
 
 
 def read_entity(kind: type[E], value: object) -> E:
-    """Read a JSON value as an entity; null stands for a member that is left out. Raises Refused (422, 42210)."""
+    """Validate a JSON value as an entity; a member that is null counts as missing. Raises Refused (422, 42210)."""
     try:
         return kind.model_validate(_without_nulls(value))
     except ValidationError as error:
@@ -151,7 +158,7 @@ def _without_nulls(value: object) -> object:
 
 
 def read_segments(raw_path: bytes) -> tuple[str, ...]:
-    """Split a raw path into its decoded parts: `%2F` stays inside its part. Raises Refused (400)."""
+    """Split a raw path into decoded segments; `%2F` does not separate segments. Raises Refused (400)."""
     try:
         parts = [unquote(part, errors="strict") for part in raw_path.decode("ascii").split("/")]
     except UnicodeDecodeError as error:
@@ -160,7 +167,7 @@ def read_segments(raw_path: bytes) -> tuple[str, ...]:
 
 
 def read_query(query_string: bytes) -> dict[str, tuple[str, ...]]:
-    """Read the parameters of a query."""
+    """Parse a query string into the values of each parameter, in their order."""
     found: dict[str, list[str]] = {}
     for name, value in parse_qsl(query_string.decode("latin-1"), keep_blank_values=True):
         found.setdefault(name, []).append(value)
@@ -168,7 +175,10 @@ def read_query(query_string: bytes) -> dict[str, tuple[str, ...]]:
 
 
 def in_context(context: str, subject: str) -> str:
-    """Return a subject as a path under `/contexts/{context}` means it."""
+    """Return the qualified name of a subject in a path under `/contexts/{context}`.
+
+    A subject that names a context itself is returned as it is.
+    """
     if context == DEFAULT_CONTEXT or context_of(subject) != DEFAULT_CONTEXT or subject.startswith(":"):
         return subject
     return qualified(context, subject)
@@ -178,9 +188,9 @@ _FORBIDDEN_CODE = 40301
 
 
 def confluent_answer(error: TidegateError) -> Response:
-    """Return an error of access control as clients of a schema registry read it.
+    """Build the response of an access error in the format of the Schema Registry API.
 
-    Source: Schema Registry API, errors: 40301 for an operation that is denied, else the status as the code.
+    Source: Schema Registry API, errors: 40301 for a denied operation, else the status as the code.
     """
     status = problems.status_of(error)
     code = _FORBIDDEN_CODE if isinstance(error, Forbidden) else status

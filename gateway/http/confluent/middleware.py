@@ -1,6 +1,6 @@
-"""The Confluent API as an ASGI layer: it handles its own paths and passes on all others.
+"""The Confluent API as ASGI middleware: it serves its own paths and passes on all others.
 
-It is before the routes of the framework, because a subject may hold slashes: a path is cut as it was sent.
+It runs before FastAPI's router because a subject may contain slashes: the raw path must be split before decoding.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ _VERSIONS = b"/versions/"
 _KEPT_ANSWERS = 4096
 _KEPT_BYTES = 64 * 2**20
 _BYTES_OF_A_TEXT = 57
-"""Bytes of a text in CPython beside its characters, with its place in a tuple."""
+"""Memory in bytes of a `str` in CPython in addition to its characters, with its slot in a tuple."""
 _PYTHON = b"python/"
 KEPT_SECONDS = 5.0
-"""How long a process answers by id without reading the database: another process may have permanently deleted the schema."""
+"""Lifetime of a cached response: another process may have permanently deleted the schema."""
 KEY_REGISTRY = "dek-registry"
 _ROOTS = ROOTS | {KEY_REGISTRY}
 _NO_KEYS = (
@@ -68,9 +68,11 @@ _BODY_METHODS = frozenset({"POST", "PUT"})
 
 @dataclass(frozen=True, slots=True)
 class _KeptAnswer:
-    """An answer, ready to be sent, and the subjects; one of them must be visible.
+    """A cached response as ASGI messages: `start` and `body`, or `not_modified` for a client with this `etag`.
 
-    One about a schema never changes; one about a version holds as long as the database has `mark`.
+    The client must see at least one of `subjects`. A schema never changes, so its `mark` is None. The response about a
+    version is valid as long as the change mark of the database is `mark`. `kept_until` is in seconds of the cache's
+    clock; `memory` is in bytes.
     """
 
     start: dict[str, Any]
@@ -87,7 +89,10 @@ Key = tuple[bytes, ...]
 
 
 class AnswerCache:
-    """The last answers about schemas and versions. They are removed after a permanent deletion."""
+    """A cache of responses about schemas and versions, limited in number and bytes; the oldest are removed first.
+
+    The owner clears it after a permanent deletion.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -96,7 +101,7 @@ class AnswerCache:
         self._lock = threading.RLock()
 
     def find(self, key: Key, mark: int | None = None) -> _KeptAnswer | None:
-        """Return a cached answer; it is kept for seconds only, because another process may have permanently deleted the schema."""
+        """Return a cached response; None if there is none, it has expired, or it was stored with another mark."""
         found = self._answers.get(key)
         if found is None or (found.kept_until >= self._clock() and found.mark == mark):
             return found
@@ -104,7 +109,7 @@ class AnswerCache:
         return None
 
     def keep(self, key: Key, answer: Answer, subjects: tuple[str, ...], mark: int | None = None) -> None:
-        """Store an answer; one about a version with the mark that the database had before it was made."""
+        """Store a response with an ETag. For one about a version, `mark` is the change mark read before the query."""
         headers = [
             (name.lower().encode(), value.encode())
             for name, value in {**answer.headers, "Content-Type": MEDIA_TYPE}.items()
@@ -129,7 +134,7 @@ class AnswerCache:
                 self._forget(next(iter(self._answers)))
 
     def clear(self) -> None:
-        """Delete all answers."""
+        """Remove all responses."""
         with self._lock:
             self._answers.clear()
             self._bytes = 0
@@ -142,7 +147,7 @@ class AnswerCache:
 
 
 class ConfluentMiddleware:
-    """Serves the paths of a schema registry over the factory of this process."""
+    """ASGI middleware that serves the paths of the Schema Registry API over the factory of this process."""
 
     def __init__(self, app: ASGIApp, factory: Factory) -> None:
         self._app = app
@@ -159,7 +164,7 @@ class ConfluentMiddleware:
         if kept is not None:
             await _send_kept(kept, scope, send)
             return
-        # `OPTIONS *` asks for no path: RFC 9112, clause 3.2.4.
+        # The target of `OPTIONS *` has no path: RFC 9112, clause 3.2.4.
         if raw_path[1:].partition(b"/")[0].decode("latin-1") not in _ROOTS and not _asks_for_root(
             scope, raw_path
         ):
@@ -173,7 +178,7 @@ class ConfluentMiddleware:
         except TidegateError as error:
             await self._refusal(request, error)(scope, receive, send)
             return
-        except Exception as error:  # noqa: BLE001 - an unexpected error, in the form that the client reads
+        except Exception as error:  # noqa: BLE001 - clients expect this error format also for a bug
             _log.exception("request_crashed", path=request.url.path, method=request.method, exc_info=error)
             await _error(500, 500, "the registry's log says more")(scope, receive, send)
             return
@@ -218,13 +223,16 @@ class ConfluentMiddleware:
             call = replace(call, content=await self._content(request))
         answer = await self._run(match.operation, call, raw_path if call is asked else None)
         if match.operation.permanent is not None or match.operation.path == "/config/{subject}":
-            self._kept.clear()  # of a subject's settings, the alias may be another
+            self._kept.clear()  # after a deletion, or because the alias of a subject may have changed
         if raw_path.startswith(_BY_ID) and "ETag" in answer.headers and call is asked:
             await run_in_threadpool(self._keep, call, raw_path, answer)
         return _revalidated(request, answer)
 
     async def _content(self, request: Request) -> bytes:
-        """Read a body of JSON. A missing type is not JSON: a page of another site may send a body without one."""
+        """Return the request body. Raises Refused (415) unless its content type is JSON.
+
+        A body without a content type is refused too, because a page of another site can send one (CSRF).
+        """
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         content = b""
         if not media_type or media_type in READABLE:
@@ -256,7 +264,7 @@ class ConfluentMiddleware:
         return Call(request, path, query, headers, b"", principal_of(request), self._factory)
 
     async def _without_alias(self, call: Call, operation: Operation, context: str) -> Call:
-        """Replace an alias by its subject; an alias of a hidden subject has no subject."""
+        """Return the call with an alias replaced by its subject. Aliases that the principal may not see are kept."""
         is_by_id = operation.path.startswith("/schemas/ids") and call.text("subject") != ""
         if not (operation.follows_aliases or is_by_id):
             return call
@@ -272,13 +280,13 @@ class ConfluentMiddleware:
         return replace(call, path={**call.path, "subject": meant})
 
     async def _run(self, operation: Operation, call: Call, raw_path: bytes | None) -> Answer:
-        """Run an operation; one that reads a schema from its body waits for a turn.
+        """Run an operation in a thread. One with a body may check a schema, so it waits for a slot of `check_turns`.
 
-        A version that is fetched by `raw_path` is kept; None stands for a path with an alias.
+        The response about a version is cached under `raw_path`, unless that is None: then the path has an alias.
         """
         if call.request.method in _BODY_METHODS:
             return await self._factory.check_turns.run(operation.run, call)
-        # A commit while the answer is made changes the mark, and the answer is not given again.
+        # Read before the query: a concurrent commit changes the mark, so the cached response is not used again.
         mark = self._factory.database.change_mark() if operation.run is get_version else None
         answer = await run_in_threadpool(operation.run, call)
         if mark is not None and raw_path is not None:
@@ -289,7 +297,7 @@ class ConfluentMiddleware:
         reader = self._factory.subjects()
         schema = reader.schema(int(call.path["id"]), call.text("subject") or None)
         if differs_by_client(schema):
-            return  # what is shown of it is another thing to another client
+            return  # the response depends on the client
         self._kept.keep((raw_path, call.request.scope["query_string"]), answer, reader.subjects_of(schema))
 
 
@@ -300,7 +308,7 @@ def _rule(operation: Operation, call: Call) -> Any:
 
 
 def _asks_for_root(scope: Scope, raw_path: bytes) -> bool:
-    """Return whether anything but a browser asks for `/`, where people find the desk."""
+    """Return whether a client other than a browser requests `/`; browsers get the desk there."""
     if raw_path != b"/" or scope["method"] != "GET":
         return False
     accept = next((value for name, value in scope["headers"] if name == b"accept"), b"")
@@ -312,7 +320,10 @@ def _may_see(principal: Principal, subjects: tuple[str, ...]) -> bool:
 
 
 def _version_key(scope: Scope, raw_path: bytes) -> Key:
-    """Return what an answer about a version depends on beside the database: the Python client is shown tags elsewhere."""
+    """Return the cache key of a response about a version: path, query, and whether the client is the Python client.
+
+    The Python client gets tags in another place.
+    """
     named = next((value for name, value in scope["headers"] if name == b"confluent-client-version"), b"")
     return raw_path, scope["query_string"], _PYTHON if named.startswith(_PYTHON) else b""
 
@@ -328,7 +339,7 @@ async def _send_kept(kept: _KeptAnswer, scope: Scope, send: Send) -> None:
 
 
 def _revalidated(request: Request, answer: Answer) -> Answer:
-    """Return 304 for an answer that the client holds already. Source: RFC 9110, clause 13.1.2."""
+    """Return a 304 response if the client already has the response. Source: RFC 9110, clause 13.1.2."""
     etag = answer.headers.get("ETag")
     held = request.headers.get("if-none-match")
     if etag is None or held is None or request.method != "GET":
@@ -358,7 +369,10 @@ def _error(status: int, code: int, message: str) -> Response:
 
 
 def _refusal(request: Request, error: TidegateError, incompatible: int) -> Response:
-    """Return an error with the number that clients of a schema registry know; that of an incompatible schema is set."""
+    """Build an error response with the error code of the Schema Registry API.
+
+    `incompatible` is the configured code for an incompatible schema.
+    """
     match error:
         case IncompatibleSchema():
             return _error(error.status, incompatible, error.message)

@@ -1,4 +1,4 @@
-"""The operations of the Confluent API, for the OpenAPI document."""
+"""The part of the OpenAPI document that describes the Confluent API."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ _ANSWERS: dict[str, Any] = {
 
 
 def paths() -> dict[str, Any]:
-    """Return the paths of the API, each with its operations."""
+    """Return the OpenAPI path items of the API, by path."""
     found: dict[str, Any] = {}
     for operation in OPERATIONS:
         found.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
@@ -170,7 +170,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
 
 
 def refusal(status: int) -> dict[str, Any]:
-    """Describe an error response of an operation."""
+    """Return the OpenAPI response object of an error status."""
     reference = {"$ref": f"#/components/schemas/{_ERROR}"}
     return {
         "description": HTTPStatus(status).phrase,

@@ -1,4 +1,4 @@
-"""Every operation of the API: method, path, required role, handler. The router and the OpenAPI document read it."""
+"""The operations of the API (method, path, required role, handler), for the router and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -63,9 +63,11 @@ _BATCH: dict[str, Any] = {"requests": [{"resourceId": "topic-1"}]}
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation. `permanent` and `forced` are the rules instead of `rule` when the query asks for that.
+    """One operation of the API.
 
-    `hidden` is the answer about a subject that may not be seen: the one about a subject that does not exist.
+    `query` has the names of the query parameters, `body` an example body. `permanent` and `forced` replace `rule` if
+    the query has `permanent` or `force`. `hidden` builds the error for a subject that the principal may not see: the
+    same as for one that does not exist.
     """
 
     method: str
@@ -80,18 +82,18 @@ class Operation:
 
     @property
     def id(self) -> str:
-        """Return the operation's name among all."""
+        """Return the unique `operationId` in the OpenAPI document."""
         parts = [part.strip("{}").replace(":", "_") for part in self.path.split("/") if part]
         return "_".join(("confluent", self.method.lower(), *parts)).replace(".", "_")
 
     @property
     def follows_aliases(self) -> bool:
-        """Return whether the subject in the path may be an alias; not for settings and associations."""
+        """Return whether the subject in the path may be an alias; False for settings and associations."""
         return "/subjects/{subject}" in self.path and not self.path.startswith("/associations/")
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Return the parts of the path; a parameter is in braces."""
+        """Return the segments of the path template; parameters are in braces."""
         return tuple(part for part in self.path.split("/") if part)
 
 
@@ -180,19 +182,22 @@ OPERATIONS = (
 )  # fmt: skip
 
 ROOTS = frozenset(operation.parts[0] for operation in OPERATIONS)
-"""The first segments of the paths of this API; all other paths are passed on."""
+"""The first path segments of this API; requests for other paths are passed on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An operation, and what the parameters of its path stand for."""
+    """An operation and the values of its path parameters."""
 
     operation: Operation
     parameters: Mapping[str, str]
 
 
 def find_operation(method: str, segments: tuple[str, ...]) -> Match | tuple[str, ...]:
-    """Find the operation for a path; or the methods that the path has, none for no such path."""
+    """Return the operation for a method and path.
+
+    Otherwise return the methods that the path supports; an empty tuple means there is no such path.
+    """
     methods: list[str] = []
     for operation in OPERATIONS:
         parameters = _parameters(operation.parts, segments)

@@ -95,7 +95,7 @@ def delete_context(call: Call) -> Answer:
 
 
 def get_root(_call: Call | None) -> Answer:
-    """Answer a client that checks whether a schema registry runs here."""
+    """Return an empty object: clients request `/` to check whether a schema registry runs here."""
     return Answer({})
 
 
@@ -126,7 +126,7 @@ def _schema(call: Call) -> StoredSchema:
 
 
 def schema_id(call: Call) -> int:
-    """Read the id in the path. Raises Refused (40403) for one that no schema can have."""
+    """Parse the schema id in the path. Raises Refused (40403) unless it is an integer from 0 to 2^31 - 1."""
     text = call.path["id"]
     if not text.isascii() or not text.isdigit() or len(text) > 10 or int(text) >= 2**31:
         raise schema_not_found(text[:40])
@@ -141,13 +141,13 @@ def _versions(call: Call) -> tuple[tuple[str, int], ...]:
 
 
 def _hide(call: Call, schema: StoredSchema, what: int | str) -> None:
-    """Raise the error for an unknown schema if the caller may see no subject that has it."""
+    """Raise the error of an unknown schema unless the caller may see a subject that has it."""
     if not is_visible(call, schema):
         raise schema_not_found(what)
 
 
 def is_visible(call: Call, schema: StoredSchema) -> bool:
-    """Return whether the caller may see a subject that has a schema."""
+    """Return whether the caller may see at least one subject that has the schema."""
     if call.principal.prefixes is None:
         return True
     return any(call.principal.sees(subject) for subject in call.factory.subjects().subjects_of(schema))

@@ -1,4 +1,4 @@
-"""Schemas and versions as clients are shown them."""
+"""The JSON representations of schemas and versions in the API."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORMATS = ("", "default", "resolved", "ignore_extensions", "serialized")
 
 
 def weaker_contract(error: NotApproved) -> WeakerContract:
-    """Show a change that lacks an approval as clients read the refusal of a schema."""
+    """Convert the error of a missing approval to the error of an incompatible schema, which clients understand."""
     proposal = error.proposal
     details = [
         f"{{errorType:'{each.code}', description:'{each.sentence}', path:'{each.pointer}', field:'{each.field}'}}"
@@ -38,26 +38,26 @@ def weaker_contract(error: NotApproved) -> WeakerContract:
 
 
 def milliseconds(instant: datetime) -> int:
-    """Return an instant as milliseconds since 1970."""
+    """Return an aware datetime as milliseconds since the Unix epoch."""
     return int((instant - _EPOCH).total_seconds() * 1000)
 
 
 def has_tags(schema: StoredSchema) -> bool:
-    """Return whether a schema has tags in its metadata: the Python client is shown them elsewhere."""
+    """Return whether a schema has tags in its metadata; the Python client gets them inside the schema instead."""
     metadata = metadata_of(schema)
     return metadata is not None and bool(metadata.tags)
 
 
 def differs_by_client(schema: StoredSchema) -> bool:
-    """Return whether the Python client is shown a schema otherwise than others: its tags, or the subjects that it refers to."""
+    """Return whether the Python client gets another representation of the schema: of its tags, or its references."""
     return has_tags(schema) or references_of(schema) != whole_references_of(schema)
 
 
 def show_schema(schema: StoredSchema, call: Call, reader: SubjectReader) -> dict[str, Any]:
-    """Show a schema with what belongs to it: the answer for an id or a GUID."""
+    """Return the JSON object of a schema with references, metadata and rules: the response for an id or a GUID."""
     metadata, text = metadata_of(schema), _text(schema, call, reader)
     if metadata is not None and metadata.tags and call.is_python_client:
-        # That client fails on tags in metadata, and reads them in the schema.
+        # The Python client fails on tags in metadata, but reads tags inside the schema.
         text = with_inline_tags(schema.schema_type, text, metadata.tags)
         metadata = Metadata(properties=metadata.properties, sensitive=metadata.sensitive)
     rule_set = rule_set_of(schema)
@@ -74,7 +74,7 @@ def show_schema(schema: StoredSchema, call: Call, reader: SubjectReader) -> dict
 
 
 def show_version(version: SubjectVersion, call: Call, reader: SubjectReader) -> dict[str, Any]:
-    """Show a version of a subject."""
+    """Return the JSON object of a version: its schema with subject, version, id and deletion state."""
     return {
         "subject": version.subject,
         "version": version.number,
@@ -86,9 +86,11 @@ def show_version(version: SubjectVersion, call: Call, reader: SubjectReader) -> 
 
 
 def _references(schema: StoredSchema, call: Call) -> tuple[Reference, ...]:
-    """Return references as they were registered, so that a copy of them in another context leads to that context.
+    """Return the references of a schema, with subjects as they were registered or with qualified subjects.
 
-    A format that is not known counts as none, as it does for the peer. The Python client looks a subject up by the name that it is shown, whatever the context, and needs the whole one.
+    The default is as registered, so that a copy in another context refers to subjects of that context. The Python
+    client ignores the context when it looks up a subject, so it gets qualified names. An unknown `reference_format` is
+    ignored, as in Confluent's registry.
     """
     wanted = call.text("reference_format", "referenceFormat").lower()
     is_whole = wanted == "qualified" or (wanted != "default" and call.is_python_client)

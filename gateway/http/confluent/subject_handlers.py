@@ -21,7 +21,7 @@ from tidegate.gateway.registry.unjudged_rules import count_of
 
 _log = structlog.get_logger()
 _MAX_HEADER = 1_000
-"""Maximum characters of reasons in a header; clients and proxies limit headers, and the contract's note has all."""
+"""Maximum characters of reasons in a header: clients and proxies limit headers. The contract's note has them all."""
 
 
 def list_subjects(call: Call) -> Answer:
@@ -114,7 +114,10 @@ def _register(call: Call, request: SchemaRequest, options: RegistrationOptions) 
 
 
 def _reading(done: Registration) -> dict[str, str]:
-    """Return how a schema that names no draft is read, as a header: clients know no other place than the body."""
+    """Return a header with the dialect that applies to a schema without `$schema`; empty for other schemas.
+
+    It is a header because clients of the Confluent API know the members of the body.
+    """
     dialect = done.version.dialect
     if dialect is None:
         return {}
@@ -124,7 +127,7 @@ def _reading(done: Registration) -> dict[str, str]:
 
 
 def _unjudged(done: Registration) -> dict[str, str]:
-    """Return how many rules are not judged, and why, as a header; none if all are."""
+    """Return a header with the number of rules that are not judged, and the reasons; empty if all are judged."""
     if not done.unjudged:
         return {}
     shown = "; ".join(done.unjudged).encode("ascii", "backslashreplace").decode()
@@ -184,7 +187,7 @@ def _checked(call: Call, version: int | None) -> Answer:
 
 
 def posted_schema(call: Call) -> SchemaRequest:
-    """Read the schema of a body. Raises Refused (400, 422, 42209, 42210)."""
+    """Parse the schema in the body. Raises Refused (400, 422, 42201, 42209, 42210)."""
     limit = call.factory.settings.max_document_bytes
     if len(call.content) > limit:
         raise too_large(f"the body is larger than {limit} bytes, the limit of this registry")
@@ -194,7 +197,7 @@ def posted_schema(call: Call) -> SchemaRequest:
 
 
 def check_references(call: Call, subject: str, request: SchemaRequest) -> None:
-    """Refuse references to subjects that the caller may not see, as if they did not exist. Raises Refused (42201)."""
+    """Raise Refused (42201) for a reference to a subject that the caller may not see, as if it did not exist."""
     context = context_of(subject)
     for reference in request.references:
         if not call.principal.sees(whole_name(context, reference.subject)):

@@ -1,1 +1,1 @@
-"""The desk: pages on which people see what was refused, and why."""
+"""The desk: web pages that show which records were refused, and why."""

@@ -1,4 +1,4 @@
-"""Pages about people: sign in, sign out, who am I, keys and the audit log."""
+"""Pages about access: sign in, sign out, the current user, API keys and the audit log."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ NextPage = Annotated[str, Query(alias="next", max_length=2000)]
 
 @router.get(SIGN_IN)
 def sign_in_form(request: Request, next_page: NextPage = "/desk") -> Response:
-    """Show the form; what it leads to is in the address."""
+    """Show the sign-in form; the query has the page to open afterwards."""
     return sign_in_page(request, None, next_page)
 
 
 @router.post(SIGN_IN)
 def sign_in(request: Request, form: FormDep, factory: FactoryDep) -> Response:
-    """Open a session, and lead to the page that was asked for."""
+    """Open a session, and redirect to the requested page."""
     next_page = own_page(form.text("next") or "")
     if factory.sessions is None:
         return RedirectResponse(next_page, HTTPStatus.SEE_OTHER)
@@ -57,7 +57,7 @@ def sign_in(request: Request, form: FormDep, factory: FactoryDep) -> Response:
 
 @router.post("/desk/sign-out")
 def sign_out(request: Request, factory: FactoryDep) -> Response:
-    """End the session, here and in the browser."""
+    """End the session, and delete its cookie in the browser."""
     token = request.cookies.get(COOKIE)
     if token is not None and factory.sessions is not None:
         factory.sessions.close(token)
@@ -67,8 +67,8 @@ def sign_out(request: Request, factory: FactoryDep) -> Response:
 
 
 def _with_session(request: Request, response: Response, opened: OpenedSession) -> Response:
-    """Set the token as a cookie that scripts cannot read, and with which other sites cannot post."""
-    # Behind a TLS proxy the scheme of the request is http; the browser's Origin is the page's own.
+    """Set the session cookie: scripts cannot read it, and browsers do not send it with posts from other sites."""
+    # Behind a TLS proxy the scheme of the request is http, but Origin has the scheme that the browser sees.
     is_tls = request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
     response.set_cookie(
         COOKIE,
@@ -77,14 +77,14 @@ def _with_session(request: Request, response: Response, opened: OpenedSession) -
         path="/desk",
         secure=is_tls,
         httponly=True,
-        samesite="lax",  # strict would show the form to everyone who follows a link from a chat
+        samesite="lax",  # with strict, a link from another site (such as a chat) would lead to the sign-in form
     )
     return response
 
 
 @router.get("/desk/me")
 def me(request: Request, factory: FactoryDep, visitor: VisitorDep, show: ShowDep) -> Response:
-    """Show who asks, and what they may do."""
+    """Show the current principal and its permissions."""
     return show("me.html", view=me_view(visitor, factory, request.cookies.get(COOKIE)))
 
 
@@ -96,7 +96,7 @@ def keys(factory: FactoryDep, show: ShowDep) -> Response:
 
 @router.post("/desk/keys")
 def create_key(form: FormDep, factory: FactoryDep, principal: PrincipalDep, show: ShowDep) -> Response:
-    """Create a key, and show its secret: on this page, once."""
+    """Create a key, and show its secret once, on the returned page."""
     try:
         name, grants, expires_at = wanted_key(form)
         made = factory.keys().create(name, grants, principal.name, expires_at)
@@ -116,5 +116,5 @@ def revoke_key(key_id: str, factory: FactoryDep, principal: PrincipalDep) -> Res
 
 @router.get("/desk/audit")
 def audit(factory: FactoryDep, show: ShowDep, wanted: Annotated[AuditFilter, Query()]) -> Response:
-    """Show who did what, newest first."""
+    """Show the audit log, newest entry first."""
     return show("audit.html", view=audit_view(factory.audit(), wanted))

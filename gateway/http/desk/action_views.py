@@ -1,4 +1,4 @@
-"""Actions on a stream: what each would do, whether it can be done now and by whom, and the command that does the same."""
+"""Actions on a stream: what each would do, whether it is possible and permitted, and the equivalent command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONGEST_REASON = 500
 
 
 class Action(StrEnum):
-    """Actions of a person on a stream."""
+    """The actions that a person can take on a stream."""
 
     PAUSE = "pause"
     RESUME = "resume"
@@ -49,7 +49,7 @@ LABELS: Final[Mapping[Action, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ActionLink:
-    """An action that makes sense now."""
+    """A link to an action that is applicable now."""
 
     label: str
     address: str
@@ -59,9 +59,10 @@ class ActionLink:
 class ActionView:
     """The preview of one action.
 
-    `effects` are sentences, `facts` what holds now. `obstacle` says why it cannot be done now; None if it can.
-    `choices` are versions to choose from, `asks_reason` whether a reason can be given. `is_command`: only a command
-    does it, because it works on the tables. `changes` are what a promotion changes.
+    `effects` are sentences; `facts` are (name, value) pairs of the current state. `obstacle` says why the action is not
+    possible now; None if it is. `choices` are versions (for a rewind, points in time), `chosen` is the selected one.
+    `asks_reason`: the form has a field for a reason. `is_command`: only the command line can do it, because it changes
+    the tables. `changes` are the changes of a promotion.
     """
 
     stream: str
@@ -81,7 +82,7 @@ class ActionView:
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """The stream of a preview, with what it reads from."""
+    """The stream of a preview, with its control state and contract versions, and the factory for further reads."""
 
     factory: Factory
     name: str
@@ -103,7 +104,7 @@ class _Stream:
 
 
 def action_links(factory: Factory, stream: str) -> tuple[ActionLink, ...]:
-    """Return the actions that make sense now; none of a stream without a contract."""
+    """Return the actions that are applicable now; an empty tuple for a stream without a contract."""
     try:
         one = _Stream.of(factory, stream)
     except NotFoundError:
@@ -127,7 +128,10 @@ def action_links(factory: Factory, stream: str) -> tuple[ActionLink, ...]:
 def action_view(
     factory: Factory, principal: Principal, stream: str, action: Action, chosen: str | None
 ) -> ActionView:
-    """Return the preview of an action; `chosen` is a version, or for a rewind where to. Raises NotFoundError."""
+    """Return the preview of an action. Raises NotFoundError.
+
+    `chosen` is a version, or the target of a rewind; None if nothing is selected yet.
+    """
     one = _Stream.of(factory, stream)
     may_act = principal.may(Role.APPROVER, subject_of(one.versions[0].topic))
     return _PREVIEWS[action](one, may_act, chosen)
@@ -358,7 +362,7 @@ def _control_facts(control: StreamControl) -> tuple[tuple[str, str], ...]:
 
 
 def perform(factory: Factory, principal: Principal, stream: str, action: Action, form: Form) -> None:
-    """Perform the action of a form. Raises the errors of the services, and InvalidBody."""
+    """Perform the action of a submitted form. Raises InvalidBody, and the errors of the services."""
     match action:
         case Action.PAUSE:
             reason = form.text("reason")

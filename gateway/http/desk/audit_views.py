@@ -19,7 +19,7 @@ Words = Annotated[Annotated[str, Field(max_length=300)] | None, BeforeValidator(
 
 
 class AuditFilter(BaseModel):
-    """The filters of the log; every field is a parameter of the address. `before` is the number of an entry."""
+    """The filters of the log, as query parameters. `before` is an entry number: only earlier entries are shown."""
 
     who: Words = None
     action: Words = None
@@ -29,7 +29,11 @@ class AuditFilter(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class AuditView:
-    """Entries, newest first. `older` leads to those before them; None at the start of the log."""
+    """A page of the log, newest entry first.
+
+    `actions` are the actions of these entries. `looked_from` is the lowest entry number that was searched. `newest` and
+    `older` are URLs of other pages; `older` is None at the start of the log.
+    """
 
     wanted: AuditFilter
     entries: tuple[AuditEntry, ...]

@@ -1,4 +1,4 @@
-"""Geometry of the desk's charts, computed on the server; templates only write it out as SVG."""
+"""The geometry of the desk's charts, computed on the server. Templates only render it as SVG."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ TOP = 12
 BOTTOM = 28
 MOST_SERIES = 6
 SPARK_GAP = 1.0
-"""Pixels between two bars of a sparkline."""
+"""Gap between two bars of a sparkline, in pixels."""
 BAR_SHARE = 0.86
-"""Share of a bucket's width that its bar takes."""
+"""Width of a bar as a share of the width of its bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One rule of a stacked chart: `counts` has one number a bucket; `slot` is its colour, 0 a shared one."""
+    """One series of a stacked chart: `counts` has one number per bucket; `slot` is the colour, 0 for a shared one."""
 
     label: str
     counts: tuple[int, ...]
@@ -28,9 +28,9 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One rectangle; `slot` is the colour, counted from 1, 0 for the others together.
+    """One rectangle. `slot` is the colour, starting at 1; 0 is the colour that further series share.
 
-    In a chart `x` and `width` are percent of its width, everything else is pixels.
+    `x` and `width` are percent of the width of the chart, `y` and `height` are pixels.
     """
 
     x: float
@@ -42,7 +42,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One bucket: its bars and the exact numbers of its tooltip."""
+    """One bucket: its bars, and the exact numbers for its tooltip. `x` and `width` are percent."""
 
     start: datetime
     end: datetime
@@ -50,21 +50,24 @@ class Column:
     width: float
     bars: tuple[Bar, ...]
     counts: tuple[tuple[str, int, int], ...]
-    """(label, slot, count), largest first, zeros left out."""
+    """Tuples of (label, slot, count), largest count first, without zeros."""
     total: int
     volume: int | None = None
-    """Records of the bucket, refused or not; None if it is not known."""
+    """Number of records in the bucket, refused or not; None if it is not known."""
     volume_bar: Bar | None = None
 
     @property
     def share(self) -> float | None:
-        """Return the share of `total` in all records, from 0 up; None without records."""
+        """Return `total` as a share of all records, where 1 is all; None without records."""
         return self.total / self.volume if self.volume else None
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happened at a time: at `x` percent, for `width` percent; 0 for a moment. `row` counts labels down."""
+    """An event on the time axis, at `x` percent and `width` percent wide; the width of a moment is 0.
+
+    `row` is the row of its label, 0 at the top. `until` is None for a moment.
+    """
 
     x: float
     width: float
@@ -77,7 +80,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A line of an axis with its label, at `at` percent (x) or pixels (y)."""
+    """A grid line of an axis with its label; `at` is in percent on the x axis, in pixels on the y axis."""
 
     at: float
     label: str
@@ -85,7 +88,10 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A stacked bar chart over time: as wide as the page lets it be, HEIGHT pixels high."""
+    """A stacked bar chart over time: as wide as the page permits, HEIGHT pixels high.
+
+    `floor` is the y coordinate of zero; `volume_top` is the highest value of the strip of volumes.
+    """
 
     columns: tuple[Column, ...]
     series: tuple[Series, ...]
@@ -99,7 +105,7 @@ class Chart:
 
 
 def coloured(counts: Mapping[str, Sequence[int]]) -> tuple[Series, ...]:
-    """Return each label its series, the largest first; those beyond MOST_SERIES share a colour."""
+    """Return one series per label, the largest total first; series beyond MOST_SERIES share a colour."""
     ranked = sorted(counts.items(), key=lambda item: (-sum(item[1]), item[0]))
     return tuple(
         Series(label, tuple(numbers), rank if rank <= MOST_SERIES else 0)
@@ -115,10 +121,11 @@ def stacked(
     *,
     as_share: bool = False,
 ) -> Chart:
-    """Compute bars stacked by series, the first one at the bottom.
+    """Build a stacked bar chart, the first series at the bottom.
 
-    `starts` are the UTC starts of equally wide buckets in order. Every series has one count for each bucket, and
-    `volumes` has the records of each bucket. With `as_share` the bars are percent of these records.
+    `starts` are the UTC start times of the buckets, in order; each bucket is `width` wide. A series has one count per
+    bucket. `volumes` has the number of records per bucket; with None, the chart has no strip of volumes. With
+    `as_share`, the bars are percent of these records.
     """
     whole = volumes if as_share and volumes is not None else None
     heights = [_heights(series, at, whole) for at in range(len(starts))]
@@ -148,14 +155,14 @@ def stacked(
 
 
 def _heights(series: Sequence[Series], at: int, whole: Sequence[int] | None) -> list[float]:
-    """Return what each series adds to one bucket: a count, or percent of the records of the bucket."""
+    """Return the height of each series in one bucket: its count, or percent of the records in the bucket."""
     if whole is None:
         return [one.counts[at] for one in series]
     return [100 * one.counts[at] / whole[at] if whole[at] else 0.0 for one in series]
 
 
 VOLUME_HEIGHT = 32
-"""Pixels of the strip of volumes below a chart."""
+"""Height of the strip of volumes below a chart, in pixels."""
 
 
 def _volume_bar(volume: int, top: int, place: tuple[float, float]) -> Bar | None:
@@ -168,14 +175,17 @@ def _volume_bar(volume: int, top: int, place: tuple[float, float]) -> Bar | None
 
 
 _LABEL_PERCENT = 14.0
-"""Width that the label of a mark takes, at least: labels closer to each other go to rows of their own."""
+"""Space reserved for the label of a mark, in percent. Labels that are closer together are put in separate rows."""
 _MOST_ROWS = 4
 
 
 def placed(
     happened: Sequence[tuple[datetime, datetime | None, str, str]], since: datetime, until: datetime
 ) -> tuple[Mark, ...]:
-    """Place what happened, given as (at, until, kind, label), on the axis from `since` to `until`."""
+    """Position events on the time axis from `since` to `until`.
+
+    Events are tuples of (at, until, kind, label), where `until` is None for a moment.
+    """
     span = (until - since).total_seconds()
     free_from = [float("-inf")] * _MOST_ROWS
     marks = []
@@ -189,7 +199,7 @@ def placed(
 
 
 def nice_share(largest: float) -> float:
-    """Return the top of an axis of percent: 1, 2, 4, 6, 8 or 10 times a power of ten, at least `largest`."""
+    """Return the top of a percent axis: the next of 1, 2, 4, 6, 8 or 10 times a power of ten, at least `largest`."""
     if largest <= 0:
         return 1.0
     power = 10.0 ** floor(log10(largest))
@@ -197,7 +207,7 @@ def nice_share(largest: float) -> float:
 
 
 def nice_ceiling(largest: int) -> int:
-    """Return the top of an axis: 1, 2, 4, 6, 8 or 10 times a power of ten, at least `largest`."""
+    """Return the top of an axis: the next of 1, 2, 4, 6, 8 or 10 times a power of ten, at least `largest`."""
     if largest <= 1:
         return 1
     power = int(10 ** floor(log10(largest)))
@@ -205,7 +215,10 @@ def nice_ceiling(largest: int) -> int:
 
 
 def sparkline(values: Sequence[int], width: int, height: int) -> str:
-    """Compute small bars, one a value, as the data of an SVG path; zero has no bar, and one is always visible."""
+    """Return a small bar chart as the data of an SVG path, with one bar per value.
+
+    Zero has no bar; other values are at least 1.5 pixels high, so that they are visible.
+    """
     top = max(values, default=0)
     step = width / max(1, len(values))
     bar = round(step - SPARK_GAP, 1)
@@ -245,7 +258,7 @@ def _y(value: float, top: float) -> float:
 
 
 def short(value: int) -> str:
-    """Write a number with k or M above a thousand."""
+    """Format a number, from a thousand on with the unit k or M."""
     for unit, size in (("M", 1_000_000), ("k", 1_000)):
         if value >= size:
             return f"{value / size:g} {unit}"
@@ -253,7 +266,7 @@ def short(value: int) -> str:
 
 
 def _time_ticks(starts: Sequence[datetime], width: timedelta, step: float) -> tuple[Tick, ...]:
-    """Label about six buckets, at whole multiples of a unit that people count in."""
+    """Return labels for about six buckets, at multiples of a round time unit."""
     if not starts:
         return ()
     span = width * len(starts)

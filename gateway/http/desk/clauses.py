@@ -1,4 +1,4 @@
-"""Find the clause of the contract that a violation breaks, and the fields of that clause."""
+"""The clause of the contract that a violation breaks, and the fields of that clause."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST_VALUE = 400
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A part of a contract: `heading` says which, `lines` are (name, value) as the document has them."""
+    """A part of a contract: `heading` names it, `lines` are its (name, value) pairs as in the document."""
 
     heading: str
     lines: tuple[tuple[str, str], ...]
@@ -30,7 +30,7 @@ class Clause:
 def clause_of(  # noqa: PLR0911 - one for each stage
     contract: DataContract, violation: Violation
 ) -> Clause | None:
-    """Return the clause that `violation` breaks; None for stages that no single clause is behind."""
+    """Return the clause that `violation` breaks; None if there is no single clause."""
     match violation.stage:
         case Stage.RULE:
             rule = _rule(contract, violation.code)
@@ -58,7 +58,10 @@ def _expectation_clause(contract: DataContract, code: str) -> Clause | None:
 
 
 def pointers_of(contract: DataContract | None, violation: Violation) -> tuple[str, ...]:
-    """Return the pointers of all fields that `violation` speaks of, its own pointer first if it has one."""
+    """Return the JSON Pointers of all fields that `violation` concerns, first its own if it has one.
+
+    With `contract` None, only its own pointer is known.
+    """
     own = (violation.pointer,) if violation.pointer else ()
     if contract is None:
         return own
@@ -77,7 +80,7 @@ def pointers_of(contract: DataContract | None, violation: Violation) -> tuple[st
 
 
 def is_required(contract: DataContract, pointer: str) -> bool:
-    """Return whether the object that holds a field must have it, by the `required` of a JSON Schema."""
+    """Return whether `required` of the JSON Schema lists the field; False for other types of schema."""
     if not isinstance(contract.schema_, JsonSchema):
         return False
     parent, _, _ = pointer.rpartition("/")
@@ -109,7 +112,7 @@ def _schema_clause(contract: DataContract, violation: Violation) -> Clause | Non
         schema = _subschema(contract.schema_.definition, pointer)
     if schema is None:
         return None
-    # The broken keyword first, then the plain ones beside it; nested schemas have clauses of their own.
+    # The violated keyword first, then its plain siblings; nested schemas are clauses of their own.
     plain = {
         name: value
         for name, value in schema.items()
@@ -132,7 +135,10 @@ def _required(contract: DataContract, pointer: str) -> tuple[str, ...]:
 
 
 def _subschema(definition: Any, pointer: str) -> Mapping[str, Any] | None:
-    """Follow a record's pointer through `properties`, `items` and local references of a JSON Schema."""
+    """Resolve the pointer of a record's field to its subschema; return None if there is none.
+
+    It follows `properties`, `items`, `additionalProperties` and local references of the JSON Schema.
+    """
     schema = _resolved(definition, definition)
     for name in tokens(pointer):
         if schema is None:

@@ -1,4 +1,4 @@
-"""Pages about contracts: the list, one version, audits of tables, the difference of two versions, and the document."""
+"""Pages about contracts: the list, one version, table audits, the diff of two versions, and the document."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def contract(
     show: ShowDep,
     version: VersionName = None,
 ) -> Response:
-    """Show a contract: one version of it, the current one unless another is named."""
+    """Show one version of a contract; without `version`, the current one."""
     view = contract_view(factory, contract_id, version or None)
     return show("contract.html", view=view, audits=audited_tables(factory, contract_id))
 
@@ -45,7 +45,7 @@ def contract(
 def table_audit(
     contract_id: str, audit: UUID, factory: FactoryDep, principal: PrincipalDep, show: ShowDep
 ) -> Response:
-    """Show one audit of a table."""
+    """Show one table audit."""
     return show("table_audit.html", view=table_audit_view(factory, principal, contract_id, audit))
 
 
@@ -58,14 +58,14 @@ def diff(
     base: VersionName = None,
     candidate: VersionName = None,
 ) -> Response:
-    """Show what changed between two versions; without names, between the two highest."""
+    """Show the changes between two versions; by default, between the two highest."""
     return show("diff.html", view=diff_view(factory, contract_id, base or None, candidate or None))
 
 
 @router.get("/desk/contracts/{contract_id}/versions/{version}/contract.yaml")
 def download(contract_id: str, version: str, factory: FactoryDep) -> Response:
-    """Return the document of a version as YAML, to be saved."""
+    """Return the document of a version as a YAML download."""
     found = factory.registry().version(contract_id, version)
-    name = f"{found.contract_id}-{found.version}.yaml"  # both of letters, digits, dots, dashes, underscores, plus
+    name = f"{found.contract_id}-{found.version}.yaml"  # safe in a header: letters, digits and .-_+ only
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(contract_yaml(found), headers=headers, media_type="application/yaml")

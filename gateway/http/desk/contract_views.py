@@ -1,4 +1,4 @@
-"""The page of one contract version: what it demands in words, field by field, and who depends on it."""
+"""The page of one contract version: its requirements in words, its fields, and the consumers that depend on it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ MOST_LINES = 2000
 
 @dataclass(frozen=True, slots=True)
 class FieldRow:
-    """One declared field. `kind` is its type in words; `classed`, `mask` and `column` are "" if there is none."""
+    """One declared field. `kind` is its type in words, `classed` its classification, `rules` the ids of its rules.
+
+    `kind`, `classed`, `mask` and `column` are "" if there is none.
+    """
 
     pointer: str
     kind: str
@@ -52,7 +55,10 @@ class FieldRow:
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """One rule in words. `passes` is the rest of a sentence that begins `passes with`; None if no words say it."""
+    """One rule in words. `about` has the pointers of its fields, `consequence` says what a violation leads to.
+
+    `passes` completes a sentence that starts with `passes with`; None if there is no such sentence.
+    """
 
     rule: Rule
     about: tuple[str, ...]
@@ -61,13 +67,13 @@ class RuleRow:
 
     @property
     def words(self) -> str:
-        """Return the demand of the rule, in the words of its author if there are any."""
+        """Return the requirement of the rule: its description, else a generated sentence, else ""."""
         return self.rule.description or (f"passes with {self.passes}" if self.passes else "")
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectationRow:
-    """One expectation: what it is of, and its bounds as (name, value)."""
+    """One expectation in words: the columns it concerns, and its other arguments as (name, value) pairs."""
 
     expectation: Expectation
     words: str
@@ -78,7 +84,7 @@ class ExpectationRow:
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """The contact of a team; `address` is a link if the contact is one."""
+    """The contact of a team. `address` is a URL (http, https or mailto); None if the contact is plain text."""
 
     text: str
     address: str | None
@@ -86,7 +92,12 @@ class Contact:
 
 @dataclass(frozen=True, slots=True)
 class ContractView:
-    """One version of a contract, and what the registry knows about it."""
+    """One version of a contract, and what the registry knows about it.
+
+    `more_fields` and `yaml_cut` are the numbers of fields and lines that are not shown. `terms` are (name, sentence)
+    pairs. `unjudged` are the reasons why `unjudged_count` rules are not judged. `read_by` are the consumers that still
+    read a deprecated version; None for other versions.
+    """
 
     shown: ContractVersion
     contract: DataContract
@@ -108,7 +119,7 @@ class ContractView:
 
 
 def contract_view(factory: Factory, contract_id: str, version: str | None) -> ContractView:
-    """Return the page of a version; of the current one unless another is named. Raises NotFoundError."""
+    """Return the page of a version; None means the current one. Raises NotFoundError."""
     registry = factory.registry()
     versions = registry.versions(contract_id)
     shown = registry.version(contract_id, version) if version else _current(registry, versions)
@@ -138,13 +149,13 @@ def contract_view(factory: Factory, contract_id: str, version: str | None) -> Co
 
 
 def _cut(text: str) -> tuple[str, int]:
-    """Return the first lines of a long document, and how many are left out."""
+    """Return the first MOST_LINES lines of a document, and the number of omitted lines."""
     lines = text.splitlines(keepends=True)
     return "".join(lines[:MOST_LINES]), max(0, len(lines) - MOST_LINES)
 
 
 def _current(registry: Registry, versions: tuple[ContractVersion, ...]) -> ContractVersion:
-    """Return the enforced version, or else the highest."""
+    """Return the highest enforced version, or the highest version if none is enforced."""
     try:
         return registry.version(versions[0].contract_id, LATEST)
     except NotFoundError:
@@ -162,7 +173,7 @@ def _contact(team: Team | None) -> Contact | None:
 
 
 def _field_rows(contract: DataContract) -> Iterator[FieldRow]:
-    """Yield the declared fields, outermost first; none of a schema that does not compile any more."""
+    """Yield the declared fields, outermost first; nothing if the schema no longer compiles."""
     try:
         fields = schema_fields(contract)
     except ContractError:
@@ -172,7 +183,7 @@ def _field_rows(contract: DataContract) -> Iterator[FieldRow]:
         for pointer in kind_of(rule).fields(rule):
             rules.setdefault(pointer, []).append(rule.id)
     columns = {column.from_: column.name for column in contract.columns}
-    # Pointers of rules and classes may go deeper than the bounded list of the schema.
+    # Rules, classifications and masks may refer to deeper fields than the limited list of the schema.
     named = (*fields.pointers(), *contract.classification, *rules, *contract.mask)
     for pointer in dict.fromkeys(named):
         found = fields.find(pointer)
@@ -188,7 +199,7 @@ def _field_rows(contract: DataContract) -> Iterator[FieldRow]:
 
 
 def type_in_words(found: FieldType) -> str:
-    """Write the type of a field: `date`, `integer or null`, `decimal(12,2)`, `any`."""
+    """Return the type of a field in words, such as `date`, `integer or null`, `decimal(12,2)` or `any`."""
     if not found.types:
         return "never present"
     types = set(found.types)
@@ -220,7 +231,7 @@ _CONSEQUENCES = {
 
 
 def rule_row(contract: DataContract, rule: Rule) -> RuleRow:
-    """Return a rule in words."""
+    """Return a rule of a contract in words."""
     kind = kind_of(rule)
     fields = _fields_of(contract)
     passes = None if fields is None else kind.remedy(rule, fields)
@@ -230,13 +241,13 @@ def rule_row(contract: DataContract, rule: Rule) -> RuleRow:
 
 
 def rule_words(contract: DataContract | None) -> Mapping[tuple[Stage, str], str]:
-    """Return what each rule of a contract demands, in words; nothing without a contract."""
+    """Return the requirement of each rule in words, by stage and rule id; empty without a contract."""
     rows = () if contract is None else (rule_row(contract, rule) for rule in contract.rules)
     return {(Stage.RULE, row.rule.id): row.words for row in rows}
 
 
 def published_contract(factory: Factory, name: str) -> DataContract | None:
-    """Return the contract `id@version`; None if the registry does not have it, or not any more."""
+    """Return the contract named `id@version`; None if the registry does not have it."""
     contract_id, _, version = name.rpartition("@")
     try:
         return factory.registry().version(contract_id, version).contract
@@ -264,7 +275,7 @@ _COLUMN_KEYS = ("column", "column_A", "column_B", "column_list", "column_set")
 
 
 def expectation_row(contract: DataContract, each: Expectation) -> ExpectationRow:
-    """Return an expectation in words."""
+    """Return an expectation of a contract in words."""
     kwargs = dict(each.kwargs)
     columns: list[str] = []
     for key in _COLUMN_KEYS:
@@ -289,7 +300,7 @@ def _value(value: Any) -> str:
 
 
 def _terms(contract: DataContract) -> Iterator[tuple[str, str]]:
-    """Yield the terms of a contract as (name, sentence)."""
+    """Yield the terms of a contract as (name, sentence) pairs."""
     yield "A record that violates it", _CONSEQUENCES[contract.on_violation].removeprefix("the record ")
     yield "Error budget", _budget(contract.error_budget)
     yield "Compatibility", _COMPATIBILITY[contract.compatibility]
@@ -354,5 +365,5 @@ def _retention(retention: Retention) -> str:
 
 
 def contract_yaml(version: ContractVersion) -> str:
-    """Return the document of a version as YAML: self-contained, with its fields in their order."""
+    """Return the document of a version as self-contained YAML, with its members in their original order."""
     return write_yaml(json.loads(version.document))

@@ -1,4 +1,4 @@
-"""The list of contracts."""
+"""The page with the list of contracts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tidegate.gateway.http.desk.streams_views import owner_in
 from tidegate.gateway.storage.sql import ContractVersion, VersionFilter
 
 MOST_CONTRACTS = 5000
-"""Contracts that one page looks through; a registry of more is searched by the API."""
+"""Maximum number of contracts that the page searches; a larger registry is searched with the API."""
 ROWS = 100
 
 
 class ContractsFilter(BaseModel):
-    """The filters of the list; every field is a parameter of the address. `q` is a part of an id, topic or owner."""
+    """The filters of the list, as query parameters. `q` is a part of an id, topic or owner; `start` is a row."""
 
     q: Words = None
     owner: Words = None
@@ -30,7 +30,7 @@ class ContractsFilter(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ContractRow:
-    """One contract as its current version; `owner` and `domain` are "" if the document names none."""
+    """One contract with its current version; `owner` and `domain` are "" if the document has none."""
 
     version: ContractVersion
     owner: str
@@ -39,7 +39,10 @@ class ContractRow:
 
 @dataclass(frozen=True, slots=True)
 class ContractsView:
-    """A page of the list. `total` counts all that may be seen, `found` those that the filter lets through."""
+    """A page of the list. `total` is the number of visible contracts, `found` of those that match the filter.
+
+    `previous` and `next` are URLs; None if there is no such page.
+    """
 
     wanted: ContractsFilter
     rows: tuple[ContractRow, ...]
@@ -53,7 +56,7 @@ class ContractsView:
 
 
 def contracts_view(factory: Factory, principal: Principal, wanted: ContractsFilter) -> ContractsView:
-    """Return the contracts that a principal may see."""
+    """Return a page of the contracts that a principal may see."""
     page = factory.registry().contracts(
         VersionFilter(prefixes=principal.prefixes), offset=0, limit=MOST_CONTRACTS
     )

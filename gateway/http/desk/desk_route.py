@@ -1,4 +1,4 @@
-"""The base of all pages: errors are pages too, every page knows its reader, and forms are read with a limit."""
+"""The base of all pages: error pages, the sign-in form, rendering for the current visitor, and form parsing."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ NO_SUCH_PAGE = "This address names no page of the desk."
 
 
 class DeskRoute(APIRoute):
-    """A route whose errors are pages too, not JSON."""
+    """A FastAPI route that returns errors as HTML pages instead of JSON."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler of the route."""
+        """Return the handler of the route, wrapped so that its errors become pages."""
         handle = super().get_route_handler()
 
         async def handle_for_people(request: Request) -> Response:
@@ -58,7 +58,7 @@ _TITLES = {
 
 
 def error_page(request: Request, status: int, detail: str | None) -> Response:
-    """Return the page of an error: what happened, and what to do."""
+    """Return an error page with the given status; `detail` says what happened (None: nothing more is known)."""
     title = _TITLES.get(HTTPStatus(status), "This did not work")
     visitor = visitor_of(request)
     is_signed_in = request.state.principal is not None and visitor.is_known
@@ -74,7 +74,7 @@ def error_page(request: Request, status: int, detail: str | None) -> Response:
 
 
 def refusal_page(request: Request, error: TidegateError) -> Response:
-    """Return the page of an error that was raised on purpose; of a missing sign-in, the form."""
+    """Return the page of a TidegateError; for Unauthenticated, the sign-in form."""
     if isinstance(error, Unauthenticated):
         return sign_in_page(request, None)
     problems = error.problems if isinstance(error, InvalidBody) else ()
@@ -86,11 +86,14 @@ def refusal_page(request: Request, error: TidegateError) -> Response:
 
 
 _NO_PROMPT = {"WWW-Authenticate": 'Bearer realm="tidegate"'}
-"""A challenge that no browser answers with a dialogue of its own: the page has the form. Source: RFC 9110, 15.5.2."""
+"""A challenge for which browsers open no dialog of their own: the page has the form. Source: RFC 9110, 15.5.2."""
 
 
 def sign_in_page(request: Request, failure: str | None, next_page: str | None = None) -> Response:
-    """Return the form; it leads to `next_page`, or to what was asked for. Its status is 401 unless it was asked for."""
+    """Return the sign-in form, which leads to `next_page`, or if that is None to the requested page.
+
+    `failure` is the error of the last attempt; None for none. The status is 401, or 200 for a first visit of SIGN_IN.
+    """
     path, query = request.scope["path"], request.scope["query_string"].decode("latin-1")
     asked = f"{path}?{query}" if query else path
     is_get = request.method in {"GET", "HEAD"}
@@ -111,7 +114,7 @@ _LONGEST_PAGE = 2000
 
 
 def own_page(path: str) -> str:
-    """Return a path that leads to a page of the desk; the first page for anything else."""
+    """Return the path if it is a page of the desk, else the path of the first page (no open redirects)."""
     is_own = path == "/desk" or path.startswith(("/desk/", "/desk?"))
     is_plain = path.isascii() and path.isprintable() and "\\" not in path and len(path) <= _LONGEST_PAGE
     is_form = path.startswith(("/desk/sign-in", "/desk/sign-out"))
@@ -119,10 +122,10 @@ def own_page(path: str) -> str:
 
 
 class Show(Protocol):
-    """Writes a page for the person who asks."""
+    """A function that renders a page for the current visitor."""
 
     def __call__(self, template: str, *, status_code: int = 200, **values: Any) -> Response:
-        """Return the page."""
+        """Return the response with the rendered template."""
         ...
 
 
@@ -142,12 +145,12 @@ Fields = tuple[tuple[str, str], ...]
 
 
 async def posted_fields(request: Request) -> Fields:
-    """Read the fields of a posted form. Raises BodyTooLarge, InvalidBody."""
+    """Read the fields of a posted form, as a FastAPI dependency. Raises BodyTooLarge, InvalidBody."""
     return read_fields(await read_body(request, MOST_FORM_BYTES))
 
 
 def read_fields(body: bytes) -> Fields:
-    """Read the fields of a form. Raises InvalidBody when it is no text, or has too many fields."""
+    """Parse the fields of a URL-encoded form. Raises InvalidBody if it is not text or has too many fields."""
     try:
         return tuple(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FORM_FIELDS))
     except ValueError as error:
@@ -157,17 +160,17 @@ def read_fields(body: bytes) -> Fields:
 
 
 class Form:
-    """A posted form, with at most one value a name."""
+    """A posted form with one value per name: of several values, the last."""
 
     def __init__(self, fields: Fields) -> None:
         self._values = dict(fields)
 
     def text(self, name: str) -> str | None:
-        """Return a value without surrounding space; None for an empty or missing one."""
+        """Return a value without surrounding whitespace; None if it is empty or missing."""
         return self._values.get(name, "").strip() or None
 
     def has(self, name: str) -> bool:
-        """Return whether a box is checked."""
+        """Return whether the form has a field of this name: whether a checkbox is checked."""
         return name in self._values
 
 
@@ -179,5 +182,5 @@ FormDep = Annotated[Form, Depends(_form_of)]
 
 
 def no_such_page() -> NotFoundError:
-    """Return the error of an address that names no page."""
+    """Return the error for a URL that is not a page."""
     return NotFoundError(NO_SUCH_PAGE)

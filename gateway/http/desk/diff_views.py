@@ -1,4 +1,4 @@
-"""The differences between two versions of a contract, as `tidegate diff` prints them."""
+"""The page with the changes between two versions of a contract, like the output of `tidegate diff`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _LONGEST_EXAMPLE = 400
 
 @dataclass(frozen=True, slots=True)
 class DiffRow:
-    """One change. `style` is a CSS class; `example` a record that shows the change, `introduction` how it does."""
+    """One change. `style` is a CSS class. `example` is a record that demonstrates the change; None without one.
+
+    `introduction` says what the example demonstrates.
+    """
 
     finding: Finding
     style: str
@@ -26,7 +29,7 @@ class DiffRow:
 
 @dataclass(frozen=True, slots=True)
 class DiffView:
-    """All changes from `base` to `candidate`, breaking ones first."""
+    """All changes from `base` to `candidate`, breaking ones first. `names` are all versions, highest first."""
 
     contract_id: str
     base: str
@@ -41,7 +44,10 @@ _STYLES = {FindingSeverity.BREAKING: "refused", FindingSeverity.WARNING: "warned
 
 
 def diff_view(factory: Factory, contract_id: str, base: str | None, candidate: str | None) -> DiffView:
-    """Compare two versions; by default the highest one and the version before it. Raises NotFoundError, ContractError."""
+    """Compare two versions; by default, `candidate` is the highest version, and `base` the one before it.
+
+    Raises NotFoundError, ContractError.
+    """
     registry = factory.registry()
     versions = registry.versions(contract_id)
     names = tuple(each.version for each in versions)

@@ -18,7 +18,7 @@ _LONGEST_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """One key. `state` is a CSS class, `label` a word."""
+    """One key. `state` is a CSS class, `label` the state in words."""
 
     key: StoredKey
     state: str
@@ -27,7 +27,7 @@ class KeyRow:
 
 @dataclass(frozen=True, slots=True)
 class KeysView:
-    """All keys, those in use first and the newest of each first; `made` is the one that was just created."""
+    """All keys, valid ones first, then newest first. `made` is a key that was just created; None otherwise."""
 
     rows: tuple[KeyRow, ...]
     in_use: int
@@ -36,7 +36,7 @@ class KeysView:
 
 
 def keys_view(keys: KeyService, made: Credentials | None = None) -> KeysView:
-    """Return the page."""
+    """Return the page of the keys; `made` shows the secret of a key that was just created."""
     at = now()
     rows = [_row(key, at) for key in reversed(keys.all())]
     return KeysView(
@@ -56,7 +56,7 @@ def _row(key: StoredKey, at: datetime) -> KeyRow:
 
 
 def wanted_key(form: Form) -> tuple[str, Sequence[Grant], datetime | None]:
-    """Read the name, grants and expiry of a new key. Raises SettingsError."""
+    """Parse the name, grants and expiry (None: never) of a new key. Raises SettingsError."""
     name = form.text("name")
     if name is None or len(name) > _LONGEST_NAME:
         raise SettingsError(f"a key needs a name of 1 to {_LONGEST_NAME} characters")
@@ -65,7 +65,7 @@ def wanted_key(form: Form) -> tuple[str, Sequence[Grant], datetime | None]:
 
 
 def _expiry(day: str | None) -> datetime | None:
-    """Read the last day of a key; it expires at the end of that day in UTC."""
+    """Parse the last day of a key, which expires at the end of that day in UTC."""
     if day is None:
         return None
     try:

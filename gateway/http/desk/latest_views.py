@@ -1,4 +1,4 @@
-"""The latest refused records of a stream: a part of its page that comes later, for a broker may be slow."""
+"""The latest refused records of a stream: a part of its page that is loaded separately, as a broker may be slow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ LATEST_RECORDS = 20
 
 @dataclass(frozen=True, slots=True)
 class LatestView:
-    """The newest records. `state` is `read`, `unset` without a broker, or `away`; then `detail` says why."""
+    """The latest refused records, of one rule unless `rule` is None.
+
+    `state` is `read`, `unset` if no broker is configured, or `away` if the broker failed; then `detail` says why.
+    """
 
     state: str
     summary: StreamSummary
@@ -30,7 +33,7 @@ class LatestView:
 
 
 def latest_view(factory: Factory, principal: Principal, stream: str, rule: str | None) -> LatestView:
-    """Return the newest refused records, of one rule if it is named. Raises NotFoundError."""
+    """Return the latest refused records of a stream; with `rule`, those that violate it. Raises NotFoundError."""
     summary = factory.streams().summary(stream)
     quarantine = factory.quarantine()
     if quarantine is None:

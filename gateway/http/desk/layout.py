@@ -1,6 +1,6 @@
-"""Lay out a record's bytes for reading, with a limited size: as JSON, one value a line, and in hexadecimal.
+"""Layout of a record's bytes for display, limited in size: as JSON with one value per line, and in hexadecimal.
 
-Marks and masks are at their places. All text is from the record's bytes; only white space is added.
+The layout shows marks and masks in place. All text comes from the record's bytes; only whitespace is added.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ MOST_INDENT = 12
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Bytes to mark; `violations` count from 1 as the page lists them. An empty span marks a place between bytes."""
+    """A span of bytes to mark. An empty span marks a position between bytes.
+
+    `violations` are their numbers on the page, starting at 1. `note` is shown at the mark.
+    """
 
     start: int
     end: int
@@ -34,7 +37,10 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A run of text of one kind: key, string, number, word, punctuation, code, mask, cut or note."""
+    """A run of text of one kind: key, string, number, word, punctuation, code, mask, cut or note.
+
+    The text of a `cut` is the number of omitted bytes, that of a `mask` the reason for the mask.
+    """
 
     kind: str
     text: str
@@ -43,9 +49,9 @@ class Piece:
 
 @dataclass(slots=True)
 class Line:
-    """One line; `depth` counts the objects and arrays around it.
+    """One line; `depth` is the number of enclosing objects and arrays.
 
-    A gap replaces `skipped` lines, or the last `skipped_bytes` of the record.
+    A line with the number 0 is a gap: it replaces `skipped` lines, or the last `skipped_bytes` of the record.
     """
 
     number: int
@@ -57,23 +63,23 @@ class Line:
 
     @property
     def indent(self) -> int:
-        """Return the steps of indentation, limited so that deep records stay on the page."""
+        """Return the level of indentation, limited so that deeply nested records fit on the page."""
         return min(self.depth, MOST_INDENT)
 
 
 def lay_out(
     data: bytes, marks: Sequence[Mark] = (), masks: Sequence[Mask] = (), *, head_lines: int = HEAD_LINES
 ) -> list[Line]:
-    """Return the lines of a JSON record around its marks, with its head, a bounded number of them.
+    """Return a limited number of lines of a JSON record: its head, and the lines around its marks.
 
-    `marks` and `masks` are sorted by start; masks do not overlap. Any bytes are taken: after the place where a
-    text stops being JSON, the rest follows as it is. Past the head, objects and arrays without a mark are one line.
+    `marks` and `masks` are sorted by start; masks do not overlap. `data` may be any bytes: from the position where it
+    is no longer JSON, the rest is shown unchanged. After the head, objects and arrays without a mark are one line each.
     """
     return _keep(_Typesetter(data, marks, masks, head_lines).lines(), head_lines)
 
 
 def _keep(lines: Iterator[Line], head_lines: int) -> list[Line]:
-    """Keep the head and the lines around marked lines; gaps have the number of omitted lines."""
+    """Return the head and the lines around marked lines, with gaps for the omitted lines."""
     kept: list[Line] = []
     recent: deque[Line] = deque(maxlen=CONTEXT_LINES)
     skipped = 0
@@ -101,7 +107,7 @@ def _keep(lines: Iterator[Line], head_lines: int) -> list[Line]:
 
 
 class _Typesetter:
-    """Turns the walk of one record into lines."""
+    """The conversion of the events of one record's walk into lines."""
 
     def __init__(self, data: bytes, marks: Sequence[Mark], masks: Sequence[Mask], head_lines: int) -> None:
         self._data = data
@@ -115,7 +121,7 @@ class _Typesetter:
         self._last_needed = head_lines
 
     def lines(self) -> Iterator[Line]:
-        """Set the record; ends early once head and marks are behind."""
+        """Yield the lines of the record; stop early after the head and the last mark."""
         walk = Walk(self._data)
         may_skip = is_json(self._data)
         previous: Part | None = None
@@ -139,7 +145,7 @@ class _Typesetter:
         yield self._line
 
     def _fold(self, walk: Walk, opened: Event, *, is_masked: bool) -> None:
-        """Skip the content of an object or array that is masked, or beyond the head and without a mark."""
+        """Skip the content of an object or array that is masked, or that is after the head and has no mark."""
         if not is_masked and self._line.number <= self._head_lines:
             return
         end = closing(self._data, opened.end)
@@ -150,7 +156,7 @@ class _Typesetter:
             walk.skip_to(end)
 
     def _break_before(self, part: Part, previous: Part | None) -> Iterator[Line]:
-        """End the line if the next part starts a new one."""
+        """Yield the current line if the next part starts a new one."""
         if part is Part.CLOSE:
             if previous is not Part.OPEN:
                 yield self._new_line(self._line.depth - 1)
@@ -167,9 +173,9 @@ class _Typesetter:
         return done
 
     def _take(self, event: Event) -> Part:
-        """Set one part; returns what the line ends with now.
+        """Add one part to the line; return the kind of part that the line now ends with.
 
-        A masked container counts as one value, and so does a property whose name is masked with its value.
+        A masked container counts as one scalar, and so does a property whose name and value are masked together.
         """
         mask = self._mask_at(event.start)
         if mask is not None:
@@ -197,12 +203,12 @@ class _Typesetter:
             self._add(Piece("note", mark.note, mark))
 
     def _set_byte_order_mark(self, flaw: Event) -> None:
-        """Set the one flaw that is not a part of a value; the others follow as the value itself."""
+        """Show a byte order mark, the only flaw that is not part of a value; others are shown with their value."""
         if flaw.start == 0 and self._data[: flaw.end] == b"\xef\xbb\xbf":
             self._runs("string", self._data[: flaw.end], self._mark_in(flaw.start, flaw.end))
 
     def _is_past_all(self, start: int) -> bool:
-        """Return whether the head and every mark are behind."""
+        """Return whether the head and all marks have been shown, with context."""
         has_mark = self._has_mark_before(len(self._data) + 1)
         return not has_mark and start > 0 and self._line.number > self._last_needed + CONTEXT_LINES
 
@@ -211,7 +217,7 @@ class _Typesetter:
         return self._next_mark < len(self._marks) and self._marks[self._next_mark].start < end
 
     def _rest(self, at: int) -> Iterator[Line]:
-        """Show the rest of the text, which is not JSON, unchanged and marked."""
+        """Yield the rest of the text, which is not JSON, unchanged and marked."""
         if self._line.pieces:
             yield self._new_line(self._line.depth)
         mark = self._mark_in(at, len(self._data) + 1)
@@ -240,7 +246,7 @@ class _Typesetter:
             self._last_needed = max(self._last_needed, self._line.number)
 
     def _mark_in(self, start: int, end: int) -> Mark | None:
-        """Return the mark that overlaps these bytes; events and marks are in order."""
+        """Return the first mark that overlaps these bytes, or None. Calls must be in the order of the bytes."""
         found: Mark | None = None
         while self._next_mark < len(self._marks) and self._marks[self._next_mark].start < end:
             mark = self._marks[self._next_mark]
@@ -280,7 +286,7 @@ MOST_ROWS = 128
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One byte: two hexadecimal digits and the ASCII character. Both are empty for a masked value of any length."""
+    """One byte: two hexadecimal digits and the ASCII character. A masked value of any length is one empty cell."""
 
     digits: str
     character: str
@@ -289,9 +295,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Up to 16 cells. `offset` is that of the first; None after a mask, because it would reveal the length of the masked bytes.
+    """A row of up to 16 cells. `is_after_gap`: bytes before the row are omitted.
 
-    `is_after_gap`: bytes before the row are omitted.
+    `offset` is that of the first cell. It is None after a mask, because it would reveal the length of the masked value.
     """
 
     offset: int | None
@@ -300,14 +306,14 @@ class Row:
 
 
 def hex_rows(data: bytes, marks: Sequence[Mark], masks: Sequence[Mask]) -> tuple[list[Row], bool]:
-    """Return the rows to show, and whether bytes after the last of them are left out."""
+    """Return the rows to show, at most MOST_ROWS, and whether bytes after the last row are omitted."""
     rows = list(islice(_rows(data, marks, masks), MOST_ROWS + 1))
     windows = _windows(data, marks)
     return rows[:MOST_ROWS], len(rows) > MOST_ROWS or (bool(windows) and windows[-1][1] < len(data))
 
 
 def _windows(data: bytes, marks: Sequence[Mark]) -> list[tuple[int, int]]:
-    """Return the parts to show as (start, end): whole rows, in order, without overlap."""
+    """Return the byte ranges to show as (start, end): whole rows, in order, without overlap."""
     wanted = [(0, min(len(data), HEAD_BYTES))]
     for mark in marks:
         start = max(0, mark.start - CONTEXT_BYTES) // ROW_BYTES * ROW_BYTES

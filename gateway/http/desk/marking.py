@@ -1,4 +1,4 @@
-"""Select the bytes of a record that are marked as offending, and those that are masked."""
+"""The bytes of a record that are marked because of violations, and those that are masked."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from tidegate.gateway.streams.masking import Mask, apart, masks_by_part, whole
 
 @dataclass(frozen=True, slots=True)
 class Marking:
-    """Marks and masks of one record's bytes, each sorted by start; masks do not overlap.
+    """The marks and masks of one record's bytes, each sorted by start; masks do not overlap.
 
-    `hidden` names what the masks keep from the reader, as `Visibility.revealed` would: pointers of classified fields, and
-    BODY.
+    `hidden` names what is masked, in the terms of `Visibility.revealed`: pointers of classified fields, and BODY.
     """
 
     marks: tuple[Mark, ...]
@@ -35,11 +34,11 @@ class Marking:
 def mark_record(
     data: bytes, violations: Sequence[Violation], contract: DataContract | None, visibility: Visibility
 ) -> Marking:
-    """Mark the places of `violations` in `data`, any bytes; mask what the reader must not see.
+    """Mark the positions of `violations` in `data` (any bytes), and mask what the reader must not see.
 
-    Without the contract everything is masked. If the contract classifies fields, undeclared properties are masked too: a
-    misspelt name may hold a person's name. A record that is not JSON is then masked as a whole, because the extent of
-    its fields is unknown.
+    Without a contract, the whole record is masked. If the contract classifies fields, undeclared properties are masked
+    too: a property with a misspelled name may contain personal data. A record that is not JSON is then masked as a
+    whole, because the extent of its fields is unknown.
     """
     if contract is None and not visibility.shows(BODY):
         masks = whole(data)
@@ -79,7 +78,7 @@ def _marks(
 
 
 def _on_value(data: bytes, place: Place, index: int, pointer: str) -> Mark:
-    """Mark a value; of an object or array only the opening bracket, and the name if it is not declared."""
+    """Mark a value, with its name if it is not declared; of an object or array only the opening bracket."""
     is_container = data[place.start : place.start + 1] in {b"{", b"["}
     start = place.key_start if pointer.endswith("/*") else place.start
     return Mark(start, place.start + 1 if is_container else place.end, (index,))
@@ -90,7 +89,7 @@ def _on_opening(place: Place, index: int, note: str) -> Mark:
 
 
 def _merged(marks: list[Mark]) -> tuple[Mark, ...]:
-    """Sort, and let marks of the same bytes be one."""
+    """Return the marks sorted, with marks of the same bytes merged into one."""
     by_span: dict[tuple[int, int], list[Mark]] = {}
     for mark in marks:
         by_span.setdefault((mark.start, mark.end), []).append(mark)

@@ -1,4 +1,4 @@
-"""The page about the person who looks."""
+"""The page about the current user."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ABILITIES: Final = {
     Role.APPROVER: "pause, resume and reconcile streams, promote versions, approve changes, and see hidden values",
     Role.ADMIN: "delete and restore versions, and with every subject manage keys and read the audit log",
 }
-"""The permissions that each role adds to those below it."""
+"""The permissions that each role adds to those of the lower roles."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrantRow:
-    """One grant: the role, the subjects that it covers ("" for all), and what it allows."""
+    """One grant: the role, the prefix of the subjects that it covers ("" for all), and what it permits."""
 
     role: str
     prefix: str
@@ -31,7 +31,7 @@ class GrantRow:
 
 @dataclass(frozen=True, slots=True)
 class MeView:
-    """The principal of a session. `expires_at` is the end of the session; None without one."""
+    """The current principal. `key_name` and `expires_at` are of its session; None without one."""
 
     name: str
     key_name: str | None
@@ -40,7 +40,7 @@ class MeView:
 
 
 def me_view(visitor: Visitor, factory: Factory, token: str | None) -> MeView:
-    """Return the page of a visitor, whose browser has the session `token`, if any."""
+    """Return the page about a visitor; `token` is the session cookie of the browser, or None."""
     session = None
     if visitor.has_session and token is not None and factory.sessions is not None:
         session = factory.sessions.find(token)

@@ -1,4 +1,4 @@
-"""Parameters of addresses that several pages have: a form sends every field, filled in or not, and links get cut."""
+"""Query parameters that several pages share. They tolerate empty form fields and truncated links."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ _INSTANT: TypeAdapter[datetime] = TypeAdapter(Instant)
 
 
 def empty_is_none(value: object) -> object:
-    """Return None for a field that was left empty."""
+    """Return None for an empty form field, else the value."""
     return value or None
 
 
 def _moment(value: object) -> object:
-    """Read a moment of the address; one without a zone is in UTC, as the form sends it. None at the ends of the calendar."""
+    """Parse an ISO 8601 timestamp; one without a time zone is in UTC, as forms send it.
+
+    Return None for an empty or invalid one, and for one outside of the supported range.
+    """
     if not value:
         return None
     try:
@@ -26,7 +29,7 @@ def _moment(value: object) -> object:
         aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return _INSTANT.validate_python(aware).astimezone(UTC)
     except ValueError:
-        return None  # a link that was cut in a chat shows the default span, not an error
+        return None  # a truncated link shows the default time range, not an error
 
 
 Moment = Annotated[datetime | None, BeforeValidator(_moment)]

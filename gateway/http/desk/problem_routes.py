@@ -49,7 +49,7 @@ def problems(
 def problem(
     stream: str, problem: str, factory: FactoryDep, principal: PrincipalDep, show: ShowDep, wanted: Wanted
 ) -> Response:
-    """Show a problem."""
+    """Show one problem."""
     return show("problem.html", view=problem_views.problem_view(factory, principal, stream, problem, wanted))
 
 
@@ -57,7 +57,7 @@ def problem(
 def change_state(
     stream: str, problem: str, factory: FactoryDep, principal: PrincipalDep, form: FormDep
 ) -> Response:
-    """Change its state."""
+    """Change the state of a problem."""
     problem_views.change_state(factory, principal, stream, problem, form)
     _log.info("problem_state_changed", stream=stream, problem=problem[:64], state=form.text("state"))
     return RedirectResponse(problem_address(stream, problem), HTTPStatus.SEE_OTHER)
@@ -67,7 +67,7 @@ def change_state(
 def assign(
     stream: str, problem: str, factory: FactoryDep, principal: PrincipalDep, form: FormDep
 ) -> Response:
-    """Set its assignee."""
+    """Set the assignee of a problem."""
     problem_views.assign(factory, principal, stream, problem, form)
     return RedirectResponse(problem_address(stream, problem), HTTPStatus.SEE_OTHER)
 
@@ -76,7 +76,7 @@ def assign(
 def comment(
     stream: str, problem: str, factory: FactoryDep, principal: PrincipalDep, form: FormDep
 ) -> Response:
-    """Add a comment."""
+    """Add a comment to a problem."""
     problem_views.comment(factory, principal, stream, problem, form)
     return RedirectResponse(f"{problem_address(stream, problem)}#comments", HTTPStatus.SEE_OTHER)
 
@@ -85,7 +85,7 @@ def comment(
 def prepare_replay(
     stream: str, problem: str, factory: FactoryDep, principal: PrincipalDep, show: ShowDep
 ) -> Response:
-    """Show the form for a fix."""
+    """Show the form for a fix, the first step of a replay."""
     return show("replay.html", view=replay_views.replay_view(factory, principal, stream, problem))
 
 
@@ -94,7 +94,7 @@ def prepare_replay(
 def preview_replay(
     stream: str, problem: str, factory: FactoryDep, principal: PrincipalDep, show: ShowDep, form: FormDep
 ) -> Response:
-    """Show what a fix would do; posted, because a fix may name values. Nothing is changed."""
+    """Preview a fix without changing anything. It is a POST because a fix may contain values of records."""
     view = replay_views.replay_view(factory, principal, stream, problem, form)
     status = HTTPStatus.UNPROCESSABLE_ENTITY if view.mistakes else HTTPStatus.OK
     return show("replay.html", status_code=status, view=view)
@@ -114,7 +114,7 @@ def ask_for_replay(
 def ask_to_discard(
     stream: str, problem: str, factory: FactoryDep, principal: PrincipalDep, form: FormDep
 ) -> Response:
-    """Request that its open records are discarded."""
+    """Request that the open records of a problem are discarded."""
     found = replay_views.ask_to_discard(factory, principal, stream, problem, form)
     _log.info("discard_asked", stream=stream, replay=str(found.id), records=found.records)
     return RedirectResponse(f"{problem_address(stream, problem)}#replays", HTTPStatus.SEE_OTHER)
@@ -124,7 +124,7 @@ def ask_to_discard(
 def decide_replay(
     stream: str, problem: str, replay: UUID, factory: FactoryDep, principal: PrincipalDep, form: FormDep
 ) -> Response:
-    """Approve or cancel a request."""
+    """Approve or cancel a request for a replay or discard."""
     found = replay_views.approve_or_cancel(factory, principal, stream, replay, form)
     _log.info("replay_decided", stream=stream, replay=str(replay), state=found.state)
     return RedirectResponse(f"{problem_address(stream, problem)}#replays", HTTPStatus.SEE_OTHER)
@@ -144,13 +144,13 @@ def quarantine(
 
 @router.post("/desk/streams/{stream}/quarantine/find")
 def find(stream: str, factory: FactoryDep, principal: PrincipalDep, show: ShowDep, form: FormDep) -> Response:
-    """Show where the records of a key or a position are; posted, so that no address holds a key."""
+    """Find records by key or position. It is a POST so that no URL contains a key."""
     return show("found.html", view=found_view(factory, principal, stream, form))
 
 
 @router.get("/desk/streams/{stream}/quarantine/searches")
 def searches(stream: str, factory: FactoryDep, principal: PrincipalDep, show: ShowDep) -> Response:
-    """List the searches for a value."""
+    """List the searches for values."""
     return show("searches.html", view=searches_view(factory, principal, stream, None))
 
 
@@ -161,7 +161,7 @@ def search(
     principal: PrincipalDep,
     fields: Annotated[Fields, Depends(posted_fields)],
 ) -> Response:
-    """Begin a search, and lead to it; posted, so that no address holds the value."""
+    """Start a search, and redirect to it. It is a POST so that no URL contains the value."""
     found = begin_search(factory, principal, stream, fields)
     _log.info("value_search_started", stream=stream, search=found.id)
     return _to_search(stream, found.id)
@@ -171,13 +171,13 @@ def search(
 def one_search(
     stream: str, search: str, factory: FactoryDep, principal: PrincipalDep, show: ShowDep
 ) -> Response:
-    """Show how far a search is, and what it found."""
+    """Show the progress and the results of a search."""
     return show("searches.html", view=searches_view(factory, principal, stream, search))
 
 
 @router.post("/desk/streams/{stream}/quarantine/searches/{search}/cancel")
 def cancel_search(stream: str, search: str, factory: FactoryDep, principal: PrincipalDep) -> Response:
-    """End a search, and lead back to it."""
+    """Cancel a search, and redirect to it."""
     return _to_search(stream, factory.value_searches().cancel(stream, search, principal).id)
 
 
@@ -192,7 +192,7 @@ def download_records(
     principal: PrincipalDep,
     fields: Annotated[Fields, Depends(posted_fields)],
 ) -> Response:
-    """Download refused records; posted, because the audit log has who did it."""
+    """Download refused records. It is a POST because it adds an entry to the audit log."""
     found = download(factory, principal, stream, fields)
     _log.info("refused_records_exported", stream=stream, format=found.name.rpartition(".")[2])
     headers = {"Content-Disposition": f'attachment; filename="{found.name}"', "Cache-Control": "no-store"}

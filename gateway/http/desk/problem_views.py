@@ -1,4 +1,4 @@
-"""The page of one problem: its records over time, their origins, and the decisions of people."""
+"""The page of one problem: its records over time, their origins, and what people decided."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ _LONGEST_NAME: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """Records of the problem with one value; `address` is their list. `is_hashed`: the value is a token."""
+    """The problem's records with one value of a dimension; `address` is the URL of their list.
+
+    `share` is a share of the problem's records, from 0 to 1. `is_hashed`: `value` is a hash, not the value itself.
+    """
 
     name: str
     value: str
@@ -45,7 +48,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Counts of the problem's records by one dimension; `more` is the number of values that are not listed."""
+    """The problem's records counted by one dimension; `more` is the number of values that are not listed."""
 
     heading: str
     rows: tuple[GroupRow, ...]
@@ -54,7 +57,10 @@ class Origins:
 
 @dataclass(frozen=True, slots=True)
 class ProblemView:
-    """A problem with its origins, some records and its history. `away` says why no record is shown; None otherwise."""
+    """A problem with its origins, some of its records and its history.
+
+    `away` says why no records can be shown; None if they can. `closures` are pairs of closure and number of records.
+    """
 
     problem: Problem
     wanted: ProblemsFilter
@@ -102,7 +108,7 @@ def problem_view(
 
 
 def records_address(stream: str, **wanted: str) -> str:
-    """Return the address of the refused records of a filter."""
+    """Return the URL of a list of refused records, filtered by the given query parameters."""
     return f"/desk/streams/{stream}/quarantine?{urlencode(wanted)}"
 
 
@@ -143,7 +149,7 @@ def _examples(
 
 
 def change_state(factory: Factory, principal: Principal, stream: str, problem: str, form: Form) -> None:
-    """Change the state of a problem as a form says. Raises InvalidBody, NotFoundError, Forbidden, ConflictError."""
+    """Change the state of a problem with a form. Raises InvalidBody, NotFoundError, Forbidden, ConflictError."""
     state = _state_in(form)
     mute = _mute_in(form) if state is ProblemState.MUTED else None
     resolved_in = form.text("in_version") if state is ProblemState.RESOLVED else None
@@ -151,7 +157,7 @@ def change_state(factory: Factory, principal: Principal, stream: str, problem: s
 
 
 def assign(factory: Factory, principal: Principal, stream: str, problem: str, form: Form) -> None:
-    """Assign a problem to the name in a form, or remove the assignee. Raises InvalidBody, NotFoundError, Forbidden."""
+    """Set or remove the assignee of a problem with a form. Raises InvalidBody, NotFoundError, Forbidden."""
     assignee = principal.name if form.has("me") else form.text("assignee")
     if assignee is not None and (len(assignee) > _LONGEST_NAME or not assignee.isprintable()):
         raise _wrong("assignee", f"is a name of at most {_LONGEST_NAME} characters in one line")
@@ -159,7 +165,7 @@ def assign(factory: Factory, principal: Principal, stream: str, problem: str, fo
 
 
 def comment(factory: Factory, principal: Principal, stream: str, problem: str, form: Form) -> None:
-    """Add the comment of a form. Raises InvalidBody, NotFoundError, Forbidden, ConflictError."""
+    """Add the comment in a form. Raises InvalidBody, NotFoundError, Forbidden, ConflictError."""
     text = form.text("text")
     if text is None or len(text) > MOST_COMMENT_CHARACTERS:
         raise _wrong("text", f"has 1 to {MOST_COMMENT_CHARACTERS} characters")

@@ -1,4 +1,4 @@
-"""The lists of problems: of one stream, and of all streams that the visitor may see."""
+"""The lists of problems: of one stream, and of all streams that a principal may see."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from tidegate.gateway.streams.quarantine_index.reading import IndexStatus
 
 ROWS: Final = 50
 MOST_OF_ALL: Final = 200
-"""Problems of all streams that one page lists: those with most records of the last 24 hours."""
+"""Maximum number of problems in the list of all streams: those with most records in the last 24 hours."""
 _UNSETTLED: Final = frozenset({ProblemState.OPEN, ProblemState.REGRESSED, ProblemState.ACKNOWLEDGED})
 UNSETTLED: Final = "unsettled"
-"""The value of the parameter `state` for all states that need a person."""
+"""The value of the parameter `state` for all problems that need a person."""
 EVERY: Final = "all"
 
 
 class ProblemsFilter(BaseModel):
-    """A filter of problems; every field is a parameter of the address."""
+    """A filter of problems, as query parameters. `q` is a part of the description; `start` is a row number."""
 
     state: Words = None
     q: Words = None
@@ -39,7 +39,7 @@ class ProblemsFilter(BaseModel):
     start: Annotated[int, BeforeValidator(lambda value: value or 0), Field(ge=0, le=10_000)] = 0
 
     def query(self) -> ProblemQuery:
-        """Return what to ask the domain for. An unknown state lists the problems that need a person."""
+        """Return the query for ProblemService. An unknown state selects the problems that need a person."""
         states = _UNSETTLED
         if self.state == EVERY:
             states = frozenset()
@@ -48,7 +48,7 @@ class ProblemsFilter(BaseModel):
         return ProblemQuery(states, self.q or "", self.since, self.until, limit=ROWS, offset=self.start)
 
     def address(self, base: str, **changes: object) -> str:
-        """Return an address with this filter, or with other values of some fields."""
+        """Return the URL `base` with this filter, after `changes` of some fields."""
         values: dict[str, object] = {**self.model_dump(), **changes}
         query = {
             "state": values["state"],
@@ -63,7 +63,7 @@ class ProblemsFilter(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ProblemRow:
-    """One problem in a list."""
+    """One problem in a list; `spark` is the SVG path of its sparkline."""
 
     problem: Problem
     address: str
@@ -72,7 +72,11 @@ class ProblemRow:
 
 @dataclass(frozen=True, slots=True)
 class ProblemsView:
-    """A list; `stream` is None for that of all streams. `refused` counts the stream's refused records in the span."""
+    """A list of problems. `chosen` is the selected state; `states` are the choices as (value, label).
+
+    `refused` is the number of refused records of the stream in the time range. `stream`, `refused` and `status` are
+    None for the list of all streams.
+    """
 
     stream: str | None
     base: str
@@ -111,7 +115,7 @@ def problems_of(factory: Factory, principal: Principal, stream: str, wanted: Pro
 
 
 def problems_of_all(factory: Factory, principal: Principal, wanted: ProblemsFilter) -> ProblemsView:
-    """Return the problems of all streams that a principal may see, most records of the last 24 hours first."""
+    """Return the problems of all visible streams, those with most records in the last 24 hours first."""
     query = wanted.query()
     found = factory.problems(principal).newest(ProblemQuery(query.states, query.text, limit=MOST_OF_ALL))
     return _view(None, "/desk/problems", wanted, found, len(found))
@@ -144,7 +148,7 @@ def _with(
 
 
 def problem_row(problem: Problem) -> ProblemRow:
-    """Return a problem as a list shows it."""
+    """Return the row of a problem in a list."""
     return ProblemRow(
         problem,
         problem_address(problem.stream, problem.id),
@@ -153,12 +157,12 @@ def problem_row(problem: Problem) -> ProblemRow:
 
 
 def problem_address(stream: str, problem: str) -> str:
-    """Return the permanent address of a problem."""
+    """Return the permanent URL of a problem."""
     return f"/desk/streams/{stream}/problems/{problem}"
 
 
 def waiting_problems(factory: Factory, principal: Principal, stream: str) -> tuple[ProblemRow, ...]:
-    """Return the first problems of a stream that need a person; empty for a stream without a contract."""
+    """Return the first problems of a stream that need a person; an empty tuple for a stream without a contract."""
     query = ProblemQuery(_UNSETTLED, limit=_FEW)
     try:
         found = factory.problems(principal).list(stream, query)

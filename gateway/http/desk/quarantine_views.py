@@ -1,4 +1,4 @@
-"""The refused records of a stream, page by page: all of them, or those of a filter; and the search for one."""
+"""The pages of a stream's refused records, with a filter, the search by key or source position, and downloads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LONGEST_KEY: Final = 4096
 
 
 def _cursor(value: object) -> object:
-    """Read where a page continues; a cut link shows the first page."""
+    """Parse the position at which a page continues; None if it is invalid: a truncated link shows the first page."""
     try:
         return Place.parse(str(value)) if value else None
     except ValueError:
@@ -51,7 +51,7 @@ Cursor = Annotated[Place | None, BeforeValidator(_cursor)]
 
 
 class RecordsFilter(BaseModel):
-    """A filter of refused records, and the start of the page; every field is a parameter of the address."""
+    """A filter of refused records and the start of the page, as query parameters. None matches all."""
 
     problem: Words = None
     stage: Annotated[Stage | None, BeforeValidator(_stage)] = None
@@ -68,7 +68,7 @@ class RecordsFilter(BaseModel):
 
     @property
     def wanted(self) -> QuarantineFilter:
-        """Return the query to the domain."""
+        """Return the filter for the index."""
         return QuarantineFilter(
             self.problem,
             self.stage,
@@ -84,7 +84,7 @@ class RecordsFilter(BaseModel):
 
     @property
     def parameters(self) -> dict[str, str]:
-        """Return the parameters of the address, without where the page begins."""
+        """Return the query parameters of the filter, without the start of the page."""
         given: dict[str, object] = {
             name: getattr(self, name)
             for name in ("problem", "stage", "rule", "field", "version", "partition", "producer", "again")
@@ -94,7 +94,7 @@ class RecordsFilter(BaseModel):
         return found | {name: machine(value) for name, value in moments.items() if value is not None}
 
     def address(self, stream: str, **changes: str) -> str:
-        """Return the address of the list with this filter and some parameters more."""
+        """Return the URL of the list with this filter and additional query parameters."""
         query = {**self.parameters, **changes}
         base = f"/desk/streams/{stream}/quarantine"
         return f"{base}?{urlencode(query)}" if query else base
@@ -102,7 +102,7 @@ class RecordsFilter(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class RecordLine:
-    """One record in a list; `reason` is its first violation, `others` counts the rest."""
+    """One record in a list. `reason` explains one violation, `others` is the number of its other violations."""
 
     record: MaskedRecord
     address: str
@@ -113,7 +113,7 @@ class RecordLine:
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """One part of the filter in words; `address` leads to the list without it."""
+    """One part of the filter in words; `address` is the URL of the list without it."""
 
     name: str
     value: str
@@ -122,7 +122,10 @@ class Chip:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineView:
-    """A page of records. `away` says why none is shown; None if they are. `newer` and `older` lead to the pages beside."""
+    """A page of records. `away` says why no records can be shown; None if they can.
+
+    `newer` and `older` are the URLs of the neighboring pages; None if there is no such page.
+    """
 
     stream: str
     wanted: RecordsFilter
@@ -134,7 +137,7 @@ class QuarantineView:
     newer: str | None
     older: str | None
     may_search: bool = False
-    """Whether the reader may search for values: who finds one sees that it is there."""
+    """Whether the reader may search for values: a match reveals that a hidden value occurs."""
 
 
 def quarantine_view(
@@ -170,9 +173,9 @@ def quarantine_view(
 def record_lines(
     found: RecordPage, parameters: Mapping[str, str], code: str | None
 ) -> tuple[RecordLine, ...]:
-    """Return the records of a page, each with the address of its own page within the same filter.
+    """Return the lines of a page of records; the link of a line keeps the query `parameters` of the list.
 
-    The reason of a line is the violation of `code`, a rule or keyword; without one the first violation.
+    The reason of a line is the violation of `code` (a rule or keyword), or the first violation if there is none.
     """
     query = f"?{urlencode(parameters)}" if parameters else ""
     return tuple(_line(each, query, code) for each in found.records)
@@ -210,7 +213,7 @@ def _problem(
 
 @dataclass(frozen=True, slots=True)
 class FoundView:
-    """The result of a search: the addresses of records by their position; not all if `is_complete` is False."""
+    """The result of a search: (position, URL) of the records found; not all of them if `is_complete` is False."""
 
     stream: str
     sought: str
@@ -219,7 +222,10 @@ class FoundView:
 
 
 def found_view(factory: Factory, principal: Principal, stream: str, form: Form) -> FoundView:
-    """Search for the records of a key or of a source position. Raises InvalidBody, NotFoundError, Forbidden, Unavailable."""
+    """Search for the records with a key or a source position.
+
+    Raises InvalidBody, NotFoundError, Forbidden and Unavailable.
+    """
     search = factory.record_search(principal)
     key, source = form.text("key"), form.text("source")
     if source is not None:
@@ -237,7 +243,7 @@ def found_view(factory: Factory, principal: Principal, stream: str, form: Form) 
 
 
 def _position(text: str) -> tuple[int, int]:
-    """Read `partition/offset`, also at the end of `topic/partition/offset`."""
+    """Parse `partition/offset`, which may follow a topic (`topic/partition/offset`). Raises InvalidBody."""
     parts = text.split("/")[-2:]
     if len(parts) == 2 and all(part.isdecimal() and len(part) < 20 for part in parts):
         return int(parts[0]), int(parts[1])
@@ -246,7 +252,7 @@ def _position(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """A file of refused records, in parts."""
+    """A downloaded file of refused records, in chunks."""
 
     name: str
     media_type: str
@@ -257,9 +263,9 @@ MOST_DOWNLOADED: Final = 100_000
 
 
 def download(factory: Factory, principal: Principal, stream: str, fields: Fields) -> Download:
-    """Begin the download that a form asks for: a format, and the filter as the address of the list has it.
+    """Start the download that a form describes: `format`, and the filter with the query parameters of the list.
 
-    Records are masked as pages are. Raises InvalidBody, NotFoundError, TooManyRequests and Unavailable.
+    Records are masked as on pages. Raises InvalidBody, NotFoundError, TooManyRequests and Unavailable.
     """
     form = dict(fields)
     try:

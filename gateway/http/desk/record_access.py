@@ -1,4 +1,4 @@
-"""Read a refused record for a page: check its stream and its reader, and find the contract version that refused it."""
+"""Access to refused records for pages: check the stream and the reader, and find the contract version."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from tidegate.gateway.streams.quarantine_records import Viewer
 
 
 def shown_record(factory: Factory, principal: Principal, place: EventPointer, view: View) -> RecordView:
-    """Return the page of one refused record. Only the quarantine topics of contracts are read."""
+    """Return the page of one refused record.
+
+    Raises NotFoundError for other topics than the quarantine topics of visible contracts, and Unavailable.
+    """
     origin = origin_of(factory, principal, place.topic)
     found = factory.quarantine_reader().record(origin, place.partition, place.offset)
     viewer = viewer_of(factory, principal, found.evidence.contract, subject_of(origin.topic))
@@ -31,7 +34,7 @@ def shown_record(factory: Factory, principal: Principal, place: EventPointer, vi
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The records before and after one within a filter, as addresses; `back` leads to the list. None where there is none.
+    """The neighbors of a record within a filter, as URLs; None at an end of the list. `back` is the URL of the list.
 
     `again` is what the record violated when a replay refused it again.
     """
@@ -45,7 +48,7 @@ class Neighbours:
 def neighbours_of(
     factory: Factory, principal: Principal, place: EventPointer, wanted: RecordsFilter
 ) -> Neighbours | None:
-    """Return the records beside one; None for one that the index does not have."""
+    """Return the neighbors of a record within a filter; None if the index does not have the record."""
     origin = origin_of(factory, principal, place.topic)
     stream = origin.contract_id
     index = factory.quarantine_index(principal)
@@ -65,7 +68,10 @@ def neighbours_of(
 def revealed_record(
     factory: Factory, principal: Principal, place: EventPointer, view: View, parts: tuple[str, ...]
 ) -> RecordView:
-    """Return one refused record with parts that its page hides; who asked for them is written down first."""
+    """Return the page of one refused record with some hidden parts revealed. The reveal is audited first.
+
+    Raises Forbidden, NotFoundError if a part is not hidden in this record, and Unavailable.
+    """
     origin = origin_of(factory, principal, place.topic)
     subject = subject_of(origin.topic)
     require(principal, ROLE, subject)
@@ -80,9 +86,9 @@ def revealed_record(
 
 
 def origin_of(factory: Factory, principal: Principal, topic: str) -> Origin:
-    """Return the stream that quarantines to a topic, as far as the principal may see it.
+    """Return the stream of a quarantine topic. Raises NotFoundError if there is none, or it is not visible.
 
-    The name alone decides, with the contract that owns the source topic: what reports say of topics counts for nothing.
+    Only the name of the topic and the contract of its source topic count. Topics in reports are not trusted.
     """
     source = source_of_quarantine(topic)
     contract_id = None if source is None else factory.registry().contract_of_topic(source)
@@ -98,7 +104,10 @@ def viewer_of(
     subject: str,
     revealed: frozenset[str] = frozenset(),
 ) -> Viewer:
-    """Return a viewer for a contract version, given as `id@version`; it shows nothing that the principal may not see."""
+    """Return a viewer for a contract version (`id@version`), restricted to what the principal may see.
+
+    Without the contract, or if the principal may not see it, the viewer hides the whole record.
+    """
     viewer = factory.record_masking().viewer(contract)
     if viewer.contract is None or not principal.sees(subject_of(viewer.contract.topic)):
         viewer = Viewer(None, None)

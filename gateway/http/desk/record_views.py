@@ -1,4 +1,4 @@
-"""The page of one refused record, and the rows of the list of records."""
+"""The page of one refused record, and the rows of the list of the latest records."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SUMMED_UP = frozenset({VIOLATIONS_HEADER})
 
 
 class View(StrEnum):
-    """The ways to look at a record's bytes."""
+    """The representations of a record's bytes."""
 
     FORMATTED = "formatted"
     HEX = "hex"
@@ -38,7 +38,7 @@ class View(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One violation with its explanation; `number` counts from 1 as in the marks."""
+    """One violation with its explanation. `number` starts at 1, as in the marks; `clause` may be None."""
 
     number: int
     explanation: Explanation
@@ -47,13 +47,13 @@ class Reason:
 
     @property
     def violation(self) -> Violation:
-        """Return the verdict of the judge."""
+        """Return the violation as the judge found it."""
         return self.explanation.violation
 
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """A part of a record that its page hides; `name` is the class of a field."""
+    """A hidden part of a record. `name` is the classification of a field; None for other parts."""
 
     part: str
     label: str
@@ -62,7 +62,7 @@ class Hidden:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A named value shown as runs of (text, is_code), or hidden."""
+    """A named value, shown as runs of (text, is_code), or hidden. `left_out_bytes` were cut off at its end."""
 
     name: str
     runs: tuple[tuple[str, bool], ...]
@@ -72,7 +72,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class RecordView:
-    """One record's page."""
+    """The page of one record.
+
+    `size` is in bytes; None for a null value. `left_out` is the number of violations that did not fit into the headers.
+    `is_decoded`: the lines show the decoded value, as the bytes are Avro.
+    """
 
     record: QuarantinedRecord
     contract: DataContract | None
@@ -94,13 +98,13 @@ class RecordView:
 
     @property
     def hides(self) -> bool:
-        """Return whether anything of the value is hidden."""
+        """Return whether any part of the value is hidden."""
         return any(each.part not in {KEY, HEADERS} for each in self.hidden)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordRow:
-    """One record in the list of the latest; `others` counts its further violations."""
+    """One record in the list of the latest records; `others` is the number of its other violations."""
 
     address: str
     source: str
@@ -110,21 +114,21 @@ class RecordRow:
 
 
 FindViewer = Callable[[str], Viewer]
-"""Returns the viewer for a contract version, given as `id@version`."""
+"""A function that returns the viewer for a contract version (`id@version`)."""
 
 
 def record_rows(latest: Latest, rule: str | None, find: FindViewer) -> tuple[RecordRow, ...]:
-    """Return the rows of a list, each with the violation of `rule`, or with its worst one."""
+    """Return the rows of a list, each with its violation of `rule`, or else with its most severe one."""
     return tuple(_record_row(record, rule, find) for record in latest.records)
 
 
 def record_address(record: QuarantinedRecord) -> str:
-    """Return the address of a record's page."""
+    """Return the URL of a record's page."""
     return f"/desk/records/{record.pointer}"
 
 
 def record_view(record: QuarantinedRecord, viewer: Viewer, view: View) -> RecordView:
-    """Return a record's page. Without its contract the record itself is hidden."""
+    """Return the page of a record. If the viewer has no contract, the record itself is hidden."""
     evidence, contract, visibility = record.evidence, viewer.contract, viewer.visibility
     violations = evidence.violations
     shown = _shown(record, violations, viewer)
@@ -185,7 +189,7 @@ def _hidden(part: str, visibility: Visibility) -> Hidden:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """The text to lay out and the bytes to dump, with marks and masks of each."""
+    """The text for the formatted view and the bytes for the hexadecimal view, each with its marks and masks."""
 
     text: bytes
     marking: Marking
@@ -200,8 +204,8 @@ def _shown(record: QuarantinedRecord, violations: Sequence[Violation], viewer: V
     if contract is None or isinstance(contract.schema_, JsonSchema):
         marking = mark_record(raw, violations, contract, visibility)
         return _Shown(raw, marking, raw, marking, is_decoded=False)
-    # Readers cannot find places in Avro's bytes, so marks are set in the decoded value. If fields are classified,
-    # the bytes stay hidden, because the field of a byte is unknown.
+    # The position of a field in Avro's bytes is unknown, so the marks are in the decoded value. If the contract
+    # classifies fields, the bytes stay hidden for the same reason.
     is_hidden = bool(raw) and not visibility.shows(BODY)
     hidden = (Mask(0, len(raw), "the contract classifies fields"),) if is_hidden else ()
     parts = frozenset({BODY}) if is_hidden else frozenset()

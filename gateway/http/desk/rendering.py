@@ -1,4 +1,4 @@
-"""Render pages: templates with autoescape, fingerprinted assets, and security headers."""
+"""Rendering of pages: templates with autoescape, fingerprinted assets, and security headers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ASSETS = ("desk.css", "desk.js", "icon.svg")
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A static file; its address holds the digest of its content, so that it can be kept forever."""
+    """A static file. Its URL contains a digest of its content, so browsers may cache it forever."""
 
     content: bytes
     media_type: str
@@ -41,7 +41,7 @@ class Asset:
 
 @cache
 def asset(name: str) -> Asset:
-    """Read one of ASSETS."""
+    """Return one of ASSETS; its content is cached."""
     content = resources.files("tidegate.gateway.http.desk").joinpath("static", name).read_bytes()
     digest = hashlib.sha256(content).hexdigest()[:12]
     media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
@@ -57,7 +57,7 @@ def asset_response(found: Asset) -> Response:
 def page(
     template: str, *, visitor: Visitor | None = None, status_code: int = 200, **values: Any
 ) -> HTMLResponse:
-    """Write a page; every value is escaped where it is set. `visitor` is None for who is not known yet."""
+    """Render a template as a response; every value is escaped. `visitor` is None before the sign-in."""
     text = _templates().get_template(template).render(now=datetime.now(UTC), visitor=visitor, **values)
     return HTMLResponse(text, status_code=status_code, headers=_PAGE_HEADERS)
 
@@ -89,5 +89,5 @@ def _templates() -> Environment:
 
 
 def _groupby_mark(pieces: Iterable[Piece]) -> list[tuple[Mark | None, list[Piece]]]:
-    """Join neighbouring pieces of one mark, so that it is one element on the page."""
+    """Group adjacent pieces by their mark, so that a mark is one element on the page."""
     return [(mark, list(group)) for mark, group in groupby(pieces, key=lambda piece: piece.mark)]

@@ -1,4 +1,4 @@
-"""Replaying and discarding the records of a problem: a fix, what it would do, and the request."""
+"""Replays and discards of a problem's records: the form for a fix, its preview, and the requests."""
 
 from __future__ import annotations
 
@@ -23,14 +23,18 @@ from tidegate.gateway.streams.problems import Problem, ProblemQuery
 from tidegate.gateway.streams.replay_previews import ProblemPreview, ProblemSelection
 
 LONGEST_FIX: Final = 32 * 1024
-"""Characters of a fix that a form takes; longer ones are for the command."""
+"""Maximum characters of a fix in the form; longer ones need the command line."""
 LONGEST_REASON: Final = 500
 _PLACE: Final = re.compile(r"[0-9]{1,9}:[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
 class PreviewView:
-    """The preview of a replay. `sentences` are counts, `reasons` why records would fail, `before` and `digest` which records."""
+    """The preview of a replay. `sentences` have the counts; `reasons` are (code, stage, records) of failures.
+
+    `passing` is the number of records that would pass, `records` that of all selected records. `before` and `digest`
+    identify the selection: the form returns them with the request, so that exactly these records are replayed.
+    """
 
     sentences: tuple[str, ...]
     reasons: tuple[tuple[str, str, int], ...]
@@ -43,7 +47,10 @@ class PreviewView:
 
 @dataclass(frozen=True, slots=True)
 class ReplayView:
-    """The page that prepares a replay. `mistakes` say what is wrong with the fix; `preview` is None until it was asked for."""
+    """The page that prepares a replay. `mistakes` are the errors in the fix.
+
+    `preview` is None until it is requested, and if the fix has mistakes.
+    """
 
     problem: Problem
     fix: str
@@ -57,7 +64,7 @@ class ReplayView:
 
 @dataclass(frozen=True, slots=True)
 class ReplayRow:
-    """A replay or discard of the problem. `progress` says how far it is."""
+    """A replay or discard of the problem; `noun` names its kind, `progress` is its progress in words."""
 
     replay: StreamReplay
     noun: str
@@ -69,7 +76,10 @@ class ReplayRow:
 def replay_view(
     factory: Factory, principal: Principal, stream: str, problem: str, form: Form | None = None
 ) -> ReplayView:
-    """Return the page; with a form, what its fix would do. Raises NotFoundError, Forbidden, Unavailable, ConflictError."""
+    """Return the page of a problem's replay; with a form, including the preview of its fix.
+
+    Raises NotFoundError, Forbidden, Unavailable and ConflictError.
+    """
     found = factory.problems(principal).get(stream, problem, ProblemQuery())
     subject = subject_of(factory.registry().versions(stream)[0].topic)
     text = _fix_text(form) if form is not None else _example(found)
@@ -103,7 +113,10 @@ def replay_view(
 def ask_for_replay(
     factory: Factory, principal: Principal, stream: str, problem: str, form: Form
 ) -> StreamReplay:
-    """Request what was previewed. Raises ConflictError when other records would be replayed, and what the services raise."""
+    """Request the previewed replay.
+
+    Raises ConflictError if other records than the previewed ones would be replayed, and the errors of the services.
+    """
     selection = factory.replay_previews(principal).select(stream, problem, _before(form))
     _require_same(selection, form)
     fix = _fix(_fix_text(form))
@@ -119,7 +132,10 @@ def ask_for_replay(
 def ask_to_discard(
     factory: Factory, principal: Principal, stream: str, problem: str, form: Form
 ) -> StreamReplay:
-    """Request that the records which the page counted are discarded; raises as `ask_for_replay`, and InvalidBody."""
+    """Request that the open records of the problem are discarded.
+
+    Raises ConflictError if their number is not the one in the form, InvalidBody, and the errors of the services.
+    """
     reason = form.text("reason")
     if reason is None or len(reason) > LONGEST_REASON:
         raise _wrong("reason", f"has 1 to {LONGEST_REASON} characters")
@@ -148,7 +164,7 @@ def approve_or_cancel(
 def replay_rows(
     factory: Factory, principal: Principal, problem: Problem, subject: str
 ) -> tuple[ReplayRow, ...]:
-    """Return the replays and discards that have records of a problem, newest first."""
+    """Return the replays and discards that include records of a problem, newest first."""
     may_act = principal.may(Role.APPROVER, subject)
     members = {problem.id, *problem.members}
     return tuple(
@@ -239,7 +255,7 @@ def _example(problem: Problem) -> str:
 
 
 def _fix_text(form: Form) -> str:
-    text = (form.text("fix") or "").replace("\r\n", "\n")  # browsers post line ends like this
+    text = (form.text("fix") or "").replace("\r\n", "\n")  # browsers post text areas with CRLF
     if len(text) > LONGEST_FIX:
         raise _wrong(
             "fix", f"has at most {LONGEST_FIX} characters; longer ones are for tidegate replay --fix"

@@ -44,12 +44,12 @@ RuleFilter = Annotated[str | None, Query(max_length=200)]
 
 
 def record_place(topic: str, partition: int, offset: int) -> EventPointer:
-    """Return the place in a quarantine topic that the path names."""
+    """Return the position in a quarantine topic from the path, as a FastAPI dependency."""
     return EventPointer(topic, partition, offset)
 
 
 def records_filter(request: Request) -> RecordsFilter:
-    """Return the filter that the address of a record has beside its view; a wrong one is none."""
+    """Return the filter in the query of a record's URL, as a FastAPI dependency; an invalid filter is ignored."""
     try:
         return RecordsFilter.model_validate(dict(request.query_params))
     except ValidationError:
@@ -57,7 +57,7 @@ def records_filter(request: Request) -> RecordsFilter:
 
 
 def chosen_parts(fields: Annotated[Fields, Depends(posted_fields)]) -> tuple[str, ...]:
-    """Return which parts of a record a form asks for. Raises InvalidBody when it asks for none, or for too many."""
+    """Return the parts of a record that a form requests. Raises InvalidBody for none, or more than MOST_PARTS."""
     parts = tuple(dict.fromkeys(value for name, value in fields if name == "part" and value))
     if not parts or len(parts) > MOST_PARTS:
         raise InvalidBody("nothing was chosen, or too much", (Problem("part", "choose what to show"),))
@@ -74,7 +74,7 @@ def home() -> Response:
 def streams(
     factory: FactoryDep, principal: PrincipalDep, show: ShowDep, wanted: Annotated[StreamsFilter, Query()]
 ) -> Response:
-    """Show the streams."""
+    """List the streams."""
     return show("streams.html", view=streams_view(factory, principal, wanted, datetime.now(UTC)))
 
 
@@ -86,7 +86,7 @@ def stream(
     show: ShowDep,
     wanted: Annotated[StreamFilter, Query()],
 ) -> Response:
-    """Show what a stream refused."""
+    """Show the page of a stream."""
     return show("stream.html", page=stream_page(factory, principal, stream, wanted))
 
 
@@ -100,14 +100,14 @@ def action(
     show: ShowDep,
     choice: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Response:
-    """Show what an action would do."""
+    """Show a preview of an action."""
     return show("action.html", view=action_view(factory, principal, stream, action, choice or None))
 
 
 @router.post("/desk/streams/{stream}/actions/{action}")
 @checked
 def act(stream: str, action: Action, factory: FactoryDep, principal: PrincipalDep, form: FormDep) -> Response:
-    """Perform it, and redirect to the stream."""
+    """Perform an action, and redirect to the stream."""
     perform(factory, principal, stream, action, form)
     _log.info("stream_action", stream=stream, action=action.value)
     return RedirectResponse(
@@ -116,14 +116,14 @@ def act(stream: str, action: Action, factory: FactoryDep, principal: PrincipalDe
 
 
 _SECTIONS = {Action.RECONCILE: "reconciliation", Action.SHADOW: "shadow"}
-"""The part of the stream's page that shows what an action does."""
+"""The section of the stream's page that shows the effect of an action."""
 
 
 @router.get("/desk/streams/{stream}/latest")
 def latest_records(
     stream: str, factory: FactoryDep, principal: PrincipalDep, show: ShowDep, rule: RuleFilter = None
 ) -> Response:
-    """Show the latest refused records; the stream's page fetches this beside itself."""
+    """Show the latest refused records; a script of the stream's page loads this fragment."""
     return show("latest.html", view=latest_view(factory, principal, stream, rule or None))
 
 
@@ -136,14 +136,14 @@ def record(
     wanted: Annotated[RecordsFilter, Depends(records_filter)],
     view: View = View.FORMATTED,
 ) -> Response:
-    """Show one refused record, and lead to those beside it within the filter of the address."""
+    """Show one refused record, with links to its neighbors within the filter in the query."""
     shown = shown_record(factory, principal, place, view)
     return show("record.html", view=shown, beside=neighbours_of(factory, principal, place, wanted))
 
 
 @router.get("/desk/records/{topic}/{partition}/{offset}/reveal")
 def revealed_before(place: Annotated[EventPointer, Depends(record_place)]) -> Response:
-    """Redirect to the record, whose revealed values are hidden again."""
+    """Redirect to the record, with all values hidden again: a reload of a reveal is a GET."""
     return RedirectResponse(f"/desk/records/{place}", HTTPStatus.SEE_OTHER)
 
 
@@ -156,13 +156,13 @@ def reveal(
     parts: Annotated[tuple[str, ...], Depends(chosen_parts)],
     view: View = View.FORMATTED,
 ) -> Response:
-    """Show one refused record with parts that its page hides."""
+    """Show one refused record with the chosen hidden parts revealed."""
     return show("record.html", view=revealed_record(factory, principal, place, view, parts), beside=None)
 
 
 @router.get("/desk/static/{digest}/{name}")
 def static(digest: str, name: str) -> Response:
-    """Return a static file; the digest is part of the address only so that a changed file has another one."""
+    """Return a static file. The digest is in the URL so that a changed file gets a new URL."""
     if name not in ASSETS or f"/desk/static/{digest}/{name}" != asset(name).address:
         raise no_such_page()
     return asset_response(asset(name))

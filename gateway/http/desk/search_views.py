@@ -1,4 +1,4 @@
-"""Searches for a value among refused records: how far one is, what it found, and the others of the stream."""
+"""Searches for a value in refused records: the progress and results of one, and the list of a stream's searches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CLASSES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SearchLine:
-    """One search in words: `name` is a CSS class. `percent` of its records were looked at."""
+    """One search: `name` is a CSS class, `sentence` its state in words."""
 
     search: ValueSearch
     name: str
@@ -41,19 +41,22 @@ class SearchLine:
 
     @property
     def percent(self) -> int:
-        """Return the progress, from 0 to 100."""
+        """Return the searched share of the records in percent, from 0 to 100."""
         total = self.search.total
         return 100 if not total else min(100, 100 * self.search.looked_at // total)
 
     @property
     def is_running(self) -> bool:
-        """Return whether it can be cancelled."""
+        """Return whether the search is running, and can be cancelled."""
         return self.search.state is SearchState.RUNNING
 
 
 @dataclass(frozen=True, slots=True)
 class SearchesView:
-    """The searches of a stream, newest first. `chosen` is the one that the page is about, and `rows` what it found."""
+    """The searches of a stream, newest first.
+
+    `chosen` is the search that the page shows, `rows` are the (position, URL) pairs that it found.
+    """
 
     stream: str
     searches: tuple[SearchLine, ...]
@@ -62,7 +65,7 @@ class SearchesView:
 
 
 def searches_view(factory: Factory, principal: Principal, stream: str, search_id: str | None) -> SearchesView:
-    """Return the searches of a stream, and one of them. Raises NotFoundError."""
+    """Return the searches of a stream, and the results of one (None: of none). Raises NotFoundError."""
     topic = factory.quarantine_index(principal).status(stream).topic
     searches = factory.value_searches()
     lines = tuple(map(_line, searches.all(stream)))
@@ -74,7 +77,7 @@ def searches_view(factory: Factory, principal: Principal, stream: str, search_id
 
 
 def begin_search(factory: Factory, principal: Principal, stream: str, fields: Fields) -> ValueSearch:
-    """Begin the search that a form asks for, within the filter of its list.
+    """Start the search that a form describes, within the filter of its list.
 
     Raises InvalidBody, NotFoundError, Forbidden, TooManyRequests and Unavailable.
     """

@@ -1,4 +1,4 @@
-"""The sections of a stream's page about expectations, its shadow version and its reconciliations."""
+"""The whole page of a stream, with its sections about expectations, the shadow version and reconciliations."""
 
 from __future__ import annotations
 
@@ -39,9 +39,11 @@ _OUTCOMES = {
 
 @dataclass(frozen=True, slots=True)
 class ExpectationRow:
-    """One expectation in the range of the page.
+    """One expectation in the time range of the page.
 
-    `style` and `label` tell of the newest batch. `observed` is a figure, None if none is kept.
+    `style` (a CSS class), `label` and `observed` are of the newest batch; `observed` is None if no figure is stored.
+    `judged` is the number of batches with a result, `unmet` of those that did not meet it. `by_library`: Great
+    Expectations evaluates it. `disagreements` is the number of batches in which the two evaluations differ.
     """
 
     expectation: str
@@ -57,7 +59,7 @@ class ExpectationRow:
 
 
 def expectation_rows(history: Iterable[ExpectationHistory]) -> tuple[ExpectationRow, ...]:
-    """Return every expectation; those that need attention are first."""
+    """Return a row for each expectation; those that need attention are first."""
     rows = [_expectation_row(each) for each in history]
     return tuple(sorted(rows, key=lambda row: (not row.disagreements, not row.unmet, row.expectation)))
 
@@ -80,13 +82,13 @@ def _expectation_row(history: ExpectationHistory) -> ExpectationRow:
 
 
 def about_expectation(result: ExpectationResult) -> str:
-    """Return what an expectation is of, in words: `column mean to be between: age`."""
+    """Return the type and columns of an expectation in words, such as `column mean to be between: age`."""
     words = result.type.removeprefix("expect_").replace("_", " ")
     return f"{words}: {', '.join(result.columns)}" if result.columns else words
 
 
 def expectation_figure(result: ExpectationResult) -> str | None:
-    """Return what was observed, as a page shows it; None if no figure is kept."""
+    """Return the observed figure in words; None if none is stored."""
     if result.observed is not None:
         return f"{result.observed:,.6g}"
     if result.unexpected is not None:
@@ -96,7 +98,10 @@ def expectation_figure(result: ExpectationResult) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ShadowView:
-    """The shadow of a stream: the one that is declared, or the last one that was. `findings` is None before its first batch."""
+    """The shadow version of a stream: the declared one, or the last one that was declared.
+
+    `findings` is None before its first batch.
+    """
 
     version: str
     is_declared: bool
@@ -104,7 +109,7 @@ class ShadowView:
 
     @classmethod
     def of(cls, declared: str | None, findings: ShadowFindings | None) -> Self | None:
-        """Build the view; None for a stream that never had a shadow. Findings of another one than is declared are old."""
+        """Build the view; None for a stream that never had a shadow. Findings of another version are ignored."""
         if findings is None or (declared is not None and findings.result.version != declared):
             return None if declared is None else cls(declared, is_declared=True, findings=None)
         return cls(findings.result.version, is_declared=declared is not None, findings=findings)
@@ -126,7 +131,7 @@ MOST_EARLIER = 8
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Records that have no fate or two: what is wrong, how many there are, and the first of them."""
+    """Records without an outcome or with two: the kind of fault, their number, and the first positions."""
 
     kind: str
     records: int
@@ -134,13 +139,13 @@ class Fault:
 
     @property
     def left_out(self) -> int:
-        """Return the number of records that are not named."""
+        """Return the number of records whose positions are not listed."""
         return self.records - len(self.places)
 
 
 @dataclass(frozen=True, slots=True)
 class LookedAt:
-    """The offsets of one partition that were looked at: from `first` to before `end`."""
+    """The offsets of one partition that were examined: [first, end)."""
 
     partition: int
     first: int
@@ -149,7 +154,10 @@ class LookedAt:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One that is over. `state` is a CSS class, `sentence` what it says; `findings` is None when it failed."""
+    """The outcome of a finished reconciliation. `state` is a CSS class, `sentence` the result in words.
+
+    `findings` is None if it failed.
+    """
 
     asked: ReconciliationRequest
     at: datetime
@@ -161,13 +169,16 @@ class Outcome:
 
     @property
     def batch(self) -> str:
-        """Return the batch that the ledger had reached, as pages name a batch."""
+        """Return the last batch in the ledger as `epoch/n`; "" without findings."""
         return f"{self.findings.epoch}/{self.findings.n}" if self.findings else ""
 
 
 @dataclass(frozen=True, slots=True)
 class ReconciliationView:
-    """The reconciliations of a stream: the open one, the last one that is over, and those before."""
+    """The reconciliations of a stream: the open one, the last finished one, and earlier ones.
+
+    `may_ask`: the principal may request one. `is_taken`: a job has taken the open one.
+    """
 
     may_ask: bool
     open: ReconciliationRequest | None
@@ -234,7 +245,7 @@ MOST_ADOPTIONS = 20
 
 @dataclass(frozen=True, slots=True)
 class StreamPage:
-    """Everything on a stream's page."""
+    """The whole page of a stream."""
 
     view: StreamView
     expectations: tuple[ExpectationRow, ...]
@@ -246,7 +257,7 @@ class StreamPage:
 
 
 def stream_page(factory: Factory, principal: Principal, stream: str, wanted: StreamFilter) -> StreamPage:
-    """Return a stream's page. Raises NotFoundError."""
+    """Return the whole page of a stream. Raises NotFoundError."""
     view = stream_view(factory, stream, wanted, now())
     history = factory.expectations().history(stream, view.span.since, view.span.until)
     declared, findings = factory.shadows().seen(stream)

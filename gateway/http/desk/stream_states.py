@@ -1,4 +1,4 @@
-"""The state of a stream in a word: what keeps it from going on, and whether it refuses more than usual."""
+"""The state of a stream in words: whether it runs, and whether it refuses more records than usual."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPARK_HEIGHT = 24
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state of a stream: `name` is a CSS class, `label` a word, `detail` a sentence."""
+    """The state of a stream: `name` is a CSS class, `label` the state in words, `detail` a sentence."""
 
     name: str
     label: str
@@ -26,7 +26,10 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class StreamRow:
-    """One stream in the list."""
+    """One stream in the list. `spark` is the SVG path of its sparkline.
+
+    `refused_day` is the number of records refused in the time of the sparkline.
+    """
 
     summary: StreamSummary
     state: State
@@ -36,7 +39,7 @@ class StreamRow:
 
 
 def stream_row(summary: StreamSummary, now: datetime) -> StreamRow:
-    """Return a stream with its state."""
+    """Return a stream with its state at the time `now`."""
     buckets = summary.sparkline
     share = refused_share(buckets)
     return StreamRow(
@@ -71,4 +74,4 @@ _TROUBLES: Final = {
     StreamState.SILENT: ("silent", "Silent"),
     StreamState.STUCK: ("silent", "Stuck"),
 }
-"""The states in which a stream does not run: CSS class and word. They have precedence over refused records."""
+"""The CSS class and label of the states in which a stream does not run. They take precedence over refused records."""

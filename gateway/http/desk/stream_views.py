@@ -1,4 +1,4 @@
-"""The pages about streams, computed from the batch reports."""
+"""The page of a stream, computed from its batch reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tidegate.gateway.streams.summaries import SparkBucket, StreamSummary
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A range that ends now, cut into equal buckets whose edges do not move with the clock."""
+    """A time range that ends now, divided into equal buckets whose edges do not move with the clock."""
 
     name: str
     bucket: timedelta
@@ -34,11 +34,11 @@ class Range:
 
     @property
     def span(self) -> timedelta:
-        """Return the whole length."""
+        """Return the length of the range."""
         return self.bucket * self.buckets
 
     def until(self, now: datetime) -> datetime:
-        """Return the end of the bucket that holds `now`; all edges are multiples of the bucket since 1970."""
+        """Return the end of the bucket that contains `now`; edges are multiples of the bucket since the epoch."""
         epoch = datetime(1970, 1, 1, tzinfo=UTC)
         return epoch + ((now - epoch) // self.bucket + 1) * self.bucket
 
@@ -58,17 +58,17 @@ RANGES = (
 
 
 def ranges_within(retention: timedelta) -> tuple[Range, ...]:
-    """Return the ranges in which nothing is deleted yet; a retention is at least a day."""
+    """Return the ranges that are within the retention of reports, which is at least a day."""
     return tuple(one for one in RANGES if one.span <= retention)
 
 
 def range_named(
     name: str | None, offered: tuple[Range, ...], first_report: datetime, last_report: datetime, now: datetime
 ) -> Range:
-    """Return the offered range of that name; for an unknown name, a default that shows the reports.
+    """Return the offered range of this name; for an unknown name or None, a default that shows the reports.
 
-    The default is a quarter of an hour for a younger stream, otherwise an hour. If the last hour has no report, it is
-    the shortest range that includes the last report and some time before it.
+    The default is 15 minutes if the stream is younger than that, otherwise an hour. If the last 45 minutes have no
+    report, it is the shortest range whose last three quarters include the last report.
     """
     named = next((one for one in offered if one.name == name), None)
     if named is not None:
@@ -81,7 +81,7 @@ def range_named(
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The time that a page shows, in equal buckets; `name` is that of its range, None for a chosen span."""
+    """The time that a page shows, in equal buckets; `name` is that of its range, None for a custom time span."""
 
     since: datetime
     bucket: timedelta
@@ -95,7 +95,7 @@ class Span:
 
     @property
     def words(self) -> str:
-        """Return the span at the end of a sentence: `the last 24 h`, `the chosen 14 min`."""
+        """Return the span in words for the end of a sentence, such as `the last 24 h` or `the chosen 14 min`."""
         return f"the {'last' if self.name else 'chosen'} {length_of(self.bucket * self.buckets)}"
 
 
@@ -108,7 +108,7 @@ _LEAST_BUCKETS = 12
 
 
 def chosen_span(since: datetime, until: datetime, oldest: datetime, now: datetime) -> Span | None:
-    """Return the span from `since` to `until` in round buckets, within what is kept; None for one that is empty."""
+    """Return the span from `since` to `until` in round buckets, not before `oldest`; None if it is empty."""
     since, until = max(since, oldest), min(until, now + _WIDTHS[-1])
     if until - since < timedelta(seconds=1):
         return None
@@ -123,7 +123,10 @@ MOST_BATCHES = 12
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """One rule or keyword in a span; `slot` is its colour in the chart (None: not in it), `words` what it demands."""
+    """One rule or keyword in a span. `slot` is its colour in the chart; None if it is not in the chart.
+
+    `words` is its requirement; None if unknown. `share` is of the records in the span, from 0 to 1.
+    """
 
     stage: Stage
     code: str
@@ -139,7 +142,7 @@ class RuleRow:
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:
-    """One batch; `leading` is the code that refused most of it."""
+    """One batch; `leading` is the code that refused most of its records, None if none was refused."""
 
     report: BatchReport
     refused: int
@@ -150,7 +153,7 @@ class BatchRow:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One choice of a switch."""
+    """One option of a selector."""
 
     name: str
     address: str
@@ -165,7 +168,7 @@ class Measure(StrEnum):
 
 
 class StreamFilter(BaseModel):
-    """The selection of a stream's page; every field is a parameter of the address."""
+    """The selection on a stream's page, as query parameters."""
 
     range: Words = None
     since: Moment = Field(default=None, alias="from")
@@ -174,7 +177,7 @@ class StreamFilter(BaseModel):
     show: Measure = Measure.RECORDS
 
     def address(self, stream: str, **changes: object) -> str:
-        """Return the address of the page of a stream with this filter, or with another value of some fields."""
+        """Return the URL of a stream's page with this filter, after `changes` of some fields."""
         values: dict[str, object] = {**self.model_dump(), **changes}
         query = {
             "range": values["range"],
@@ -189,7 +192,7 @@ class StreamFilter(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """The figures above the chart, in its span: of the chosen rule, or of all."""
+    """The figures above the chart, for its span: of the selected rule, or of all rules."""
 
     refused: int
     records: int
@@ -199,7 +202,7 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True)
 class StreamView:
-    """All of a stream's page but its latest records, which the broker holds."""
+    """The page of a stream, without its latest records, which are read from the broker."""
 
     row: StreamRow
     wanted: StreamFilter
@@ -228,7 +231,7 @@ class _Frame:
 
 
 def stream_view(factory: Factory, stream: str, wanted: StreamFilter, now: datetime) -> StreamView:
-    """Return a stream's page for a span of time and, if one is named, a single rule. Raises NotFoundError."""
+    """Return the page of a stream for the selected time span and rule. Raises NotFoundError."""
     reader = factory.streams()
     summary = reader.summary(stream)
     offered = ranges_within(factory.report_retention)
@@ -322,7 +325,7 @@ def _share(part: int, whole: int) -> float | None:
 
 
 def _series(buckets: Sequence[RefusalBucket]) -> tuple[Series, ...]:
-    """Return each code its counts and its colour, which a filter does not change."""
+    """Return one series per code. Colours do not depend on the selected rule."""
     counts: dict[str, list[int]] = {}
     for at, bucket in enumerate(buckets):
         for (_, code), records in bucket.counts.items():
@@ -339,7 +342,7 @@ def _rule_rows(
         for key, records in bucket.counts.items():
             totals[key] = totals.get(key, 0) + records
             seen[key] = bucket.start
-    for batch in reversed(list(batches)):  # newest last: exact times take the place of the buckets'
+    for batch in reversed(list(batches)):  # newest last; the exact times replace those of the buckets
         for count in batch.rules:
             if count.severity is severity and (count.stage, count.code) in totals:
                 seen[count.stage, count.code] = batch.committed_at

@@ -1,4 +1,4 @@
-"""The list of streams: which of them need a person, found by words, owner, domain and state."""
+"""The page with the list of streams, those that need a person first, with filters."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tidegate.gateway.http.desk.stream_states import StreamRow, stream_row
 from tidegate.gateway.storage.sql import VersionFilter
 
 _ORDER: Final = ("stopped", "silent", "raised", "paused", "usual", "clear", "quiet")
-"""Names of states, those that need a person first."""
+"""The names of the states, in the order of the list: those that need a person first."""
 _NEEDS_SOMEONE: Final = frozenset({"stopped", "silent", "raised", "paused"})
 MOST_STREAMS: Final = 5000
 
 
 class StreamsFilter(BaseModel):
-    """The filters of the list; every field is a parameter of the address. `q` is a part of a name, topic or owner."""
+    """The filters of the list, as query parameters. `q` is a part of a name, topic or owner."""
 
     q: Words = None
     owner: Words = None
@@ -32,7 +32,7 @@ class StreamsFilter(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class OwnedStream:
-    """One stream with the owner and domain of its contract, "" if the contract names none."""
+    """One stream with the owner and domain of its contract; "" if the contract has none."""
 
     row: StreamRow
     owner: str
@@ -41,7 +41,7 @@ class OwnedStream:
 
 @dataclass(frozen=True, slots=True)
 class StateCount:
-    """The number of streams with a state; `label` is its word, or that of the filter for all that need attention."""
+    """The number of streams with a state; `name` is its CSS class, `label` the state in words."""
 
     name: str
     label: str
@@ -50,7 +50,7 @@ class StateCount:
 
 @dataclass(frozen=True, slots=True)
 class StreamsView:
-    """The list. `total` counts all visible streams, `troubled` those that need attention."""
+    """The list of streams. `total` is the number of visible streams, `troubled` of those that need attention."""
 
     wanted: StreamsFilter
     rows: tuple[OwnedStream, ...]
@@ -66,7 +66,7 @@ NEEDS_A_LOOK: Final = "attention"
 
 
 def streams_view(factory: Factory, principal: Principal, wanted: StreamsFilter, now: datetime) -> StreamsView:
-    """Return the streams that a principal may see."""
+    """Return the streams that a principal may see and that match the filters, those that need a person first."""
     owners = _owners(factory, principal)
     rows = [
         OwnedStream(stream_row(summary, now), *owners.get(summary.stream, ("", "")))
@@ -87,7 +87,7 @@ def streams_view(factory: Factory, principal: Principal, wanted: StreamsFilter, 
 
 
 def _owners(factory: Factory, principal: Principal) -> dict[str, tuple[str, str]]:
-    """Return owner and domain of each contract, as its current version names them."""
+    """Return the owner and domain of each visible contract by id, as in its current version; "" for none."""
     page = factory.registry().contracts(
         VersionFilter(prefixes=principal.prefixes), offset=0, limit=MOST_STREAMS
     )
@@ -95,8 +95,8 @@ def _owners(factory: Factory, principal: Principal) -> dict[str, tuple[str, str]
 
 
 def owner_in(document: bytes) -> str:
-    """Return the name of the team that a published document names; "" if it names none."""
-    team = json.loads(document).get("team")  # validated at publication: a model of each would cost a second
+    """Return the name of the team in a published document; "" if there is none."""
+    team = json.loads(document).get("team")  # validated at publication; models for a whole list take a second
     return "" if team is None else str(team["name"])
 
 

@@ -1,4 +1,4 @@
-"""Audits of tables: the last one of each table on the page of the contract, and the page of one audit."""
+"""Table audits: the last one of each table for the page of the contract, and the page of one audit."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _OUTCOMES: Final = {
     ExpectationOutcome.SKIPPED: ("muted", "skipped"),
     ExpectationOutcome.WARNED: ("warned", "warning"),
 }
-"""Style and label of an outcome; all others are `not met`."""
+"""CSS class and label of an outcome; other outcomes are `not met`."""
 
 _Key = tuple[Stage, str, Severity]
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """The share of refused rows compared with the previous audit, in words; `is_worse` if it is larger."""
+    """The share of refused rows compared with the previous audit, in words; `is_worse`: it is larger."""
 
     words: str
     is_worse: bool
@@ -46,7 +46,7 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """One audit in a list. `trend` is None without rows."""
+    """One audit in a list. `trend` is None if the table has no rows."""
 
     summary: AuditSummary
     address: str
@@ -55,9 +55,11 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True)
 class RuleLine:
-    """One rule or keyword that rows of this audit, or of the one before, violate; `before` is its share there.
+    """One rule or keyword that rows violate in this audit or in the previous one.
 
-    `rule_address` leads to the rule in the contract, `problems_address` to the `problems` of the stream by the same rule.
+    `rows` and `share` are of this audit, `before` is the share in the previous one. `words` is the requirement; None if
+    unknown. `rule_address` is the URL of the rule in the contract; None for a keyword. `problems` is the number of the
+    stream's problems with the same code, `problems_address` the URL of their list.
     """
 
     stage: Stage
@@ -74,7 +76,7 @@ class RuleLine:
 
 @dataclass(frozen=True, slots=True)
 class ExpectationLine:
-    """One expectation of this audit: its outcome, and that of the audit before if there was one."""
+    """One expectation of this audit: its outcome, and that of the previous audit; None if there is none."""
 
     expectation: str
     about: str
@@ -88,7 +90,10 @@ class ExpectationLine:
 
 @dataclass(frozen=True, slots=True)
 class TableAuditView:
-    """The page of one audit. `compared` is the audit that it is compared with; `audits` are those of the table, newest first."""
+    """The page of one audit. `compared` is the previous audit, None for the first one.
+
+    `audits` are those of the table, newest first. `more_rules` is the number of rules that are not listed.
+    """
 
     kept: KeptTableAudit
     share: float | None
@@ -102,7 +107,7 @@ class TableAuditView:
 
 
 def audited_tables(factory: Factory, contract_id: str) -> tuple[AuditRow, ...]:
-    """Return the last audit of each table, the newest first. Raises NotFoundError."""
+    """Return the last audit of each table, newest first. Raises NotFoundError."""
     tables = factory.table_audits().tables(contract_id)[:MOST_TABLES]
     return tuple(_row(contract_id, each, each.last) for each in tables)
 
@@ -110,7 +115,7 @@ def audited_tables(factory: Factory, contract_id: str) -> tuple[AuditRow, ...]:
 def table_audit_view(
     factory: Factory, principal: Principal, contract_id: str, audit_id: UUID
 ) -> TableAuditView:
-    """Return the page of one audit. Raises NotFoundError."""
+    """Return the page of one table audit. Raises NotFoundError."""
     seen = factory.table_audits().seen(contract_id, audit_id)
     audit, before = seen.kept.audit, seen.before
     contract = published_contract(factory, audit.contract)
@@ -172,7 +177,7 @@ def _rule_lines(
     contract: DataContract | None,
     problems: Mapping[tuple[str, str], int],
 ) -> tuple[RuleLine, ...]:
-    """Return what this audit and the one before found, most rows of this one first."""
+    """Return the violations of this audit and the previous one, those with most rows in this audit first."""
     counts, earlier, words = _counts(audit), _counts(before), rule_words(contract)
     base = _contract_address(audit)
     lines = []

@@ -1,4 +1,4 @@
-"""The visitor of a page: the name and the links in the header of every page."""
+"""The visitor of a page, for the name and the links in the header of every page."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tidegate.gateway.access.sessions import COOKIE
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """The person before a page. `has_session`: they signed in with the form, and can sign out."""
+    """The person who views a page. `has_session`: they signed in with the form, and can sign out."""
 
     principal: Principal
     has_session: bool
 
     @property
     def is_known(self) -> bool:
-        """Return whether access control is on: then the name is that of the person's key or token."""
+        """Return whether access control is on, so that the principal is that of a key or token."""
         return self.principal is not ANONYMOUS
 
     @property
@@ -30,7 +30,7 @@ class Visitor:
 
 
 def visitor_of(request: Request) -> Visitor:
-    """Return who asks for a page, as the guard has identified them."""
+    """Return the visitor of a request, as a FastAPI dependency. The guard has authenticated the request."""
     principal = cast("Principal", request.state.principal)
     is_by_cookie = COOKIE in request.cookies and "authorization" not in request.headers
     return Visitor(principal, has_session=is_by_cookie and principal is not ANONYMOUS)

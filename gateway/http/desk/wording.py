@@ -1,4 +1,4 @@
-"""Format numbers, shares, sizes, times, and invisible characters of a record for the desk."""
+"""Formatting of numbers, shares, sizes, times and invisible characters for the desk."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ ABSENT = "–"  # noqa: RUF001 - an en dash is what a table shows for nothing
 
 
 def grouped(number: int) -> str:
-    """Write an integer with thin-space thousands."""
+    """Format an integer with thin spaces between groups of thousands."""
     return f"{number:,}".replace(",", THIN_SPACE)
 
 
 def rate(per_second: float | None) -> str:
-    """Write records a second: one decimal below ten, integers above; an en dash for None."""
+    """Format records per second: with one decimal below ten, otherwise as an integer; an en dash for None."""
     if per_second is None:
         return ABSENT
     if 0 < per_second < 10:
@@ -29,7 +29,7 @@ def rate(per_second: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Write a share of one in percent, two significant digits below ten; an en dash for None."""
+    """Format a share (1 is all) in percent: two decimals below 1 %, otherwise one; an en dash for None."""
     if share is None:
         return ABSENT
     value = share * 100
@@ -41,7 +41,7 @@ def percent(share: float | None) -> str:
 
 
 def byte_size(count: int) -> str:
-    """Write a number of bytes with a unit."""
+    """Format a number of bytes in B, KB or MB (decimal)."""
     for unit, size in (("MB", 1_000_000), ("KB", 1_000)):
         if count >= size:
             return f"{count / size:.1f}{THIN_SPACE}{unit}"
@@ -49,7 +49,7 @@ def byte_size(count: int) -> str:
 
 
 def ago(moment: datetime, now: datetime) -> str:
-    """Write how long ago a moment was, in its largest unit. The page's script writes the same words."""
+    """Format how long ago a time was, in the largest unit. The script of the page uses the same words."""
     seconds = int((now - moment).total_seconds())
     if seconds < 5:
         return "now" if seconds > -60 else "in the future"
@@ -60,19 +60,19 @@ def ago(moment: datetime, now: datetime) -> str:
 
 
 def exact(moment: datetime) -> str:
-    """Write a moment exactly, in UTC."""
+    """Format a time in UTC, with milliseconds unless they are zero."""
     utc = moment.astimezone(UTC)
     milliseconds = f".{utc.microsecond // 1000:03d}" if utc.microsecond else ""
     return f"{utc:%Y-%m-%d %H:%M:%S}{milliseconds} UTC"
 
 
 def machine(moment: datetime) -> str:
-    """Write a moment for the `datetime` attribute and in addresses (RFC 3339)."""
+    """Format a time for the `datetime` attribute and for URLs (RFC 3339, UTC, milliseconds)."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def length_of(span: timedelta) -> str:
-    """Write a length of time in its largest whole unit: 90 s, 5 min, 24 h, 7 d."""
+    """Format a duration in the largest unit that divides it, such as 90 s, 5 min, 24 h or 7 d."""
     seconds = int(span.total_seconds())
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds % size == 0 and (seconds >= 2 * size or seconds == size):
@@ -84,13 +84,13 @@ _OURS = ("the ", "an ", "required ", "column ")
 
 
 def sentence(explanation: Explanation) -> str:
-    """Write what is wrong as a sentence of its own; one that begins with a field's name keeps its case."""
+    """Return the sentence of an explanation with an initial capital, unless it starts with the name of a field."""
     text = explanation.sentence
     return text[:1].upper() + text[1:] if text.startswith(_OURS) else text
 
 
 def ticked(text: str) -> list[tuple[str, bool]]:
-    """Split a sentence into runs of (text, is_code): names in it stand between backticks."""
+    """Split a sentence into runs of (text, is_code) at its backticks, which enclose names."""
     own = text[:1].upper() + text[1:] if text.startswith((*_OURS, "a ", "no ", "status ")) else text
     return [(part, bool(at % 2)) for at, part in enumerate(own.split("`")) if part]
 
@@ -99,7 +99,7 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def visible_runs(data: bytes) -> list[tuple[str, bool]]:
-    r"""Split UTF-8 text into runs of (text, is_code); a code such as U+202E or \xff stands for what cannot be seen.
+    r"""Split UTF-8 text into runs of (text, is_code), with codes such as U+202E for invisible characters.
 
     Bytes that are not UTF-8 become `\xNN`.
     """
@@ -114,14 +114,14 @@ def visible_runs(data: bytes) -> list[tuple[str, bool]]:
 
 
 def visible_text(data: bytes) -> str:
-    """Return the same as one string."""
+    """Return the runs of `visible_runs` as one string."""
     return "".join(text for text, _ in visible_runs(data))
 
 
 def visible(value: Any) -> Any:
-    """Return what a template writes: in texts, the codes of characters that cannot be seen or turn text around.
+    """Return the value that a template writes: in strings, codes replace invisible and bidirectional characters.
 
-    Line feeds and the spaces that this module writes stay.
+    Line feeds and the thin spaces of this module are kept. Other types are returned unchanged.
     """
     if type(value) is not str or (value.isascii() and value.isprintable()):
         return value
@@ -162,5 +162,5 @@ _KEYWORDS = {
 
 
 def keyword_words(stage: Stage, code: str) -> str | None:
-    """Write what a keyword of a JSON Schema refuses; None for other codes."""
+    """Return what a keyword of JSON Schema refuses, in words; None for other codes."""
     return _KEYWORDS.get(code) if stage is Stage.SCHEMA else None

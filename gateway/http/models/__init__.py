@@ -1,1 +1,1 @@
-"""Bodies of requests and answers of the native API."""
+"""The request and response models of the native API."""

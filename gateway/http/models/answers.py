@@ -1,4 +1,4 @@
-"""Bodies of requests and answers of the native API. The values in capitals are examples for its documentation."""
+"""Request and response models of the native API. The constants are examples for the OpenAPI document."""
 
 from __future__ import annotations
 

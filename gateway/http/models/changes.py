@@ -1,4 +1,4 @@
-"""Breaking changes, consumers and agreements: the answers of the native API."""
+"""Request and response models about breaking changes, consumers, agreements and approvals."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _PROPOSAL: dict[str, Any] = {
 
 
 def _utf8(value: Any) -> Any:
-    """Return text that is valid UTF-8: a lone surrogate of a counterexample becomes its JSON escape."""
+    """Return text that can be encoded as UTF-8: a lone surrogate in a counterexample becomes its JSON escape."""
     return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
@@ -170,7 +170,7 @@ class ConsumerRequest(BaseModel):
     )
 
     def consumer(self, consumer_id: str) -> Consumer:
-        """Return the consumer of this id."""
+        """Return the request as a consumer with this id."""
         return Consumer(id=consumer_id, team=self.team, reads=self.reads, assumes=self.assumes)
 
 

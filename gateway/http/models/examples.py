@@ -1,4 +1,4 @@
-"""Examples that stand in the OpenAPI document. Tests publish and judge them, so they are true."""
+"""The examples in the OpenAPI document. Tests publish and judge them, so they are valid."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pydantic import ConfigDict
 
 
 def example(value: dict[str, Any]) -> ConfigDict:
-    """Return the configuration of a model of an answer, with its example."""
+    """Return the pydantic configuration of a response model, with its example."""
     return ConfigDict(frozen=True, from_attributes=True, json_schema_extra={"example": value})
 
 
 def request_example(value: dict[str, Any]) -> ConfigDict:
-    """Return the configuration of a model of a request, with its example; an unknown member is refused."""
+    """Return the pydantic configuration of a request model, with its example; unknown members are an error."""
     return ConfigDict(frozen=True, extra="forbid", json_schema_extra={"example": value})
 
 

@@ -1,4 +1,4 @@
-"""Bodies of requests and answers about refused records and problems."""
+"""Request and response models about refused records and problems."""
 
 from __future__ import annotations
 

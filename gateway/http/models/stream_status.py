@@ -1,4 +1,4 @@
-"""Bodies of answers about the status of a stream."""
+"""Response models about the status of a stream."""
 
 from __future__ import annotations
 

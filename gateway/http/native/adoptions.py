@@ -1,4 +1,4 @@
-"""Adoptions over HTTP: recorded before a ledger is rebuilt, and listed with what was given up."""
+"""Operations on adoptions: record one before a ledger is rebuilt, and list them with the accepted loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Approvals over HTTP: which changes weaken what is enforced, and who approved or rejected them."""
+"""Operations on approvals: list, approve and reject changes that weaken the enforced contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit log over HTTP, read-only."""
+"""The operation that reads the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumers over HTTP: who reads, what a change would break, who agreed to it."""
+"""Operations on consumers: register and list them, check what a change would break, and record agreements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contracts over HTTP: publish, list, fetch."""
+"""Operations on contracts: publish, list, fetch, change the status, delete and restore versions."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ IfNoneMatch = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class PostedDocument:
-    """A contract document as it was posted, and the name under which its mistakes are reported."""
+    """A posted contract document, and the file name that error messages use."""
 
     content: bytes
     name: str
@@ -91,12 +91,12 @@ def contract_filter(
     topic: Annotated[str | None, Query(description="Only the contract that governs this topic.")] = None,
     domain: Annotated[str | None, Query(description="Only contracts of this domain.")] = None,
 ) -> VersionFilter:
-    """Read the filters of the list."""
+    """Return the filter of the list of contracts, as a FastAPI dependency."""
     return VersionFilter(status.value if status else None, topic, domain, principal.prefixes)
 
 
 def document_body(description: str) -> dict[str, Any]:
-    """Describe the body that `posted_document` reads, for the OpenAPI document."""
+    """Return the OpenAPI `requestBody` for the body that `posted_document` reads."""
     content = {
         "application/yaml": {"schema": {"type": "string"}, "example": CONTRACT_YAML},
         "application/json": {"schema": {"type": "object"}, "example": CONTRACT},
@@ -105,7 +105,7 @@ def document_body(description: str) -> dict[str, Any]:
 
 
 async def posted_document(request: Request, factory: FactoryDep) -> PostedDocument:
-    """Read a posted contract document."""
+    """Read a posted contract document, as a FastAPI dependency. Raises UnknownMediaType, BodyTooLarge."""
     found = media_type(request, (*_YAML_TYPES, *_JSON_TYPES))
     content = await read_body(request, factory.settings.max_document_bytes)
     return PostedDocument(content, "contract.json" if found in _JSON_TYPES else "contract.yaml")
@@ -314,7 +314,10 @@ def _published(factory: Factory, version: ContractVersion) -> PublishedContract:
 
 
 def _document(version: ContractVersion, if_none_match: str | None, *, immutable: bool) -> Response:
-    """Return a stored document, or 304 when the client has it. `latest` is asked for again each time."""
+    """Return a stored document, or a 304 response if the client has it.
+
+    A named version never changes, so clients may cache it (`immutable`). They have to revalidate `latest` each time.
+    """
     etag = f'"{version.fingerprint}"'
     headers = {
         "ETag": etag,
@@ -330,7 +333,7 @@ def _document(version: ContractVersion, if_none_match: str | None, *, immutable:
 
 
 def _matches(if_none_match: str, etag: str) -> bool:
-    """Compare weakly, as a conditional GET does. Source: RFC 9110, clause 13.1.2."""
+    """Return whether If-None-Match has the ETag, by weak comparison. Source: RFC 9110, clause 13.1.2."""
     held = {tag.strip().removeprefix("W/") for tag in if_none_match.split(",")}
     return etag in held or "*" in held
 

@@ -1,4 +1,4 @@
-"""Liveness and readiness, for operators of the process."""
+"""Liveness and readiness probes of the process."""
 
 from __future__ import annotations
 

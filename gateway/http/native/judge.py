@@ -1,6 +1,6 @@
-"""Judging over HTTP.
+"""The operation that judges posted records.
 
-Posted records are judged to the byte: what a client wrote is cut out of the body, and never written again.
+Records are judged byte for byte: a record is a slice of the request body, and is never serialized again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tidegate.gateway.http.native.contracts import ContractId, Version
 from tidegate.gateway.http.problems import BodyTooLarge, InvalidBody, RequestError, responses
 
 _SPACE = re.compile(r"[ \t\n\r]*")
-# Only the extent of a value counts here, so numbers of any length are passed over and never converted.
+# Only the extent of a value matters here, so numbers of any length are skipped without conversion.
 _DECODER = json.JSONDecoder(parse_int=lambda _: ..., parse_float=lambda _: ..., parse_constant=lambda _: ...)
-_FIRST = frozenset('{["-0123456789tfnNI')  # with which a value may begin
+_FIRST = frozenset('{["-0123456789tfnNI')  # the first character of a value
 
 
 class PostedRecord(BaseModel):
@@ -49,17 +49,17 @@ class RecordBatch(BaseModel):
 
 
 def lines(content: bytes) -> tuple[bytes, ...]:
-    """Split a body into records at LF only. A final LF ends the last record and does not begin another."""
+    """Split a body into records at LF only. A final LF ends the last record; it does not start another one."""
     if not content:
         return ()
     return tuple(content.removesuffix(b"\n").split(b"\n"))
 
 
 def read_envelope(content: bytes) -> tuple[bytes | None, ...]:
-    """Read the records of `{"records": [{"value": ...}, {"value_base64": ...}]}`.
+    """Parse `{"records": [{"value": ...}, {"value_base64": ...}]}`; return the bytes of each record.
 
-    A value is given as the bytes between its first and last character. Raises RequestError for a body that is no
-    JSON, InvalidBody for JSON of another shape.
+    The bytes of `value` are those from its first to its last character in the body. `value_base64: null` is a
+    tombstone, None in the result. Raises RequestError for a body that is not JSON, and InvalidBody for another shape.
     """
     try:
         text = content.decode()
@@ -69,7 +69,7 @@ def read_envelope(content: bytes) -> tuple[bytes | None, ...]:
 
 
 class _Envelope:
-    """Reads the envelope from left to right; the values inside are skipped by the JSON decoder, which says where they end."""
+    """A parser of the envelope, from left to right. It uses the JSON decoder to find the end of each value."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -79,7 +79,7 @@ class _Envelope:
         found: list[bytes | None] | None = None
         for key in self._members(""):
             if key != "records" or found is not None:
-                # An unknown name may be a value of a record: it is not repeated.
+                # An unknown name may be data of a record, so the message does not repeat it.
                 _refuse("/records" if key == "records" else "", "the body has one member, records")
             found = self._elements()
         if self._peek():
@@ -115,7 +115,7 @@ class _Envelope:
         return found[0]
 
     def _members(self, pointer: str) -> Any:
-        """Yield the keys of an object, each time standing before the value, which the caller reads."""
+        """Yield the keys of an object, each at the start of its value. The caller must read the value."""
         self._open("{", pointer, "is an object")
         if self._accept("}"):
             return
@@ -140,7 +140,7 @@ class _Envelope:
         return value
 
     def _peek(self) -> str:
-        """Skip white space; return the next character, "" at the end."""
+        """Skip whitespace; return the next character, or "" at the end."""
         match = _SPACE.match(self._text, self._at)
         self._at = match.end() if match else self._at
         return self._text[self._at : self._at + 1]
@@ -192,7 +192,10 @@ _Values = tuple[bytes | None, ...]
 
 
 async def posted_values(request: Request, factory: FactoryDep) -> _Values:
-    """Read the posted record values, byte for byte."""
+    """Read the posted records, byte for byte (None: a tombstone), as a FastAPI dependency.
+
+    Raises UnknownMediaType, BodyTooLarge, RequestError and InvalidBody.
+    """
     found = media_type(request, ("application/json", *_LINES_TYPES))
     content = await read_body(request, factory.settings.max_judge_bytes)
     values = lines(content) if found in _LINES_TYPES else read_envelope(content)

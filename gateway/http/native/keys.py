@@ -1,4 +1,4 @@
-"""API keys over HTTP: create, list and revoke; only for an admin of all subjects."""
+"""Operations on API keys: create, list and revoke them. They need the role admin for all subjects."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _KEY: dict[str, Any] = {
     "created_at": "2026-07-01T12:00:00Z",
     "revoked_at": "2027-01-01T00:00:00Z",
 }
-_SECRET = "the-secret-of-this-key-shown-this-once"  # noqa: S105 - of no key
+_SECRET = "the-secret-of-this-key-shown-this-once"  # noqa: S105 - an example, not a real secret
 _NEW_KEY: dict[str, Any] = {**_KEY, "secret": _SECRET, "token": f"tgk_{_KEY['key_id']}_{_SECRET}"}
 
 KeyId = Annotated[str, Path(description="Id of the key.", examples=["3f9c2a71b0de"])]

@@ -1,4 +1,4 @@
-"""The streams' metrics, in the formats that Prometheus reads."""
+"""The metrics of the streams, in the formats of Prometheus and OpenMetrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Problems over HTTP: lists, one with its origin and examples, and what people decide about it."""
+"""Operations on problems: list them, show one, and change its state, assignee and comments."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ ProblemId = Annotated[str, Path(max_length=64, description="Id of the problem.",
 
 
 class ProblemSpan:
-    """The span over which problems are counted: all that is kept, unless `since` or `until` is given."""
+    """The time span in which problems are counted, as query parameters. None means without limit.
+
+    Raises InvalidBody for an empty span.
+    """
 
     def __init__(
         self,
@@ -52,8 +55,8 @@ class ProblemSpan:
         self.since, self.until, self.buckets = since, until, buckets
 
     def query(self, **more: object) -> ProblemQuery:
-        """Return what to list."""
-        return ProblemQuery(since=self.since, until=self.until, buckets=self.buckets, **more)  # type: ignore[arg-type] # of ProblemList
+        """Return the query with this span; `more` are further fields of ProblemQuery."""
+        return ProblemQuery(since=self.since, until=self.until, buckets=self.buckets, **more)  # type: ignore[arg-type] # of ProblemQuery
 
 
 SpanDep = Annotated[ProblemSpan, Depends()]
@@ -200,7 +203,7 @@ def comment_on_problem(
 
 
 def problem_info(problem: Problem) -> ProblemInfo:
-    """Return a problem as the API gives it."""
+    """Convert a problem to its response model."""
     key, decision = problem.key, problem.decision
     same = (
         "id",

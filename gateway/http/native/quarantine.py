@@ -1,4 +1,4 @@
-"""Refused records over HTTP: counted, listed and found by the index of the quarantine topics."""
+"""Operations on refused records: count, list and find them with the index of the quarantine topics."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Cursor = Annotated[str | None, Query(max_length=60, description="`older` or `new
 
 
 class RecordFilter:
-    """A filter of refused records; a parameter that is left out matches all."""
+    """A filter of refused records, as query parameters; None matches all. Raises InvalidBody for an empty span."""
 
     def __init__(  # noqa: PLR0913 - one for each parameter of the query
         self,
@@ -247,7 +247,7 @@ def _key(wanted: FindRequest) -> bytes:
         raise InvalidBody("nothing is looked for", (Problem("key", "give key, key_base64 or source"),))
     try:
         return base64.b64decode(wanted.key_base64, validate=True)
-    except ValueError as error:  # of binascii, or for a character beyond ASCII
+    except ValueError as error:  # binascii.Error, or a character that is not ASCII
         raise InvalidBody("the key cannot be read", (Problem("key_base64", "is not Base64"),)) from error
 
 
@@ -272,7 +272,7 @@ def _status(status: IndexStatus) -> QuarantineInfo:
 
 
 def group_info(group: Group, records: int) -> GroupInfo:
-    """Return a group with its share of some records."""
+    """Convert a group to its response model, with its share of `records`."""
     share = group.records / records if records else 0.0
     return GroupInfo(
         value=group.value, records=group.records, share=share, name=group.name, shown=group.shown
@@ -280,7 +280,7 @@ def group_info(group: Group, records: int) -> GroupInfo:
 
 
 def record_info(record: MaskedRecord) -> RecordInfo:
-    """Return a record as the API gives it."""
+    """Convert a masked record to its response model."""
     violations = tuple(
         RecordViolation(
             stage=each.violation.stage,

@@ -1,4 +1,4 @@
-"""Downloads of refused records, and searches for values among them, over HTTP."""
+"""Operations that take minutes: downloads of refused records, and searches for values in them."""
 
 from __future__ import annotations
 

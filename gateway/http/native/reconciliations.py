@@ -1,4 +1,4 @@
-"""Reconciliations over HTTP: a person requests one, the job answers, and readers see the result."""
+"""Operations on reconciliations: a person requests one, the job reports its result, and readers list them."""
 
 from __future__ import annotations
 

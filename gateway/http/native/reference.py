@@ -1,4 +1,4 @@
-"""The page /docs: every operation, from the OpenAPI document. It needs no script and nothing from elsewhere."""
+"""The page /docs with all operations, rendered from the OpenAPI document without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STYLE = "reference.css"
 
 @router.get("/docs")
 def show_reference(request: Request) -> HTMLResponse:
-    """Show every operation."""
+    """Show all operations of the OpenAPI document."""
     openapi = request.app.openapi()
     operations = [
         {"method": method.upper(), "path": path, **operation}
@@ -39,7 +39,10 @@ def show_style() -> Response:
 
 
 def _example(content: Mapping[str, Any], openapi: Mapping[str, Any]) -> str | None:
-    """Return the example of a body as text: its own, or that of its schema, through a reference into the components."""
+    """Return the example of a body as text; None without one.
+
+    It is the example of the body itself, or else that of its schema, after resolving a reference.
+    """
     schema = content.get("schema", {})
     if "$ref" in schema:
         schema = openapi["components"]["schemas"][schema["$ref"].removeprefix("#/components/schemas/")]
@@ -50,7 +53,7 @@ def _example(content: Mapping[str, Any], openapi: Mapping[str, Any]) -> str | No
 
 
 def _with_code(text: str) -> Markup:
-    """Set what stands between backquotes as code; all of it is escaped."""
+    """Convert text with backticks to HTML: text between backticks becomes code, and everything is escaped."""
     parts = (escape(part) for part in text.split("`"))
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if odd % 2 else part for odd, part in enumerate(parts)

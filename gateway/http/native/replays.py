@@ -1,4 +1,4 @@
-"""Replays of refused records over HTTP: a person requests one, another may have to approve it, and the job reports."""
+"""Operations on replays: request, approve and cancel them, for people, and fetch and report them, for the job."""
 
 from __future__ import annotations
 

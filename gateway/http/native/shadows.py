@@ -1,4 +1,4 @@
-"""Shadow versions over HTTP: declare one, read what it would do, and what a promotion would change."""
+"""Operations on shadow versions: declare one, read its findings, and preview a promotion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pause and resume of streams over HTTP, and what their jobs tell of themselves."""
+"""Operations on stream controls: pause and resume streams, and the events and heartbeats of their jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams over HTTP: batch reports in, state and history out."""
+"""Operations on streams: report batches, and read the state and history of streams."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ StreamName = Annotated[
 
 
 class TimeRange:
-    """The instants `since` (the last day by default) and `until` (now by default, exclusive) of a query."""
+    """The time range [since, until) of a query; by default, the last day. Raises InvalidBody for an empty range."""
 
     def __init__(
         self,

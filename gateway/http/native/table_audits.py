@@ -1,4 +1,4 @@
-"""Audits of tables over HTTP: `tidegate audit-table` posts one, and readers list them."""
+"""Operations on table audits: `tidegate audit-table` reports one, and readers list them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The principal of a request, over HTTP."""
+"""The operation that returns the principal of the request."""
 
 from __future__ import annotations
 
