@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from urllib.parse import unquote
 
 import structlog
@@ -42,9 +44,9 @@ def get_version(call: Call) -> Answer:
     number = version_number(call.path["version"])
     found = reader.version(call.subject, number, deleted=call.flag("deleted"))
     shown = show_version(found, call, reader)
-    return Answer(
-        shown, headers={"ETag": f'"{found.schema.guid}-{found.number}"', "Cache-Control": "no-cache"}
-    )
+    # Of the whole answer: a deletion changes it, and some clients get other names of references.
+    tag = hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:32]
+    return Answer(shown, headers={"ETag": f'"{tag}"', "Cache-Control": "no-cache"})
 
 
 def get_version_text(call: Call) -> Answer:

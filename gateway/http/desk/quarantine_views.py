@@ -246,7 +246,9 @@ def _position(text: str) -> tuple[int, int]:
     """Parse `partition/offset`, which may follow a topic (`topic/partition/offset`). Raises InvalidBody."""
     parts = text.split("/")[-2:]
     if len(parts) == 2 and all(part.isdecimal() and len(part) < 20 for part in parts):
-        return int(parts[0]), int(parts[1])
+        partition, offset = int(parts[0]), int(parts[1])
+        if partition < 2**31 and offset < 2**63:  # as in Kafka and in the columns of the index
+            return partition, offset
     raise InvalidBody("the position cannot be read", (Problem("source", "is written partition/offset"),))
 
 

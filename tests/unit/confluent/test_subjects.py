@@ -317,6 +317,17 @@ def test_answers_by_id_are_immutable_and_revalidated(client: Any, ask: Ask) -> N
     assert client.get("/schemas/ids/1?subject=s").status_code == 404
 
 
+@only_sqlite
+def test_a_held_copy_of_a_version_is_stale_once_the_version_is_deleted(client: Any, ask: Ask) -> None:
+    ask("POST", "/subjects/s/versions", STRING)
+    address = "/subjects/s/versions/1?deleted=true"
+    held = {"If-None-Match": client.get(address).headers["etag"]}
+    assert client.get(address, headers=held).status_code == 304
+    ask("DELETE", "/subjects/s/versions/1")
+    answer = client.get(address, headers=held)
+    assert (answer.status_code, answer.json()["deleted"]) == (200, True)
+
+
 def test_the_root_is_a_schema_registry_for_its_clients_and_the_desk_for_people(client: Any) -> None:
     for accept in (f"{MEDIA_TYPE}, application/json", "*/*"):
         registry = client.get("/", headers={"Accept": accept})
