@@ -130,7 +130,7 @@ def import_rules(
 
 
 def carried_rules(contract: DataContract) -> ImportedRules:
-    """Return the rules that a contract's schema carries for clients, except for those that the contract has itself."""
+    """Return the rules that a contract's schema carries for clients, except those that the contract has itself."""
     schema = contract.schema_
     importing = _Importing(fields_of(AVRO if isinstance(schema, AvroSchema) else JSON, schema.definition))
     importing.inline()
