@@ -83,7 +83,7 @@ class Reconciliations:
     ) -> bool:
         """Store the job's result; return False if the request already has a result, which is kept.
 
-        Raises NotFoundError for an unknown request, Forbidden if `by` may not publish for the stream's topic, and
+        Raises NotFoundError for an unknown request, Forbidden if `by` may not report for the stream's topic, and
         ConflictError for findings of another stream.
         """
         if result.findings is not None and result.findings.stream != stream:

@@ -133,7 +133,7 @@ class ValueSearches:
         return _shown(found, self._now())
 
     def cancel(self, stream: str, search_id: str, by: Principal) -> ValueSearch:
-        """Cancel a search, whichever process runs it; the audit log records it. Raises NotFoundError and Forbidden."""
+        """Cancel a search of any process; the audit log records who did. Raises NotFoundError and Forbidden."""
         found = self.get(stream, search_id)
         if found.state is SearchState.RUNNING:
             with self._database.writing() as stores:
