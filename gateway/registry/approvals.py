@@ -49,7 +49,7 @@ class NotApproved(ConflictError):  # noqa: N818 - named for what is missing
 
 
 class Approvals(Service):
-    """Lists, approves and rejects proposed changes."""
+    """A service that lists, approves and rejects proposed changes."""
 
     def proposals(self, contract_id: str) -> tuple[Proposal, ...]:
         """Return the proposed changes of the enforced version, oldest first. Raises NotFoundError."""

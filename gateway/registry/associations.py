@@ -31,7 +31,7 @@ ANY_NAMESPACE = "-"
 
 @dataclass(frozen=True, slots=True)
 class AssociationFilter:
-    """Filter of associations; None and () match all."""
+    """A filter of associations; None and () match all."""
 
     name: str | None = None
     namespace: str | None = None

@@ -1,4 +1,4 @@
-"""Breaking changes of a candidate: the affected consumers, and who has not agreed yet."""
+"""Breaking changes of a candidate: the affected consumers, and those that have not agreed yet."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Review:
     `candidate` is its fingerprint, which agreements name. `comparisons` has one for each version that the level
     requires, the newest first. These have the candidate's major version; a new major version (`is_new_major`) is
     compared with the newest version before it. It is empty for the first version. `acknowledged` are the consumers
-    that agreed to this candidate; `is_break_acknowledged` says whether someone agreed to a break that touches no
+    that agreed to this candidate; `is_break_acknowledged` is True if someone agreed to a break that touches no
     registered consumer.
     """
 

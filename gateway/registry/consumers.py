@@ -63,8 +63,8 @@ class ConsumerService(Service):
     ) -> tuple[StoredConsumer, bool]:
         """Register a consumer, or change what it reads; return the stored consumer, and whether it is new.
 
-        If the fields change, earlier agreements of the consumer no longer count. Raises NotFoundError, WrongConsumer,
-        ConflictError when there are MOST_CONSUMERS already, and Forbidden for a change by a principal that may not
+        If the consumer changes, its earlier agreements no longer count. Raises NotFoundError, WrongConsumer, and
+        ConflictError if there are MOST_CONSUMERS already. Raises Forbidden for a change by a principal that may not
         approve, because it could remove an objection.
         """
         stored = StoredConsumer(contract_id, consumer, by.name, self._now())

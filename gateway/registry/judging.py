@@ -1,4 +1,4 @@
-"""Judge posted records with the plan that the streaming job uses."""
+"""Judging of posted records with the plan that the streaming job uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Register schemas under subjects, look them up, and check their compatibility."""
+"""Registration of schemas under subjects, their look-up, and checks of their compatibility."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class _Compared:
 
 
 class SchemaRegistration(Service):
-    """Register schemas, and find them by their content."""
+    """A service that registers schemas, and finds them by their content."""
 
     def register(self, name: str, request: SchemaRequest, options: RegistrationOptions) -> Registration:
         """Register a schema, or return the existing version.

@@ -51,8 +51,8 @@ class Judgement:
 class Governance:
     """The contract version that a registration must be compatible with, and its consumers.
 
-    `readers` are the consumers that are registered apart from the contract document. `agreements` are pairs of a candidate
-    and the consumer that acknowledged it; None is an approver, for changes that affect no consumer.
+    `readers` are the consumers that are registered outside of the contract document. `agreements` are pairs of a
+    candidate and the consumer that acknowledged it; None is an approver, for changes that affect no consumer.
     """
 
     base: ContractVersion

@@ -119,15 +119,15 @@ def check_compatibility(
 ) -> CompatibilityAnswer:
     """Compare a schema with earlier ones, newest first, as the level requires; stop at the first incompatible one.
 
-    `key` is that of the new schema. An earlier version that is known to be compatible with the new schema, or with a
-    version that is compatible with it, is not compared again.
+    `key` is that of the new schema, under which compatible versions are cached. A version is not compared if it is
+    cached as compatible with the newest compatible version, or with the last one known to be compatible.
     """
     level = Compatibility(config.level or DEFAULT_LEVEL)
     directions = directions_of(level)
     if not directions:
         return CompatibilityAnswer()
     warnings: tuple[str, ...] = ()
-    links: list[Key | None] = []  # the newest compatible version, and the last version examined
+    links: list[Key | None] = []  # the newest compatible version, and the last one known to be compatible
     for earlier in history:
         if any(_PROVEN.has(earlier.key, link, directions) for link in links):
             links[1:] = [earlier.key]

@@ -1,4 +1,4 @@
-"""Read subjects, their versions, and schemas by id and GUID."""
+"""Look-up of subjects, their versions, and schemas by id and GUID."""
 
 from __future__ import annotations
 

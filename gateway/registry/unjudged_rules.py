@@ -1,4 +1,4 @@
-"""Rules that are stored for clients and not judged: which they are, why, and where they are refused."""
+"""Rules that are stored for clients and not judged: their reasons, and the setting that refuses them."""
 
 from __future__ import annotations
 

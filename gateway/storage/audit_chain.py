@@ -92,8 +92,8 @@ class ChainReport:
 def canonical_json(value: Any) -> bytes:
     """Encode a JSON value so that equal values give equal bytes.
 
-    UTF-8, no spaces, keys sorted, only those characters escaped that must be. For the values that the log holds
-    (strings, null, integers below 2^53, keys in ASCII) that is exactly the JSON Canonicalization Scheme.
+    UTF-8, no spaces, keys sorted, only necessary escapes. For the values in the log (strings, null, integers below
+    2^53, ASCII keys) that is exactly the JSON Canonicalization Scheme.
     Source: RFC 8785, clause 3.2.
     """
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()

@@ -27,7 +27,7 @@ from tidegate.gateway.storage.tables import (
 
 @dataclass(frozen=True, slots=True)
 class StoredSchema:
-    """A schema as it is stored.
+    """One stored schema.
 
     `key` is the primary key of its row; `id` is the schema id that clients see, unique in its context.
     `reference_list`, `metadata_json` and `rule_set_json` are JSON texts.
@@ -401,7 +401,7 @@ class SubjectStore:
     ) -> Generator[SubjectVersion, None, None]:
         """Yield versions ordered by subject and number; with `latest_only` only the highest of each subject.
 
-        Close the generator before the transaction ends: it holds a cursor of the database.
+        Close the generator before the transaction ends: it has an open cursor of the database.
         """
         query = _select_versions().where(*_by_name(context, prefix), _by_deletion(deleted))
         if latest_only:

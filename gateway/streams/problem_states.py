@@ -1,4 +1,4 @@
-"""Decisions about problems: the state, the assignee, and how the state changes by itself. No I/O."""
+"""Decisions about problems: the state, the assignee, and automatic changes of the state. No I/O."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ class TableAudits:
     def keep(self, contract_id: str, audit: TableAudit, by: Principal = ANONYMOUS) -> bool:
         """Store an audit; return False if it was stored before.
 
-        Raises NotFoundError for an unknown contract. Raises ConflictError for an audit by another contract, for a
-        version that is not published with this content, and if another audit has the same id.
+        Raises NotFoundError for an unknown contract. Raises ConflictError for an audit by another contract or an
+        unpublished version, and if another audit has the same id.
         """
         if audit.contract_id != contract_id:
             raise ConflictError(

@@ -39,7 +39,7 @@ TagMap = Annotated[dict[str, StringSet], AfterValidator(_sorted_map)]
 
 
 class Entity(BaseModel):
-    """Frozen; empty and absent members are left out when it is written."""
+    """The frozen base class of entities; empty and absent members are left out when one is written."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 

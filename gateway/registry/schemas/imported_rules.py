@@ -1,4 +1,4 @@
-"""Convert Confluent's rules and tags to those of a contract, as far as the judge supports them.
+"""Conversion of Confluent's rules and tags to those of a contract, as far as the judge supports them.
 
 A condition in CEL over the whole message becomes a `cel` rule over `this`. One of type CEL_FIELD becomes a rule for
 each of its fields, and so does an inline rule of the schema. Confluent's meaning is kept: a missing value violates

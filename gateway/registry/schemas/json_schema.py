@@ -123,7 +123,7 @@ _SIBLINGS: Final = (
     KEYWORDS[Dialect.DRAFT202012]
     | {"then", "else", "minContains", "maxContains", "additionalItems", "$id", "$anchor"}
 ) - {"$ref"}
-"""Keywords that change the meaning of a schema if they count beside `$ref`."""
+"""Keywords that change the meaning of a schema if they count next to `$ref`."""
 
 _Path = tuple[Any, str] | None
 """A JSON Pointer as a linked list of tokens, last one first, so that only pointers that are shown are built."""
@@ -205,7 +205,7 @@ def _parts(schema: dict[str, Any], path: _Path) -> Iterator[tuple[Any, _Path]]:
 
 
 def _pointer(path: _Path) -> str:
-    """Write a JSON Pointer, shortened."""
+    """Return a JSON Pointer as text, cut to _MAX_POINTER characters."""
     tokens: list[str] = []
     while path is not None:
         path, token = path

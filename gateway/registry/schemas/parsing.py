@@ -1,4 +1,4 @@
-"""Parse and validate posted schemas: their canonical text, normal text and self-contained definition."""
+"""Parsing and validation of posted schemas: their canonical text, normal text and self-contained definition."""
 
 from __future__ import annotations
 

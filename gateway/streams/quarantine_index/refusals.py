@@ -217,7 +217,7 @@ def _decoded(record: RefusedRecord, hints: ContractHints) -> Any:
         return _MISSING
 
 
-# Beginnings of the messages of Python's parser, in our own words: without a position, and without quoted text.
+# Our own words for messages of Python's parser, by their beginnings: without positions and quoted text.
 _FLAWS: Mapping[str, str] = {
     "Expecting value": "a value is expected",
     "Expecting property name": "a property name in quotes is expected",
