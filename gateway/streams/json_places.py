@@ -29,9 +29,8 @@ class Found:
     `values` has all places of every requested pointer in order, () if the value is absent. A repeated property or a
     `*` has several. `nearest` has, for an absent value, the places of the closest object or array on its path that
     exists. `covered` has, for every pattern, all places that it leads to, and those where it stops because of another
-    type of value. `undeclared` are the properties with undeclared names, outermost only. `broken`
-    is the first part that is not JSON, None without one. `readable_until` is the offset up to which every value was
-    located.
+    type of value. `undeclared` are the properties with undeclared names, outermost only. `broken` is the first part
+    that is not JSON, None without one. `readable_until` is the offset up to which every value was located.
     """
 
     values: dict[str, tuple[Place, ...]]
