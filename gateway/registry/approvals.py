@@ -49,14 +49,14 @@ class NotApproved(ConflictError):  # noqa: N818 - named for what is missing
 
 
 class Approvals(Service):
-    """Lists, approves and rejects proposed changes."""
+    """A service that lists, approves and rejects proposed changes."""
 
     def proposals(self, contract_id: str) -> tuple[Proposal, ...]:
         """Return the proposed changes of the enforced version, oldest first. Raises NotFoundError."""
         return self._database.read(lambda stores: _open_proposals(stores, contract_id))
 
     def approve(self, contract_id: str, candidate: str, by: Principal = ANONYMOUS) -> tuple[Proposal, bool]:
-        """Approve one proposed change; returns it, and whether the approval is new.
+        """Approve one proposed change; return it, and whether the approval is new.
 
         Raises NotFoundError if the fingerprint is not proposed against the enforced version, Forbidden for the author
         of the proposal.
@@ -104,7 +104,7 @@ def write_or_propose(database: Database) -> Iterator[Stores]:
 
 @contextmanager
 def guard_weakening(stores: Stores, contract_id: str | None, by: Principal, at: datetime) -> Iterator[None]:
-    """Permit the changes of the block only if they weaken no enforced version, or have two supporters.
+    """Permit the changes of the block only if they weaken no enforced version, or two persons support them.
 
     These are the author and an approver of the subject: one who approved the candidate, or who makes the change that
     another person proposed. Without access control one person is enough, and the audit log records that. Raises
@@ -212,7 +212,7 @@ def _require_approval(stores: Stores, wanted: Proposal, by: Principal, at: datet
 
 
 def _propose(stores: Stores, proposal: Proposal) -> None:
-    """Store a proposal once: its first author stays its author."""
+    """Store a proposal unless it exists: its first author stays its author."""
     if stores.proposals.find(proposal.contract_id, proposal.base, proposal.candidate) is not None:
         return
     stores.proposals.put(proposal)

@@ -31,7 +31,7 @@ ANY_NAMESPACE = "-"
 
 @dataclass(frozen=True, slots=True)
 class AssociationFilter:
-    """Filter of associations; None and () match all."""
+    """A filter of associations; None and () match all."""
 
     name: str | None = None
     namespace: str | None = None
@@ -43,7 +43,7 @@ class AssociationFilter:
     context: str | None = None
 
     def lets_through(self, found: StoredAssociation) -> bool:
-        """Return whether an association is of the type, life cycle and context that are meant."""
+        """Return whether an association has the resource type, type, lifecycle and context of the filter."""
         return (
             (self.resource_type is None or self.resource_type == found.resource_type)
             and (not self.types or found.association_type in self.types)
@@ -53,14 +53,14 @@ class AssociationFilter:
 
 
 class Associations(Service):
-    """Stores and finds associations."""
+    """A service that stores and finds associations."""
 
     def find(self, wanted: AssociationFilter) -> tuple[StoredAssociation, ...]:
         """List associations, oldest first."""
         return self._database.read(lambda stores: _find(stores, wanted))
 
     def subject_of(self, request: AssociationRequest, info: AssociationInfo) -> str:
-        """Return the subject that is associated: the one that is named, or one named after the resource."""
+        """Return the associated subject: the given one, or `<resource>-<type>`. Raises Refused (42208, 42212)."""
         if info.association_type not in {"key", "value"}:
             raise invalid_association("associationType", f"it is key or value, not {info.association_type}")
         return subject_to_register(info.subject or f"{request.resource_name}-{info.association_type}")
@@ -68,7 +68,7 @@ class Associations(Service):
     def put(
         self, request: AssociationRequest, *, replaces: bool, by: Principal, is_dry: bool = False
     ) -> tuple[StoredAssociation, ...]:
-        """Associate subjects with a resource; a schema that comes with one is registered first.
+        """Associate subjects with a resource; a schema in the request is registered first.
 
         With `is_dry` the answer is the same, and nothing is stored. Raises the errors of a registration, and Refused
         with these codes: 40907 for a subject without a version, 40903 if the resource has another subject. 40904 and
@@ -101,11 +101,11 @@ class Associations(Service):
     def delete(
         self, wanted: AssociationFilter, *, cascade: bool, by: Principal, is_dry: bool = False
     ) -> None:
-        """Remove associations; with `cascade` the subjects that belong to the resource are soft-deleted.
+        """Remove associations; with `cascade`, soft-delete the subjects that belong to the resource (STRONG).
 
-        The subjects go first: when one of them may not go yet, its association stays, and the same request can be made
-        again. With `is_dry` nothing is removed. Raises the errors of a deletion, and Refused: 40410 if there is none,
-        40908 for one that is frozen, which goes with its resource only.
+        Subjects are deleted first: if one cannot be deleted yet, its association stays, and the request can be
+        repeated. With `is_dry` nothing is removed. Raises the errors of a deletion, and Refused: 40410 if no association
+        matches, 40908 for a frozen one without `cascade`, because it is only removed with its resource.
         """
         found = self._database.read(lambda stores: _removable(stores, wanted, cascade=cascade))
         if is_dry:
@@ -179,7 +179,7 @@ def _put(
 
 
 def _check_owner(stores: Stores, association: StoredAssociation) -> None:
-    """Require that a subject belongs to one resource, or is used by any number. Raises Refused (40904, 40905)."""
+    """Check that a subject with a strong association has no other resource. Raises Refused (40904, 40905)."""
     for other in stores.associations.find(subject=association.subject):
         if other.resource_id == association.resource_id and other.resource_type == association.resource_type:
             continue

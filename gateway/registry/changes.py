@@ -1,4 +1,4 @@
-"""Breaking changes of a candidate: the affected consumers, and who has not agreed yet."""
+"""Breaking changes of a candidate: the affected consumers, and those that have not agreed yet."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Review:
     `candidate` is its fingerprint, which agreements name. `comparisons` has one for each version that the level
     requires, the newest first. These have the candidate's major version; a new major version (`is_new_major`) is
     compared with the newest version before it. It is empty for the first version. `acknowledged` are the consumers
-    that agreed to this candidate; `is_break_acknowledged` says whether someone agreed to a break that touches no
+    that agreed to this candidate; `is_break_acknowledged` is True if someone agreed to a break that touches no
     registered consumer.
     """
 
@@ -84,7 +84,7 @@ class Review:
 
 
 class BreakingChange(ConflictError):  # noqa: N818 - named for what was asked
-    """A candidate that breaks the enforced version without the agreement of all affected consumers; `review` has the details."""
+    """A candidate that breaks the enforced version without all required agreements; `review` has the details."""
 
     def __init__(self, message: str, review: Review) -> None:
         super().__init__(message, review)
@@ -102,7 +102,7 @@ def review(stores: Stores, contract: DataContract) -> Review:
     """Compare a contract that compiles with the enforced versions that come before it.
 
     The level is the subject's own, or else the one that the version before promises. Consumers are those of both
-    documents and those registered apart.
+    documents and those registered separately.
     """
     before = _before(stores, contract)
     line = tuple(base for base in before if major_of(base.version) == major_of(contract.version))
@@ -118,7 +118,7 @@ def review(stores: Stores, contract: DataContract) -> Review:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """On what terms versions are compared: the level, and the policy if one is set."""
+    """The terms of a comparison: the level, and the policy; None if none is set."""
 
     level: Compatibility
     policy: str | None
@@ -127,7 +127,10 @@ class Terms:
 def compare_with(
     bases: Sequence[DataContract], contract: DataContract, terms: Terms, apart: tuple[Consumer, ...]
 ) -> tuple[Comparison, ...]:
-    """Compare a contract with versions, also for consumers registered outside of documents; a lenient policy makes warnings."""
+    """Compare a contract with each of `bases`, also for the consumers `apart`, which are registered separately.
+
+    Under the lenient policy, findings that it accepts become warnings.
+    """
     comparisons = tuple(_compared(base, contract, terms.level, apart) for base in bases)
     if terms.policy != LENIENT:
         return comparisons
@@ -180,7 +183,7 @@ def _compared(
 
 @lru_cache(maxsize=_REMEMBERED)
 def _proven(base: bytes, candidate: bytes, level: Compatibility, apart: tuple[str, ...]) -> Comparison:
-    """Compare two documents, once: the proofs are made before the writers' turn and are known in it."""
+    """Compare two documents. Cached: the proofs are computed before the write transaction, which repeats the call."""
     readers = tuple(Consumer.model_validate_json(each) for each in apart)
     before, after = (DataContract.model_validate_json(one) for one in (base, candidate))
     return compare_for(readers, before, after, level)
@@ -189,7 +192,7 @@ def _proven(base: bytes, candidate: bytes, level: Compatibility, apart: tuple[st
 def _leniently(
     comparison: Comparison, base: DataContract, candidate: DataContract, config: Config
 ) -> Comparison:
-    """Convert findings that the subject's lenient policy accepts to warnings, such as declaring an undeclared property."""
+    """Convert findings that the lenient policy accepts, such as a newly declared property, to warnings."""
     earlier = Earlier.of(f"version {base.version}", parsed_contract_schema(base))
     if not check_compatibility(parsed_contract_schema(candidate), config, (earlier,)).is_compatible:
         return comparison

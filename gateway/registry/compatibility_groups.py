@@ -26,7 +26,7 @@ _CACHE_SIZE = 256
 
 @dataclass(frozen=True, slots=True)
 class CompatibilityGroup:
-    """A group by the value of its property, "" for versions without it.
+    """A group, named by the value of its metadata property; "" for versions without the property.
 
     `version` is its newest enforced contract version, None without one. `schemas` are the ids of its schemas,
     including deleted versions, because their records are still in the topic.

@@ -1,4 +1,4 @@
-"""Consumers of a contract that are registered outside of its document; they must agree to a change that breaks them."""
+"""Consumers that are registered outside of a contract's document; they must agree to changes that break them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tidegate.gateway.storage.sql import ContractVersion, Stores
 
 _DEFINITION = "/schema/definition"
 MOST_CONSUMERS: Final = 1_000
-"""Most registered consumers of one contract: each change of the contract is compared with what all of them read."""
+"""Maximum registered consumers of one contract: each change is compared with the fields that all of them read."""
 
 
 class WrongConsumer(ContractError):  # noqa: N818 - named for what is wrong
-    """A consumer that reads what there is not, or assumes what is no JSON Schema; `problems` point into the request."""
+    """A consumer that reads unknown fields or assumes an invalid JSON Schema; `problems` point into the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +56,15 @@ class Agreement:
 
 
 class ConsumerService(Service):
-    """The consumers of contracts, and what they agreed to."""
+    """A service for the consumers of contracts and the changes that they agreed to."""
 
     def register(
         self, contract_id: str, consumer: Consumer, by: Principal = ANONYMOUS
     ) -> tuple[StoredConsumer, bool]:
-        """Register a consumer, or change what one reads; returns it as it is kept, and whether it is new.
+        """Register a consumer, or change what it reads; return the stored consumer, and whether it is new.
 
-        If the fields change, earlier agreements of the consumer no longer count. Raises NotFoundError, WrongConsumer,
-        ConflictError when there are MOST_CONSUMERS already, and Forbidden for a change by a principal that may not
+        If the consumer changes, its earlier agreements no longer count. Raises NotFoundError, WrongConsumer, and
+        ConflictError if there are MOST_CONSUMERS already. Raises Forbidden for a change by a principal that may not
         approve, because it could remove an objection.
         """
         stored = StoredConsumer(contract_id, consumer, by.name, self._now())
@@ -81,7 +81,7 @@ class ConsumerService(Service):
             _check(consumer, _current(stores, contract_id))
             if known is not None:
                 _require_approver(by, subject)
-            stores.consumers.withdraw(contract_id, consumer.id)  # also of one that only the document named
+            stores.consumers.withdraw(contract_id, consumer.id)  # also for one that only the document named
             stores.consumers.put(stored)
             action = "contract.consumer-registered" if known is None else "contract.consumer-changed"
             before = None if known is None else _hash(known.consumer)
@@ -117,7 +117,7 @@ class ConsumerService(Service):
             return tuple(known[name] for name in sorted(known))
 
     def readers(self, versions: Sequence[ContractVersion]) -> dict[int, tuple[str, ...]]:
-        """Return the consumers that still read deprecated versions: ids by registry id, sorted."""
+        """Return the sorted ids of the consumers that still read deprecated versions, by registry id."""
         asked = [version for version in versions if version.status == Status.DEPRECATED]
         if not asked:
             return {}
@@ -128,7 +128,7 @@ class ConsumerService(Service):
     def check(self, document: bytes, name: str, by: Principal = ANONYMOUS) -> Review:
         """Return what publishing a document would break, and for which consumers; store nothing.
 
-        Raises ContractError, Forbidden for a topic that `by` may not publish for, ConflictError for an id of others.
+        Raises ContractError, Forbidden for a topic that `by` may not publish for, ConflictError for another team's id.
         """
         contract = compiled(parse_contract(document, name=name, read_schema=None)).contract
         require(by, Role.PRODUCER, subject_of(contract.topic))
@@ -139,7 +139,7 @@ class ConsumerService(Service):
     def acknowledge(
         self, contract_id: str, wanted: Agreement, by: Principal = ANONYMOUS
     ) -> tuple[Acknowledgement, bool]:
-        """Record that a consumer agrees to a candidate; returns the agreement, and whether it is new.
+        """Record that a consumer agrees to a candidate; return the agreement, and whether it is new.
 
         It holds for this candidate only: another document has another fingerprint. Raises NotFoundError,
         ConflictError for a version that is published already.
@@ -162,7 +162,7 @@ class ConsumerService(Service):
             return made, True
 
     def acknowledgements(self, contract_id: str) -> tuple[Acknowledgement, ...]:
-        """List what was agreed to, oldest first. Raises NotFoundError."""
+        """List the agreements to changes of a contract, oldest first. Raises NotFoundError."""
         with self._database.reading() as stores:
             subject_of_contract(stores, contract_id)
             return stores.consumers.acknowledgements(contract_id)

@@ -1,4 +1,4 @@
-"""Judge posted records with the plan that the streaming job uses."""
+"""Judging of posted records with the plan that the streaming job uses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TYPES: Final[dict[str, Any]] = {AVRO: "avro", JSON: "json-schema"}
 
 
 def with_writers(plan: EnforcementPlan, subjects: SubjectReader) -> EnforcementPlan:
-    """Return a plan with the schemas that its records may name: all versions of its topic's subject, deleted ones too."""
+    """Return a plan with the schemas that its records may name: all of its topic's subject, deleted ones too."""
     return plan.with_writers(_writers(plan.contract.topic, subjects)) if plan.needs_writers else plan
 
 
@@ -54,7 +54,10 @@ class Judgement:
 
 
 class PlanCache:
-    """The last used plans, by document; safe for threads. Two threads may compile the same plan, with the same result."""
+    """A thread-safe cache of the last used plans, by document.
+
+    Two threads may compile the same plan at the same time, with the same result.
+    """
 
     def __init__(self, size: int) -> None:
         self._compiled = lru_cache(maxsize=size)(_compile)
@@ -69,7 +72,7 @@ def _compile(document: bytes) -> EnforcementPlan:
 
 
 class JudgeService:
-    """Judges posted records by a published version, and stores nothing."""
+    """A service that judges posted records by a published version, and stores nothing."""
 
     def __init__(self, registry: Registry, plans: PlanCache, subjects: SubjectReader) -> None:
         self._registry = registry

@@ -1,4 +1,4 @@
-"""The status of published versions: promotion, deprecation, retirement, deletion, and the version that was enforced at an instant."""
+"""The status of published versions: promotion, deprecation, retirement, deletion, and what was enforced when."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ TRANSITIONS: Mapping[str, tuple[str, ...]] = {
 
 
 class ContractLifecycle(Service):
-    """Changes what a published version is; its document never changes."""
+    """A service that changes the status of published versions; their documents never change."""
 
     def change_status(
         self, contract_id: str, version: str, status: Status, by: Principal = ANONYMOUS
     ) -> ContractVersion:
-        """Set the status of a version; its present status is not a change.
+        """Set the status of a version; setting its current status changes nothing.
 
         Raises NotFoundError, and ConflictError for an impossible transition. A promotion raises BreakingChange
         without the acknowledgements of consumers, and ContractError if the version does not compile. Raises
@@ -98,7 +98,10 @@ class ContractLifecycle(Service):
             return found
 
     def undelete(self, contract_id: str, version: str, by: Principal = ANONYMOUS) -> ContractVersion:
-        """Restore a deleted version with the status that it had. Raises NotFoundError, ConflictError if it is purged."""
+        """Restore a deleted version with the status that it had; a version that is not deleted is returned as it is.
+
+        Raises NotFoundError, ConflictError if it is purged, NotApproved if that weakens the enforced contract.
+        """
         at = self._now()
         with write_or_propose(self._database) as stores:
             found = stores.contracts.version(contract_id, version)
@@ -154,7 +157,7 @@ def find_alive(stores: Stores, contract_id: str, version: str) -> ContractVersio
 def _end_shadow(stores: Stores, found: ContractVersion, status: Status) -> None:
     """End the shadow of a version that is now enforced itself, or can never be enforced.
 
-    The audit log has the entry about its status; the results of the shadow are kept.
+    The audit entry about the status covers this, too. The results of the shadow are kept.
     """
     control = stores.controls.find(found.contract_id)
     if control.shadow == found.version and status in {Status.ACTIVE, Status.RETIRED}:

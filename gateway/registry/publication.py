@@ -1,4 +1,4 @@
-"""Publish and find contract versions. A published version never changes."""
+"""Publication and look-up of contract versions. A published version never changes."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class ContractPage:
 
 
 class Registry(Service):
-    """Publishes and finds contract versions."""
+    """A service that publishes and finds contract versions."""
 
     def publish(self, document: bytes, name: str, by: Principal = ANONYMOUS) -> Publication:
-        """Publish a self-contained contract document, YAML or JSON; `name` is in error messages.
+        """Publish a self-contained contract document, YAML or JSON; error messages contain `name`.
 
         A document of the Open Data Contract Standard is converted; the warnings list the parts that are not judged.
         Publishing the same content again changes nothing.
@@ -126,7 +126,7 @@ class Registry(Service):
 
 
 def _parsed(document: bytes, name: str) -> LoadedContract:
-    """Parse a contract, or convert one of the Open Data Contract Standard. Raises ContractError, located."""
+    """Parse a contract, or convert one of the Open Data Contract Standard. Raises ContractError with the places."""
     source = read_source(name, document)
     if not is_odcs(source.value):
         return parse_contract(document, name=name, read_schema=None)
@@ -156,7 +156,7 @@ def compiled(loaded: LoadedContract) -> LoadedContract:
 
 
 def require_id(stores: Stores, contract_id: str, by: Principal) -> None:
-    """Require that a principal may publish under an id: it is their own, or new with one of their prefixes.
+    """Require that a principal may publish under an id: it is their team's own, or new with one of their prefixes.
 
     A stream, its table and the contract that the Confluent API creates for a topic are named after the id. So the id
     belongs to the team with that prefix. Raises Forbidden with the same text whether the id exists or not. Raises

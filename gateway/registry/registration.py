@@ -1,4 +1,4 @@
-"""Register schemas under subjects, look them up, and check their compatibility."""
+"""Registration of schemas under subjects, their look-up, and checks of their compatibility."""
 
 from __future__ import annotations
 
@@ -74,7 +74,10 @@ _IMPORTED = "subject.version-imported"
 
 @dataclass(frozen=True, slots=True)
 class RegistrationOptions:
-    """The options of a registration: its author, sorted members, and no comparison with earlier versions."""
+    """The options of a registration.
+
+    `by` is the author. `normalize` stores the text with sorted members. `force` registers an incompatible schema too.
+    """
 
     by: Principal
     normalize: bool = False
@@ -85,8 +88,8 @@ class RegistrationOptions:
 class Registration:
     """The answer to a registration: the version, and whether it is new.
 
-    `differences` are the keywords that clients read differently, `unjudged` the rules that only clients run, with the
-    reasons.
+    `differences` are the keywords that clients read differently. `unjudged` has a reason for each rule that only
+    clients run.
     """
 
     version: SubjectVersion
@@ -97,14 +100,14 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """The result of a comparison, and its inputs: it is valid while these are the same."""
+    """The result of a comparison; it is valid while `basis`, its inputs, stay the same."""
 
     basis: tuple[object, ...]
     judgement: Judgement
 
 
 class SchemaRegistration(Service):
-    """Register schemas, and find them by their content."""
+    """A service that registers schemas, and finds them by their content."""
 
     def register(self, name: str, request: SchemaRequest, options: RegistrationOptions) -> Registration:
         """Register a schema, or return the existing version.
@@ -124,7 +127,7 @@ class SchemaRegistration(Service):
             return _register(stores, wanted, compared, at)
 
     def look_up(self, name: str, request: SchemaRequest, *, normalize: bool, deleted: bool) -> SubjectVersion:
-        """Find the version of a subject that has a schema. Raises Refused (40401, 40403)."""
+        """Find the version of a subject that has this schema. Raises Refused (40401, 40403)."""
         subject = subject_to_register(name)
         with self._database.reading() as stores:
             shown = Deleted.SHOWN if deleted else Deleted.LEFT_OUT
@@ -143,7 +146,10 @@ class SchemaRegistration(Service):
     def compatibility(
         self, name: str, request: SchemaRequest, version: int | None, *, normalize: bool
     ) -> CompatibilityAnswer:
-        """Compare a schema with one version (-1: the latest), or with None with all as the level says. Raises Refused."""
+        """Compare a schema with one version (-1: the latest), or with those that the level requires. Raises Refused.
+
+        `version` None means those that the level requires. Nothing is stored.
+        """
         subject = subject_to_register(name)
         with self._database.reading() as stores:
             config = config_in_scope(stores, subject)
@@ -244,7 +250,7 @@ def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: d
         planned = plan_version(stores, line, whole, config, breaks=judgement.breaks)
         _require_one_table(stores, subject, planned.contract, config)
     kept = None
-    # The version of the subject too, because it says which compatibility group changes.
+    # The subject version is added inside the guard, because it determines which compatibility group changes.
     with guard_weakening(stores, None if line is None else line.contract_id, wanted.options.by, at):
         if line is not None and planned is not None:
             kept = add_contract_version(stores, line, planned, number, at)
@@ -283,7 +289,7 @@ def _require_one_table(stores: Stores, subject: str, contract: DataContract, con
 
 
 def _check_id(wanted: _Wanted, *, is_import: bool) -> None:
-    """Refuse an id that cannot be taken. Raises Refused (42205), Forbidden: ids are shared by all subjects."""
+    """Check that the requested id may be used. Raises Refused (42205), Forbidden: all subjects share the ids."""
     subject, request = wanted.subject, wanted.request
     if is_import and request.id < 0:
         raise not_read_write(subject)
@@ -314,7 +320,7 @@ def _number(stores: Stores, subject: str, request: SchemaRequest, following: int
 def _schema(
     stores: Stores, subject: str, request: SchemaRequest, whole: SchemaContent, at: datetime
 ) -> StoredSchema:
-    """Find the schema in the subject's context, or keep it there. Raises Refused (42205, 42207)."""
+    """Return the schema in the subject's context; store it if it is new. Raises Refused (42205, 42207)."""
     context = context_of(subject)
     found = stores.schemas.by_guid(context, whole.guid)
     wanted = request.id if request.id > 0 else None
@@ -367,7 +373,7 @@ def _completed(
     previous: SubjectVersion | None,
     number: int,
 ) -> SchemaContent:
-    """Return a schema its metadata and rules: defaults, then its own or else inherited ones, then overrides."""
+    """Return a schema with its metadata and rules: defaults, then its own or inherited ones, then overrides."""
     metadata: Metadata | None = request.metadata
     rule_set: RuleSet | None = request.rule_set
     if previous is not None:
@@ -383,7 +389,7 @@ def _completed(
 def _already(
     stores: Stores, wanted: _Wanted, content: SchemaContent, whole: SchemaContent, config: Config
 ) -> SubjectVersion | None:
-    """Find the version that a registration would repeat."""
+    """Return the version that a registration would repeat; None if it is new."""
     subject, request = wanted.subject, wanted.request
     if request.id >= 0:
         found = stores.subjects.find(subject, deleted=Deleted.LEFT_OUT, guid=whole.guid)
@@ -419,7 +425,7 @@ def _same_version(stores: Stores, subject: str, whole: SchemaContent, number: in
 def _found(
     stores: Stores, content: SchemaContent, wanted: _Wanted, deleted: Deleted, *, normalize: bool
 ) -> SubjectVersion | None:
-    """Find a schema by all attributes in the request; missing attributes match any value."""
+    """Find a version by all attributes in the request; missing attributes match any value."""
     subject, request = wanted.subject, wanted.request
     if request.metadata is None and request.rule_set is None:
         found = stores.subjects.find(subject, deleted=deleted, text_hash=content.text_hash)
@@ -435,7 +441,7 @@ def _found(
 
 
 def _repeats(content: SchemaContent, request: SchemaRequest, version: SubjectVersion) -> bool:
-    """Return whether a version says what a request says; one that states its number is met by that version only.
+    """Return whether a version has the requested content; a request that states a number matches only that version.
 
     Source: Confluent Schema Registry, `AbstractSchemaProvider.canLookupIgnoringVersion`.
     """
@@ -451,7 +457,7 @@ def _repeats(content: SchemaContent, request: SchemaRequest, version: SubjectVer
 
 
 def _unnumbered(metadata: Metadata | None) -> Metadata | None:
-    """Return metadata without the number of its version; None if nothing else is there."""
+    """Return metadata without its version number; None if it has nothing else."""
     if metadata is None:
         return None
     found = metadata.without_property(CONFLUENT_VERSION)

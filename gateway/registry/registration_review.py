@@ -1,4 +1,4 @@
-"""Review a registration: by the compatibility level, and by the contract of the subject.
+"""Review of a registration: by the compatibility level, and by the contract of the subject.
 
 Clients of a schema registry get the same 409 and the same `is_compatible` for both. The messages name the rule, the
 consumer and what to do.
@@ -33,7 +33,7 @@ from tidegate.gateway.storage.agreements import StoredConsumer
 from tidegate.gateway.storage.sql import ContractVersion, Stores
 
 PUBLISHED = f"{OWN_PROPERTIES}fingerprint"
-"""The property that the registry gives to versions that were published as contract documents."""
+"""The property that the registry adds to versions that were published as contract documents."""
 _SCHEMA = "schema."
 
 
@@ -51,8 +51,8 @@ class Judgement:
 class Governance:
     """The contract version that a registration must be compatible with, and its consumers.
 
-    `readers` are the consumers that are registered apart from the contract document. `agreements` are pairs of a candidate
-    and the consumer that acknowledged it; None is an approver, for changes that affect no consumer.
+    `readers` are the consumers that are registered outside of the contract document. `agreements` are pairs of a
+    candidate and the consumer that acknowledged it; None is an approver, for changes that affect no consumer.
     """
 
     base: ContractVersion
@@ -63,7 +63,7 @@ class Governance:
 def governance(stores: Stores, subject: str, line: Lineage | None, config: Config) -> Governance | None:
     """Return what a registration must be compatible with; None if only schemas are compared.
 
-    Only schemas are compared if the level is NONE, or if the registration begins a new major version. The same holds
+    Only schemas are compared if the level is NONE, or if the registration starts a new major version. The same holds
     for a subject with neither a published contract document nor registered consumers.
     """
     level = config.level or DEFAULT_LEVEL
@@ -97,7 +97,10 @@ def judge_registration(
 def judge_against(
     stores: Stores, subject: str, content: SchemaContent, config: Config, version: tuple[Earlier, int | None]
 ) -> Judgement:
-    """Compare a schema with one version of its subject; `version` is its schema and its contract's registry id, if any."""
+    """Compare a schema with one version of its subject.
+
+    `version` is (schema, registry id of its contract version); the id is None without one.
+    """
     earlier, registry_id = version
     schemas = check_compatibility(content.parsed, config, (earlier,))
     base = None if registry_id is None else stores.contracts.by_registry_id(registry_id)
@@ -116,7 +119,7 @@ def history(
 ) -> Iterator[Earlier]:
     """Yield the versions to compare with, newest first: those of one compatibility group and one major version.
 
-    With a contract it is the major version of what the registration follows, which need not be the newest number.
+    With a contract, that is the major version that the registration follows, which need not be the newest one.
     """
     if line is not None and line.is_new:
         return
@@ -148,7 +151,7 @@ class _Registration:
 def _bases(
     stores: Stores, content: SchemaContent, config: Config, found: Governance
 ) -> tuple[DataContract, ...]:
-    """Return the contract versions to compare with, the followed one first; the others under a transitive level only."""
+    """Return the contract versions to compare with: the followed one, and others under a transitive level only."""
     base = found.base.contract
     if not is_transitive(_level(config)):
         return (base,)
@@ -170,7 +173,10 @@ def _bases(
 def _judge_contract(
     stores: Stores, registration: _Registration, schemas: CompatibilityAnswer, bases: tuple[DataContract, ...]
 ) -> Judgement:
-    """Compare the contract version that a registration creates with `bases`. A draft is compared when it is promoted."""
+    """Compare the contract version that a registration creates with `bases`.
+
+    A draft is compared later, when it is promoted.
+    """
     config, line = registration.config, registration.line
     planned = plan_version(stores, line, registration.content, config)
     if planned.contract.status == Status.DRAFT:
@@ -179,7 +185,7 @@ def _judge_contract(
     apart = tuple(each.consumer for each in registration.governance.readers)
     comparisons = compare_with(bases, planned.contract, Terms(level, config.policy), apart)
     review = reviewed(stores, planned.contract, level, comparisons, is_new_major=False)
-    if not review.breaking:  # what only some clients read as a break, no consumer can agree to
+    if not review.breaking:  # consumers cannot agree to a break that only some clients see
         return Judgement(schemas)
     final = plan_version(stores, line, registration.content, config, breaks=True)
     review = reviewed(stores, final.contract, level, comparisons, is_new_major=False)

@@ -1,4 +1,4 @@
-"""Compatibility of schemas in the seven levels; only what is proven is compatible.
+"""Compatibility of schemas at the seven levels; only proven compatibility counts.
 
 Source: Confluent Schema Registry, `CompatibilityLevel`. BACKWARD means that a new reader reads old data, FORWARD that
 an old reader reads new data. Without TRANSITIVE only the newest version is compared.
@@ -37,22 +37,25 @@ _ONE_DRAFT: Final = (
     "`$schema` to have it compared in that one alone'}"
 )
 LENIENT = "LENIENT"
-"""The policy under which a property that was undeclared may be declared: counterexamples are warnings then."""
+"""The policy that allows declaring a property that was undeclared; counterexamples become warnings."""
 
 
 Key = tuple[str, bytes, str]
 
 
 def key_of(schema_type: str, text: str, dialect: str | None) -> Key:
-    """Return what schemas without references share that accept the same records: type, text and dialect."""
+    """Return a key that is equal only for schemas that accept the same records: type, text and dialect.
+
+    Only for schemas without references.
+    """
     return schema_type, hashlib.sha256(text.encode()).digest(), dialect or NEWEST
 
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A version to compare with: its name for messages, and its schema, which is read when it is needed.
+    """A version to compare with: its name for messages, and its schema, which `read` parses when it is needed.
 
-    `key` stands for the schema where it has one.
+    `key` is the schema's `key_of`; None for one with references.
     """
 
     name: str
@@ -61,12 +64,12 @@ class Earlier:
 
     @classmethod
     def of(cls, name: str, schema: ParsedSchema) -> Earlier:
-        """Return a version whose schema is read already."""
+        """Return a version whose schema is already parsed."""
         return cls(name, lambda: schema)
 
 
 class ProvenPairs:
-    """The pairs of JSON Schemas that were found compatible last, an earlier one and a later one.
+    """A thread-safe cache of compatible pairs of JSON Schemas, an earlier one and a later one; it keeps the newest.
 
     Inclusion is transitive: if A is compatible with B, and B with C, then A is compatible with C. Avro is left out
     because its compatibility is not transitive: a field may be dropped, and added again with another type.
@@ -78,7 +81,7 @@ class ProvenPairs:
         self._lock = threading.Lock()
 
     def add(self, earlier: Key | None, later: Key | None, directions: Directions) -> None:
-        """Record a pair."""
+        """Record a pair; pairs of Avro schemas, or without a key, are ignored."""
         if earlier is None or later is None or earlier[0] != JSON:
             return
         with self._lock:
@@ -100,30 +103,31 @@ _PROVEN = ProvenPairs()
 
 @dataclass(frozen=True, slots=True)
 class CompatibilityAnswer:
-    """The reasons why a schema is not compatible, one sentence each; `warnings` are those that a lenient policy accepts."""
+    """The reasons why a schema is incompatible, a sentence each; the lenient policy accepts the `warnings`."""
 
     messages: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
     def is_compatible(self) -> bool:
-        """Return whether nothing speaks against the schema."""
+        """Return whether the schema is compatible: there is no message."""
         return not self.messages
 
 
 def check_compatibility(
     new: ParsedSchema, config: Config, history: Iterable[Earlier], key: Key | None = None
 ) -> CompatibilityAnswer:
-    """Compare a schema with earlier ones, newest first, as the level says; stop at the first that does not fit.
+    """Compare a schema with earlier ones, newest first, as the level requires; stop at the first incompatible one.
 
-    With `key`, that of the new schema, one is not compared that is known to be compatible with one that is.
+    `key` is that of the new schema, under which compatible versions are cached. A version is not compared if it is
+    cached as compatible with the newest compatible version, or with the last one known to be compatible.
     """
     level = Compatibility(config.level or DEFAULT_LEVEL)
     directions = directions_of(level)
     if not directions:
         return CompatibilityAnswer()
     warnings: tuple[str, ...] = ()
-    links: list[Key | None] = []  # the newest version that is compatible, and the one that was looked at last
+    links: list[Key | None] = []  # the newest compatible version, and the last one known to be compatible
     for earlier in history:
         if any(_PROVEN.has(earlier.key, link, directions) for link in links):
             links[1:] = [earlier.key]
@@ -144,12 +148,15 @@ def check_compatibility(
 
 
 def inclusion(old: ParsedSchema, new: ParsedSchema) -> Inclusion:
-    """Return whether all that `old` accepts is accepted by `new`; the schemas are of one type."""
+    """Return whether `new` accepts everything that `old` accepts; both schemas have the same type."""
     return _answer(old, new, Direction.BACKWARD)
 
 
 def _answer(old: ParsedSchema, new: ParsedSchema, direction: Direction) -> Inclusion:
-    """Return whether `new` accepts what `old` does, or forward the reverse; sentences go from the old schema to the new one."""
+    """Return whether `new` accepts everything that `old` accepts; for FORWARD, the reverse.
+
+    In both cases, the sentences describe the change from the old schema to the new one.
+    """
     if old.text == new.text and old.definition == new.definition:
         return Inclusion(Outcome.PROVEN)
     return _included(old.schema_type, json_text(old.definition), json_text(new.definition), direction)
@@ -157,7 +164,7 @@ def _answer(old: ParsedSchema, new: ParsedSchema, direction: Direction) -> Inclu
 
 @lru_cache(maxsize=_REMEMBERED)
 def _included(schema_type: str, old: str, new: str, direction: Direction) -> Inclusion:
-    """Decide inclusion, once: the same schemas are compared before the writers' turn and in it."""
+    """Decide inclusion. Cached: the same schemas are compared before the write transaction and in it."""
     before, after = json.loads(old), json.loads(new)
     is_forward = direction is Direction.FORWARD
     if schema_type == AVRO:
@@ -175,12 +182,12 @@ class _Reading:
 
     @property
     def is_meant(self) -> bool:
-        """Return whether there is data of the old schema: not when it is not a schema as it is read."""
+        """Return whether data of the old schema can exist: it is a valid schema in this reading."""
         return _is_readable(self.old)
 
     @property
     def is_broken(self) -> bool:
-        """Return whether the new schema is not a schema as it is read."""
+        """Return whether the new schema is invalid in this reading."""
         return not _is_readable(self.new)
 
 
@@ -201,7 +208,7 @@ def _readings(old: ParsedSchema, new: ParsedSchema) -> tuple[_Reading, ...]:
 def _compare(
     name: str, old: ParsedSchema, new: ParsedSchema, directions: Directions, readings: tuple[_Reading, ...]
 ) -> tuple[str, ...]:
-    """Return what speaks against a schema; what does so in some readings only names them."""
+    """Return why a schema is incompatible; a reason that holds in some readings only names the reading."""
     if old.schema_type != new.schema_type:
         text = f"{name} is of type {old.schema_type}, the new schema of type {new.schema_type}"
         return (f"{{errorType:'SCHEMA_TYPE_CHANGED', description:'{text}'}}",)
@@ -213,7 +220,7 @@ def _compare(
 
 
 def _broken_directions(name: str, reading: _Reading, directions: Directions) -> list[tuple[str, str]]:
-    """Return what speaks against the new schema in one reading: each message without and with the reading's name."""
+    """Return why the new schema is incompatible in one reading: each message without and with the reading's name."""
     if not reading.is_meant:
         return []
     old_as, new_as = _named(reading.old), _named(reading.new)
@@ -270,7 +277,7 @@ def _message(difference: Difference, what: str, direction: Direction, schema: Pa
 
 
 def _passes_leniently(readings: tuple[_Reading, ...], directions: Directions) -> bool:
-    """Return whether a change is harmless to all who use declared properties only: the lenient policy's question."""
+    """Return whether the lenient policy accepts a change: it is safe for all who use declared properties only."""
     return all(_is_lenient(reading, directions) for reading in readings if reading.is_meant)
 
 

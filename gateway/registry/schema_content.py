@@ -37,7 +37,7 @@ _PARSED_KEPT = 512
 
 @dataclass(frozen=True, slots=True)
 class SchemaContent:
-    """A parsed schema and all that its GUID is made of: its references with the names that they were registered with."""
+    """A parsed schema and everything else that its GUID covers; references have the names of the registration."""
 
     parsed: ParsedSchema
     references: tuple[Reference, ...] = ()
@@ -64,7 +64,7 @@ class SchemaContent:
         return replace(self, parsed=replace(self.parsed, text=self.parsed.normal))
 
     def keep(self, stores: Stores, context: str, schema_id: int | None, at: datetime) -> StoredSchema:
-        """Store the content in a context, with the next id there or the given one."""
+        """Store the content in a context under `schema_id`; None: under the next id there."""
         row = SchemaRow(
             context=context,
             guid=self.guid,
@@ -85,12 +85,12 @@ class SchemaContent:
 
 
 def references_of(schema: StoredSchema) -> tuple[Reference, ...]:
-    """Return the references of a stored schema as they were registered: names may be relative to the schema's context."""
+    """Return a stored schema's references as registered: subject names may be relative to its context."""
     return tuple(Reference.model_validate(one) for one in json.loads(schema.reference_list))
 
 
 def whole_references_of(schema: StoredSchema) -> tuple[Reference, ...]:
-    """Return the references of a stored schema with whole names of subjects."""
+    """Return the references of a stored schema with qualified subject names."""
     return tuple(
         one.model_copy(update={"subject": whole_name(schema.context, one.subject)})
         for one in references_of(schema)
@@ -98,7 +98,7 @@ def whole_references_of(schema: StoredSchema) -> tuple[Reference, ...]:
 
 
 def whole_name(context: str, subject: str) -> str:
-    """Return the whole name of a subject that a schema of a context refers to. Raises Refused (42208).
+    """Return the qualified name of a subject that a schema of a context refers to. Raises Refused (42208).
 
     Source: Confluent Schema Registry, `QualifiedSubject.qualifySubjectWithParent`.
     """
@@ -107,18 +107,21 @@ def whole_name(context: str, subject: str) -> str:
 
 
 def metadata_of(schema: StoredSchema) -> Metadata | None:
-    """Return the metadata of a stored schema."""
+    """Return the metadata of a stored schema; None without any."""
     found = schema.metadata_json
     return None if found is None else Metadata.model_validate_json(found)
 
 
 def rule_set_of(schema: StoredSchema) -> RuleSet | None:
-    """Return the rule set of a stored schema."""
+    """Return the rule set of a stored schema; None without any."""
     return None if schema.rule_set_json is None else RuleSet.model_validate_json(schema.rule_set_json)
 
 
 def inherited_metadata(schema: StoredSchema) -> Metadata | None:
-    """Return the metadata that the next version inherits: without the properties that name this very version."""
+    """Return the metadata that the next version inherits: without the properties that the registry adds.
+
+    These describe this version only. None if nothing is left.
+    """
     found = metadata_of(schema)
     if found is None:
         return None
@@ -134,7 +137,7 @@ def inherited_metadata(schema: StoredSchema) -> Metadata | None:
 def parse(
     stores: Stores, context: str, schema_type: str, text: str, references: tuple[Reference, ...], dialect: str
 ) -> ParsedSchema:
-    """Parse a schema of a context with the schemas that it refers to; see `parse_schema`. Raises Refused (42201)."""
+    """Parse a schema of a context with the schemas that it refers to. Raises Refused (42201)."""
     if not references:
         return _parse_alone(schema_type, text, dialect)
     return parse_schema(schema_type, text, _referenced(stores, context, references, {}), dialect)
@@ -146,7 +149,7 @@ def _referenced(
     references: tuple[Reference, ...],
     known: dict[tuple[int, str | None], ParsedSchema],
 ) -> dict[str, ParsedSchema]:
-    """Parse the schemas of references, by name. `known` has those by key and dialect that were parsed on another way."""
+    """Return the parsed schemas of references by reference name; `known` caches them by key and dialect."""
     others: dict[str, ParsedSchema] = {}
     for reference in references:
         found = stores.subjects.version(whole_name(context, reference.subject), reference.version)
@@ -161,22 +164,22 @@ def _referenced(
 
 
 def parsed(stores: Stores, schema: StoredSchema, dialect: str | None) -> ParsedSchema:
-    """Parse a stored schema by the dialect that a version of it is read by; None is that of versions without one."""
+    """Parse a stored schema in the dialect of its version; None: 2020-12, the default of versions without one."""
     references = references_of(schema)
     return parse(stores, schema.context, schema.schema_type, schema.text, references, dialect or NEWEST)
 
 
 def parsed_version(stores: Stores, version: SubjectVersion) -> ParsedSchema:
-    """Parse the schema of a version, by its dialect."""
+    """Parse the schema of a version, in its dialect."""
     return parsed(stores, version.schema, version.dialect)
 
 
 def dialect_for(
     stores: Stores, subject: str, schema_type: str, text: str, references: tuple[Reference, ...]
 ) -> str:
-    """Return the dialect by which a subject reads a text that names none: as it did before, or else draft 7.
+    """Return the dialect for a text that names none: that of the subject's version with this text, else draft 7.
 
-    Registered schemas are still found and keep their meaning, also when its metadata or rules change.
+    So a registered schema is still found and keeps its meaning when its metadata or rules change.
     """
     normal = normal_text(text) if schema_type == JSON else None
     if normal is None:
@@ -190,9 +193,9 @@ def dialect_for(
 def resolve_references(
     stores: Stores, subject: str, references: Iterable[Reference]
 ) -> tuple[Reference, ...]:
-    """Return references with numbers instead of -1 for the latest, and names as they are, relative to the subject's context.
+    """Return references with the number of the latest version in place of -1. Raises Refused (42201).
 
-    Raises Refused (42201).
+    Subject names are kept as they are; they may be relative to the subject's context.
     """
     resolved = []
     for reference in references:
@@ -224,14 +227,15 @@ def _text_hash(schema_type: str, text: str, references: tuple[Reference, ...]) -
 
 
 RESERVED: Final = "confluent:reserved"
-"""The property of metadata that lists fields which a schema may have only later."""
+"""The metadata property that lists field names reserved for later versions, separated by commas."""
 _RESERVED_PREFIX: Final = "$$"
 
 
 def check_sound(content: SchemaContent, config: Config) -> None:
     """Refuse a new schema that the settings forbid. Raises Refused (42201, 42210).
 
-    Names of Avro are looked at unless `validateNames` is false, the others only where they are true.
+    Avro names are checked unless `validateNames` is false. Fields and rules are checked only if `validateFields` and
+    `validateRules` are true.
     """
     if content.parsed.schema_type == AVRO and config.validate_names is not False:
         for name in _names(content.parsed.definition):
@@ -248,7 +252,10 @@ def check_sound(content: SchemaContent, config: Config) -> None:
 
 
 def reserved_conflicts(content: SchemaContent, earlier: Metadata | None, config: Config) -> tuple[str, ...]:
-    """Return what a new schema does to fields that it, or the version before, reserves; nothing unless that is asked for."""
+    """Return messages about reserved fields that a new schema uses or no longer reserves.
+
+    Empty unless `validateFields` is true.
+    """
     if not config.validate_fields:
         return ()
     reserved = _reserved(content.metadata)

@@ -1,4 +1,4 @@
-"""The contract of a subject `<topic>-value`: versions of either API are enforced, and visible in both."""
+"""The contract of a subject `<topic>-value`: versions from either API are enforced, and visible in both."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def lineage_of(stores: Stores, subject: str, metadata: Metadata | None, config: 
         return None
     contract_id = stores.contracts.contract_of_topic(topic)
     if contract_id is None:
-        # The id may be that of another topic's contract.
+        # The topic's name may already be the id of another topic's contract.
         return None if stores.contracts.topic_of(topic) is not None else Lineage(topic, topic, None)
     base = _base(stores, contract_id)
     if config.group is None or base is None:
@@ -83,7 +83,7 @@ def lineage_of(stores: Stores, subject: str, metadata: Metadata | None, config: 
 
 
 def group_of(metadata: Metadata | None, group: str | None) -> str | None:
-    """Return the compatibility group of a version: the metadata property that the settings name."""
+    """Return the compatibility group of a version: the metadata property that `group` names. None without one."""
     return None if metadata is None or group is None else metadata.properties.get(group) or None
 
 
@@ -188,7 +188,7 @@ def parsed_contract_schema(contract: DataContract) -> ParsedSchema:
 
 
 def _schema_of(stores: Stores, version: ContractVersion) -> ParsedSchema:
-    """Return the schema of a contract version as its subject stores it, with its named draft if any."""
+    """Return the schema of a contract version as its subject stores it, read in the version's dialect."""
     shown = stores.subjects.of_contract(version.registry_id)
     if shown is not None:
         return parsed_version(stores, shown)

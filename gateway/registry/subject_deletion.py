@@ -29,10 +29,13 @@ from tidegate.gateway.storage.subjects import Deleted, SubjectVersion
 
 
 class SubjectDeletion(Service):
-    """Deletes what is registered. A deleted version stays deleted until it is restored explicitly."""
+    """A service that deletes subjects and versions. A deleted version stays deleted until it is restored."""
 
     def delete_subject(self, name: str, *, permanent: bool, by: Principal) -> tuple[int, ...]:
-        """Delete every version of a subject; returns their numbers. Raises Refused (40401, 40404, 40405, 42205, 42206)."""
+        """Delete every version of a subject; return their numbers.
+
+        Raises Refused (40401, 40404, 40405, 42205, 42206), NotApproved if that weakens the enforced contract.
+        """
         subject = canonical(name)
         at = self._now()
         with write_or_propose(self._database) as stores:
@@ -54,7 +57,10 @@ class SubjectDeletion(Service):
             return alive
 
     def delete_version(self, name: str, number: int, *, permanent: bool, by: Principal) -> int:
-        """Delete one version, -1 the latest; returns its number. Raises Refused (40401, 40402, 40406, 40407, 42206)."""
+        """Delete one version (-1: the latest); return its number.
+
+        Raises Refused (40401, 40402, 40406, 40407, 42205, 42206), NotApproved if that weakens the enforced contract.
+        """
         subject = canonical(name)
         at = self._now()
         with write_or_propose(self._database) as stores:
@@ -73,7 +79,7 @@ class SubjectDeletion(Service):
             return found.number
 
     def delete_context(self, context: str) -> None:
-        """Accept that an empty context is deleted; it is known by what it holds. Raises Refused (42211)."""
+        """Check that a context is empty, and so deleted: it exists only by its subjects. Raises Refused (42211)."""
         with self._database.reading() as stores:
             if context in stores.subjects.contexts():
                 raise context_not_empty(context)
@@ -114,7 +120,7 @@ class _Deletion:
 def delete_contract_version(
     stores: Stores, version: SubjectVersion, at: datetime, *, permanent: bool
 ) -> None:
-    """Delete the contract version that a subject version is, if it is one."""
+    """Delete the contract version behind a subject version, if there is one; `permanent` also purges it."""
     if version.registry_id is None:
         return
     contract = stores.contracts.by_registry_id(version.registry_id)
@@ -127,7 +133,7 @@ def delete_contract_version(
 
 
 def _contract_of(stores: Stores, subject: str) -> str | None:
-    """Find the contract whose versions are versions of a subject."""
+    """Return the id of the contract that governs a subject; None without one."""
     topic = topic_of(subject) if context_of(subject) == DEFAULT_CONTEXT else None
     return None if topic is None else stores.contracts.contract_of_topic(topic)
 

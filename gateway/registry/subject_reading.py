@@ -1,4 +1,4 @@
-"""Read subjects, their versions, and schemas by id and GUID."""
+"""Look-up of subjects, their versions, and schemas by id and GUID."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The requested part of a list; `limit` None returns the whole rest."""
+    """The requested part of a list; without a limit (None), the whole rest."""
 
     offset: int = 0
     limit: int | None = None
 
     @property
     def end(self) -> int | None:
-        """The index after the last item; None for the whole rest."""
+        """Return the index after the last item; None without a limit."""
         return None if self.limit is None else self.offset + self.limit
 
     def cut(self, items: tuple[T, ...]) -> tuple[T, ...]:
-        """Return the page of the whole list."""
+        """Return the items of this page from the whole list."""
         return items[self.offset :][: self.limit]
 
 
@@ -75,7 +75,7 @@ class ListedSubjects:
 
 
 def version_number(text: str) -> int:
-    """Read the number of a version; LATEST for `latest` and -1. Raises Refused (42202)."""
+    """Parse the number of a version; return LATEST for `latest` and -1. Raises Refused (42202)."""
     if text in {"latest", "-1"}:
         return LATEST
     if not text.isascii() or not text.isdigit() or not 1 <= int(text[:12]) < _MAX_VERSION or len(text) > 12:
@@ -84,7 +84,7 @@ def version_number(text: str) -> int:
 
 
 class SubjectReader:
-    """Finds what is registered."""
+    """A service that finds subjects, their versions, and schemas."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -127,7 +127,7 @@ class SubjectReader:
         return self._database.read(lambda stores: find_schema(stores, schema_id, subject))
 
     def schemas_with_guid(self, guid: str) -> tuple[StoredSchema, ...]:
-        """List what has a GUID: one schema, in each context that knows it."""
+        """List the schemas with a GUID: the same schema in each context that has it."""
         return self._database.read(lambda stores: stores.schemas.with_guid(guid))
 
     def versions_of_schema(
@@ -143,7 +143,10 @@ class SubjectReader:
             return versions
 
     def subjects_of(self, schema: StoredSchema) -> tuple[str, ...]:
-        """List the subjects that have a schema, soft-deleted versions included: visible to those who see one of the subjects."""
+        """List the subjects that have a schema, soft-deleted versions included.
+
+        A caller who may see one of these subjects may see the schema.
+        """
         found = self._database.read(lambda stores: stores.subjects.of_schema(schema, Deleted.SHOWN))
         return tuple(dict.fromkeys(subject for subject, _ in found))
 
@@ -162,7 +165,7 @@ class SubjectReader:
         latest_only: bool,
         keeps: Callable[[SubjectVersion], bool] = lambda _: True,
     ) -> tuple[SubjectVersion, ...]:
-        """List versions by subject and number: a page of those that `keeps` accepts; reads no further than its end."""
+        """List a page of the versions that `keeps` accepts, by subject and number; read no further than its end."""
         with self._database.reading() as stores:
             prefixes, page = wanted.prefixes, page or Page()
             with closing(
@@ -183,7 +186,7 @@ class SubjectReader:
         return (DEFAULT_CONTEXT, *(one for one in found if one != DEFAULT_CONTEXT))
 
     def highest_id(self, context: str) -> int:
-        """Return the highest id that a context ever gave."""
+        """Return the highest id that was ever assigned in a context; 0 for none."""
         return self._database.read(lambda stores: stores.schemas.highest_id(context))
 
     def resolved_text(self, schema: StoredSchema) -> str:
@@ -213,7 +216,10 @@ def find_version(stores: Stores, subject: str, number: int, *, deleted: bool) ->
 
 
 def find_schema(stores: Stores, schema_id: int, subject: str | None) -> StoredSchema:
-    """Find a schema by its id: in the subject's context, else in the one context in which the subject has it."""
+    """Find a schema by its id, in the subject's context. Raises Refused (40403).
+
+    If a subject without a context does not have that schema, a context in which it does is preferred.
+    """
     name = canonical(subject) if subject else ""
     context = context_of(name)
     found = stores.schemas.by_id(context, schema_id)

@@ -1,4 +1,4 @@
-"""The contract that governs a subject, and the settings of its own scope and of the wider ones."""
+"""The contract that governs a subject, and the settings of the subject's own scope and of wider ones."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ READWRITE, READONLY, READONLY_OVERRIDE, IMPORT = MODES = (
 
 
 def config_of(stores: Stores, scope: str) -> Config | None:
-    """Return what is set in one scope itself."""
+    """Return the settings of one scope itself; None if it has none."""
     found = stores.settings.setting(scope).config
     return None if found is None else Config.model_validate_json(found)
 
 
 def config_in_scope(stores: Stores, subject: str) -> Config:
-    """Return what holds for a subject: each setting as the nearest scope has it that sets it.
+    """Return the settings in effect for a subject: each as the nearest scope that has it sets it.
 
-    A contract that governs the subject and promises another level than the default is between the subject's own
-    settings and the wider scopes.
+    A level that the subject's contract promises, if not the default, comes after the subject's own settings and before
+    the wider scopes.
     """
     merged: dict[str, Any] = {}
     for scope in scopes(subject):
@@ -50,7 +50,7 @@ def config_in_scope(stores: Stores, subject: str) -> Config:
 
 
 def _promised_level(stores: Stores, subject: str) -> str | None:
-    """Return the level that the contract behind a subject promises; None when it is the default, or there is none."""
+    """Return the level that a subject's contract promises; None if it is the default, or without a contract."""
     topic = topic_of(subject)
     contract_id = stores.contracts.contract_of_topic(topic) if topic else None
     enforced = stores.contracts.highest(contract_id, ENFORCED) if contract_id else None
@@ -58,12 +58,12 @@ def _promised_level(stores: Stores, subject: str) -> str | None:
 
 
 def mode_of(stores: Stores, scope: str) -> str | None:
-    """Return the mode of one scope itself."""
+    """Return the mode of one scope itself; None if it has none."""
     return stores.settings.setting(scope).mode
 
 
 def mode_in_scope(stores: Stores, subject: str) -> str:
-    """Return the mode that holds for a subject. READONLY_OVERRIDE for all overrides every narrower mode."""
+    """Return the mode in effect for a subject. A global READONLY_OVERRIDE overrides every narrower mode."""
     for_all = mode_of(stores, GLOBAL)
     if for_all == READONLY_OVERRIDE:
         return for_all
@@ -72,7 +72,7 @@ def mode_in_scope(stores: Stores, subject: str) -> str:
 
 
 def check_writable(stores: Stores, subject: str) -> str:
-    """Return the mode of a subject, or of a wider scope, that may be written. Raises Refused (42205) if it is read-only."""
+    """Return the mode in effect for a subject or another scope. Raises Refused (42205) if it is read-only."""
     mode = mode_in_scope(stores, subject)
     if mode in {READONLY, READONLY_OVERRIDE}:
         raise read_only("null" if subject == GLOBAL else subject)
@@ -80,7 +80,7 @@ def check_writable(stores: Stores, subject: str) -> str:
 
 
 def unknown_contract(contract_id: str) -> NotFoundError:
-    """Return the error about an id that no contract has."""
+    """Return the error for an id that no contract has."""
     return NotFoundError(f"no contract is published under the id {contract_id}")
 
 

@@ -1,4 +1,4 @@
-"""Compatibility settings and modes, of a subject, of a context, or for all."""
+"""Compatibility settings and modes of a subject, of a context, or of the whole registry."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from tidegate.gateway.storage.subjects import Deleted
 
 
 class SubjectSettings(Service):
-    """Reads and changes what holds for subjects."""
+    """A service that reads and changes the settings and modes of scopes."""
 
     def config(self, name: str, *, inherited: bool) -> Config:
-        """Return the settings of a scope, with `inherited` what holds in it. Raises Refused (40408)."""
+        """Return a scope's own settings, or with `inherited` those in effect. Raises Refused (40408)."""
         scope = canonical(name)
         with self._database.reading() as stores:
             if scope == GLOBAL or inherited:
@@ -53,12 +53,12 @@ class SubjectSettings(Service):
             return own
 
     def alias(self, subject: str) -> str | None:
-        """Return the subject that another one's settings say it stands for."""
+        """Return the subject that a subject is an alias of; None if it is not an alias."""
         own = self._database.read(lambda stores: config_of(stores, subject))
         return (own.alias or None) if own else None
 
     def put_config(self, name: str, given: Mapping[str, Any], who: str) -> dict[str, Any]:
-        """Change the settings that are given, null forgets one; return all settings of the scope. Raises Refused."""
+        """Change the given settings (null removes one); return all settings of the scope. Raises Refused."""
         scope = canonical(name)
         changes = read_config(given)
         at = self._now()
@@ -91,7 +91,7 @@ class SubjectSettings(Service):
             return old
 
     def mode(self, name: str, *, inherited: bool) -> str:
-        """Return the mode of a scope, with `inherited` the one that holds in it. Raises Refused (40409)."""
+        """Return a scope's own mode, or with `inherited` the one in effect. Raises Refused (40409)."""
         scope = canonical(name)
         with self._database.reading() as stores:
             if scope == GLOBAL:
@@ -104,7 +104,10 @@ class SubjectSettings(Service):
             return own
 
     def put_mode(self, name: str, mode: str, *, force: bool, who: str) -> str:
-        """Set the mode of a scope. IMPORT needs a scope where nothing is alive, or force. Raises Refused (42204, 42205)."""
+        """Set the mode of a scope. Raises Refused (42204, 42205).
+
+        A change to IMPORT needs `force`, or a scope without versions that are not deleted.
+        """
         scope, mode = canonical(name), mode.upper()
         if mode not in MODES:
             raise invalid_mode()
@@ -135,7 +138,7 @@ class SubjectSettings(Service):
 
 
 def read_config(given: Mapping[str, Any]) -> Config:
-    """Read settings as they are sent; the level may be called `compatibility`. Raises Refused (42203, 42210)."""
+    """Parse settings from a request; the level may be named `compatibility`. Raises Refused (42203, 42210)."""
     found = dict(given)
     if "compatibility" in found:
         found["compatibilityLevel"] = found.pop("compatibility")
@@ -158,7 +161,7 @@ def read_config(given: Mapping[str, Any]) -> Config:
 
 
 def _has_versions(stores: Stores, scope: str) -> bool:
-    """Return whether anything is alive in a scope."""
+    """Return whether a scope has a version that is not deleted."""
     if scope == GLOBAL:
         wanted = ListedSubjects()
     elif scope.endswith(":"):

@@ -1,4 +1,4 @@
-"""Rules that are stored for clients and not judged: which they are, why, and where they are refused."""
+"""Rules that are stored for clients and not judged: their reasons, and the setting that refuses them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # the command line checks contracts without the extra [regist
 
 _BEFORE, _AFTER = "the rule ", ": it is kept for clients and not judged here"
 _IN_SCHEMA: Final = "in the schema"
-"""Begins the reason of a rule that the schema carries, in place of its name."""
+"""Start of the reason for a rule that the schema carries, in place of the rule's name."""
 _MAX_NAMED: Final = 5
 
 
@@ -26,7 +26,10 @@ def noted(reasons: Sequence[str]) -> list[str]:
 
 
 def unjudged_rules(version: ContractVersion | None, rule_set: RuleSet | None) -> tuple[str, ...]:
-    """Return why rules of a subject's version are not judged, one reason each; None has no contract."""
+    """Return a reason for each rule of a subject's version that is not judged.
+
+    `version` is the contract version of the subject's version; None if it has no contract.
+    """
     if version is None:
         rules = () if rule_set is None else rule_set.rules()
         return tuple(f"{rule.name} is of a subject without a contract" for rule in rules if not rule.disabled)
@@ -44,14 +47,14 @@ def noted_in(note: str | None) -> tuple[str, ...]:
 
 
 def count_of(reasons: Sequence[str]) -> int:
-    """Return the number of rules that reasons are about; a rule about fields may have one for each field."""
+    """Return the number of rules that the reasons are about; a rule about fields may have one for each field."""
     return len({reason if reason.startswith(_IN_SCHEMA) else reason.split(" ", 1)[0] for reason in reasons})
 
 
 def check_judged(reasons: Sequence[str], rule_set: RuleSet | None, config: Config) -> None:
-    """Refuse conditions that are not judged, if the settings ask for that. Raises Refused (42210).
+    """Refuse conditions that are not judged, if the setting `judgeRules` is on. Raises Refused (42210).
 
-    Transformations and migrations are for clients only, and stay possible.
+    Transformations and migrations only run in clients, and remain allowed.
     """
     if not config.judge_rules or rule_set is None:
         return

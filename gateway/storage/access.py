@@ -1,4 +1,4 @@
-"""Store API keys and sessions of the desk, with hashes of their secrets only."""
+"""Storage of API keys and of sessions of the desk, with only hashes of their secrets."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tidegate.gateway.storage.tables import Instant, Store, Table, fields_of
 
 
 def begins_with(column: InstrumentedAttribute[str], prefixes: Sequence[str]) -> ColumnElement[bool]:
-    """Filter a column by prefixes, character by character, because LIKE ignores case on SQLite."""
+    """Return a condition: the column begins with one of the prefixes. LIKE would ignore case on SQLite."""
     return or_(false(), *(func.substr(column, 1, len(prefix)) == prefix for prefix in prefixes))
 
 
 class KeyRow(Table):
-    """One API key. `grants` holds one `role:prefix` a line."""
+    """One API key. `grants` has one `role` or `role:prefix` per line."""
 
     __tablename__ = "keys"
 
@@ -46,7 +46,7 @@ class KeyRow(Table):
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
-    """One API key as it is kept. `grants` are written `role` or `role:prefix`; instants are UTC, None for never."""
+    """One stored API key. `grants` are `role` or `role:prefix`; instants are UTC, None for never."""
 
     id: str
     name: str
@@ -101,7 +101,7 @@ class SessionRow(Table):
 
 @dataclass(frozen=True, slots=True)
 class StoredSession:
-    """One session as it is kept; instants are UTC."""
+    """One stored session; instants are UTC."""
 
     token_hash: str
     key_id: str
@@ -113,7 +113,7 @@ class SessionStore(Store):
     """Sessions of the desk, as `stores.sessions`."""
 
     def add(self, session: StoredSession, most_of_key: int) -> None:
-        """Store a new session; delete those that have expired, and the oldest of its key above `most_of_key`."""
+        """Store a new session; delete expired ones, and the oldest of its key above `most_of_key`."""
         self._session.execute(delete(SessionRow).where(SessionRow.expires_at <= session.opened_at))
         self._session.execute(insert(SessionRow).values(fields_of(session, StoredSession)))
         of_key = select(SessionRow.token_hash).where(SessionRow.key_id == session.key_id)

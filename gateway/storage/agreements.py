@@ -1,4 +1,4 @@
-"""Store the consumers of contracts, what they agreed to, and proposed changes with who approved them."""
+"""Storage of the consumers of contracts, their agreements, and proposed changes with their approvals."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tidegate.contracts.compatibility.weakening import Weakening
 from tidegate.contracts.document.model import Consumer
 from tidegate.gateway.storage.tables import ByCodePoint, Instant, Store, Table, fields_of
 
-_NOBODY = ""  # no consumer has this id: the agreement to a break that touches no registered consumer
+_NOBODY = ""  # of an agreement to a break that touches no registered consumer; no consumer has this id
 
 MOST_AGREEMENTS: Final = 1_000
-"""Most agreements of one consumer of a contract; the audit has the older ones too."""
+"""Maximum agreements that are kept for one consumer of a contract; the audit log has the older ones, too."""
 
 
 class ConsumerRow(Table):
-    """One consumer of a contract, registered apart from its document. `consumer` is JSON."""
+    """One consumer of a contract that is registered outside of its document. `consumer` is JSON."""
 
     __tablename__ = "consumers"
 
@@ -34,7 +34,7 @@ class ConsumerRow(Table):
 
 
 class AcknowledgementRow(Table):
-    """The agreement to one candidate, by its fingerprint."""
+    """The agreement of one consumer to a candidate, by its fingerprint; `consumer` is "" for no consumer."""
 
     __tablename__ = "acknowledgements"
 
@@ -60,8 +60,8 @@ class StoredConsumer:
 class Acknowledgement:
     """The agreement of a consumer to one candidate, by the candidate's fingerprint.
 
-    `consumer` is None for the agreement to a break that touches no registered consumer. `agreed_by` is the person who
-    agreed, in the words of the person who noted it; `who` the principal that noted it.
+    `consumer` is None for the agreement to a break that touches no registered consumer. `agreed_by` is the name of the
+    person who agreed, as entered by the principal `who` that recorded it.
     """
 
     contract_id: str
@@ -76,7 +76,7 @@ class ConsumerStore(Store):
     """Consumers and their agreements, as `stores.consumers`."""
 
     def find(self, contract_id: str, consumer_id: str) -> StoredConsumer | None:
-        """Find one consumer of a contract."""
+        """Find one consumer of a contract; None if it is not registered."""
         row = self._session.get(ConsumerRow, (contract_id, consumer_id))
         return None if row is None else _stored(row)
 
@@ -107,7 +107,7 @@ class ConsumerStore(Store):
         )
 
     def acknowledge(self, agreement: Acknowledgement) -> None:
-        """Store an agreement that is not there yet. Of one consumer of a contract the newest MOST_AGREEMENTS are kept."""
+        """Store a new agreement; keep the newest MOST_AGREEMENTS of its consumer and contract."""
         consumer = agreement.consumer or _NOBODY
         own = (AcknowledgementRow.contract_id == agreement.contract_id) & (
             AcknowledgementRow.consumer == consumer
@@ -120,7 +120,7 @@ class ConsumerStore(Store):
         )
 
     def acknowledgements(self, contract_id: str, candidate: str | None = None) -> tuple[Acknowledgement, ...]:
-        """List the agreements to changes of a contract, oldest first; to one candidate, if it is given."""
+        """List the agreements to changes of a contract, oldest first; only those to `candidate`, if given."""
         query = select(AcknowledgementRow).where(AcknowledgementRow.contract_id == contract_id)
         if candidate is not None:
             query = query.where(AcknowledgementRow.candidate == candidate)
@@ -146,11 +146,11 @@ def _stored(row: ConsumerRow) -> StoredConsumer:
 
 
 MOST_PROPOSALS = 20
-"""Maximum proposals that are kept for one contract; a new one takes the place of the oldest."""
+"""Maximum proposals that are kept for one contract; a new one replaces the oldest."""
 
 
 class ProposalRow(Table):
-    """One proposed change of what is enforced. `weakenings` is a JSON list."""
+    """One proposed change of the enforced contract. `weakenings` is a JSON list."""
 
     __tablename__ = "proposals"
 
@@ -167,10 +167,10 @@ class ProposalRow(Table):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A change that gives up something of what is enforced.
+    """A proposed change that weakens the enforced contract.
 
-    `base` and `candidate` are the fingerprints of what is enforced and of what would be; `version` is the candidate's,
-    "" when no version would be left. `proposed_by` and `approved_by` are names of principals, always two.
+    `base` and `candidate` are the fingerprints of the enforced version and of the one that would be. `version` is the
+    candidate's, "" if no version would be left. `proposed_by` and `approved_by` are the names of two principals.
     """
 
     contract_id: str
@@ -188,7 +188,7 @@ class ProposalStore(Store):
     """Proposals, as `stores.proposals`."""
 
     def find(self, contract_id: str, base: str, candidate: str) -> Proposal | None:
-        """Find one proposal."""
+        """Find one proposal by its key."""
         row = self._session.get(ProposalRow, (contract_id, base, candidate))
         return None if row is None else _proposal(row)
 
@@ -201,7 +201,7 @@ class ProposalStore(Store):
         return tuple(_proposal(row) for row in rows)
 
     def put(self, proposal: Proposal) -> None:
-        """Store a proposal, and delete those of another base and the oldest above `MOST_PROPOSALS`."""
+        """Store a proposal; delete those with another base, and the oldest above `MOST_PROPOSALS`."""
         serialized = json.dumps([asdict(each) for each in proposal.weakenings])
         self._session.merge(ProposalRow(**fields_of(proposal, Proposal, weakenings=serialized)))
         self._session.flush()

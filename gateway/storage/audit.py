@@ -17,7 +17,7 @@ _CHUNK = 200
 
 
 class AuditRow(Table):
-    """One entry of the audit log. Triggers of the database refuse to change or remove one."""
+    """One entry of the audit log. Database triggers refuse to change or remove entries."""
 
     __tablename__ = "audit"
 
@@ -44,14 +44,14 @@ class AuditHeadRow(Table):
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Selects entries by names; None accepts every name, and an action that ends with a dot is a prefix."""
+    """A filter of entries by names; None matches every name, and an action that ends with a dot is a prefix."""
 
     who: str | None = None
     action: str | None = None
     subject: str | None = None
 
     def conditions(self) -> list[ColumnElement[bool]]:
-        """Return the conditions of a query."""
+        """Return the filter as conditions of a query."""
         found = [
             column == value
             for column, value in ((AuditRow.who, self.who), (AuditRow.subject, self.subject))
@@ -68,7 +68,10 @@ class AuditStore(Store):
     """The audit log, as `stores.audit`: append to it in the transaction that makes the change."""
 
     def append(self, change: Change) -> AuditEntry:
-        """Append an entry. Call it only in a write transaction: these run one after another, so the chain does not fork."""
+        """Append an entry.
+
+        Call it only in a write transaction: these run one after another, so the chain does not fork.
+        """
         head, last = self.head() or NO_HEAD, self.last()
         # The recorded head counts even if its entry was removed: the gap at the end of the chain then stays visible.
         if last is not None and last.number > head.number:
@@ -89,7 +92,7 @@ class AuditStore(Store):
         return None if row is None else _entry(row)
 
     def page(self, after: int, limit: int, subject: str | None = None) -> tuple[AuditEntry, ...]:
-        """List at most `limit` entries with a number above `after`, oldest first; only those of `subject`, if given."""
+        """List at most `limit` entries with numbers above `after`, oldest first; only of `subject`, if given."""
         query = select(AuditRow).where(AuditRow.number > after)
         if subject is not None:
             query = query.where(AuditRow.subject == subject)
@@ -97,7 +100,7 @@ class AuditStore(Store):
         return tuple(_entry(row) for row in rows)
 
     def between(self, start: int, end: int, limit: int, names: AuditFilter) -> tuple[AuditEntry, ...]:
-        """List at most `limit` entries with numbers in [start, end), newest first."""
+        """List at most `limit` entries with numbers in [start, end) that `names` matches, newest first."""
         query = select(AuditRow).where(AuditRow.number >= start, AuditRow.number < end, *names.conditions())
         rows = self._session.scalars(query.order_by(AuditRow.number.desc()).limit(limit)).all()
         return tuple(_entry(row) for row in rows)
@@ -105,7 +108,7 @@ class AuditStore(Store):
     def of_subject_since(
         self, subject: str, since: datetime, actions: Sequence[str], limit: int
     ) -> tuple[AuditEntry, ...]:
-        """List at most `limit` entries of a subject with one of these actions, made at `since` or later, newest first."""
+        """List at most `limit` entries of a subject with one of these actions from `since` on, newest first."""
         query = select(AuditRow).where(
             AuditRow.subject == subject, AuditRow.at >= since, AuditRow.action.in_(actions)
         )
@@ -113,7 +116,7 @@ class AuditStore(Store):
         return tuple(_entry(row) for row in rows)
 
     def entries(self) -> Iterator[AuditEntry]:
-        """Yield every entry, oldest first, from chunks of the table; consume it inside the transaction."""
+        """Yield every entry, oldest first, read in chunks; consume it inside the transaction."""
         after: int | None = None
         while True:
             query = select(AuditRow).order_by(AuditRow.number).limit(_CHUNK)

@@ -21,9 +21,9 @@ _INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 class Change:
     """An action of a principal, at an aware instant.
 
-    `who` is the name of the principal. `action` is a word such as `contract.published`. `subject` is what it was done
-    to: a subject of the registry, or the kind and id of another thing. `before` and `after` are hashes of its content:
-    None if there was nothing, or is nothing any more.
+    `who` is the name of the principal. `action` is a word such as `contract.published`. `subject` is the object of the
+    action: a subject of the registry, or the kind and id of something else. `before` and `after` are hashes of its
+    content; None if it did not exist before, or does not exist afterwards.
     """
 
     at: datetime
@@ -51,7 +51,7 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The number and hash of the newest entry, as the database records them beside the log."""
+    """The number and hash of the newest entry, which the database records in a separate table."""
 
     number: int
     hash: str
@@ -92,15 +92,15 @@ class ChainReport:
 def canonical_json(value: Any) -> bytes:
     """Encode a JSON value so that equal values give equal bytes.
 
-    UTF-8, no spaces, keys sorted, only those characters escaped that must be. For the values that the log holds
-    (strings, null, integers below 2^53, keys in ASCII) that is exactly the JSON Canonicalization Scheme.
+    UTF-8, no spaces, keys sorted, only necessary escapes. For the values in the log (strings, null, integers below
+    2^53, ASCII keys) that is exactly the JSON Canonicalization Scheme.
     Source: RFC 8785, clause 3.2.
     """
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
 
 
 def content_hash(value: Any) -> str:
-    """Return the SHA-256 of a JSON value in its canonical encoding: `before` and `after` of things that are no contract."""
+    """Return the SHA-256 of a JSON value in its canonical encoding: `before` and `after` of non-contracts."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
@@ -111,12 +111,12 @@ def chained(change: Change, number: int, previous: str) -> AuditEntry:
 
 
 def entry_hash(entry: AuditEntry) -> str:
-    """Return the SHA-256 of the entry in canonical JSON, with the previous hash and without its own."""
+    """Return the SHA-256 of an entry in canonical JSON, with the previous hash and without its own."""
     return content_hash({name: value for name, value in document(entry).items() if name != "hash"})
 
 
 def document(entry: AuditEntry) -> dict[str, Any]:
-    """Return the entry as a JSON object: the line of an export, and what is hashed.
+    """Return an entry as a JSON object, as it is exported and hashed.
 
     The instant is in UTC with six decimals, so that it has one spelling.
     """
@@ -125,7 +125,7 @@ def document(entry: AuditEntry) -> dict[str, Any]:
 
 
 def read_line(line: bytes) -> AuditEntry | Unreadable:
-    """Read one line of an export."""
+    """Parse one line of an export; return Unreadable for an invalid one."""
     try:
         return _read(json.loads(line))
     except (ValueError, RecursionError) as error:
@@ -150,7 +150,7 @@ def check(entries: Iterable[AuditEntry | Unreadable], known_head: str | None = N
 
     A changed, missing, repeated or moved entry breaks the chain at its place. An end that was cut off, or a log that
     was rewritten, does not. Therefore `check_end` compares the end with the recorded head, and `known_head` is a head
-    that a person kept earlier.
+    that a person noted earlier (None: none).
     """
     number, previous = 0, NO_ENTRY
     has_known_head = known_head in {None, NO_ENTRY}
@@ -164,7 +164,7 @@ def check(entries: Iterable[AuditEntry | Unreadable], known_head: str | None = N
 
 
 def check_end(report: ChainReport, head: Head | None) -> ChainReport:
-    """Compare the end of an intact chain with the recorded head; None is a record that was removed."""
+    """Return a report that also compares the end of the chain with the recorded head; None if that is missing."""
     if report.broken_at is not None or head == Head(report.entries, report.head):
         return report
     if head is None:
@@ -177,7 +177,7 @@ def check_end(report: ChainReport, head: Head | None) -> ChainReport:
 
 
 def is_hash(text: str) -> bool:
-    """Return whether this is the spelling of a hash: 64 lower-case hexadecimal digits."""
+    """Return whether a text is spelled as a hash: 64 lower-case hexadecimal digits."""
     return _HASH.fullmatch(text) is not None
 
 

@@ -49,7 +49,7 @@ class UnstorableText(TidegateError):  # noqa: N818 - named after its cause
 
 
 class Database:
-    """Runs functions in separate transactions.
+    """The registry's database, which runs functions in separate transactions.
 
     A committed write survives a power cut. Write transactions run one after another, also those of other processes.
     So data that a write has read does not change until it commits.
@@ -105,7 +105,7 @@ class Database:
                 ) from error
 
     def is_current(self) -> bool:
-        """Return whether the tables are those that this version of the program needs. Raises Unavailable."""
+        """Return whether the tables have the revision that this version of the program needs. Raises Unavailable."""
         with _outages_translated(), self._engine.connect() as connection:
             found = MigrationContext.configure(connection).get_current_revision()
             return found == ScriptDirectory.from_config(_alembic_config(connection)).get_current_head()
@@ -113,7 +113,8 @@ class Database:
     def change_mark(self) -> int | None:
         """Return a number that changes with every commit, also of other processes; None for PostgreSQL.
 
-        On SQLite it takes some microseconds; PostgreSQL would need a query over the network.
+        Also None if SQLite's file cannot be watched. On SQLite it takes some microseconds; PostgreSQL would need a query
+        over the network.
         """
         if self._watched is None:
             return None
@@ -245,7 +246,7 @@ def _refuse_nul(
     _context: Any,
     is_many: bool,  # noqa: FBT001 - SQLAlchemy passes it by position
 ) -> None:
-    """Refuse text on every database that PostgreSQL cannot store. Raises UnstorableText."""
+    """Refuse text that PostgreSQL cannot store, on every database. Raises UnstorableText."""
     for row in parameters if is_many else (parameters,):
         for value in row.values() if isinstance(row, dict) else row:
             if isinstance(value, str) and "\0" in value:
@@ -271,13 +272,13 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    """Take the write lock at the start of a write, because SQLite cannot wait for it in a transaction that has read."""
+    """Take the write lock at the start of a write: SQLite cannot wait for it in a transaction that has read."""
     writes = connection.get_execution_options().get(_WRITES, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 def _begin_postgresql(connection: Connection) -> None:
-    """Take the writers' lock at the start of a write; the transaction releases it. The wait has a limit."""
+    """Take the advisory lock of writers at the start of a write, with a time-out; the transaction releases it."""
     if connection.get_execution_options().get(_WRITES, False):
         connection.execute(
             text("SELECT set_config('lock_timeout', :wait, true), pg_advisory_xact_lock(:lock)"),

@@ -1,4 +1,4 @@
-"""Store decisions about problems of quarantined records, and comments."""
+"""Storage of decisions about problems of quarantined records, and of comments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.gateway.storage.tables import Instant, Name, Store, Table, fields_
 
 
 class ProblemStateRow(Table):
-    """The stored decision about one problem. `document` is JSON; `known_since` outlives the records of the problem."""
+    """The stored decision about one problem. `document` is JSON; `known_since` outlives the problem's records."""
 
     __tablename__ = "problem_states"
 
@@ -61,7 +61,7 @@ class ProblemComment:
 
 
 class ProblemStore(Store):
-    """Decisions about problems, as `stores.problems`. They outlive the index, which may be built again."""
+    """Decisions about problems, as `stores.problems`. They outlive the index, which can be rebuilt."""
 
     def states(self, stream: str) -> dict[str, StoredProblem]:
         """Return the decisions about the problems of a stream, by problem."""
@@ -82,7 +82,7 @@ class ProblemStore(Store):
         return found
 
     def put(self, problem: StoredProblem) -> None:
-        """Store the decision about a problem."""
+        """Store the decision about a problem, replacing the previous one."""
         self._session.merge(ProblemStateRow(**fields_of(problem, StoredProblem)))
 
     def comments(self, stream: str, problems: list[str]) -> tuple[ProblemComment, ...]:

@@ -1,4 +1,4 @@
-"""Store the index of the quarantine topics: positions, bitmaps of offsets, and counts by minute; no value of a record."""
+"""Storage of the index of quarantine topics: positions, bitmaps of offsets, counts by minute; no record values."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from sqlalchemy.orm import InstrumentedAttribute, Mapped, mapped_column
 from tidegate.gateway.storage.tables import Instant, Name, Store, Table, fields_of
 
 _KEYS_AT_ONCE = 300
-"""Keys of one statement: SQLite's limit of parameters is far above three times this."""
+"""Maximum keys of one statement; SQLite's limit of parameters is far above three times this number."""
 
 
 class IndexedPartitionRow(Table):
     """The progress of the index in one partition of a stream's quarantine topic, and the process that builds it.
 
-    `next_offset` is the first offset that is not indexed, `high` the end of the partition when it was last asked for.
-    `revision` counts changes. A process owns the partition until `lease_until`.
+    `low` is the first indexed offset, `next_offset` the first one that is not indexed, `high` the partition's end as of
+    the last look. `revision` counts changes. A process owns the partition until `lease_until`.
     """
 
     __tablename__ = "quarantine_partitions"
@@ -51,7 +51,7 @@ class IndexedPartitionRow(Table):
 
 
 class FacetRow(Table):
-    """One thing that refused records have in common. `facet` is the digest of what it is, `description` is JSON."""
+    """A property that refused records have in common. `facet` is its digest, `description` is JSON."""
 
     __tablename__ = "quarantine_facets"
 
@@ -76,9 +76,9 @@ class BitmapRow(Table):
 
 
 class PageRow(Table):
-    """One page of a partition: the arrival times of its refused records, their source positions, and hashes of their keys.
+    """One page of a partition: arrival times, source positions and key hashes of its refused records.
 
-    `source_low` and `source_high` bound the source offsets, `first_minute` and `last_minute` the arrivals.
+    `source_low` and `source_high` bound the source offsets, `first_minute` and `last_minute` the arrival times.
     """
 
     __tablename__ = "quarantine_pages"
@@ -107,7 +107,7 @@ class DayRow(Table):
 
 
 class IndexSecretRow(Table):
-    """The secret with which producer headers and keys are hashed; one row."""
+    """The secret for hashing producer headers and keys; one row."""
 
     __tablename__ = "quarantine_secret"
 
@@ -117,7 +117,7 @@ class IndexSecretRow(Table):
 
 @dataclass(frozen=True, slots=True)
 class IndexedPartition:
-    """The indexed range of a partition. `low` is the first offset that the index has."""
+    """The indexed range of a partition, and its lease; the fields are those of IndexedPartitionRow."""
 
     stream: str
     partition: int
@@ -132,7 +132,7 @@ class IndexedPartition:
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """One thing that refused records have in common."""
+    """A property that refused records have in common; the fields are those of FacetRow."""
 
     facet: bytes
     kind: str
@@ -141,7 +141,7 @@ class Facet:
 
 @dataclass(frozen=True, slots=True)
 class StoredBitmap:
-    """The offsets of a facet within a chunk of a partition."""
+    """The offsets of a facet within a chunk of a partition, as a serialised bitmap; `records` is their number."""
 
     facet: bytes
     partition: int
@@ -152,7 +152,7 @@ class StoredBitmap:
 
 @dataclass(frozen=True, slots=True)
 class StoredPage:
-    """The arrivals, sources and key hashes of a page of a partition."""
+    """The arrival times, source positions and key hashes of a page; the fields are those of PageRow."""
 
     partition: int
     page: int
@@ -166,7 +166,7 @@ class StoredPage:
 
 @dataclass(frozen=True, slots=True)
 class StoredDay:
-    """The counts of a facet on a day."""
+    """The counts of a facet on a day, by hour and by minute; empty bytes stand for no records."""
 
     facet: bytes
     day: int
@@ -181,11 +181,11 @@ class QuarantineIndexStore(Store):
     """The index of the quarantine topics, as `stores.quarantine`."""
 
     def secret(self) -> bytes:
-        """Return the secret of hashes."""
+        """Return the secret for hashes."""
         return self._session.scalars(select(IndexSecretRow.secret)).one()
 
     def partitions(self, stream: str | None = None) -> tuple[IndexedPartition, ...]:
-        """List the partitions of a stream, or of all, in order."""
+        """List the partitions of a stream (None: of all streams), ordered by stream and partition."""
         query = select(IndexedPartitionRow)
         if stream is not None:
             query = query.where(IndexedPartitionRow.stream == stream)
@@ -195,18 +195,18 @@ class QuarantineIndexStore(Store):
         return tuple(IndexedPartition(**fields_of(row, IndexedPartition)) for row in rows)
 
     def partition(self, stream: str, partition: int) -> IndexedPartition | None:
-        """Return one partition, None if nothing is known of it."""
+        """Return one partition; None if it has never been indexed."""
         row = self._session.get(IndexedPartitionRow, (stream, partition), populate_existing=True)
         return None if row is None else IndexedPartition(**fields_of(row, IndexedPartition))
 
     def lags(self) -> dict[str, int]:
-        """Return how many offsets of each stream's quarantine topic are not indexed, as of the last look at its end."""
+        """Return the number of offsets not yet indexed by stream, as of the last look at the topics' ends."""
         behind = func.sum(IndexedPartitionRow.high - IndexedPartitionRow.next_offset)
         query = select(IndexedPartitionRow.stream, behind).group_by(IndexedPartitionRow.stream)
         return {row[0]: int(row[1]) for row in self._session.execute(query)}
 
     def put_partition(self, partition: IndexedPartition) -> None:
-        """Store how far a partition is indexed."""
+        """Store the indexed range and the lease of a partition."""
         self._put(IndexedPartitionRow, [fields_of(partition, IndexedPartition)])
 
     def renew(self, owner: str, until: datetime) -> None:
@@ -220,14 +220,14 @@ class QuarantineIndexStore(Store):
         self._session.execute(rows.values(owner=None, lease_until=None))
 
     def facets(self, stream: str, kind: str | None = None) -> tuple[Facet, ...]:
-        """List the facets of a stream, in the order of their digests."""
+        """List the facets of a stream (of one kind, if given), ordered by digest."""
         query = select(FacetRow.facet, FacetRow.kind, FacetRow.description).where(FacetRow.stream == stream)
         if kind is not None:
             query = query.where(FacetRow.kind == kind)
         return tuple(Facet(*row) for row in self._session.execute(query.order_by(FacetRow.facet)))
 
     def put_facets(self, stream: str, facets: Iterable[Facet]) -> None:
-        """Store facets."""
+        """Store facets, replacing those with the same digests."""
         self._put(FacetRow, [{"stream": stream, **fields_of(each, Facet)} for each in facets])
 
     def bitmaps(
@@ -237,7 +237,7 @@ class QuarantineIndexStore(Store):
         partition: int | None = None,
         chunks: Collection[tuple[int, int]] | None = None,
     ) -> tuple[StoredBitmap, ...]:
-        """Return the bitmaps of facets; in one partition, and of these (partition, chunk) alone, if that is asked."""
+        """Return the bitmaps of facets; only of `partition` and of `chunks` (partition, chunk number), if given."""
         found: list[StoredBitmap] = []
         columns = (
             BitmapRow.facet,
@@ -272,14 +272,14 @@ class QuarantineIndexStore(Store):
         return tuple(StoredBitmap(*row) for row in self._session.execute(query))
 
     def counts(self, stream: str, facets: Collection[bytes] | None = None) -> dict[bytes, int]:
-        """Return how many records each facet has, or those given."""
+        """Return the number of records by facet, for all or for the given facets."""
         query = select(BitmapRow.facet, func.sum(BitmapRow.records)).where(BitmapRow.stream == stream)
         if facets is not None:
             query = query.where(BitmapRow.facet.in_(facets))
         return {row[0]: int(row[1]) for row in self._session.execute(query.group_by(BitmapRow.facet))}
 
     def put_bitmaps(self, stream: str, bitmaps: Iterable[StoredBitmap]) -> None:
-        """Store bitmaps; those without a record are deleted."""
+        """Store bitmaps, replacing earlier ones; those without records are deleted."""
         rows = [{"stream": stream, **fields_of(each, StoredBitmap)} for each in bitmaps]
         self._put(BitmapRow, [row for row in rows if row["records"]])
         self._drop(BitmapRow, [row for row in rows if not row["records"]])
@@ -291,7 +291,10 @@ class QuarantineIndexStore(Store):
         pages: Collection[int] | None = None,
         minutes: tuple[int, int] | None = None,
     ) -> tuple[StoredPage, ...]:
-        """Return pages by partition and number: of one partition, of these numbers, or with arrivals in [first, last]."""
+        """Return pages ordered by partition and number; only those that match every given argument.
+
+        `pages` are numbers, `minutes` is a range [first, last] of arrival times.
+        """
         query = select(*(getattr(PageRow, name) for name in StoredPage.__slots__)).where(
             PageRow.stream == stream
         )
@@ -305,13 +308,13 @@ class QuarantineIndexStore(Store):
         return tuple(StoredPage(*row) for row in rows)
 
     def page_keys(self, stream: str) -> Iterable[tuple[int, int, bytes]]:
-        """Yield partition, page and the hashes of keys of every page, in order."""
+        """Yield (partition, page, key hashes) of every page of a stream, in order."""
         query = select(PageRow.partition, PageRow.page, PageRow.keys).where(PageRow.stream == stream)
         for row in self._session.execute(query.order_by(PageRow.partition, PageRow.page)):
             yield row.partition, row.page, row.keys
 
     def pages_of_source(self, stream: str, source_offset: int) -> tuple[StoredPage, ...]:
-        """Return the pages that may hold a record of this source offset."""
+        """Return the pages that may contain a record with this source offset."""
         query = select(*(getattr(PageRow, name) for name in StoredPage.__slots__)).where(
             PageRow.stream == stream,
             PageRow.source_low <= source_offset,
@@ -328,18 +331,18 @@ class QuarantineIndexStore(Store):
         return tuple((row[0], row[1], row[2], row[3]) for row in rows)
 
     def first_page(self, stream: str, partition: int) -> int | None:
-        """Return the lowest number of a page of a partition, None without one."""
+        """Return the lowest page number of a partition; None without pages."""
         query = select(func.min(PageRow.page)).where(PageRow.stream == stream, PageRow.partition == partition)
         return self._session.scalar(query)
 
     def last_changes(self) -> dict[str, datetime]:
-        """Return when the index of each stream last changed."""
+        """Return the time of the last change of the index, by stream."""
         changed = func.max(IndexedPartitionRow.indexed_at)
         query = select(IndexedPartitionRow.stream, changed).group_by(IndexedPartitionRow.stream)
         return {row[0]: row[1] for row in self._session.execute(query) if row[1] is not None}
 
     def put_pages(self, stream: str, pages: Iterable[StoredPage]) -> None:
-        """Store pages."""
+        """Store pages, replacing those with the same numbers."""
         self._put(PageRow, [{"stream": stream, **fields_of(each, StoredPage)} for each in pages])
 
     def drop_pages(self, stream: str, partition: int, before: int) -> None:
@@ -357,7 +360,10 @@ class QuarantineIndexStore(Store):
         *,
         with_minutes: bool = True,
     ) -> tuple[StoredDay, ...]:
-        """Return the counts of facets (None: all) on the days of [first, last], by facet and day; by hour alone if asked."""
+        """Return the counts of facets (None: all) on the days [first, last] (None: all), ordered by facet and day.
+
+        Without `with_minutes`, only the counts by hour are read.
+        """
         minutes = DayRow.minutes if with_minutes else literal(b"", LargeBinary)
         found: list[StoredDay] = []
         for keys in [None] if facets is None else _slices(facets):
@@ -373,7 +379,7 @@ class QuarantineIndexStore(Store):
     def first_and_last_days(
         self, stream: str, facets: Collection[bytes]
     ) -> tuple[tuple[bytes, StoredDay, StoredDay], ...]:
-        """Return each facet with its first and its last day."""
+        """Return (facet, its first day, its last day) for each facet that has counts."""
         ends = select(DayRow.facet, func.min(DayRow.day).label("first"), func.max(DayRow.day).label("last"))
         ended = ends.where(DayRow.stream == stream).group_by(DayRow.facet).subquery()
         query = (
@@ -388,22 +394,22 @@ class QuarantineIndexStore(Store):
         return tuple((facet, found[facet][0], found[facet][-1]) for facet in facets if facet in found)
 
     def put_days(self, stream: str, days: Iterable[StoredDay]) -> None:
-        """Store counts; a day without a count is deleted."""
+        """Store counts, replacing earlier ones; days without records are deleted."""
         rows = [{"stream": stream, **fields_of(each, StoredDay)} for each in days]
         self._put(DayRow, [row for row in rows if row["minutes"]])
         self._drop(DayRow, [row for row in rows if not row["minutes"]])
 
     def drop_facets(self, stream: str, facets: Sequence[bytes]) -> None:
-        """Delete facets that have no record any more."""
+        """Delete facets that no longer have records."""
         self._drop(FacetRow, [{"stream": stream, "facet": each} for each in facets])
 
     def drop(self, stream: str) -> None:
-        """Delete the index of a stream, positions included."""
+        """Delete the whole index of a stream, with its positions and leases."""
         for table in _INDEX:
             self._session.execute(delete(table).where(table.stream == stream))
 
     def _put(self, table: type[Table], rows: list[dict[str, object]]) -> None:
-        """Insert rows, or replace those of the same key."""
+        """Insert rows, replacing those with the same primary keys."""
         if not rows:
             return
         is_sqlite = self._session.get_bind().dialect.name == "sqlite"

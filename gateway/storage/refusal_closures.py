@@ -1,4 +1,4 @@
-"""Store what jobs report of refused records: which are closed, and why others failed again. It outlives the index."""
+"""Storage of which refused records are closed, and why others failed again, as reported. It outlives the index."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.gateway.storage.tables import Name, Store, Table, fields_of
 
 
 class _OffsetsRow(Table):
-    """The low bits of offsets of one chunk of a quarantine topic's partition that have a name in common."""
+    """The low bits of the offsets in one chunk of a quarantine topic's partition that have the same name."""
 
     __abstract__ = True
 
@@ -24,7 +24,7 @@ class _OffsetsRow(Table):
 
 
 class RefusalClosureRow(_OffsetsRow):
-    """Records that were closed in one way, which is their name."""
+    """Records that were closed in one way; its value is the name."""
 
     __tablename__ = "refusal_closures"
 
@@ -32,7 +32,7 @@ class RefusalClosureRow(_OffsetsRow):
 
 
 class RefusalReasonRow(_OffsetsRow):
-    """Records that failed again in a replay; what they violated then is their name."""
+    """Records that failed again in a replay; the code that they violated then is the name."""
 
     __tablename__ = "refusal_reasons"
 
@@ -41,7 +41,7 @@ class RefusalReasonRow(_OffsetsRow):
 
 @dataclass(frozen=True, slots=True)
 class StoredOffsets:
-    """The offsets of a chunk that have a name, as a serialised bitmap; empty bytes for none."""
+    """The offsets of a chunk that have a name, as a serialised bitmap of low bits; empty bytes for none."""
 
     partition: int
     chunk: int
@@ -50,14 +50,14 @@ class StoredOffsets:
 
 
 class RefusalOffsetsStore(Store):
-    """Named offsets of quarantine topics: `stores.closures` by what became of them, `stores.reasons` by why they failed again."""
+    """Named offsets of quarantine topics: `stores.closures` by closure, `stores.reasons` by code violated again."""
 
     def __init__(self, session: Session, row: type[_OffsetsRow]) -> None:
         super().__init__(session)
         self._row = row
 
     def all(self, stream: str) -> tuple[StoredOffsets, ...]:
-        """Return all of a stream, by partition, chunk and name."""
+        """Return all offsets of a stream, ordered by partition, chunk and name."""
         row = self._row
         query = select(row).where(row.stream == stream).order_by(row.partition, row.chunk, row.name)
         return tuple(StoredOffsets(**fields_of(each, StoredOffsets)) for each in self._session.scalars(query))
@@ -77,7 +77,7 @@ class RefusalOffsetsStore(Store):
         )
 
     def put(self, stream: str, found: Iterable[StoredOffsets]) -> None:
-        """Store offsets, replacing those that there are; those without any are deleted."""
+        """Store offsets, replacing those of the same chunk and name; entries without an offset are deleted."""
         row = self._row
         for each in found:
             if each.offsets:
@@ -100,5 +100,5 @@ class RefusalOffsetsStore(Store):
         )
 
     def drop(self, stream: str) -> None:
-        """Delete all of a stream: its quarantine topic was made again."""
+        """Delete all offsets of a stream, because its quarantine topic was recreated."""
         self._session.execute(delete(self._row).where(self._row.stream == stream))

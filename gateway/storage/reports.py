@@ -1,6 +1,7 @@
-"""Store batch reports and what they add up to: by stream, rule, step and expectation.
+"""Storage of batch reports, and of their sums by stream, rule and step, and of results of expectations.
 
-A job can name any number of rules and steps over time. Only the first of a stream are kept by name; later ones share one.
+A job can name any number of rules and steps over time. Only the first ones of a stream are stored by name; all later
+ones share the name OTHER.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ from tidegate.gateway.storage.tables import (
 )
 
 OTHER: Final = "(other)"
-"""Rule and step under which all are counted for which a stream has no room; no contract can have a rule of that id."""
+"""The rule and step under which those beyond a stream's limit are counted; no contract has a rule with this id."""
 
 
 class StreamRuleRow(Table):
-    """The number of records of a stream that violated one rule or keyword. `key` grows in the order of first occurrence."""
+    """The number of a stream's records that violated one rule or keyword. `key` has the order of first violations."""
 
     __tablename__ = "stream_rules"
     __table_args__ = (
@@ -67,7 +68,7 @@ class StreamRuleRow(Table):
 
 
 class StreamStepRow(Table):
-    """The time that the batches of a stream took in one step."""
+    """The total time that the batches of a stream took in one step."""
 
     __tablename__ = "stream_steps"
 
@@ -90,9 +91,9 @@ class StreamSumStore(Store):
     """Sums by rule and by step, as `stores.sums`."""
 
     def add(self, report: BatchReport) -> Mapping[RuleKey, int]:
-        """Add a report that is new; return its counts by rule, those without room under OTHER.
+        """Add a new report; return its counts by rule, those beyond the limit under OTHER.
 
-        Only in a write transaction: writers take turns.
+        Call it only in a write transaction: these run one after another, so no update is lost.
         """
         counts = self._add_rules(report.stream, report.rules)
         self._add_steps(report.stream, report.timings_ms)
@@ -142,7 +143,7 @@ class StreamSumStore(Store):
         return kept
 
     def rules(self, stream: str) -> Sequence[RuleSum]:
-        """List the sums by rule in the order in which the rules were first violated: new ones come last."""
+        """List the sums by rule, in the order of the first violations: new rules come last."""
         query = select(StreamRuleRow).where(StreamRuleRow.stream == stream).order_by(StreamRuleRow.key)
         return tuple(
             RuleSum(Stage(row.stage), row.code, Severity(row.severity), row.records)
@@ -150,7 +151,7 @@ class StreamSumStore(Store):
         )
 
     def milliseconds(self, stream: str) -> dict[str, int]:
-        """Return how long the batches took in each step."""
+        """Return how many milliseconds the batches of a stream took in each step."""
         rows = self._session.scalars(
             select(StreamStepRow).where(StreamStepRow.stream == stream).order_by(StreamStepRow.step)
         )
@@ -158,7 +159,7 @@ class StreamSumStore(Store):
 
 
 class ExpectationResultRow(Table):
-    """One expectation in one batch: the result itself, and beside it what queries look for."""
+    """One expectation in one batch: the result itself as JSON, and the columns that queries filter by."""
 
     __tablename__ = "expectation_results"
     __table_args__ = (Index("ix_expectation_results_committed", "stream", "committed_at"),)
@@ -174,7 +175,7 @@ class ExpectationResultRow(Table):
 
 @dataclass(frozen=True, slots=True)
 class PastResult:
-    """The outcome of an expectation in the batch `n` of an epoch, committed at an instant."""
+    """The result of an expectation in the batch `n` of an epoch, committed at an instant."""
 
     epoch: int
     n: int
@@ -195,7 +196,10 @@ class ExpectationStore(Store):
     def between(
         self, stream: str, since: datetime, until: datetime, limit: int, expectation: str | None = None
     ) -> Sequence[PastResult]:
-        """List the results of batches committed in [since, until), newest first, at most `limit`."""
+        """List the results in batches committed in [since, until), newest first, at most `limit`.
+
+        Only those of `expectation`, if given.
+        """
         query = (
             select(BatchRow.epoch, BatchRow.n, ExpectationResultRow.committed_at, ExpectationResultRow.result)
             .join(BatchRow, BatchRow.id == ExpectationResultRow.batch_id)
@@ -236,7 +240,7 @@ _SUMMED = ("records", "written", "warned", "alerted", "quarantined", "dropped")
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The end of a stream's reports: the last batch of its ledger, and when the newest was committed."""
+    """The end of a stream's reports: the last batch of its ledger, and the time of the newest commit."""
 
     epoch: int
     n: int
@@ -253,7 +257,7 @@ class Buckets:
 
     @property
     def until(self) -> datetime:
-        """Return the first instant past the last bucket."""
+        """Return the first instant after the last bucket."""
         return self.since + self.width * self.count
 
     def starts(self) -> tuple[datetime, ...]:
@@ -262,10 +266,10 @@ class Buckets:
 
 
 class ReportStore(Store):
-    """Streams and their batch reports."""
+    """Streams and their batch reports, as `stores.reports`."""
 
     def report(self, stream: str, epoch: int, n: int) -> BatchReport | None:
-        """Find one report by its identity."""
+        """Find one report by its identity; None if it is unknown."""
         query = select(BatchRow.report).where(
             BatchRow.stream == stream, BatchRow.epoch == epoch, BatchRow.n == n
         )
@@ -273,7 +277,7 @@ class ReportStore(Store):
         return None if found is None else BatchReport.model_validate_json(found)
 
     def add_report(self, report: BatchReport) -> None:
-        """Store a report and add it to the totals of its stream."""
+        """Store a new report, and add it to the sums of its stream."""
         self._add_to_sums(report)
         counts = StreamSumStore(self._session).add(report)
         ShadowStore(self._session).add(report)
@@ -306,18 +310,18 @@ class ReportStore(Store):
             )
 
     def sums(self, streams: Sequence[str] | None = None) -> tuple[StreamRow, ...]:
-        """Return the sums of every stream, or of the `streams` given, by name."""
+        """Return the sums of every stream, or of those in `streams`, ordered by name."""
         query = select(StreamRow).order_by(ByCodePoint(StreamRow.stream))
         return tuple(
             self._session.scalars(query if streams is None else query.where(StreamRow.stream.in_(streams)))
         )
 
     def sums_of(self, stream: str) -> StreamRow | None:
-        """Return the sums of one stream, None for a stream that never reported."""
+        """Return the sums of one stream; None for a stream that never reported."""
         return self._session.get(StreamRow, stream)
 
     def last_report(self, stream: str) -> BatchReport | None:
-        """Return the report of the batch that the ledger reached last, in whatever order they came.
+        """Return the report of the last batch of a stream's ledger, whatever the order of arrival.
 
         None for a stream that never reported, and for a report that this version refuses.
         """
@@ -325,7 +329,7 @@ class ReportStore(Store):
         return None if found is None else _readable(found)
 
     def last_reports(self, streams: Sequence[str]) -> dict[str, BatchReport]:
-        """Return the report of the batch that each ledger reached last; without those that this version refuses."""
+        """Return the report of the last batch of each ledger, by stream; without those that this version refuses."""
         newest = _last_batch(StreamRow.stream, BatchRow.id).correlate(StreamRow).scalar_subquery()
         query = select(BatchRow.stream, BatchRow.report).join(StreamRow, BatchRow.id == newest)
         rows = self._session.execute(query.where(StreamRow.stream.in_(streams)))
@@ -333,15 +337,15 @@ class ReportStore(Store):
         return {stream: report for stream, report in found.items() if report is not None}
 
     def reach(self, stream: str) -> Reach | None:
-        """Return how far the reports of a stream reach, None for a stream that never reported."""
+        """Return the end of a stream's reports; None for a stream that never reported."""
         newest = select(func.max(BatchRow.committed_at)).where(BatchRow.stream == stream).scalar_subquery()
         found = self._session.execute(_last_batch(stream, BatchRow.epoch, BatchRow.n, newest)).first()
         return None if found is None else Reach(*found)
 
     def prune(self, stream: str, keep_from: datetime, most: int) -> int:
-        """Delete the oldest reports committed before an instant, at most so many; returns how many there were.
+        """Delete at most `most` of the oldest reports committed before an instant; return the number of deleted ones.
 
-        The report of the batch that the ledger reached last stays, and sums keep what they counted.
+        The report of the last batch of the ledger is kept, and the sums still count the deleted reports.
         """
         last = _last_batch(stream, BatchRow.id).scalar_subquery()
         oldest = (
@@ -358,7 +362,7 @@ class ReportStore(Store):
         return len(keys)
 
     def reports(self, stream: str, since: datetime, until: datetime, limit: int) -> tuple[BatchReport, ...]:
-        """List the reports committed in [since, until), newest first, at most `limit`."""
+        """List the reports committed in [since, until), newest first: at most `limit`, without unreadable ones."""
         query = (
             select(BatchRow.report)
             .where(BatchRow.stream == stream, *_committed_in(since, until))
@@ -373,7 +377,7 @@ class ReportStore(Store):
         return self.records_of((stream,), since, until).get(stream, 0)
 
     def records_of(self, streams: Sequence[str], since: datetime, until: datetime) -> dict[str, int]:
-        """Sum the records of the batches committed in [since, until) by stream; streams without any are left out."""
+        """Sum the records of the batches committed in [since, until) by stream, without streams that had none."""
         query = (
             select(BatchRow.stream, func.sum(BatchRow.records))
             .where(BatchRow.stream.in_(streams), *_committed_in(since, until))
@@ -382,7 +386,7 @@ class ReportStore(Store):
         return {stream: int(records) for stream, records in self._session.execute(query)}
 
     def volumes(self, streams: Sequence[str], buckets: Buckets) -> dict[str, dict[int, tuple[int, int]]]:
-        """Sum records and refused records by stream and index of the bucket; empty buckets are left out."""
+        """Sum (records, refused records) by stream and bucket index; buckets without batches are left out."""
         bucket = _bucket_of(buckets)
         query = (
             select(
@@ -402,7 +406,7 @@ class ReportStore(Store):
     def violations_by_bucket(
         self, stream: str, buckets: Buckets, severity: Severity
     ) -> dict[int, dict[tuple[Stage, str], int]]:
-        """Count records by index of the bucket and by (stage, code), for one severity."""
+        """Count the records with violations of one severity by bucket index and by (stage, code)."""
         bucket = _bucket_of(buckets)
         query = (
             select(bucket, BatchRuleRow.stage, BatchRuleRow.code, func.sum(BatchRuleRow.records))
@@ -420,7 +424,7 @@ class ReportStore(Store):
         return counts
 
     def _add_to_sums(self, report: BatchReport) -> None:
-        """Add a report to its stream's row. Reports may arrive late: an older epoch changes no `epoch_` field."""
+        """Add a report to its stream's row. A late report of an older epoch changes no `epoch_` field."""
         row = self._session.get(StreamRow, report.stream, with_for_update=True)
         if row is None:
             row = StreamRow(
@@ -444,13 +448,16 @@ class ReportStore(Store):
 
 
 def _last_batch(stream: Any, *columns: Any) -> Select[Any]:
-    """Select columns of the batch that the ledger of a stream reached last."""
+    """Return a query for columns of the last batch of a stream's ledger."""
     newest_first = BatchRow.epoch.desc(), BatchRow.n.desc()
     return select(*columns).where(BatchRow.stream == stream).order_by(*newest_first).limit(1)
 
 
 def _readable(kept: bytes) -> BatchReport | None:
-    """Return a kept report; None for one beyond today's bounds, which earlier versions took: it must not end a page."""
+    """Return a stored report; None for one beyond the current bounds, which earlier versions accepted.
+
+    One such report must not break a page.
+    """
     try:
         return BatchReport.model_validate_json(kept)
     except ValidationError:

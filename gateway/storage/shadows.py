@@ -1,4 +1,4 @@
-"""Store the findings of shadow versions, by stream."""
+"""Storage of the findings of shadow versions, by stream."""
 
 from __future__ import annotations
 
@@ -29,11 +29,14 @@ class ShadowStore(Store):
         return None if row is None else ShadowFindings.model_validate_json(row.findings)
 
     def forget(self, stream: str) -> None:
-        """Delete the results: another shadow was declared."""
+        """Delete the findings of a stream, because another shadow was declared."""
         self._session.execute(delete(ShadowRow).where(ShadowRow.stream == stream))
 
     def add(self, report: BatchReport) -> None:
-        """Add a report that is new, if it is about the shadow of now. Only in a write transaction: writers take turns."""
+        """Add the shadow's part of a new report, unless another shadow is declared now.
+
+        Call it only in a write transaction: these run one after another, so no update is lost.
+        """
         declared = ControlStore(self._session).find(report.stream).shadow
         if report.shadow is None or report.shadow.version != declared:
             return

@@ -1,6 +1,6 @@
-"""Store contracts and their versions; give one transaction all stores.
+"""Storage of contracts and their versions, and `Stores`: all stores of one transaction.
 
-Stores keep and find rows; `gateway.registry` and `gateway.streams` decide what they mean.
+Stores only write and find rows; `gateway.registry` and `gateway.streams` contain the logic.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from tidegate.gateway.storage.value_searches import ValueSearchStore
 
 @dataclass(frozen=True, slots=True)
 class StatusChange:
-    """The status that a version took at an instant."""
+    """The status of a version from an instant on."""
 
     at: datetime
     status: str
@@ -56,19 +56,19 @@ class StatusChange:
 
 
 class LifecycleStore(Store):
-    """The life of contract versions, as `stores.lifecycle`."""
+    """Statuses of contract versions and their history, as `stores.lifecycle`."""
 
     def record(self, registry_id: int, status: str, at: datetime) -> None:
         """Record the first status of a new version."""
         self._record_change(registry_id, StatusChange(at, status, is_deleted=False))
 
     def change_status(self, registry_id: int, status: str, at: datetime, note: str | None = None) -> None:
-        """Set the status of a version, and note when."""
+        """Set the status and the note of a version, and record the change."""
         self._update(registry_id, status=status, note=note)
         self._record_change(registry_id, StatusChange(at, status, is_deleted=False))
 
     def delete(self, registry_id: int, status: str, at: datetime) -> None:
-        """Soft-delete a version of this status: it is enforced and listed no more."""
+        """Soft-delete a version that has this status: it is no longer enforced or listed."""
         self._update(registry_id, deleted_at=at)
         self._record_change(registry_id, StatusChange(at, status, is_deleted=True))
 
@@ -78,11 +78,11 @@ class LifecycleStore(Store):
         self._record_change(registry_id, StatusChange(at, status, is_deleted=False))
 
     def purge(self, registry_id: int) -> None:
-        """Delete a deleted version's document; its name stays reserved."""
+        """Delete the document of a deleted version; its name remains reserved."""
         self._update(registry_id, document=b"", is_purged=True, number=-registry_id)
 
     def changes(self, registry_id: int) -> tuple[StatusChange, ...]:
-        """List what a version became, oldest first."""
+        """List the status changes of a version, oldest first."""
         query = select(StatusChangeRow).where(StatusChangeRow.registry_id == registry_id)
         rows = self._session.scalars(query.order_by(StatusChangeRow.key))
         return tuple(StatusChange(row.at, row.status, row.is_deleted) for row in rows)
@@ -90,7 +90,7 @@ class LifecycleStore(Store):
     def highest_as_of(self, contract_id: str, statuses: Sequence[str], at: datetime) -> int | None:
         """Return the registry id of the version of highest precedence that had one of these statuses at an instant.
 
-        A version that was purged later counts too: its registry id is given, and its document is gone.
+        None without one. A version that was purged later counts too, although its document is gone.
         """
         newest = (
             select(StatusChangeRow.key)
@@ -131,10 +131,11 @@ _HIGHEST_ID = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class ContractVersion:
-    """One published version as it is kept. `document` is canonical JSON; `number` counts from 1 per contract.
+    """One stored contract version. `document` is canonical JSON; `number` counts from 1 per contract.
 
-    `status` is what the version is now; the document says what it was when it was published. A deleted version is
-    read by its registry id only; a purged one not at all. `note` says what of it is not enforced, and why.
+    `status` is the current status; the document has the status at publication. A deleted version can be read only by
+    its registry id, a purged one not at all. `note` lists the parts that are not enforced, with reasons; None without
+    any.
     """
 
     registry_id: int
@@ -160,9 +161,9 @@ class ContractVersion:
 
 @dataclass(frozen=True, slots=True)
 class VersionFilter:
-    """A filter of contract versions: None in a field matches every value.
+    """A filter of contract versions; None in a field matches every value.
 
-    `prefixes` are those that the subject may begin with, character by character.
+    The subject must begin with one of `prefixes`, case-sensitively.
     """
 
     status: str | None = None
@@ -172,7 +173,7 @@ class VersionFilter:
 
 
 class Stores:
-    """Everything that one transaction can reach."""
+    """All stores of one transaction."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -203,19 +204,19 @@ class Stores:
         self.reasons = RefusalOffsetsStore(session, RefusalReasonRow)
 
     def undo(self) -> None:
-        """Undo what was changed in this transaction, which keeps nothing of it."""
+        """Roll back all changes of this transaction."""
         self._session.rollback()
 
 
 class ContractStore(Store):
-    """Contracts and their versions."""
+    """Contracts and their versions, as `stores.contracts`."""
 
     def contract_of_topic(self, topic: str) -> str | None:
-        """Return the id of the contract that owns a topic."""
+        """Return the id of the contract that owns a topic; None without one."""
         return self._session.scalar(select(ContractRow.id).where(ContractRow.topic == topic))
 
     def topic_of(self, contract_id: str) -> str | None:
-        """Return the topic that a contract owns, None for an unknown contract."""
+        """Return the topic that a contract owns; None for an unknown contract."""
         return self._session.scalar(select(ContractRow.topic).where(ContractRow.id == contract_id))
 
     def topics(self) -> dict[str, str]:
@@ -232,7 +233,7 @@ class ContractStore(Store):
         )
 
     def highest_number(self, contract_id: str) -> int:
-        """Return the highest number that a version of a contract has, 0 for none."""
+        """Return the highest number of a contract's versions; 0 without any."""
         query = select(func.max(VersionRow.number)).where(VersionRow.contract_id == contract_id)
         return max(self._session.scalar(query) or 0, 0)
 
@@ -254,18 +255,18 @@ class ContractStore(Store):
     def by_registry_id(self, registry_id: int) -> ContractVersion | None:
         """Find one version by its global number."""
         if registry_id > _HIGHEST_ID:
-            return None  # PostgreSQL would take the question for a mistake
+            return None  # PostgreSQL raises an error for a number that its type cannot hold
         return self._one(_versions().where(VersionRow.registry_id == registry_id))
 
     def highest(self, contract_id: str, statuses: Sequence[str] | None = None) -> ContractVersion | None:
-        """Find the version of highest precedence that is not deleted, among those of `statuses` (None: of any)."""
+        """Find the version of highest precedence that is not deleted and has one of `statuses` (None: any)."""
         query = _versions().where(VersionRow.contract_id == contract_id, VersionRow.deleted_at.is_(None))
         if statuses is not None:
             query = query.where(VersionRow.status.in_(statuses))
         return self._one(query.order_by(VersionRow.precedence.desc()).limit(1))
 
     def highest_name(self, contract_id: str, below: bytes | None = None) -> str | None:
-        """Return the version of highest precedence that was ever published, deleted or not; of those below a precedence."""
+        """Return the highest version that was ever published, deleted or not, below a precedence (None: any)."""
         query = select(VersionRow.version).where(VersionRow.contract_id == contract_id)
         if below is not None:
             query = query.where(VersionRow.precedence < below)
@@ -281,9 +282,9 @@ class ContractStore(Store):
     def page(
         self, wanted: VersionFilter, enforced: Sequence[str], offset: int, limit: int
     ) -> tuple[tuple[ContractVersion, ...], int]:
-        """List contracts by id, each as its current version, and how many there are in all.
+        """Return a page of the contracts by id, each as its current version, and the number of all that match.
 
-        Current is the highest version of a status in `enforced`, or without such a one the highest of any.
+        The current version is the highest with a status in `enforced`, or without one the highest of any status.
         """
         rank = (
             func.row_number()

@@ -1,4 +1,4 @@
-"""Store what people and error budgets decided about streams, what jobs reported, reconciliations and adoptions."""
+"""Storage of controls of streams, messages of their jobs, reconciliations, replays and adoptions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidegate.contracts.stream.replay import ReplayRequest, ReplayState, StreamR
 from tidegate.gateway.storage.tables import EntryStore, Instant, StreamEntry, Table
 
 _KEPT = 200
-"""Events and trips of one stream that are kept: an old message is not repeated."""
+"""Maximum events and trips that are kept for one stream: jobs do not repeat old messages."""
 
 _TRIPPED = "tripped"
 
@@ -68,7 +68,7 @@ class ControlStore(EntryStore[EventRow]):
         return StreamControl(stream=stream) if row is None else StreamControl.model_validate_json(row.control)
 
     def all(self, streams: Sequence[str] | None = None) -> dict[str, StreamControl]:
-        """Return what holds for every stream that was ever touched, or for those of the `streams` given."""
+        """Return the controls of all streams that were ever changed, or of those in `streams`, by stream."""
         query = select(ControlRow)
         rows = self._session.scalars(
             query if streams is None else query.where(ControlRow.stream.in_(streams))
@@ -84,7 +84,7 @@ class ControlStore(EntryStore[EventRow]):
         self._session.merge(HeartbeatRow(stream=stream, at=at, **heartbeat.model_dump()))
 
     def heartbeats(self, streams: Sequence[str] | None = None) -> dict[str, HeartbeatRow]:
-        """Return the last heartbeat of each stream, or of the `streams` given."""
+        """Return the last heartbeat of each stream, or of those in `streams`, by stream."""
         query = select(HeartbeatRow)
         rows = self._session.scalars(
             query if streams is None else query.where(HeartbeatRow.stream.in_(streams))
@@ -92,7 +92,7 @@ class ControlStore(EntryStore[EventRow]):
         return {row.stream: row for row in rows}
 
     def heartbeat(self, stream: str) -> HeartbeatRow | None:
-        """Return the last heartbeat of one stream; None if there never was one."""
+        """Return the last heartbeat of one stream; None if its job never sent one."""
         return self._session.get(HeartbeatRow, stream)
 
     def is_known(self, event_id: UUID) -> bool:
@@ -100,16 +100,16 @@ class ControlStore(EntryStore[EventRow]):
         return self._session.scalar(select(EventRow.key).where(EventRow.id == str(event_id))) is not None
 
     def add_event(self, event: StreamEvent | Trip) -> None:
-        """Store an event or trip unless it exists; delete the oldest of its stream."""
+        """Store a new event or trip; delete the oldest of its stream."""
         kind = _TRIPPED if isinstance(event, Trip) else event.kind.value
         row = EventRow(id=str(event.id), stream=event.stream, kind=kind, at=event.at)
         row.document = event.model_dump_json()
         self._add(row)
 
     def last_events(self, streams: Sequence[str] | None = None) -> dict[str, StreamEvent]:
-        """Return the last event of each stream, or of the `streams` given.
+        """Return the last event of each stream, or of those in `streams`, by stream.
 
-        Left out are trips, and instances that were overtaken: the stream runs on in another instance.
+        Trips are left out, and so are overtaken instances, because the stream continues in another one.
         """
         kinds = [kind.value for kind in EventKind if kind is not EventKind.OVERTAKEN]
         newest = select(func.max(EventRow.key)).where(EventRow.kind.in_(kinds))
@@ -122,7 +122,7 @@ class ControlStore(EntryStore[EventRow]):
 
 
 RECONCILIATIONS_KEPT = 20
-"""Reconciliations of one stream that are kept."""
+"""Maximum reconciliations that are kept for one stream."""
 
 
 class ReconciliationRow(StreamEntry):
@@ -142,16 +142,16 @@ class ReconciliationStore(EntryStore[ReconciliationRow]):
     _kept = RECONCILIATIONS_KEPT
 
     def all(self, stream: str) -> tuple[StreamReconciliation, ...]:
-        """Return those of a stream that are kept, newest first."""
+        """Return the stored reconciliations of a stream, newest first."""
         return tuple(map(_reconciliation, self._entries(stream)))
 
     def find(self, stream: str, wanted: UUID) -> StreamReconciliation | None:
-        """Find one of a stream."""
+        """Find one reconciliation of a stream; None if it is unknown."""
         row = self._entry(stream, wanted)
         return None if row is None else _reconciliation(row)
 
     def open(self, stream: str) -> ReconciliationRequest | None:
-        """Return the open request; there is at most one."""
+        """Return the open request of a stream; there is at most one. None without one."""
         row = self._session.scalar(
             select(ReconciliationRow).where(
                 ReconciliationRow.stream == stream, ReconciliationRow.result.is_(None)
@@ -160,12 +160,12 @@ class ReconciliationStore(EntryStore[ReconciliationRow]):
         return None if row is None else _reconciliation(row).asked
 
     def last_findings(self, stream: str) -> ReconciliationResult | None:
-        """Return the newest result of a stream that has findings: one that failed takes nothing back."""
+        """Return the newest result of a stream with findings; None without one. A failed attempt has none."""
         results = (each.result for each in self.all(stream))
         return next((each for each in results if each is not None and each.findings is not None), None)
 
     def add(self, request: ReconciliationRequest) -> None:
-        """Store a new request unless one of its stream is open; delete the oldest of its stream."""
+        """Store a new request; delete the oldest of its stream."""
         row = ReconciliationRow(id=str(request.id), stream=request.stream)
         row.asked_by, row.asked_at = request.by, request.at
         self._add(row)
@@ -183,17 +183,18 @@ def _reconciliation(row: ReconciliationRow) -> StreamReconciliation:
 
 
 REPLAYS_KEPT = 100
-"""Replays of one stream that are kept, those that wait in any case; their entries in the audit log stay."""
+"""Newest replays that are kept for one stream; those that wait are always kept. Their audit entries stay."""
 
 
 class ReplayRow(StreamEntry):
-    """One replay as JSON, and the whole request with its positions; null when it has ended."""
+    """One replay as JSON, and its whole request with all positions, which is null when the replay has ended."""
 
     __tablename__ = "stream_replays"
 
     state: Mapped[str] = mapped_column(Text)
     document: Mapped[str] = mapped_column(Text)
-    request: Mapped[str | None] = mapped_column(Text, deferred=True)  # megabytes, which a list does not need
+    # Up to megabytes: lists do not load it.
+    request: Mapped[str | None] = mapped_column(Text, deferred=True)
 
 
 class ReplayStore(EntryStore[ReplayRow]):
@@ -203,23 +204,23 @@ class ReplayStore(EntryStore[ReplayRow]):
     _kept = REPLAYS_KEPT
 
     def all(self, stream: str) -> tuple[StreamReplay, ...]:
-        """Return those of a stream that are kept, newest first."""
+        """Return the stored replays of a stream, newest first."""
         return tuple(StreamReplay.model_validate_json(row.document) for row in self._entries(stream))
 
     def find(self, stream: str, wanted: UUID) -> StreamReplay | None:
-        """Find one of a stream."""
+        """Find one replay of a stream; None if it is unknown."""
         row = self._entry(stream, wanted)
         return None if row is None else StreamReplay.model_validate_json(row.document)
 
     def request(self, stream: str, wanted: UUID) -> ReplayRequest | None:
-        """Return the whole request of an open one."""
+        """Return the whole request of a replay; None if the replay is unknown or not open."""
         row = self._entry(stream, wanted)
         if row is None or row.state != ReplayState.OPEN or row.request is None:
             return None
         return ReplayRequest.model_validate_json(row.request)
 
     def open(self, stream: str) -> UUID | None:
-        """Return the oldest request that a job is to process."""
+        """Return the id of the oldest request that a job has to process; None without one."""
         found = self._session.scalar(
             select(ReplayRow.id)
             .where(ReplayRow.stream == stream, ReplayRow.state == ReplayState.OPEN)
@@ -229,7 +230,7 @@ class ReplayStore(EntryStore[ReplayRow]):
         return None if found is None else UUID(found)
 
     def _may_go(self) -> ColumnElement[bool]:
-        """Return the condition of those that have ended: the others wait for a person or a job, and are bounded."""
+        """Return the condition of ended replays; the others wait for a person or a job, and are bounded in number."""
         return ReplayRow.request.is_(None)
 
     def add(self, replay: StreamReplay, request: ReplayRequest) -> None:
@@ -239,7 +240,7 @@ class ReplayStore(EntryStore[ReplayRow]):
         self._add(row)
 
     def put(self, replay: StreamReplay) -> None:
-        """Store a changed replay; without its positions when it has ended."""
+        """Store a changed replay; delete its request with the positions if it has ended."""
         changes: dict[str, str | None] = {"state": replay.state, "document": replay.model_dump_json()}
         if replay.is_ended:
             changes["request"] = None
@@ -247,11 +248,11 @@ class ReplayStore(EntryStore[ReplayRow]):
 
 
 ADOPTIONS_KEPT = 100
-"""Adoptions of one stream that are kept. Each takes a person; their entries in the audit log stay."""
+"""Maximum adoptions that are kept for one stream. A person makes each; their audit entries always stay."""
 
 
 class AdoptionRow(StreamEntry):
-    """One adoption as JSON, who had it kept, and when."""
+    """One adoption as JSON, who stored it, and when."""
 
     __tablename__ = "stream_adoptions"
 
@@ -267,12 +268,12 @@ class AdoptionStore(EntryStore[AdoptionRow]):
     _kept = ADOPTIONS_KEPT
 
     def find(self, wanted: str) -> KeptAdoption | None:
-        """Return the adoption of that id, of any stream; None if there is none."""
+        """Return the adoption with this id, of any stream; None without one."""
         row = self._session.scalar(select(AdoptionRow).where(AdoptionRow.id == wanted))
         return None if row is None else _kept(row)
 
     def all(self, stream: str) -> tuple[KeptAdoption, ...]:
-        """Return those of a stream, newest first."""
+        """Return the stored adoptions of a stream, newest first."""
         return tuple(map(_kept, self._entries(stream)))
 
     def add(self, kept: KeptAdoption) -> None:

@@ -1,4 +1,4 @@
-"""Store the settings of subjects and the associations of resources."""
+"""Storage of the settings of subjects, and of the associations of resources."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SettingStore(Store):
     """Settings by scope, as `stores.settings`."""
 
     def setting(self, scope: str) -> Setting:
-        """Return the settings of a scope."""
+        """Return the settings of a scope itself; both fields are None if nothing is set."""
         row = self._session.get(SettingRow, scope)
         return Setting(None, None) if row is None else Setting(row.config, row.mode)
 
@@ -78,7 +78,7 @@ class AssociationStore(Store):
         resource_id: str | None = None,
         subject: str | None = None,
     ) -> tuple[StoredAssociation, ...]:
-        """List the associations that match the given values, in the order in which they were made."""
+        """List the associations that match the given values (None: any), oldest first."""
         columns = (
             (AssociationRow.resource_name, name),
             (AssociationRow.resource_namespace, namespace),
@@ -98,7 +98,7 @@ class AssociationStore(Store):
         self._session.flush()
 
     def remove(self, association: StoredAssociation) -> None:
-        """Remove the association that a resource has of this type."""
+        """Remove the resource's association of this type, if it exists."""
         self._session.execute(
             delete(AssociationRow).where(
                 AssociationRow.resource_id == association.resource_id,

@@ -1,4 +1,4 @@
-"""Store schemas and the versions of subjects that use them. Each context has a schema once, under its own ids."""
+"""Storage of schemas and of the subject versions that use them. A context has each schema once, with its own id."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tidegate.gateway.storage.tables import (
 
 @dataclass(frozen=True, slots=True)
 class StoredSchema:
-    """A schema as it is stored.
+    """One stored schema.
 
     `key` is the primary key of its row; `id` is the schema id that clients see, unique in its context.
     `reference_list`, `metadata_json` and `rule_set_json` are JSON texts.
@@ -47,7 +47,10 @@ class StoredSchema:
 
 @dataclass(frozen=True, slots=True)
 class SubjectMember:
-    """A version of a subject in brief: its schema, and the enforced contract version that it is, if it is one."""
+    """A version of a subject in brief: its schema, and `version` and `precedence` of its enforced contract version.
+
+    Both are None if it has no contract version, or one that is not enforced.
+    """
 
     schema_id: int
     metadata_json: str | None
@@ -58,22 +61,22 @@ class SubjectMember:
 MAX_ID = 2**31 - 1
 """The highest id that fits into the frame of a record. Source: Schema Registry, wire format."""
 MAX_IMPORTED_ID = 2**30
-"""The highest id that can be imported: half of the ids stay free for the sequence."""
+"""The highest id that can be imported: half of the ids remain for the sequence."""
 
 
 class IdsUsedUp(TidegateError):  # noqa: N818 - named for the state of the context
-    """No id is left in a context that fits into the frame of a record."""
+    """A context without a free schema id that fits into the frame of a record."""
 
 
 class SchemaStore(Store):
     """The table of schemas and the ids that were assigned; an attribute `schemas` of Stores."""
 
     def by_guid(self, context: str, guid: str) -> StoredSchema | None:
-        """Find a schema of a context by its GUID."""
+        """Find a schema of a context by its GUID; None if the context does not have it."""
         return self._one(SchemaRow.context == context, SchemaRow.guid == guid)
 
     def by_id(self, context: str, schema_id: int) -> StoredSchema | None:
-        """Find a schema of a context by its id."""
+        """Find a schema of a context by its id; None if the context does not have it."""
         return self._one(SchemaRow.context == context, SchemaRow.id == schema_id)
 
     def with_id(self, schema_id: int) -> tuple[StoredSchema, ...]:
@@ -101,7 +104,7 @@ class SchemaStore(Store):
         references: Sequence[tuple[str, int]],
         schema_id: int | None,
     ) -> StoredSchema:
-        """Store a schema with `schema_id`, or with None the next id of its context.
+        """Store a schema under `schema_id`; None: under the next id of its context. Raises IdsUsedUp.
 
         `references` are (subject, version) in their order in the schema.
         """
@@ -128,7 +131,7 @@ class SchemaStore(Store):
             )
 
     def _take_id(self, context: str, wanted: int | None) -> int:
-        """Return `wanted` or the next id of a context; the next one is above all that were ever assigned."""
+        """Return `wanted`, or for None the next id of a context, which is above all that were ever assigned."""
         row = self._session.get(NextIdRow, context, with_for_update=True)
         if row is None:
             row = NextIdRow(context=context, id=1)
@@ -149,7 +152,7 @@ class SchemaStore(Store):
 
 
 def stored_schema(row: SchemaRow) -> StoredSchema:
-    """Read a row."""
+    """Return the schema that a row holds."""
     return StoredSchema(**fields_of(row, StoredSchema))
 
 
@@ -170,7 +173,8 @@ class SubjectVersion:
     """One version of a subject.
 
     `registry_id` is that of the contract version with this schema; None if the subject has no contract. `dialect` is the
-    `$schema` that is assumed for a JSON Schema without one; None is 2020-12. `deleted_at` is set if it is soft-deleted.
+    `$schema` that is assumed for a JSON Schema without one; None means 2020-12. `deleted_at` is set if it is
+    soft-deleted.
     """
 
     subject: str
@@ -219,7 +223,7 @@ class SubjectStore:
             self._schemas.remove(found.schema)
 
     def set_deleted(self, subject: str, numbers: Sequence[int], at: datetime | None) -> None:
-        """Soft-delete versions at an instant; with None restore them."""
+        """Soft-delete versions at an instant; None restores them."""
         self._session.execute(
             update(SubjectVersionRow)
             .where(SubjectVersionRow.subject == subject, SubjectVersionRow.number.in_(numbers))
@@ -242,7 +246,7 @@ class SubjectStore:
         return self._one(_select_versions().where(SubjectVersionRow.registry_id == registry_id))
 
     def members(self, subject: str, statuses: Sequence[str]) -> Iterator[SubjectMember]:
-        """Yield all versions of a subject, soft-deleted ones too; with the contract version of those in `statuses`."""
+        """Yield all versions of a subject, soft-deleted ones too, with their contract version if in `statuses`."""
         is_enforced = and_(
             VersionRow.registry_id == SubjectVersionRow.registry_id,
             VersionRow.status.in_(statuses),
@@ -270,7 +274,7 @@ class SubjectStore:
         return found is not None
 
     def unlinked_contracts(self) -> tuple[int, ...]:
-        """List the registry ids of the contract versions without a subject version; drafts and purged ones are left out."""
+        """List the registry ids of the contract versions without a subject version, except drafts and purged ones."""
         linked = select(SubjectVersionRow.registry_id).where(SubjectVersionRow.registry_id.is_not(None))
         query = select(VersionRow.registry_id).where(
             VersionRow.status != "draft",
@@ -301,7 +305,7 @@ class SubjectStore:
         return highest, count
 
     def newest_first(self, subject: str) -> Iterator[SubjectVersion]:
-        """Yield the versions of a subject that are not soft-deleted, highest first; reads 200 at a time."""
+        """Yield the versions of a subject that are not soft-deleted, highest first; read 200 at a time."""
         below: int | None = None
         while True:
             query = _select_versions().where(
@@ -318,7 +322,7 @@ class SubjectStore:
     def find(
         self, subject: str, *, deleted: Deleted, guid: str | None = None, text_hash: str | None = None, normal_hash: str | None = None
     ) -> SubjectVersion | None:  # fmt: skip
-        """Find the highest version of a subject whose schema has this GUID, hash of its text or of its normalized text."""
+        """Find the highest version of a subject whose schema has this GUID, text hash and normal hash (None: any)."""
         conditions = [
             column == value
             for column, value in (
@@ -341,7 +345,7 @@ class SubjectStore:
         return self._all(query.order_by(SubjectVersionRow.number.desc()))
 
     def of_schema(self, schema: StoredSchema, deleted: Deleted) -> tuple[tuple[str, int], ...]:
-        """List (subject, version number) of all versions with a schema, ordered."""
+        """List (subject, version number) of all versions with a schema, ordered by both."""
         query = (
             select(SubjectVersionRow.subject, SubjectVersionRow.number)
             .where(SubjectVersionRow.schema_key == schema.key, _by_deletion(deleted))
@@ -373,7 +377,7 @@ class SubjectStore:
     def subjects(
         self, context: str | None, prefix: str, deleted: Deleted, visible: Sequence[str] | None
     ) -> Select[str]:
-        """Return a query for the names of subjects that begin with a prefix, ordered. `context` None: of all contexts.
+        """Return an ordered query for the names of subjects that begin with a prefix, in a context (None: in all).
 
         With `visible`, only names that begin with one of these prefixes. With Deleted.ONLY, only subjects whose versions
         are all soft-deleted. Run it with `page`.
@@ -397,7 +401,7 @@ class SubjectStore:
     ) -> Generator[SubjectVersion, None, None]:
         """Yield versions ordered by subject and number; with `latest_only` only the highest of each subject.
 
-        Close the generator before the transaction ends: it holds a cursor of the database.
+        Close the generator before the transaction ends: it has an open cursor of the database.
         """
         query = _select_versions().where(*_by_name(context, prefix), _by_deletion(deleted))
         if latest_only:
@@ -414,7 +418,7 @@ class SubjectStore:
                 ),
             )
         ordered = query.order_by(SubjectVersionRow.subject, SubjectVersionRow.number)
-        # In parts: a reader of the first page must not hold the schemas of thousands of subjects in memory.
+        # In chunks: a reader of the first page must not hold the schemas of thousands of subjects in memory.
         with self._session.execute(ordered, execution_options={"yield_per": _LISTED_AT_ONCE}) as rows:
             for row in rows:
                 yield _version(row)

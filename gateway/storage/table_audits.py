@@ -1,4 +1,4 @@
-"""Store the audits of tables, by contract."""
+"""Storage of the audits of tables, by contract."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tidegate.contracts.stream.table_audit import KeptTableAudit, TableAudit
 from tidegate.gateway.storage.tables import EntryStore, Instant, StreamEntry, fields_of
 
 AUDITS_KEPT: Final = 500
-"""Audits of one contract that are kept."""
+"""Maximum audits that are kept for one contract."""
 AUDITS_OF_TABLE_KEPT: Final = 100
-"""Audits of one table by one contract that are kept: a table that is audited every minute leaves room for others."""
+"""Maximum audits that are kept for one table and contract, so that a table audited every minute leaves room."""
 
 
 class TableAuditRow(StreamEntry):
-    """One audit as JSON, and beside it what lists show. `stream` is the id of the contract, `version` its version."""
+    """One audit as JSON, and the columns that lists show. `stream` is the contract's id, `version` its version."""
 
     __tablename__ = "table_audits"
 
@@ -39,7 +39,7 @@ class TableAuditRow(StreamEntry):
 
 @dataclass(frozen=True, slots=True)
 class AuditSummary:
-    """An audit as a list shows it. `version` is that of the contract; `unmet` counts expectations that are not met."""
+    """An audit as a list shows it. `version` is the contract's; `unmet` counts expectations that are not met."""
 
     id: str
     by: str
@@ -65,11 +65,11 @@ class TableAuditStore(EntryStore[TableAuditRow]):
     _kept = AUDITS_KEPT
 
     def summaries(self, contract_id: str) -> tuple[AuditSummary, ...]:
-        """Return the audits of a contract that are kept, newest first."""
+        """Return the stored audits of a contract, newest first."""
         return tuple(AuditSummary(**fields_of(row, AuditSummary)) for row in self._entries(contract_id))
 
     def find(self, contract_id: str, wanted: UUID | str) -> KeptTableAudit | None:
-        """Find one audit of a contract."""
+        """Find one audit of a contract; None if it is unknown."""
         row = self._entry(contract_id, wanted)
         if row is None:
             return None
@@ -81,7 +81,7 @@ class TableAuditStore(EntryStore[TableAuditRow]):
         return self._session.scalar(query) is not None
 
     def add(self, kept: KeptTableAudit, keep_from: datetime) -> None:
-        """Store a new audit; delete the oldest of its table and contract, and those that came before an instant."""
+        """Store a new audit; delete the oldest of its table and contract, and the contract's before `keep_from`."""
         audit, row = kept.audit, TableAuditRow
         self._add(
             TableAuditRow(

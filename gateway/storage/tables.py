@@ -1,4 +1,4 @@
-"""The tables of the registry, as typed mappings. Migrations create them; a test holds both to each other."""
+"""The tables of the registry, as typed mappings. Migrations create them; a test checks that both agree."""
 
 from __future__ import annotations
 
@@ -50,39 +50,39 @@ def from_microseconds(microseconds: int) -> datetime:
 
 
 class Instant(TypeDecorator[datetime]):
-    """An aware instant, kept as microseconds so that every database orders and buckets it alike."""
+    """An aware instant, stored in microseconds so that every database orders and buckets it in the same way."""
 
     impl = BigInteger
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:  # noqa: ARG002 - the signature is SQLAlchemy's
-        """Return what the database keeps."""
+        """Return the microseconds to store; None for null."""
         return None if value is None else to_microseconds(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - the signature is SQLAlchemy's
-        """Return the instant that the database kept."""
+        """Return the stored instant; None for null."""
         return None if value is None else from_microseconds(value)
 
 
 class Table(DeclarativeBase):
-    """Root of the mappings."""
+    """The base class of the mappings."""
 
 
 class Store:
-    """Stores and finds the rows of some tables in one transaction."""
+    """A store that writes and finds the rows of some tables in one transaction."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
 
 def fields_of(source: object, kind: type[Any], **others: object) -> dict[str, Any]:
-    """Return the fields of the dataclass `kind` as `source` has them, a row or a value; `others` are given here."""
+    """Return the fields of the dataclass `kind` as read from `source`, a row or a value; `others` take precedence."""
     names = (name for name in kind.__slots__ if name not in others)
     return {name: getattr(source, name) for name in names} | others
 
 
 class StreamEntry(Table):
-    """An entry of a stream. Entries are numbered by `key` in the order in which they came, and only the newest are kept."""
+    """An entry of a stream. `key` numbers the entries in order of arrival; only the newest are kept."""
 
     __abstract__ = True
 
@@ -93,7 +93,7 @@ class StreamEntry(Table):
     @declared_attr.directive
     @classmethod
     def __table_args__(cls) -> tuple[Index]:
-        """Return the index by which the entries of a stream are found."""
+        """Return the index for finding the entries of a stream."""
         return (Index(f"ix_{cls.__tablename__}_stream", "stream", "key"),)
 
 
@@ -101,7 +101,7 @@ Entry = TypeVar("Entry", bound=StreamEntry)
 
 
 class EntryStore(Store, Generic[Entry]):
-    """Stores the entries of streams in the table of `_row`, the newest `_kept` of each stream."""
+    """A store of entries of streams in the table of `_row`; it keeps the newest `_kept` of each stream."""
 
     _row: type[Entry]
     _kept: int
@@ -112,7 +112,7 @@ class EntryStore(Store, Generic[Entry]):
         return self._session.scalars(select(row).where(row.stream == stream).order_by(row.key.desc()))
 
     def _entry(self, stream: str, wanted: UUID | str) -> Entry | None:
-        """Return one entry of a stream; None if there is none with this id."""
+        """Return one entry of a stream; None if no entry has this id."""
         row = self._row
         return self._session.scalar(select(row).where(row.stream == stream, row.id == str(wanted)))
 
@@ -120,11 +120,11 @@ class EntryStore(Store, Generic[Entry]):
         self._session.execute(update(self._row).where(self._row.id == str(entry)).values(**values))
 
     def _may_go(self) -> ColumnElement[bool]:
-        """Return the condition of the entries that may be deleted when there are newer ones."""
+        """Return the condition of the entries that may be deleted if newer ones exist."""
         return true()
 
     def _add(self, entry: Entry) -> None:
-        """Store an entry, and delete the oldest of its stream."""
+        """Store an entry; of its stream, delete those that may go and are older than the newest `_kept`."""
         self._session.add(entry)
         self._session.flush()
         row, stream = self._row, entry.stream
@@ -148,10 +148,10 @@ class ContractRow(Table):
 class VersionRow(Table):
     """One published version. Its document never changes; its status does, and it may be deleted.
 
-    `registry_id` is global, grows and is never given twice, not even after a deletion. `number` counts the
-    versions of a subject from 1. `precedence` orders semantic versions bytewise. A purged version has no document and a
-    negative number, but keeps its name, so that the name never means another document. `note` says what of the version
-    is not enforced, and why.
+    `registry_id` is global, grows and is never reused, not even after a deletion. `number` counts the versions of a
+    subject from 1. `precedence` orders semantic versions bytewise. A purged version has no document and a negative
+    number, but keeps its name, so that the name never means another document. `note` lists the parts of the version
+    that are not enforced, with reasons.
     """
 
     __tablename__ = "contract_versions"
@@ -178,9 +178,9 @@ class VersionRow(Table):
 
 
 class StreamRow(Table):
-    """Totals of one stream since its first batch; the `epoch_` fields since its job last started.
+    """Totals of one stream since its first batch; the `epoch_` fields are about its newest epoch.
 
-    Changed only in the transaction that adds a batch.
+    They change only in the transaction that adds a batch.
     """
 
     __tablename__ = "streams"
@@ -200,12 +200,12 @@ class StreamRow(Table):
 
 
 class BatchRow(Table):
-    """One batch report: the report itself, and beside it the columns that queries sum over."""
+    """One batch report: the report itself as JSON, and the columns that queries sum."""
 
     __tablename__ = "batches"
     __table_args__ = (
         UniqueConstraint("stream", "epoch", "n", name="uq_batches_identity"),
-        # Covers the rate and the sparkline, so that neither reads the reports themselves.
+        # A covering index for the rate and the sparkline, so that neither reads the reports themselves.
         Index("ix_batches_committed", "stream", "committed_at", "records", "quarantined", "dropped"),
     )
 
@@ -233,11 +233,11 @@ class BatchRuleRow(Table):
 
 
 Name = Text().with_variant(Text(collation="C"), "postgresql")
-"""A text that every database orders by code point."""
+"""A text column that every database orders by code point."""
 
 
 class SchemaRow(Table):
-    """One schema with what belongs to it. Ids are unique in a context and never given twice by this registry."""
+    """One schema with its references, metadata and rule set. Ids are unique in a context and never reused."""
 
     __tablename__ = "schemas"
     __table_args__ = (
@@ -297,8 +297,8 @@ class ReferenceRow(Table):
 class SubjectVersionRow(Table):
     """One version of a subject; with `registry_id` it is also a version of a contract.
 
-    `dialect` is the `$schema` by which a JSON Schema is read that names none. It is not kept with the schema, because
-    versions that read one text differently share an id. Null is 2020-12.
+    `dialect` is the `$schema` that is assumed for a JSON Schema without one; null means 2020-12. It is not stored with
+    the schema, because versions that read one text differently share a schema id.
     """
 
     __tablename__ = "subject_versions"
@@ -322,7 +322,7 @@ class SubjectVersionRow(Table):
 
 
 class SettingRow(Table):
-    """The settings of a scope: "" for all, `:.context:` for a context, or a subject."""
+    """The settings of a scope: "" for the whole registry, `:.context:` for a context, or a subject."""
 
     __tablename__ = "subject_settings"
 
@@ -354,7 +354,7 @@ class AssociationRow(Table):
 
 
 class StatusChangeRow(Table):
-    """Changes of the status of a contract version: the newest row at an instant has its status then."""
+    """One change of a contract version's status. The newest row up to an instant has the status at that instant."""
 
     __tablename__ = "status_changes"
     __table_args__ = (Index("ix_status_changes_version", "registry_id", "at"),)
@@ -367,7 +367,7 @@ class StatusChangeRow(Table):
 
 
 class ByCodePoint(FunctionElement[str]):
-    """A column of text, to be ordered by. Its type is text; a null stays one."""
+    """A text column for ORDER BY that every database orders by code point. A null remains null."""
 
     inherit_cache = True
     name = "by_code_point"

@@ -1,4 +1,4 @@
-"""Store searches for a value among refused records: their progress and what they found, never the value."""
+"""Storage of searches for a value among refused records: their progress and results, never the value."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sqlalchemy.orm import Mapped, mapped_column
 from tidegate.gateway.storage.tables import EntryStore, Instant, Name, StreamEntry, fields_of
 
 KEPT = 50
-"""Searches of one stream that are kept."""
+"""Maximum searches that are kept for one stream."""
 
 
 class ValueSearchRow(StreamEntry):
-    """One search. `positions` is a JSON list of `partition/offset`; `heard_at` is when its process last went on with it."""
+    """One search. `positions` is a JSON list of `partition/offset`; `heard_at` is its process's last sign of life."""
 
     __tablename__ = "quarantine_searches"
 
@@ -32,7 +32,7 @@ class ValueSearchRow(StreamEntry):
 
 @dataclass(frozen=True, slots=True)
 class StoredSearch:
-    """One search as it is kept."""
+    """One stored search; the fields are those of ValueSearchRow."""
 
     id: str
     stream: str
@@ -57,12 +57,12 @@ class ValueSearchStore(EntryStore[ValueSearchRow]):
         self._add(ValueSearchRow(**fields_of(search, StoredSearch)))
 
     def find(self, stream: str, search_id: str) -> StoredSearch | None:
-        """Return one search of a stream, None if there is none of this id."""
+        """Return one search of a stream; None if no search has this id."""
         row = self._entry(stream, search_id)
         return None if row is None else StoredSearch(**fields_of(row, StoredSearch))
 
     def all(self, stream: str) -> tuple[StoredSearch, ...]:
-        """List the searches of a stream that are kept, newest first."""
+        """List the stored searches of a stream, newest first."""
         return tuple(StoredSearch(**fields_of(row, StoredSearch)) for row in self._entries(stream))
 
     def update(self, search_id: str, **values: object) -> None:

@@ -17,12 +17,12 @@ _MOST_KNOWN: Final = 10_000
 _MOST_BATCHES: Final = 1_000
 _WINDOW: Final = timedelta(days=1)
 _known: dict[str, ErrorBudget | None] = {}
-"""Budgets by fingerprint: a version never changes, and its document may have 100 kB."""
+"""Budgets by fingerprint, cached: a version never changes, and its document may have 100 kB."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetUse:
-    """The error budget of the contract version that judged the last batch, and what its batches have used of it.
+    """The error budget of the contract version that judged the last batch, and how much of it is used.
 
     `records` and `refused` count the last batch, or the newest batches that have `window_records` together. `used` is
     the refused share divided by `ratio`, so 1 and more is spent. It is None without records, and for a ratio of 0.
@@ -44,7 +44,7 @@ class BudgetUse:
 
 
 def budget_use(stores: Stores, last: BatchReport) -> BudgetUse | None:
-    """Return how much of its budget a stream has used, by its last report; None without a budget."""
+    """Return how much of its error budget a stream has used as of its last report; None without a budget."""
     budget = _budget(stores, last)
     if budget is None:
         return None

@@ -1,4 +1,4 @@
-"""The condition of streams: pauses by people, and what their jobs report of budgets, starts and ends."""
+"""The control of streams: pauses by people, and reports of jobs about error budgets, starts, ends and heartbeats."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def announce_nothing(_event: StreamEvent | Trip | StreamControl) -> None:
 
 
 EMPTY_HEARTBEAT = Heartbeat()
-"""The heartbeat of a job that says nothing but that it lives."""
+"""A heartbeat without any figures."""
 
 
 class StreamControls:
-    """Decisions of people and error budgets about streams. Every change is an entry in the audit log."""
+    """A service for decisions of people and error budgets about streams. The audit log has every change."""
 
     def __init__(
         self, database: Database, now: Callable[[], datetime], announce: Announce = announce_nothing
@@ -41,13 +41,13 @@ class StreamControls:
         self._announce = announce
 
     def control(self, stream: str) -> StreamControl:
-        """Return what holds for a stream. Raises NotFoundError for one without a contract."""
+        """Return the control of a stream. Raises NotFoundError for one without a contract."""
         with self._database.reading() as stores:
             subject_of_contract(stores, stream)
             return stores.controls.find(stream)
 
     def pause(self, stream: str, reason: str | None, by: Principal = ANONYMOUS) -> StreamControl:
-        """Pause a stream from its next batch on; one that is paused stays as it is. Raises NotFoundError."""
+        """Pause a stream from its next batch on; a paused stream does not change. Raises NotFoundError."""
         at = self._now()
         why = reason or "paused without a reason"
         with self._database.writing() as stores:
@@ -65,9 +65,9 @@ class StreamControls:
     ) -> StreamControl:
         """Resume a stream; with `accept_batch` accept the batch that exceeded its error budget.
 
-        `decisions` is the number of decisions that its job knows of, after a restore of the registry's database that
-        lost some. A stream that runs, with nothing to accept, stays as it is. Raises NotFoundError, and ConflictError when a batch
-        is to be accepted and none tripped.
+        `decisions` is the number of decisions that its job knows of; it matters after a restore of the registry's
+        database that lost some. A running stream with nothing to accept does not change. Raises NotFoundError, and
+        ConflictError for `accept_batch` if no batch has exceeded the budget.
         """
         at = self._now()
         with self._database.writing() as stores:
@@ -87,7 +87,7 @@ class StreamControls:
             return after
 
     def set_aside(self, stream: str, record: RecordPosition, by: Principal = ANONYMOUS) -> StreamControl:
-        """Quarantine one record without judging it; one that is set aside stays so. Raises NotFoundError."""
+        """Quarantine one record without judging it; doing so again changes nothing. Raises NotFoundError."""
         at = self._now()
         with self._database.writing() as stores:
             topic = topic_of_contract(stores, stream)
@@ -102,8 +102,8 @@ class StreamControls:
     def trip(self, stream: str, trip: Trip, by: Principal = ANONYMOUS) -> StreamControl:
         """Record that a batch has spent the error budget, and pause the stream if the budget asks for it.
 
-        A trip that was recorded before changes nothing. Returns the present controls. Raises ConflictError for a trip of another
-        stream, NotFoundError and Forbidden when `by` may not publish for the stream's topic.
+        Return the current control. A trip that was recorded before changes nothing. Raises ConflictError for a trip of
+        another stream, NotFoundError, and Forbidden if `by` may not report for the stream's topic.
         """
         require_same(stream, trip.stream)
         at = self._now()
@@ -121,7 +121,10 @@ class StreamControls:
         return after
 
     def record_event(self, stream: str, event: StreamEvent, by: Principal = ANONYMOUS) -> bool:
-        """Record a start or an end; return False if it was recorded before. Raises as `trip` does."""
+        """Record a start or an end; return False if it was recorded before.
+
+        Raises ConflictError for an event of another stream, NotFoundError, and Forbidden if `by` may not report.
+        """
         require_same(stream, event.stream)
         with self._database.writing() as stores:
             reporter_topic(stores, stream, by)
@@ -134,7 +137,10 @@ class StreamControls:
     def beat(
         self, stream: str, heartbeat: Heartbeat = EMPTY_HEARTBEAT, by: Principal = ANONYMOUS
     ) -> HeartbeatAnswer:
-        """Store the heartbeat of a stream's job; return the open requests for it. Raises NotFoundError and Forbidden as `trip` does."""
+        """Store the heartbeat of a stream's job; return the open requests for it.
+
+        Raises NotFoundError, and Forbidden if `by` may not report.
+        """
         at = self._now()
         with self._database.writing() as stores:
             reporter_topic(stores, stream, by)
@@ -145,13 +151,16 @@ class StreamControls:
 
 
 def require_same(stream: str, named: str) -> None:
-    """Raise ConflictError unless a report is about the stream that it was posted to."""
+    """Check that a report is about the stream that it was posted to. Raises ConflictError."""
     if stream != named:
         raise ConflictError(f"this is about the stream {named}; post it there, not to {stream}")
 
 
 def require_own(message: BatchReport | Trip, topic: str) -> None:
-    """Raise ConflictError unless a job names the contract and the topics of its stream, whose contract has `topic`."""
+    """Check that a message names the contract and the topics of its stream, which reads `topic`.
+
+    Raises ConflictError.
+    """
     stream, expected = message.stream, quarantine_topic(topic)
     if message.contract.rpartition("@")[0] != stream:
         raise ConflictError(
@@ -168,9 +177,9 @@ def require_own(message: BatchReport | Trip, topic: str) -> None:
 
 
 def reporter_topic(stores: Stores, stream: str, by: Principal) -> str:
-    """Return the topic of a stream that `by` may report about. A hidden stream answers as an unknown one.
+    """Return the topic of a stream that `by` may report about.
 
-    Raises NotFoundError and Forbidden.
+    Raises NotFoundError for an unknown or hidden stream, Forbidden without the role reporter.
     """
     topic = stores.contracts.topic_of(stream)
     if topic is None or not by.sees(subject_of(topic)):
@@ -186,7 +195,7 @@ def keep_control(
     subject: str,
     made: tuple[str, datetime],
 ) -> None:
-    """Store the control after a change, given as before and after, and log who made it and when."""
+    """Store the control after a change, given as (before, after), with an audit entry; `made` is (who, when)."""
     before, after = change
     stores.controls.put(after)
     earlier = _hash(before) if before.revision else None

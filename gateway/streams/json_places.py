@@ -1,4 +1,4 @@
-"""Find the places in a record's bytes that JSON Pointers name."""
+"""Look-up of JSON Pointers in the bytes of a record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.gateway.streams.json_walk import Event, Part, Walk, closing, is_js
 
 _LONGEST_NAME = 200
 _EVERY = "\0every"
-"""The step of a pattern that leads everywhere; kept apart from the `*` of a pointer."""
+"""The `*` step of a pattern, which leads everywhere; it differs from the `*` step of a pointer."""
 
 
 class Place(NamedTuple):
@@ -26,12 +26,11 @@ class Place(NamedTuple):
 class Found:
     """The places that pointers name in one text.
 
-    `values` has an entry for every requested pointer: all its places in order, none if the value is absent. A
-    repeated property or a `*` has several. `nearest` has, for an absent value, the places of the closest object or
-    array on its way that exists. `covered` has for every pattern all places that it leads to, and those on its way
-    that hold something else than what it leads through. `undeclared` are the properties of an undeclared name,
-    outermost only. `broken` is the first thing that is not JSON, None when all is; `readable_until` is the offset up
-    to which every value was placed.
+    `values` has all places of every requested pointer in order, () if the value is absent. A repeated property or a
+    `*` has several. `nearest` has, for an absent value, the places of the closest object or array on its path that
+    exists. `covered` has, for every pattern, all places that it leads to, and those where it stops because of another
+    type of value. `undeclared` are the properties with undeclared names, outermost only. `broken` is the first part
+    that is not JSON, None without one. `readable_until` is the offset up to which every value was located.
     """
 
     values: dict[str, tuple[Place, ...]]
@@ -52,7 +51,7 @@ class _Node:
 
 @dataclass(slots=True)
 class _Open:
-    """A value that the walk is inside of; `nodes` are the steps it stands for, `index` its last element so far."""
+    """A value that the walk is inside of; `nodes` are the steps that lead to it, `index` its last element so far."""
 
     nodes: list[_Node]
     start: int
@@ -70,8 +69,8 @@ def find(
 ) -> Found:
     """Find where `pointers` (RFC 6901) lead in `data`, which may be any bytes.
 
-    `declared` are the property names that the contract knows, None when that is not known. A `*` step leads to
-    every array element and to every property that is not declared; in one of `patterns` to every property.
+    `declared` are the property names that the contract declares, None if unknown. A `*` step leads to every array
+    element and to every property that is not declared; in one of `patterns` it leads to every property.
     """
     root = _Node()
     wanted = {pointer: _plant(root, pointer) for pointer in pointers}
@@ -110,7 +109,7 @@ def _places(node: _Node) -> tuple[Place, ...]:
 
 
 def _covered(data: bytes, pattern: str, way: list[_Node]) -> tuple[Place, ...]:
-    """Return the places that a pattern leads to, and those where it stops because something else is there."""
+    """Return the places that a pattern leads to, and those where it stops because of another type of value."""
     found = {*way[-1].places}
     for node, step in zip(way[:-1], pattern.split("/")[1:], strict=True):
         leads_into_arrays = step == "*" or step.isdigit()
@@ -120,7 +119,7 @@ def _covered(data: bytes, pattern: str, way: list[_Node]) -> tuple[Place, ...]:
 
 
 def _undecodable(data: bytes) -> Event | None:
-    """Return the first bytes that are not UTF-8. The walk continues after them: in strings they break no structure."""
+    """Return the first bytes that are not UTF-8; None without any. In strings they do not stop the walk."""
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -134,7 +133,7 @@ def _first(one: Event | None, other: Event | None) -> Event | None:
 
 
 def _plant(root: _Node, pointer: str, *, every: str = "*") -> list[_Node]:
-    """Add a pointer to the tree, its `*` as `every`; returns the nodes on its way, the root first."""
+    """Add a pointer to the tree, its `*` as `every`; return the nodes on its path, the root first."""
     way = [root]
     for step in pointer.split("/")[1:]:
         name = every if step == "*" else step.replace("~1", "/").replace("~0", "~")
@@ -143,7 +142,7 @@ def _plant(root: _Node, pointer: str, *, every: str = "*") -> list[_Node]:
 
 
 class _Search:
-    """Follows a walk and notes the places of the planted nodes."""
+    """A follower of a walk that records the places of the planted nodes."""
 
     def __init__(self, data: bytes, root: _Node, declared: frozenset[str] | None) -> None:
         self.broken: Event | None = None
@@ -157,7 +156,7 @@ class _Search:
 
     @property
     def is_done_with_container(self) -> bool:
-        """Return whether nothing inside of the value just opened can matter."""
+        """Return whether the content of the value just opened is irrelevant."""
         value = self._inside[-1]
         leads_on = any(node.children for node in value.nodes)
         return not leads_on and (self._declared is None or value.is_undeclared)
@@ -192,7 +191,7 @@ class _Search:
             self.undeclared.append(place)
 
     def _enter(self, event: Event) -> _Open:
-        """Open the value that begins at `event`: which nodes it stands for, and where its name begins."""
+        """Return the value that begins at `event`, with its nodes and the start of its name."""
         key, self._key = self._key, None
         if not self._inside:
             return _Open([self._root], event.start, event.start)
@@ -216,7 +215,7 @@ def _step(nodes: list[_Node], *names: str) -> list[_Node]:
 
 
 def _name(key: bytes) -> str:
-    """Decode a property name; one that no JSON reader takes is compared as it is written."""
+    """Decode a property name; return one that is not valid JSON as it is written."""
     text = key.decode("utf-8", "replace")
     if b"\\" not in key:
         return text[1:-1]

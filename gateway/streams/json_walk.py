@@ -1,8 +1,8 @@
-"""Find the positions of the parts of a JSON text. Any bytes are accepted; broken grammar is reported as an event.
+"""A walk over a JSON text that finds the positions of its parts. Any bytes are accepted; errors are events.
 
 `json` and `orjson` return values without positions, and nothing for a broken text. A page that marks the offending
-place needs positions, also in broken texts. The walk does not recurse, so depth is no danger. It continues after errors
-that a reader can skip (a bad escape, NaN, a raw control character), to find as many positions as possible.
+place needs positions, also in broken texts. The walk does not recurse, so deep texts are safe. It continues after
+errors that a reader can skip (a bad escape, NaN, a raw control character), to find as many positions as possible.
 
 Source: RFC 8259.
 """
@@ -27,9 +27,9 @@ class Part(IntEnum):
     SEPARATOR = 5
     """A comma or colon; never yielded."""
     FLAW = 6
-    """Not JSON, but stepped over: the part itself follows as an event of its own."""
+    """Not JSON, but skippable: the part itself follows as a separate event."""
     STOP = 7
-    """The grammar ends here; always the last event."""
+    """The text is invalid from here on; always the last event."""
 
 
 class Event(NamedTuple):
@@ -134,7 +134,7 @@ class Walk:
 
 
 def is_json(data: bytes) -> bool:
-    """Return whether `data` is JSON beyond doubt; False also for what readers do not agree on."""
+    """Return whether `data` is JSON for every reader; False also for texts on which readers disagree."""
     try:
         orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -143,7 +143,7 @@ def is_json(data: bytes) -> bool:
 
 
 def closing(data: bytes, position: int) -> int:
-    """Find the bracket that closes what was opened just before `position`, in a text that `is_json` approved."""
+    """Return the position of the bracket that closes the one just before `position`, in a text that is JSON."""
     depth = 1
     for token in _BRACKET.finditer(data, position):
         bracket = data[token.start()]
@@ -157,7 +157,7 @@ def closing(data: bytes, position: int) -> int:
 
 
 def _next(part: Part, kind: int, stack: bytearray) -> int:
-    """Return what may follow a part; `stack` holds the brackets that are open after it."""
+    """Return the state after a part; `stack` has the brackets that are open after it."""
     if part is Part.KEY:
         return _AFTER_KEY
     if kind == _COLON:

@@ -1,4 +1,4 @@
-"""Marks on a stream's time axis: versions that came into force, pauses and rewinds."""
+"""Marks on a stream's time axis: newly enforced versions, pauses and rewinds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RESUMES = ("stream.resumed", "stream.resumed-accepting-batch")
 
 
 class Happening(StrEnum):
-    """The kinds of things that are marked on the time axis."""
+    """The kinds of marks on the time axis."""
 
     VERSION = "version"
     PAUSE = "pause"
@@ -27,7 +27,10 @@ class Happening(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """One of them: from `at` on, to `until` if it has ended; `what` is a version, or the name of who did it."""
+    """One mark, at `at`, or for a pause from `at` to `until` (None: it has not ended).
+
+    `what` is the version, or the name of the principal that paused or rewound the stream.
+    """
 
     kind: Happening
     at: datetime
@@ -36,23 +39,23 @@ class Happened:
 
     @property
     def end(self) -> datetime:
-        """Return when it ended; for a moment, the moment itself."""
+        """Return the end; for a mark without one, its time."""
         return self.until or self.at
 
     @property
     def is_open(self) -> bool:
-        """Return whether it has not ended."""
+        """Return whether it is a pause that has not ended."""
         return self.kind is Happening.PAUSE and self.until is None
 
 
 class StreamHistory:
-    """Reads what happened to streams."""
+    """A reader of the marks of streams."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def between(self, stream: str, since: datetime, until: datetime) -> tuple[Happened, ...]:
-        """List what happened to a stream in [since, until), oldest first; nothing for one without a contract."""
+        """List the marks of a stream in [since, until), oldest first; () for a stream without a contract."""
         with self._database.reading() as stores:
             topic = stores.contracts.topic_of(stream)
             if topic is None:
@@ -66,13 +69,13 @@ class StreamHistory:
         return tuple(sorted(inside, key=lambda each: each.at))
 
     def versions(self, stream: str) -> tuple[Happened, ...]:
-        """List when the versions of a stream came into force, oldest first."""
+        """List when versions of a stream became enforced, oldest first."""
         found = self._database.read(lambda stores: tuple(_versions(stores, stream)))
         return tuple(sorted(found, key=lambda each: each.at))
 
 
 def _versions(stores: Stores, stream: str) -> Iterator[Happened]:
-    """Yield when each version came into force."""
+    """Yield a mark each time that a version became enforced."""
     for version in stores.contracts.versions(stream, deleted=True):
         was_enforced = False
         for change in stores.lifecycle.changes(version.registry_id):
@@ -83,12 +86,13 @@ def _versions(stores: Stores, stream: str) -> Iterator[Happened]:
 
 
 def _pauses(stores: Stores, subject: str, stream: str, since: datetime) -> Iterator[Happened]:
-    """Yield the pauses that the audit log tells of; one that began before `since` begins there."""
+    """Yield the pauses in the audit log; one that began before `since` begins at `since`."""
     actions = (*_PAUSES, *_RESUMES)
     newest_first = stores.audit.of_subject_since(subject, since, actions, _MOST_DECISIONS)
     paused_at, by = None, ""
     for entry in reversed(newest_first):
-        if entry.action in _PAUSES:  # a pause after a trip: that one stopped the job, and paused nothing
+        # A pause after a trip replaces it, because that trip stopped the job and paused nothing.
+        if entry.action in _PAUSES:
             paused_at, by = entry.at, entry.who
         else:
             yield Happened(Happening.PAUSE, paused_at or since, entry.at, by or entry.who)

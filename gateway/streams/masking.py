@@ -1,4 +1,4 @@
-"""Masking of refused records and of fixes: which values a reader may not see, and the JSON without them."""
+"""Masking of refused records and of fixes: the values that a reader may not see, and the JSON without them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MOST_BYTES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Bytes that never leave the server; `reason` is shown in their place. With `has_name` they begin with a property name."""
+    """Bytes that never leave the server; `reason` is shown instead. With `has_name` they start with a name."""
 
     start: int
     end: int
@@ -45,7 +45,7 @@ class Mask:
 def masked_json(
     data: bytes, contract: DataContract | None, visibility: Visibility
 ) -> tuple[bytes, frozenset[str]]:
-    """Return JSON, any bytes, with HIDDEN in place of what is hidden, and the parts that are hidden.
+    """Return a JSON text (any bytes) with HIDDEN in place of hidden values, and the set of hidden parts.
 
     Parts are pointers of classified fields, and BODY.
     """
@@ -72,7 +72,7 @@ def whole(data: bytes) -> tuple[Mask, ...]:
 
 
 def masks_by_part(data: bytes, visibility: Visibility, found: Found) -> dict[str, list[Mask]]:
-    """Return the masks of each part that is hidden, from the places that `hidden_fields` were found at."""
+    """Return the masks by hidden part; `found` has the places of the visibility's `hidden_fields`."""
     if not visibility.is_limited or visibility.shows(BODY):
         return {}
     return dict(_masks(data, visibility, visibility.hidden_fields, found))
@@ -103,13 +103,13 @@ def _undeclared(data: bytes, place: Place, declared: frozenset[str]) -> Mask:
 
 
 def _is_known(data: bytes, place: Place, declared: frozenset[str]) -> bool:
-    """Return whether an undeclared name looks like a declared one: then it is a mistake to be seen, and no value."""
+    """Return whether an undeclared name looks like a declared one: then it is a misspelling, and not a value."""
     known = {name.casefold() for name in declared}
     return bool(get_close_matches(name_at(data, place.key_start).casefold(), known, n=1, cutoff=_ALIKE))
 
 
 def apart(masks: list[Mask]) -> tuple[Mask, ...]:
-    """Sort, and join masks that overlap: the outer one's reason stands."""
+    """Return masks in order, with overlapping ones joined; a joined mask has the reason of the outer one."""
     found: list[Mask] = []
     for mask in sorted(masks, key=lambda one: (one.start, -one.end)):
         if found and mask.start < found[-1].end:
@@ -123,8 +123,8 @@ def apart(masks: list[Mask]) -> tuple[Mask, ...]:
 def masked_fix(text: str, visibility: Visibility) -> str:
     """Return a fix, as canonical JSON, with HIDDEN in place of the values of hidden fields; unchanged without any.
 
-    With a hidden value the description is hidden too, because it is free text about the values. A text that is no fix
-    is hidden as a whole.
+    With a hidden value the description is hidden too, because it is free text about the values. A text that is not a
+    fix is hidden as a whole.
     """
     try:
         fix = Fix.model_validate_json(text, strict=True)
@@ -144,7 +144,7 @@ def masked_fix(text: str, visibility: Visibility) -> str:
 
 
 def _hidden_names(fix: Fix, visibility: Visibility) -> frozenset[str]:
-    """Return the names under which renames of a fix take values out of hidden fields, or into them."""
+    """Return the field names under which renames of a fix move values out of hidden fields, or into them."""
     renames = [(tokens(step.field), step.to) for step in fix.steps if isinstance(step, Rename)]
     found: set[str] = set()
     for _ in renames:  # a chain of renames is at most as long as their number
@@ -184,9 +184,9 @@ def _masked_condition(condition: Condition) -> Condition:
 def decoded_json(
     payload: bytes, contract: DataContract, plan: EnforcementPlan | None, header: bytes | None
 ) -> bytes | None:
-    """Decode `payload` as the job did, and write it as JSON; None when it cannot be decoded.
+    """Decode `payload` as the job did, and return it as JSON; None if it cannot be decoded.
 
-    With the schema that the record names, if the plan knows the schemas of its subject; else with the contract's.
+    The writer's schema is the one that the record names if the plan knows the subject's schemas, else the contract's.
     `header` is the record's schema header.
     """
     reader = contract.schema_.definition
@@ -206,7 +206,7 @@ def decoded_json(
         schemas = fastavro.parse_schema(writer), fastavro.parse_schema(reader)
         stream = io.BytesIO(payload)
         value = fastavro.schemaless_reader(stream, *schemas)
-        # What goes on was written with another schema, or is no Avro: the layout is unknown.
+        # With remaining bytes, another schema wrote the record, or it is not Avro: the layout is unknown.
         if stream.read(1):
             return None
         return json.dumps(value, default=_text, ensure_ascii=False).encode("utf-8", "surrogatepass")

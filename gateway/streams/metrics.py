@@ -1,4 +1,4 @@
-"""The metrics of the streams, for Prometheus: from the stored reports, so that a restart of the gateway loses nothing.
+"""The Prometheus metrics of the streams, from the stored reports, so that a restart of the gateway loses nothing.
 
 A stream has at most `_MOST_RULES` series of rules and `_MOST_PARTITIONS` of partitions. The rules that were violated
 first keep their series, and all later ones share one, so that no counter decreases.
@@ -29,7 +29,7 @@ from tidegate.gateway.streams.summaries import lag_of
 
 _MOST_RULES = 200
 _MOST_STEPS = 20
-# An alert on 0 fires for faults alone, one on less than 1 also for what cannot be proven; the least of several is the worst.
+# An alert on 0 fires only for faults, one on < 1 also for unproven answers; the minimum of several is the worst.
 _ANSWERS = {Answer.HOLDS: 1.0, Answer.UNPROVEN: 0.5, Answer.LOST: 0.0}
 _MOST_PARTITIONS = 500
 _OTHER = "other"
@@ -83,7 +83,7 @@ class StreamMetric:
 
 
 class StreamMetrics(Collector):
-    """Collects the metrics of the streams that a principal may see; one state of the database a collection."""
+    """A collector of the metrics of the streams that a principal may see; each collection is one transaction."""
 
     def __init__(self, database: Database, by: Principal) -> None:
         self._database = database
@@ -132,7 +132,7 @@ def _facts(stores: Stores, by: Principal) -> list[StreamFacts]:
 
 
 def _shadow(stores: Stores, control: StreamControl) -> ShadowFindings | None:
-    """Return what the shadow of now has found; one that was ended has no series any more."""
+    """Return the findings of the current shadow; None without one, because an ended shadow has no series."""
     if control.shadow is None:
         return None
     found = stores.shadows.find(control.stream)
@@ -140,7 +140,7 @@ def _shadow(stores: Stores, control: StreamControl) -> ShadowFindings | None:
 
 
 def _is(condition: Condition) -> Callable[[StreamFacts], float]:
-    """Return what says whether the job of a stream has ended in this way; a pause has a metric of its own."""
+    """Return a function: 1.0 if a stream is in this condition, else 0.0. It ignores pauses, which have a metric."""
 
     def value(facts: StreamFacts) -> float:
         committed_at = facts.last.committed_at if facts.last else None
@@ -173,7 +173,7 @@ def _findings(facts: StreamFacts) -> Findings | None:
 def _one(
     source: Callable[[StreamFacts], T | None], value: Callable[[T], float | None]
 ) -> Callable[[StreamFacts], Iterator[Sample]]:
-    """Return what gives one sample without more labels, if the stream has the source and the source the value."""
+    """Return a function that yields one sample without further labels, unless the source or its value is None."""
 
     def samples(facts: StreamFacts) -> Iterator[Sample]:
         found = source(facts)
@@ -185,7 +185,7 @@ def _one(
 
 
 def _each(*names: str) -> Callable[[StreamFacts], Iterator[Sample]]:
-    """Return what gives a sample for each of these sums of a stream."""
+    """Return a function that yields a sample for each of these sums of a stream."""
 
     def samples(facts: StreamFacts) -> Iterator[Sample]:
         if facts.last:

@@ -1,4 +1,4 @@
-"""Decisions about problems: the state, the assignee, and how the state changes by itself. No I/O."""
+"""Decisions about problems: the state, the assignee, and automatic changes of the state. No I/O."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 BY_ITSELF: Final = "tidegate"
-"""Who changed a state that no person changed."""
+"""The author of automatic changes of state."""
 MOST_CHANGES: Final = 50
-"""Changes of state that are kept of one problem; the audit log has all."""
+"""Maximum changes of state that are stored for one problem; the audit log has all that people made."""
 
 
 class ProblemState(StrEnum):
@@ -74,7 +74,7 @@ class Decision(_Value):
         resolved_in: str | None = None,
         records: int = 0,
     ) -> Decision:
-        """Return the decision with another state."""
+        """Return the decision with another state; `mute` and `resolved_in` replace the previous ones."""
         change = StateChange(at=at, by=by, before=self.state, after=state)
         return self.model_copy(
             update={
@@ -89,11 +89,14 @@ class Decision(_Value):
 
     @property
     def is_emptied(self) -> bool:
-        """Return whether the problem was resolved by itself, because no refused record was left in it."""
+        """Return whether the problem was resolved automatically, because all its records were closed."""
         return self.state is ProblemState.RESOLVED and bool(self.changes) and self.changes[-1].by == BY_ITSELF
 
     def mute_ended(self, at: datetime, records: int, hourly_ratio: float | None) -> bool:
-        """Return whether what the problem is muted until has happened. `hourly_ratio` is None where it is not known."""
+        """Return whether the problem is muted and a condition that ends that has occurred.
+
+        `records` is the current number of its records; `hourly_ratio` is None if unknown.
+        """
         mute = self.mute
         if self.state is not ProblemState.MUTED or mute is None:
             return False

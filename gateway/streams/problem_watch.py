@@ -1,4 +1,4 @@
-"""Changes of problems by themselves: they are found, come back, swell, and stop being muted. People are notified."""
+"""Automatic changes of problems: new, regressed, surging, no longer muted, and resolved. People are notified."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _IN_HAND: Final = frozenset({ProblemState.OPEN, ProblemState.ACKNOWLEDGED, Probl
 
 
 class NewsKind(StrEnum):
-    """The events of problems of which people are notified."""
+    """The events of problems that people are notified of."""
 
     NEW = "new"
     REGRESSED = "regressed"
@@ -48,7 +48,7 @@ class NewsKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProblemNews:
-    """Problems of one stream to notify people of. `channel` is the name of the owner's alert channel, None without one."""
+    """Problems of one stream to notify people of. `channel` is the name of the owner's alert channel, None: none."""
 
     kind: NewsKind
     stream: str
@@ -60,7 +60,7 @@ class ProblemNews:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A decision that changed by itself, and its event; None for no notification."""
+    """An automatic change of a decision, and the event to notify people of; None for no notification."""
 
     problem: Problem
     after: Decision
@@ -68,7 +68,7 @@ class _Change:
 
 
 class ProblemWatch:
-    """Checks the problems of streams with new records, and muted ones. `announce` must neither block nor raise."""
+    """A watch over problems of streams with new records, and muted ones. `announce` must neither block nor raise."""
 
     def __init__(
         self, database: Database, now: Callable[[], datetime], announce: Callable[[ProblemNews], None]
@@ -80,7 +80,7 @@ class ProblemWatch:
         self._check_at = self._check_muted_at = now()
 
     def notify(self, streams: Collection[str]) -> None:
-        """Record that streams have new records, and check the streams that are due. Raises Unavailable."""
+        """Record that streams have new records, and check them if a check is due. Raises Unavailable."""
         self._changed |= set(streams)
         now = self._now()
         if now >= self._check_muted_at:
@@ -95,7 +95,7 @@ class ProblemWatch:
                 self.check(stream)
 
     def check(self, stream: str) -> None:
-        """Change the states of a stream's problems that change by themselves; notify once. Raises Unavailable."""
+        """Make the automatic changes of a stream's problems, and notify once per event. Raises Unavailable."""
         now = self._now()
         try:
             if not self._database.read(lambda stores: _changes(stores, stream, now)):
@@ -116,7 +116,7 @@ class ProblemWatch:
 
 
 def resolve_emptied(stores: Stores, stream: str, now: datetime) -> None:
-    """Resolve the problems of a stream in which no refused record is left."""
+    """Resolve the problems of a stream whose records are all closed."""
     for change in _changes(stores, stream, now):
         if change.after.is_emptied and not change.problem.decision.is_emptied:
             put_decision(stores, change.problem, change.after, now)
@@ -150,9 +150,9 @@ def _change(stores: Stores, index: StreamIndex, problem: Problem, now: datetime)
 
 
 def _has_recurred(index: StreamIndex, problem: Problem) -> bool:
-    """Return whether records came after the problem was resolved, judged by the version that resolves it or a later one.
+    """Return whether a resolved problem has new records, judged by the version that resolves it or a later one.
 
-    One that was resolved by itself is back as soon as a record of it is not closed.
+    A problem that was resolved automatically has recurred as soon as one of its records is not closed.
     """
     if problem.decision.is_emptied:
         return problem.left > 0
@@ -170,7 +170,7 @@ def _has_recurred(index: StreamIndex, problem: Problem) -> bool:
 
 
 def _is_at_least(version: str, least: str) -> bool:
-    """Return whether a version is not lower than another; False for what is no semantic version, as in forged headers."""
+    """Return whether a version is not lower than another; False if it is not semantic, as in forged headers."""
     return bool(_VERSION.match(version)) and precedence(version) >= precedence(least)
 
 
@@ -192,7 +192,7 @@ _ALERTS: Final = {
 
 
 def summary_of(news: ProblemNews) -> ProblemSummary:
-    """Return what an alert says of news, the problem with most records first."""
+    """Return the summary of news for an alert, the problem with most records first."""
     problems = sorted(news.problems, key=lambda each: (-each.records, each.id))
     counts = tuple((each.title, each.records) for each in problems)
     return ProblemSummary(

@@ -1,4 +1,4 @@
-"""Problems: refused records that are one trouble, with counts from the index and the decisions of people."""
+"""Problems: groups of refused records with a common cause, with counts from the index and decisions of people."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tidegate.gateway.streams.quarantine_index.trends import Slices, counted, fi
 MOST_COMMENTS: Final = 200
 MOST_COMMENT_CHARACTERS: Final = 2_000
 MOST_STREAMS: Final = 50
-"""Streams that a list of all problems looks into: those whose index changed last."""
+"""Maximum streams in a list of all problems: those whose index changed last."""
 _USUAL_HOURS = 7 * 24
 _LEAST_SURGE = 20
 _SURGE_FACTOR = 4.0
@@ -37,12 +37,13 @@ _HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem of a stream, joined ones as one; counts are of the records that the topic keeps.
+    """One problem of a stream; joined problems count as one. Counts are of the records that are still in the topic.
 
-    `records` are those in the span that was asked for. `share` is of the stream's refused records in it, `record_share` of
-    all records that its batches had, None if that is not known. `trend` has a count for each slice. `message` is that of
-    one of its violations. `kept` counts all records that the topic keeps, whatever the span, and `closures` those of them
-    that are closed, by what became of them.
+    `records` counts those in the requested span. `share` is their share of the stream's refused records in it.
+    `record_share` is their share of all records of the batches in it, None if unknown. `trend` has a count for each
+    slice. `message` is that of one violation. `kept` counts all records, whatever the span, and `closures` the closed
+    ones among them by closure. `known_since` is None until the first decision is stored. `members` are the ids of
+    joined problems, () for a single one.
     """
 
     id: str
@@ -65,12 +66,12 @@ class Problem:
 
     @property
     def left(self) -> int:
-        """Return the number of its records that are still refused, and not closed."""
+        """Return the number of its records that are not closed."""
         return self.kept - sum(self.closures.values())
 
     @property
     def title(self) -> str:
-        """Return the problem in a line."""
+        """Return a title of one line."""
         if self.key.stage == OTHER:
             return "other problems, too many to tell apart"
         if self.key.is_noise:
@@ -81,7 +82,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class ProblemList:
-    """Problems of a stream, most records first; `total` counts all that match, `refused` the stream's records in the span."""
+    """A page of a stream's problems, most records first.
+
+    `total` counts all problems that match, `refused` the stream's refused records in the span.
+    """
 
     problems: tuple[Problem, ...]
     total: int
@@ -91,7 +95,10 @@ class ProblemList:
 
 @dataclass(frozen=True, slots=True)
 class ProblemQuery:
-    """A query of problems, and the span over which they are counted: without a beginning or an end, all that is kept."""
+    """A query of problems, and the span [since, until) in which their records count; without both, all records count.
+
+    Without `states`, problems in every state match.
+    """
 
     states: frozenset[ProblemState] = frozenset()
     text: str = ""
@@ -103,7 +110,7 @@ class ProblemQuery:
 
 
 class ProblemService:
-    """Lists problems, and keeps what people decide about them. Every change is an entry in the audit log."""
+    """A service that lists problems and stores decisions about them. Every change is an entry in the audit log."""
 
     def __init__(self, database: Database, now: Callable[[], datetime], by: Principal = ANONYMOUS) -> None:
         self._database = database
@@ -117,7 +124,7 @@ class ProblemService:
             return _listed(stores, stream, query, self._now())
 
     def newest(self, query: ProblemQuery) -> tuple[Problem, ...]:
-        """List the problems of all streams that may be seen, most records of the last 24 hours first."""
+        """List the problems of all visible streams, most records in the span (by default the last 24 hours) first."""
         now = self._now()
         with self._database.reading() as stores:
             topics = stores.contracts.topics()
@@ -129,7 +136,7 @@ class ProblemService:
         return tuple(found[: query.limit])
 
     def get(self, stream: str, problem: str, query: ProblemQuery) -> Problem:
-        """Return one problem, by its id or that of a problem that is joined with it. Raises NotFoundError."""
+        """Return one problem, by its id or the id of a problem that is joined with it. Raises NotFoundError."""
         with self._database.reading() as stores:
             subject_of_contract(stores, stream)
             return _one(stores, stream, problem, query, self._now())
@@ -149,9 +156,10 @@ class ProblemService:
         mute: Mute | None = None,
         resolved_in: str | None = None,
     ) -> Problem:
-        """Change the state of a problem. A problem is muted by an approver, all else by a producer of the subject.
+        """Change the state of a problem; return it afterwards.
 
-        Raises NotFoundError and Forbidden; ConflictError for a state that only Tidegate sets.
+        To mute a problem takes the role approver of the subject, other changes the role producer. Raises NotFoundError
+        and Forbidden; ConflictError for a state that only Tidegate sets.
         """
         if state is ProblemState.REGRESSED:
             raise ConflictError(
@@ -179,7 +187,7 @@ class ProblemService:
             return _one(stores, stream, problem, ProblemQuery(), at)
 
     def comment(self, stream: str, problem: str, text: str) -> ProblemComment:
-        """Add a comment. Raises NotFoundError and Forbidden; ConflictError when the problem has as many as it may."""
+        """Add a comment. Raises NotFoundError and Forbidden; ConflictError if the problem has MOST_COMMENTS."""
         at = self._now()
         with self._database.writing() as stores:
             subject = self._permit(stores, stream, Role.PRODUCER)
@@ -208,7 +216,7 @@ class ProblemService:
 
 
 def put_decision(stores: Stores, problem: Problem, after: Decision, now: datetime) -> None:
-    """Store what is decided about a problem, under its id."""
+    """Store the decision about a problem, under the problem's id."""
     known = problem.known_since or min(now, problem.first_seen)
     stores.problems.put(
         StoredProblem(problem.stream, problem.id, after.state.value, known, now, after.model_dump_json())
@@ -238,13 +246,13 @@ def _listed(stores: Stores, stream: str, query: ProblemQuery, now: datetime) -> 
 def all_problems(
     stores: Stores, index: StreamIndex, query: ProblemQuery, now: datetime
 ) -> tuple[Problem, ...]:
-    """Return every problem of a stream that has a record in the span of a query, in no order."""
+    """Return every problem of a stream that has a record in the span of a query, in no particular order."""
     facts = _Facts(stores, index, query, now)
     return tuple(facts.problem(head) for head in sorted(set(index.heads.values())) if facts.records(head))
 
 
 class _Facts:
-    """The data behind a stream's list of problems; each read once."""
+    """The data behind a stream's list of problems; each part is read once."""
 
     def __init__(self, stores: Stores, index: StreamIndex, query: ProblemQuery, now: datetime) -> None:
         self._index = index
@@ -273,13 +281,13 @@ class _Facts:
         return sum(self._sums.get(each, 0) for each in self._members[head])
 
     def decision(self, head: bytes) -> Decision:
-        """Return what is decided about a problem: of joined ones the newest decision."""
+        """Return the decision about a problem: the newest one of joined problems."""
         kept = self._stored(head)
         newest = max(kept, key=lambda each: each.changed_at, default=None)
         return Decision() if newest is None else Decision.model_validate_json(newest.document)
 
     def matches(self, head: bytes, text: str) -> bool:
-        """Return whether a text is found in what a problem is."""
+        """Return whether the description of a problem contains a text, ignoring case."""
         wanted = text.casefold()
         return not wanted or any(
             wanted in part.casefold()
@@ -288,7 +296,7 @@ class _Facts:
         )
 
     def problem(self, head: bytes) -> Problem:
-        """Return a problem with all that is known of it."""
+        """Return a problem with its counts and its decision."""
         members = sorted(self._members[head])
         spans = [self._seen[each] for each in members if each in self._seen]
         records = self.records(head)
@@ -342,7 +350,7 @@ def surging(stores: Stores, index: StreamIndex, now: datetime) -> Collection[byt
     recent = counted(stores, index.stream, None, last_hour)
     if not any(counts.sum() >= _LEAST_SURGE for counts in recent.values()):
         return frozenset()
-    week = _USUAL_HOURS * 60  # of whole hours, which are counted without their minutes
+    week = _USUAL_HOURS * 60  # in whole hours, for which the counts by hour suffice
     usual = counted(stores, index.stream, None, Slices(last_hour.first // 60 * 60 - week, week, 1))
     sums = {head: np.zeros(2) for head in index.heads.values()}
     for facet, head in index.heads.items():
@@ -365,7 +373,7 @@ def _member_ids(index: StreamIndex, head: bytes) -> list[str]:
 
 
 def hourly_ratio(stores: Stores, stream: str, facets: Iterable[bytes], now: datetime) -> float | None:
-    """Return the share that problems have of the records of the last hour; None if its batches had none."""
+    """Return the share of problems in the records of the last hour; None if its batches had no records."""
     judged = stores.reports.records_between(stream, now - _HOUR, now)
     counts = counted(stores, stream, list(facets), _last_hour(now))
     return sum(int(each.sum()) for each in counts.values()) / judged if judged else None

@@ -1,4 +1,4 @@
-"""Read refused records from a quarantine topic, bounded in count, bytes and time; audit the reveal of hidden fields.
+"""Reading of refused records from a quarantine topic, bounded in count, bytes and time, and the audit of reveals.
 
 The contract of the stream determines the topic. Records of other streams in it are never returned. Otherwise a
 producer could write records to it for a person who may not read their own topic.
@@ -42,15 +42,15 @@ from tidegate.gateway.storage.audit_chain import Change
 from tidegate.gateway.storage.database import Service
 
 FIRST_WINDOW = 64
-"""Offsets looked at per topic in the first step back from the end; each further step doubles it."""
+"""Offsets per topic that the first step back from the end reads; each further step doubles it."""
 MOST_OFFSETS = 4096
 NEAR = 64
-"""Offsets between two records that are read with them: a seek costs about as much."""
+"""Gaps of fewer offsets between two records are read through, because a seek costs about as much."""
 MOST_BYTES = 64 * 1024 * 1024
 GIVE_UP_AFTER = timedelta(seconds=4)
-"""Maximum that a page waits for the broker."""
+"""Maximum time that a page waits for the broker."""
 QUIET_AFTER_FAILURE = timedelta(seconds=5)
-"""How long an unreachable broker is not asked again, so that pages of an outage come at once."""
+"""How long an unreachable broker is not asked again, so that pages load immediately during an outage."""
 
 _Window = dict[int, tuple[int, int]]
 """Partition to (first offset, offset after the last)."""
@@ -58,14 +58,14 @@ _Window = dict[int, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Whose refused records are looked at: the contract (and stream) of this id, which owns `topic`."""
+    """The stream whose refused records are read: the id of its contract, and the `topic` that the contract owns."""
 
     contract_id: str
     topic: str
 
     @property
     def quarantine_topic(self) -> str:
-        """Return the name of the topic that takes the stream's refused records."""
+        """Return the name of the topic for the stream's refused records."""
         return quarantine_topic(self.topic)
 
     def owns(self, evidence: Evidence) -> bool:
@@ -85,14 +85,14 @@ class QuarantinedRecord:
     headers: tuple[tuple[str, bytes | None], ...]
     evidence: Evidence
     refused_at: datetime | None = None
-    """When the broker got it, where the topic counts arrivals."""
+    """When the broker received it; None unless the topic records the time of arrival."""
 
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """The newest records that were asked for, newest first.
+    """The newest requested records, newest first.
 
-    `looked_at` counts the records read to find them; `is_complete` tells whether that was all the topic holds.
+    `looked_at` counts the records read to find them; `is_complete` is True if the whole topic was read.
     """
 
     records: tuple[QuarantinedRecord, ...]
@@ -101,9 +101,9 @@ class Latest:
 
 
 class QuarantineReader:
-    """Reads quarantine topics with one cached consumer that never commits; safe to share between threads.
+    """A thread-safe reader of quarantine topics, with one cached consumer that never commits.
 
-    Methods raise Unavailable when the broker does not answer in time, NotFoundError for what is not there.
+    Methods raise Unavailable if the broker does not answer in time.
     """
 
     def __init__(self, kafka: KafkaConnection) -> None:
@@ -113,15 +113,15 @@ class QuarantineReader:
         self._quiet_until = 0.0
 
     def latest(self, origin: Origin, *, limit: int, rule: str | None = None) -> Latest:
-        """Return the newest `limit` refused records of a stream, of one violated rule if it is named.
+        """Return the newest `limit` refused records of a stream; only those that violate `rule`, if given.
 
-        A topic that does not exist has no records: it is made with the first refusal.
+        A missing topic has no records: the first refusal creates it.
         """
         with self._session(origin) as session:
             return session.latest(limit, rule)
 
     def record(self, origin: Origin, partition: int, offset: int) -> QuarantinedRecord:
-        """Return one refused record of a stream by its place in the quarantine topic."""
+        """Return one refused record of a stream by its position in the quarantine topic. Raises NotFoundError."""
         with self._session(origin) as session:
             low, high = session.edges().get(partition, (0, 0))
             if low <= offset < high:
@@ -136,12 +136,15 @@ class QuarantineReader:
     def records(
         self, origin: Origin, positions: Iterable[tuple[int, int]], patience: timedelta = GIVE_UP_AFTER
     ) -> list[QuarantinedRecord]:
-        """Return the refused records of a stream at some (partition, offset), in any order; those that are gone are left out."""
+        """Return the refused records of a stream at some (partition, offset), in any order, without missing ones.
+
+        `patience` is the maximum time to read them.
+        """
         with self._session(origin, patience) as session:
             return session.at(positions)
 
     def topic_id(self, origin: Origin) -> str | None:
-        """Return the id of a stream's quarantine topic, which another topic of its name does not have; None without it."""
+        """Return the id of a stream's quarantine topic, which changes if it is recreated; None without the topic."""
         name, seconds = origin.quarantine_topic, GIVE_UP_AFTER.total_seconds()
         admin = AdminClient({**self._kafka.for_librdkafka(), "log_level": 0})
         try:
@@ -166,7 +169,7 @@ class QuarantineReader:
             self._refuse_while_quiet()
             yield _Session(self._connected(), origin, deadline)
         except (KafkaException, Unavailable) as error:
-            # A consumer that has failed may hold half an assignment: the next look starts from a new one.
+            # A failed consumer may have an incomplete assignment: the next session starts with a new consumer.
             self._drop_consumer()
             if not isinstance(error, Unavailable):
                 self._quiet_until = time.monotonic() + QUIET_AFTER_FAILURE.total_seconds()
@@ -190,7 +193,7 @@ class QuarantineReader:
                     "fetch.wait.max.ms": 50,
                     "socket.connection.setup.timeout.ms": 3000,
                     "reconnect.backoff.max.ms": 1000,
-                    "log_level": 0,  # an unreachable broker is told on the page, once
+                    "log_level": 0,  # an unreachable broker is reported on the page, once
                 }
             )
         return self._consumer
@@ -211,7 +214,7 @@ class _Session:
         self._deadline = deadline
 
     def edges(self) -> _Window:
-        """Return the first offset, and the one after the last committed record, of each partition; {} for no topic."""
+        """Return (first offset, offset after the last committed record) by partition; {} without the topic."""
         metadata = self._consumer.list_topics(self._topic, timeout=self._left()).topics[self._topic]
         if metadata.error is not None:
             if metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -255,7 +258,10 @@ class _Session:
         return Latest(tuple(found[:limit]), looked_at, is_complete=not window)
 
     def at(self, positions: Iterable[tuple[int, int]]) -> list[QuarantinedRecord]:
-        """Read scattered positions: near ones with what is between them, one window of each partition at a time."""
+        """Return the records at scattered positions, without missing ones.
+
+        Near positions are read in one window, with the records between them; each pass reads one window per partition.
+        """
         edges = self.edges()
         wanted = {
             (partition, offset)
@@ -283,7 +289,7 @@ class _Session:
         return found
 
     def read(self, window: _Window) -> Iterator[Message]:
-        """Read what is in the window. Offsets without a record (transaction markers) are passed over."""
+        """Yield the messages in a window. Offsets without a record (transaction markers) are skipped."""
         open_until = {partition: end for partition, (_, end) in window.items()}
         self._consumer.assign(
             [TopicPartition(self._topic, partition, start) for partition, (start, _) in window.items()]
@@ -304,7 +310,7 @@ class _Session:
                 del open_until[partition]
 
     def _left(self) -> float:
-        """Return the seconds that are left; raise Unavailable when none are."""
+        """Return the seconds that are left. Raises Unavailable if there are none."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise Unavailable("the broker took too long to return the records")
@@ -324,7 +330,7 @@ def _record(message: Message, origin: Origin) -> QuarantinedRecord | None:
     evidence = read_evidence(headers)
     if evidence is None or not origin.owns(evidence):
         return None
-    own = read_timestamp(headers)  # the broker may have set the time of its arrival
+    own = read_timestamp(headers)  # the broker may have replaced the timestamp by the time of arrival
     if own is None and kind != TIMESTAMP_NOT_AVAILABLE:
         own = milliseconds
     return QuarantinedRecord(
@@ -339,7 +345,7 @@ def _record(message: Message, origin: Origin) -> QuarantinedRecord | None:
 
 
 def _moment(milliseconds: int) -> datetime | None:
-    """Return the UTC time; None for one that no calendar holds, since producers may write any 64-bit number."""
+    """Return the UTC time; None for one outside of the calendar, since producers may write any 64-bit number."""
     try:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
     except OverflowError:
@@ -353,10 +359,10 @@ MOST_PARTS = 200
 
 
 class Reveals(Service):
-    """Writes reveals to the audit log."""
+    """A service that writes reveals to the audit log."""
 
     def record(self, by: Principal, subject: str, record: EventPointer, parts: Iterable[str]) -> None:
-        """Add one entry for each part of a record, all or none, before anything of it is shown.
+        """Add one entry for each part of a record, all or none, before any of them is shown.
 
         `parts` are pointers of classified fields as the contract has them, or words such as `key`. Raises Forbidden.
         """

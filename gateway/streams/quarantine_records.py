@@ -1,4 +1,4 @@
-"""Refused records, masked for a reader by the contract that refused them, for the API and for downloads."""
+"""Refused records for the API and for downloads, masked for a reader by the contract that refused them."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Viewer:
 
     @property
     def knows_writers(self) -> bool:
-        """Return whether the schemas are known with which records may have been written."""
+        """Return whether the schemas that writers of the records may have used are known."""
         is_framed = self.contract is not None and self.contract.framing != "none"
         return not is_framed or (self.plan is not None and self.plan.writers is not None)
 
@@ -119,7 +119,7 @@ class Viewer:
 
 
 class RecordMasking:
-    """Masks records for one reader. Contract versions are looked up once each."""
+    """A masker of records for one reader. It looks up each contract version once."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class RecordMasking:
 
 
 def classified_as_now(contract: DataContract, version: FindVersion) -> DataContract:
-    """Return a contract with the classes of the enforced version added, so that new classes also hide earlier records."""
+    """Return a contract with the enforced version's classes added, so that new classes also hide earlier records."""
     try:
         enforced = version(contract.id, LATEST)
     except NotFoundError:

@@ -1,4 +1,4 @@
-"""A stream's ledger held against what was written: reconciliations, and adoptions that rebuild a lost ledger."""
+"""Reconciliations, which compare a stream's ledger with its outputs, and adoptions, which rebuild a lost ledger."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from tidegate.gateway.streams.controls import reporter_topic
 
 @dataclass(frozen=True, slots=True)
 class SeenReconciliations:
-    """Those of one stream that are kept, newest first. `seen_at` is when its job said last that it lives."""
+    """The stored reconciliations of one stream, newest first. `seen_at` is its job's last heartbeat, None without."""
 
     found: tuple[StreamReconciliation, ...]
     seen_at: datetime | None
 
     @property
     def open(self) -> ReconciliationRequest | None:
-        """Return the open request."""
+        """Return the open request; None without one."""
         return next((each.asked for each in self.found if each.is_open), None)
 
     @property
     def last(self) -> StreamReconciliation | None:
-        """Return the last one with an answer."""
+        """Return the last reconciliation with an answer; None without one."""
         return next((each for each in self.found if not each.is_open), None)
 
     @property
@@ -48,7 +48,7 @@ class SeenReconciliations:
 class Reconciliations:
     """Requested reconciliations. Every request is an entry in the audit log.
 
-    `announce` is called with each result that is new, after it was kept; it must neither block nor raise.
+    `announce` is called with each new result after it is stored; it must neither block nor raise.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class Reconciliations:
     def answer(
         self, stream: str, request: UUID, result: ReconciliationResult, by: Principal = ANONYMOUS
     ) -> bool:
-        """Store the job's result; return False if there is one already, which is kept.
+        """Store the job's result; return False if the request already has a result, which is kept.
 
-        Raises NotFoundError for an unknown request, Forbidden if `by` may not publish for the stream's topic, and
+        Raises NotFoundError for an unknown request, Forbidden if `by` may not report for the stream's topic, and
         ConflictError for findings of another stream.
         """
         if result.findings is not None and result.findings.stream != stream:
@@ -100,7 +100,7 @@ class Reconciliations:
         return True
 
     def all(self, stream: str) -> tuple[StreamReconciliation, ...]:
-        """Return those that are kept, newest first. Raises NotFoundError for a stream without a contract."""
+        """Return the stored reconciliations, newest first. Raises NotFoundError for a stream without a contract."""
         with self._database.reading() as stores:
             subject_of_contract(stores, stream)
             return stores.reconciliations.all(stream)
@@ -116,13 +116,13 @@ class Reconciliations:
 
 
 class Adoptions(Service):
-    """Adoptions of streams. Every adoption is an entry in the audit log; its hash is that of the document."""
+    """A service for adoptions of streams. Every adoption is an entry in the audit log, with the document's hash."""
 
     def keep(self, stream: str, adoption: Adoption, by: Principal = ANONYMOUS) -> bool:
         """Store an adoption before it is made; return False if it was stored before.
 
-        Raises NotFoundError for a stream without a contract, ConflictError for an adoption of another stream or topic, or
-        another one under the same id.
+        Raises NotFoundError for a stream without a contract. Raises ConflictError for an adoption of another stream or
+        topic, and if another adoption has the same id.
         """
         if adoption.stream != stream:
             raise ConflictError(f"this adopts the stream {adoption.stream}; post it there, not to {stream}")
@@ -141,11 +141,11 @@ class Adoptions(Service):
             return True
 
     def all(self, stream: str) -> tuple[KeptAdoption, ...]:
-        """Return those that are kept, newest first. Raises NotFoundError for a stream without a contract."""
+        """Return the stored adoptions, newest first. Raises NotFoundError for a stream without a contract."""
         with self._database.reading() as stores:
             subject_of_contract(stores, stream)
             return stores.adoptions.all(stream)
 
     def seen(self, stream: str) -> tuple[KeptAdoption, ...]:
-        """Return what a page shows of a stream, newest first; nothing for one without a contract."""
+        """Return the stored adoptions of a stream for its page, newest first; () for one without a contract."""
         return self._database.read(lambda stores: stores.adoptions.all(stream))

@@ -33,7 +33,7 @@ from tidegate.gateway.streams.quarantine_records import MaskedRecord, RecordMask
 
 MOST_RECORDS: Final = 1_000_000
 MOST_AT_ONCE: Final = 2
-"""Downloads of one process that run at the same time."""
+"""Maximum downloads that one process runs at the same time."""
 STALLED_AFTER: Final = timedelta(minutes=1)
 _AT_ONCE = 200
 _PATIENCE = timedelta(seconds=60)
@@ -210,7 +210,7 @@ def _parquet(records: Iterator[list[MaskedRecord]]) -> Iterator[bytes]:
 
 
 class _Sink(io.RawIOBase):
-    """A file for ParquetWriter. `taken` removes the written bytes, so it never holds more than one part."""
+    """A file for ParquetWriter. `taken` removes the written bytes, so it never has more than one part in memory."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

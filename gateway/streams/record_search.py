@@ -1,4 +1,4 @@
-"""Fetch refused records that the index names, masked for their reader."""
+"""Look-up of refused records by the index, masked for their reader."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidegate.gateway.streams.quarantine_records import (
 )
 
 _PATIENCE = timedelta(seconds=20)
-"""How long candidates of a key are read: they may be far apart."""
+"""Maximum time to read the candidates for a key, which may be far apart in the topic."""
 
 Positions = tuple[tuple[int, int], ...]
 """Partition and offset in the quarantine topic."""
@@ -30,7 +30,7 @@ Positions = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class RecordPage:
-    """Some records, newest first; those that are gone from the topic are left out."""
+    """Some records, newest first, without those that are no longer in the topic."""
 
     records: tuple[MaskedRecord, ...]
     page: PlacePage
@@ -45,7 +45,10 @@ class FoundPositions:
 
 
 class RecordSearch:
-    """Looks for refused records of one reader, `by`. Methods raise NotFoundError for an unknown stream, and Unavailable."""
+    """A search of refused records for one reader, `by`.
+
+    Methods raise NotFoundError for an unknown stream, and Unavailable.
+    """
 
     def __init__(
         self,
@@ -68,7 +71,10 @@ class RecordSearch:
         limit: int,
         borders: tuple[Place | None, Place | None] = (None, None),
     ) -> RecordPage:
-        """Return `limit` records of a filter: the newest, those older than the first border, or newer than the second."""
+        """Return at most `limit` records of a filter, newest first.
+
+        These are the newest ones, those older than the first border, or those newer than the second border.
+        """
         older_than, newer_than = borders
         page = self._index.page(stream, wanted, limit, after=older_than, before=newer_than)
         places = tuple((each.partition, each.offset) for each in page.places)
@@ -77,7 +83,7 @@ class RecordSearch:
     def one(
         self, stream: str, partition: int, offset: int, most_bytes: int = MOST_VALUE_BYTES
     ) -> MaskedRecord:
-        """Return one record. Raises NotFoundError when the position holds none of the stream."""
+        """Return one record. Raises NotFoundError if the position has no refused record of the stream."""
         return self._masking.masked(self._reader.record(self._origin(stream), partition, offset), most_bytes)
 
     def by_source(self, stream: str, partition: int, offset: int) -> FoundPositions:
@@ -85,7 +91,7 @@ class RecordSearch:
         return FoundPositions(self._index.by_source(stream, partition, offset), is_complete=True)
 
     def by_key(self, stream: str, key: bytes) -> FoundPositions:
-        """Find the refused records of a key. Raises Forbidden when a version hides keys, and the reader may not reveal."""
+        """Find the refused records with a key. Raises Forbidden if keys are hidden, and the reader may not reveal."""
         origin = self._origin(stream)
         if self._hides_keys(stream):
             require(self._by, ROLE, subject_of(origin.topic))

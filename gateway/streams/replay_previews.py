@@ -1,6 +1,7 @@
-"""Prepare requests about the refused records of a problem: which records, and what a replay would do with them.
+"""Preparation of replay requests for the records of a problem: their selection, and a preview of the replay.
 
-The registry sees the quarantine topic, and neither the ledger nor the table: what the job alone can know is left open.
+The registry sees the quarantine topic, but neither the ledger nor the table. A preview leaves out what only the job can
+know.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tidegate.gateway.streams.quarantine_index.filters import Offsets, Quarantin
 from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
 
 MOST_READ: Final = 10_000
-"""Records that a preview reads at most."""
+"""Maximum records that a preview reads."""
 MOST_BYTES: Final = 64 * 1024 * 1024
 _AT_A_TIME: Final = 500
 _SECONDS: Final = 10.0
@@ -39,7 +40,7 @@ _SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ProblemSelection:
-    """The refused records of a problem that are open now: places in the quarantine topic, which do not change any more."""
+    """The refused records of a problem that were open at one time, as positions in the quarantine topic."""
 
     topic: str
     topic_id: str
@@ -51,7 +52,7 @@ class ProblemSelection:
         return digest_of_refusals(self.topic, self.positions)
 
     def order(self, fix: Fix | None, **options: Any) -> ReplayOrder:
-        """Return the request for these records. `options` are further fields of it."""
+        """Return a request for these records; `options` are its other fields."""
         return ReplayOrder(
             topic=self.topic,
             topic_id=self.topic_id,
@@ -75,12 +76,15 @@ class ProblemPreview:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether all records were looked at."""
+        """Return whether all records of the selection were read."""
         return self.looked >= len(self.selection.positions)
 
 
 class ReplayPreviews:
-    """Reads refused records for one person, `by`. Methods raise NotFoundError, Forbidden and Unavailable."""
+    """A service that previews replays for one person, `by`.
+
+    Methods raise NotFoundError, Forbidden and Unavailable.
+    """
 
     def __init__(
         self,
@@ -97,9 +101,9 @@ class ReplayPreviews:
         self._now = now
 
     def select(self, stream: str, problem: str, before: dict[int, int] | None = None) -> ProblemSelection:
-        """Return the records of a problem that are open: of each partition those before an offset, if `before` is given.
+        """Return the open records of a problem; with `before`, only those below an offset of each partition.
 
-        Raises ConflictError when none is left.
+        Raises ConflictError if none is left.
         """
         with self._database.reading() as stores:
             origin = Origin(stream, topic_of_contract(stores, stream))
@@ -117,8 +121,8 @@ class ReplayPreviews:
     def preview(self, stream: str, selection: ProblemSelection, fix: Fix | None) -> ProblemPreview:
         """Fix and judge the first records of a selection by the enforced contract; no record is changed.
 
-        The audit log has who tried which fix: how many records pass may tell what hidden fields hold. Raises
-        ConflictError for a fix that the contract's records cannot get.
+        The audit log records who tried which fix, because the number of passing records may disclose hidden values.
+        Raises ConflictError for a fix that cannot apply to the contract's records, and if no version is enforced.
         """
         with self._database.reading() as stores:
             version = stores.contracts.highest(stream, ENFORCED)

@@ -1,4 +1,4 @@
-"""Replays of refused records: who asks, who approves, and how far the job is. Every decision is in the audit log."""
+"""Replays of refused records: requests, approvals, and progress of the job. Every decision is in the audit log."""
 
 from __future__ import annotations
 
@@ -40,19 +40,20 @@ from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
 K = TypeVar("K")
 
 _MOST_PROBLEMS: Final = 50
-"""Problems that a request is shown with."""
+"""Maximum problems that are stored with a request."""
 MOST_WAITING: Final = 10
-"""Requests of a stream that are not ended: each may be large."""
+"""Maximum requests of a stream that have not ended; each may be large."""
 
 
 class StreamReplays(Service):
-    """Requests to replay refused records of streams.
+    """A service for requests to replay refused records of streams.
 
-    Who may not reveal values sees a fix without those of classified fields, and then without its fingerprint.
+    A principal that may not reveal values sees a fix without the values of classified fields, and then without its
+    fingerprint.
     """
 
     def ask(self, stream: str, order: ReplayOrder, by: Principal = ANONYMOUS) -> StreamReplay:
-        """Store a request; it is open, or waits for the approval of another person as the enforced contract says.
+        """Store a request; it is open, or waits for another person's approval if the enforced contract requires that.
 
         Without access control no approval is needed. Raises NotFoundError for a stream without a contract, and
         ContractError for mistakes of the fix. Raises ConflictError for another topic, positions without their digest,
@@ -91,9 +92,9 @@ class StreamReplays(Service):
             return needs_approval(stores, stream, order)
 
     def approve(self, stream: str, replay: UUID, by: Principal = ANONYMOUS) -> StreamReplay:
-        """Approve a request of another person; one that is approved stays so.
+        """Approve a request of another person; approving it again changes nothing.
 
-        Raises NotFoundError, Forbidden for who asked for it, ConflictError for one that has ended.
+        Raises NotFoundError, Forbidden for the author of the request, ConflictError for one that has ended.
         """
         at = self._now()
         with self._database.writing() as stores:
@@ -113,7 +114,10 @@ class StreamReplays(Service):
             return approved
 
     def cancel(self, stream: str, replay: UUID, by: Principal = ANONYMOUS) -> StreamReplay:
-        """End a request: what was written stays, and the job begins no further chunk. Raises NotFoundError, ConflictError."""
+        """Cancel a request: written records stay, and the job begins no further chunk.
+
+        Raises NotFoundError, ConflictError for one that has ended.
+        """
         at = self._now()
         with self._database.writing() as stores:
             subject = subject_of_contract(stores, stream)
@@ -127,23 +131,26 @@ class StreamReplays(Service):
     def of_problem(
         self, stream: str, problems: Collection[str], by: Principal = ANONYMOUS
     ) -> tuple[StreamReplay, ...]:
-        """Return those that have records of some problems, newest first. Raises NotFoundError."""
+        """Return the stored replays with records of some problems (ids), newest first. Raises NotFoundError."""
         return tuple(each for each in self.all(stream, by) if not {*problems}.isdisjoint(each.problems))
 
     def all(self, stream: str, by: Principal = ANONYMOUS) -> tuple[StreamReplay, ...]:
-        """Return those that are kept, newest first. Raises NotFoundError for a stream without a contract."""
+        """Return the stored replays, newest first. Raises NotFoundError for a stream without a contract."""
         with self._database.reading() as stores:
             subject_of_contract(stores, stream)
             return _shown(stores, stream, stores.replays.all(stream), by)
 
     def find(self, stream: str, replay: UUID, by: Principal = ANONYMOUS) -> StreamReplay:
-        """Return one. Raises NotFoundError."""
+        """Return one replay. Raises NotFoundError."""
         with self._database.reading() as stores:
             subject_of_contract(stores, stream)
             return _shown(stores, stream, [_find(stores, stream, replay)], by)[0]
 
     def request(self, stream: str, replay: UUID, by: Principal = ANONYMOUS) -> ReplayRequest:
-        """Return the whole request of an open one, for the job. Raises NotFoundError, Forbidden for who may not report."""
+        """Return the whole request of an open replay, for the job.
+
+        Raises NotFoundError, Forbidden for a principal that may not report about the stream.
+        """
         with self._database.reading() as stores:
             reporter_topic(stores, stream, by)
             found = stores.replays.request(stream, replay)
@@ -152,7 +159,10 @@ class StreamReplays(Service):
             return found
 
     def progress(self, stream: str, report: ReplayReport, by: Principal = ANONYMOUS) -> StreamReplay:
-        """Store the report of the job. Of an ended request only the counts change. Raises NotFoundError, Forbidden, ConflictError."""
+        """Store a report of the job; return the changed replay. An ended replay keeps its state.
+
+        Raises NotFoundError, Forbidden, ConflictError.
+        """
         require_same(stream, report.stream)
         at = self._now()
         with self._database.writing() as stores:
@@ -166,7 +176,7 @@ class StreamReplays(Service):
             closed = _positions(report.closures)
             add_closures(stores, stream, closed)
             keep_reasons(stores, stream, _positions(report.again), closed.values())
-            # The places are kept once, and not with each replay.
+            # Positions are stored once per stream, and not with each replay.
             kept = report.model_copy(update={"closures": {}, "again": {}})
             changed = found.model_copy(update={"state": state, "report": kept})
             stores.replays.put(changed)
@@ -197,7 +207,7 @@ def _shown(
 
 
 def _visibility(stores: Stores, stream: str) -> Visibility:
-    """Return what is shown of values of all versions: a fix may be for records that any of them refused."""
+    """Return the visibility by all versions of a contract: a fix may be for records that any of them refused."""
     versions = stores.contracts.versions(stream, deleted=True)
     contracts = [each.contract for each in versions]
     if not contracts:
@@ -210,7 +220,7 @@ def _visibility(stores: Stores, stream: str) -> Visibility:
 def _masked(replay: StreamReplay, visibility: Visibility) -> StreamReplay:
     """Return a replay without the hidden values of its fix.
 
-    The fingerprint goes with them: few values are possible, and it would confirm a guess.
+    The fingerprint is removed with them: few values are possible, and it would confirm a guess.
     """
     fix = None if replay.fix is None else masked_fix(replay.fix, visibility)
     return replay if fix == replay.fix else replay.model_copy(update={"fix": fix, "fingerprint": None})

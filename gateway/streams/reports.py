@@ -20,16 +20,16 @@ from tidegate.gateway.streams.controls import reporter_topic, require_own, requi
 from tidegate.gateway.streams.summaries import SparkBucket, StreamSummary, spark_buckets, summaries_of
 
 GONE_AFTER = timedelta(seconds=45)
-"""A job is gone whose last heartbeat is older: it sends one every ten seconds."""
+"""Maximum age of the last heartbeat of a job that is alive; jobs send one every ten seconds."""
 
 _PRUNED_AT_ONCE = 100
-"""Old reports that are deleted when one arrives: more than one, so that a backlog shrinks; few, so that no request waits long."""
+"""Old reports that each new one deletes: more than one, to reduce a backlog; few, so that no request takes long."""
 _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Enforcement:
-    """The enforcement of a contract by a job. `seen_at` is its last heartbeat, None if there never was one."""
+    """Whether a job enforces a contract. `seen_at` is the job's last heartbeat, None if it never sent one."""
 
     is_enforced: bool
     seen_at: datetime | None
@@ -48,10 +48,10 @@ class RefusalBucket:
 
 
 class ReportService:
-    """Stores the batch reports of the jobs; calls `announce` with each new report after it is stored.
+    """A service that stores the batch reports of jobs, and calls `announce` with each new report after that.
 
-    With each new report some are deleted that are older than the newest of their stream by more than `retention`.
-    The sums of a stream keep what they counted.
+    Each new report deletes some that are older than the newest of their stream by more than `retention`. The sums of
+    the stream still count these.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ReportService:
         self._announce = announce
 
     def record(self, stream: str, report: BatchReport, by: Principal = ANONYMOUS) -> bool:
-        """Store a report; return False if it was stored before, or if reports of its age are deleted already.
+        """Store a report; return False if it was stored before, or if reports of its age are already deleted.
 
         A report is identified by (stream, epoch, n). Raises ConflictError if another batch has the same identity, or
         if the report names another stream, contract or topic. Raises NotFoundError or Forbidden if `by` may not
@@ -92,11 +92,11 @@ class ReportService:
             )
         keep_from = None
         if (reach := stores.reports.reach(report.stream)) is not None:
-            # A job's clock that is ahead must not make everything look old.
+            # A job whose clock is ahead must not make all reports look old.
             keep_from = min(max(reach.newest, report.committed_at), self._now()) - self._retention
             is_last = (report.epoch, report.n) > (reach.epoch, reach.n)
             if report.committed_at < keep_from and not is_last:
-                return False  # it may have been kept and deleted: sums must not count it again
+                return False  # it may have been stored and deleted: sums must not count it twice
         stores.reports.add_report(report)
         if keep_from is not None:
             stores.reports.prune(report.stream, keep_from, _PRUNED_AT_ONCE)
@@ -104,7 +104,7 @@ class ReportService:
 
 
 class StreamReader:
-    """Reads what the streams reported."""
+    """A reader of the state and the reports of streams, for one principal."""
 
     def __init__(self, database: Database, now: Callable[[], datetime], by: Principal = ANONYMOUS) -> None:
         self._database = database
@@ -112,7 +112,7 @@ class StreamReader:
         self._by = by
 
     def summaries(self) -> tuple[StreamSummary, ...]:
-        """Return the state of every stream that ever reported and that may be seen, by name."""
+        """Return the state of every visible stream that ever reported, ordered by name."""
         with self._database.reading() as stores:
             topics = stores.contracts.topics()
             seen = {
@@ -133,7 +133,7 @@ class StreamReader:
             return found[0]
 
     def enforcement(self, stream: str) -> Enforcement:
-        """Return whether a job enforces the contract of this id, by its heartbeats and its last message."""
+        """Return whether a job enforces the contract with this id, by its last heartbeat and event."""
         with self._database.reading() as stores:
             heard = stores.controls.heartbeat(stream)
             event = stores.controls.last_events([stream]).get(stream)
@@ -151,7 +151,7 @@ class StreamReader:
             return stores.reports.reports(stream, since, until, limit)
 
     def volumes(self, stream: str, since: datetime, until: datetime, buckets: int) -> tuple[SparkBucket, ...]:
-        """Count records, and refused ones, in `buckets` equal slices of [since, until), empty ones included.
+        """Count all and refused records in `buckets` equal slices of [since, until), empty ones included.
 
         Raises NotFoundError.
         """
@@ -208,10 +208,10 @@ _GOOD = frozenset({ExpectationOutcome.MET, ExpectationOutcome.SKIPPED})
 
 @dataclass(frozen=True, slots=True)
 class ExpectationHistory:
-    """One expectation in a range of time: its results, newest first, never none.
+    """One expectation in a range of time: its results, newest first, never empty.
 
-    `judged` counts the batches that it judged, `unmet` those that were not as expected, `disagreements` those in
-    which Great Expectations, asked too, said something else.
+    `judged` counts the batches in which it was not skipped, `unmet` those in which it was not met. `disagreements`
+    counts those in which Great Expectations, run for comparison, had another result.
     """
 
     expectation: str
@@ -227,7 +227,7 @@ class ExpectationHistory:
 
 
 class ExpectationReader:
-    """Reads what became of expectations."""
+    """A reader of the results of expectations."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -240,14 +240,20 @@ class ExpectationReader:
         limit: int = _MOST,
         expectation: str | None = None,
     ) -> tuple[PastResult, ...]:
-        """List the results in batches committed in [since, until), newest first. Raises NotFoundError."""
+        """List the results in batches committed in [since, until), newest first, at most `limit`.
+
+        Only those of `expectation`, if given. Raises NotFoundError.
+        """
         with self._database.reading() as stores:
             if stores.reports.sums_of(stream) is None:
                 raise NotFoundError(f"no batch of a stream {stream} was reported")
             return tuple(stores.expectations.between(stream, since, until, limit, expectation))
 
     def history(self, stream: str, since: datetime, until: datetime) -> tuple[ExpectationHistory, ...]:
-        """Return each expectation of the newest results in a range, by its id. Raises NotFoundError."""
+        """Return the expectations with results in [since, until), ordered by id. Raises NotFoundError.
+
+        Only the newest `_MOST` results count.
+        """
         by_id: dict[str, list[PastResult]] = {}
         for each in self.results(stream, since, until):
             by_id.setdefault(each.result.id, []).append(each)

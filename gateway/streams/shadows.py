@@ -1,4 +1,4 @@
-"""Shadow versions: which is judged beside the enforced one, what it would do, and what a promotion would change."""
+"""Shadow versions, which judge beside the enforced version: declaration, findings, and effects of a promotion."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tidegate.gateway.streams.controls import keep_control
 class Promotion:
     """The differences if a version were enforced from now on.
 
-    `enforced` is the version that is enforced now, None before the first. `shadow` are its findings of live records, None
-    when it was never judged beside.
+    `enforced` is the version that is enforced now, None before the first. `shadow` has the version's findings on live
+    records, None if it was not the last shadow.
     """
 
     version: ContractVersion
@@ -33,13 +33,14 @@ class Promotion:
 
 
 class Shadows(Service):
-    """Declares shadows and gives what they found. Every change is an entry in the audit log."""
+    """A service that declares shadows and returns their findings. Every change is an entry in the audit log."""
 
     def declare(self, stream: str, version: str | None, by: Principal = ANONYMOUS) -> StreamControl:
-        """Judge with a version in addition to the enforced one, from the next batch on; None ends it.
+        """Judge with a version in addition to the enforced one, from the next batch on; None ends the shadow.
 
-        What another one found is forgotten. The version that is the shadow already stays so. Raises NotFoundError,
-        ConflictError for a version that is enforced or retired, ContractError for one that does not compile.
+        A new shadow deletes the findings of the previous one. Declaring the current shadow again changes nothing.
+        Raises NotFoundError, ConflictError for a version that is enforced or retired, ContractError for one that does
+        not compile.
         """
         at = self._now()
         with self._database.writing() as stores:
@@ -56,7 +57,7 @@ class Shadows(Service):
             return after
 
     def findings(self, stream: str) -> ShadowFindings:
-        """Return what the shadow has found, also after it was ended. Raises NotFoundError when it has seen no batch."""
+        """Return the findings of the last shadow, also after its end. Raises NotFoundError before its first batch."""
         with self._database.reading() as stores:
             subject_of_contract(stores, stream)
             found = stores.shadows.find(stream)
@@ -67,13 +68,16 @@ class Shadows(Service):
             return found
 
     def seen(self, stream: str) -> tuple[str | None, ShadowFindings | None]:
-        """Return the version that is declared and what the last one found; None for what there is not."""
+        """Return the declared version and the findings of the last shadow; None for a missing one."""
         return self._database.read(
             lambda stores: (stores.controls.find(stream).shadow, stores.shadows.find(stream))
         )
 
     def promotion(self, contract_id: str, version: str) -> Promotion:
-        """Return what would change if a version became active. Changes nothing. Raises NotFoundError, ContractError."""
+        """Return what would change if a version became active. Raises NotFoundError, ContractError.
+
+        Nothing is stored.
+        """
         with self._database.reading() as stores:
             found = find_alive(stores, contract_id, version)
             enforced = stores.contracts.highest(contract_id, ENFORCED)

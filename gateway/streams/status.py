@@ -13,9 +13,9 @@ from tidegate.gateway.streams.summaries import StreamSummary
 from tidegate.gateway.streams.usual import refused_share
 
 SILENT_AFTER: Final = timedelta(minutes=2)
-"""A stream with waiting records is silent after so long without a report."""
+"""A stream with waiting records is silent after this time without a report."""
 STUCK_AFTER: Final = timedelta(minutes=10)
-"""A job is stuck if one batch takes so long: a batch takes seconds."""
+"""A job is stuck if one batch takes this time; batches normally take seconds."""
 _RUNS: Final = "it judges and writes records"
 
 

@@ -1,4 +1,4 @@
-"""The state of streams now, computed from their reports and what their jobs say: of all streams in a few queries."""
+"""The current state of streams, computed from reports, events and heartbeats: all streams in a few queries."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class StreamTotals:
 
 @dataclass(frozen=True, slots=True)
 class SparkBucket:
-    """A slice of a stream's time: how many records its batches had, and how many of them were refused."""
+    """A slice of a stream's time: the number of records in its batches, and the number of refused ones."""
 
     start: datetime
     records: int
@@ -54,14 +54,13 @@ class SparkBucket:
 
 @dataclass(frozen=True, slots=True)
 class StreamSummary:
-    """The state of one stream now.
+    """The current state of one stream.
 
-    `first_started_at` is the start of its first batch, `started_at` of the first batch since its job last
-    started. Rates are records a second: over the minute that ends now, and since `started_at` up to the last commit.
-    `lag_records` is from the last report or the last heartbeat, whichever is newer.
-    `seen_at` is when its job said last that it lives, None if it never did. `busy_seconds` is how long its oldest batch in
-    hand had taken then, None when it had none. `sparkline` covers the last 24 hours, oldest
-    first. Instants are UTC.
+    `first_started_at` is the start of its first batch, `started_at` of the first batch since its job last started.
+    Rates are records per second: over the last minute, and from `started_at` to the last commit. `lag_records` is from
+    the last report or the last heartbeat, whichever is newer. `seen_at` is the last heartbeat of its job, None without
+    one. `busy_seconds` is how long the oldest batch in progress had taken then, None without such a batch. `sparkline`
+    covers the last 24 hours, oldest first. Instants are UTC.
     """
 
     stream: str
@@ -87,7 +86,10 @@ class StreamSummary:
 
 
 def summaries_of(stores: Stores, topics: Mapping[str, str], now: datetime) -> tuple[StreamSummary, ...]:
-    """Return the state of streams, given with their topics, by name; without those whose last report is not readable."""
+    """Return the state of streams, given as topics by stream, ordered by name.
+
+    Streams without a readable last report are left out.
+    """
     names = tuple(topics)
     width, count = _SPARKLINE
     buckets = Buckets(now + _MICROSECOND - width * count, width, count)
@@ -123,7 +125,7 @@ def _summary(
     topic, condition, recent_rate, spark, budget = facts
     return StreamSummary(
         stream=sums.stream,
-        topic=topic,  # of the contract: what a report says of topics may be wrong, and opens nothing
+        topic=topic,  # from the contract: a report may name another topic, and must not give access to it
         quarantine_topic=quarantine_topic(topic),
         sink=last.sink,
         contract=last.contract,
@@ -146,14 +148,14 @@ def _summary(
 
 
 def spark_buckets(found: Mapping[int, tuple[int, int]], buckets: Buckets) -> tuple[SparkBucket, ...]:
-    """Return all slices of a span, empty ones included, of what was found by index."""
+    """Return all slices of a span, empty ones included; `found` has (records, refused) by index."""
     return tuple(
         SparkBucket(start, *found.get(index, (0, 0))) for index, start in enumerate(buckets.starts())
     )
 
 
 def lag_of(last: BatchReport | None, heard: HeartbeatRow | None) -> int | None:
-    """Return the records that wait, by the last report or the last heartbeat, whichever is newer; None when unknown."""
+    """Return the number of waiting records by the last report or heartbeat, whichever is newer; None if unknown."""
     if heard is not None and heard.lag_records is not None and (last is None or heard.at > last.committed_at):
         return heard.lag_records
     return None if last is None else last.lag_records

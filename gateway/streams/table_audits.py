@@ -1,4 +1,4 @@
-"""Audits of tables: what `tidegate audit-table` sends, and what pages and the API show of it."""
+"""Audits of tables: stored as `tidegate audit-table` sends them, and read for pages and the API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidegate.gateway.storage.table_audits import AuditSummary
 
 @dataclass(frozen=True, slots=True)
 class AuditedTable:
-    """The audits of one table that are kept, newest first, never none."""
+    """The stored audits of one table, newest first; never empty."""
 
     audits: tuple[AuditSummary, ...]
 
@@ -29,7 +29,7 @@ class AuditedTable:
         return self.audits[0]
 
     def before(self, audit_id: str) -> AuditSummary | None:
-        """Return the audit to compare one with: the newest before it that has judged rows; None if there is none."""
+        """Return the audit to compare one with: the newest before it that judged rows; None without one."""
         ids = [each.id for each in self.audits]
         earlier = self.audits[ids.index(audit_id) + 1 :]
         return next((each for each in earlier if each.rows), None)
@@ -45,9 +45,9 @@ class SeenTableAudit:
 
 
 class TableAudits:
-    """Stores audits of tables. Every audit is an entry in the audit log; its hash is that of the result.
+    """A service that stores and reads audits of tables. Every audit is an entry in the audit log, with its hash.
 
-    Each new audit deletes those of its contract that came more than `retention` ago.
+    Each new audit deletes those of its contract that are older than `retention`.
     """
 
     def __init__(self, database: Database, retention: timedelta, now: Callable[[], datetime]) -> None:
@@ -58,8 +58,8 @@ class TableAudits:
     def keep(self, contract_id: str, audit: TableAudit, by: Principal = ANONYMOUS) -> bool:
         """Store an audit; return False if it was stored before.
 
-        Raises NotFoundError for an unknown contract. Raises ConflictError for another contract, a version that is not
-        published with this content, and another audit under the same id.
+        Raises NotFoundError for an unknown contract. Raises ConflictError for an audit by another contract or an
+        unpublished version, and if another audit has the same id.
         """
         if audit.contract_id != contract_id:
             raise ConflictError(
@@ -80,13 +80,13 @@ class TableAudits:
             return True
 
     def all(self, contract_id: str) -> tuple[AuditSummary, ...]:
-        """Return the audits of a contract that are kept, newest first. Raises NotFoundError."""
+        """Return the stored audits of a contract, newest first. Raises NotFoundError."""
         with self._database.reading() as stores:
             subject_of_contract(stores, contract_id)
             return stores.table_audits.summaries(contract_id)
 
     def tables(self, contract_id: str) -> tuple[AuditedTable, ...]:
-        """Return the tables that a contract has audited, the one that was audited last first. Raises NotFoundError."""
+        """Return the tables that were audited by a contract, the last audited one first. Raises NotFoundError."""
         by_table: dict[str, list[AuditSummary]] = {}
         for each in self.all(contract_id):
             by_table.setdefault(each.table_name, []).append(each)
@@ -98,7 +98,7 @@ class TableAudits:
             return _found(stores, contract_id, audit_id)
 
     def seen(self, contract_id: str, audit_id: UUID) -> SeenTableAudit:
-        """Return one audit with those of the same table. Raises NotFoundError."""
+        """Return one audit with the other audits of its table. Raises NotFoundError."""
         with self._database.reading() as stores:
             kept = _found(stores, contract_id, audit_id)
             of_table = [
@@ -122,7 +122,7 @@ def _found(stores: Stores, contract_id: str, audit_id: UUID) -> KeptTableAudit:
 
 
 def _require_published(stores: Stores, audit: TableAudit) -> None:
-    """Raise ConflictError unless the version that judged is published, so that its rules can be read."""
+    """Check that the version that judged is published, so that its rules can be read. Raises ConflictError."""
     found = stores.contracts.version(audit.contract_id, audit.contract_version)
     if found is None:
         raise ConflictError(f"{audit.contract} is not published here; publish it, then audit the table again")

@@ -1,4 +1,4 @@
-"""Compare the refused share of a stream with its usual one: only an increase needs a person."""
+"""Comparison of a stream's refused share with its usual one: only an increase needs a person."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Final
 from tidegate.gateway.streams.summaries import SparkBucket
 
 TIMES_USUAL: Final = 3.0
-"""A stream is above its usual from this multiple of its usual share on."""
+"""Least multiple of the usual refused share that counts as raised."""
 LEAST_RECORDS: Final = 10
-"""Fewer refused records in the newest slice never call for a person."""
+"""Fewer refused records in the newest slice never count as raised."""
 _STANDARD_DEVIATIONS: Final = 4.0
-"""How far above the expected number the refused records must be: chance alone exceeds it once in 30,000 slices."""
+"""Least deviation of the refused records from the expected number; chance alone exceeds it once in 30,000 slices."""
 LEAST_HISTORY: Final = 100
-"""Records before the newest slice without which nothing is known to be usual."""
+"""Least records before the newest slice that make a usual share known."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedShare:
     """Refused shares, from 0 to 1: of the newest slice, and of all before it; None without records.
 
-    `is_known`: there are enough earlier records to tell what is usual.
+    `is_known` is True if there are enough earlier records to know the usual share.
     """
 
     now: float | None

@@ -1,4 +1,4 @@
-"""Searches for a value among the refused records of a stream: bounded jobs in the background, with progress and an end."""
+"""Searches for a value among a stream's refused records: bounded background jobs with progress and cancellation."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from tidegate.gateway.streams.quarantine_index.reading import QuarantineIndex
 _log = structlog.get_logger()
 
 MOST_RECORDS: Final = 2_000_000
-"""Records that one search looks at."""
+"""Maximum records that one search reads."""
 MOST_FOUND: Final = 1_000
 MOST_AT_ONCE: Final = 2
-"""Searches of one process that run at the same time."""
+"""Maximum searches that one process runs at the same time."""
 _MOST_SECONDS = 15 * 60.0
 _AT_ONCE = 500
 _PATIENCE = timedelta(seconds=60)
@@ -57,7 +57,7 @@ class SearchState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ValueSearch:
-    """A search, without what it looks for. `positions` are `partition/offset`, `total` the records of its filter."""
+    """A search, without its value. `positions` are `partition/offset`, `total` counts the records of its filter."""
 
     id: str
     by: str
@@ -69,7 +69,10 @@ class ValueSearch:
 
 
 class ValueSearches:
-    """The searches of one process. Who searches for values sees whether they are there, so it takes the role that reveals."""
+    """The searches of one process.
+
+    A search shows whether a value exists, so it needs the role that may reveal values.
+    """
 
     def __init__(
         self, database: Database, kafka: KafkaConnection | None, now: Callable[[], datetime]
@@ -81,10 +84,10 @@ class ValueSearches:
         self._closing = threading.Event()
 
     def begin(self, stream: str, value: str, wanted: QuarantineFilter, by: Principal) -> ValueSearch:
-        """Begin a search for records of a filter whose key or value holds a text.
+        """Start a search for the records of a filter whose key or value contains a text.
 
-        The audit log has who searches which records, and no value. Raises NotFoundError, Forbidden, and TooManyRequests when one
-        of this person or as many as may run already.
+        The audit log records who searches which records, but not the value. Raises NotFoundError, Forbidden,
+        Unavailable, and TooManyRequests if a search of this person, or MOST_AT_ONCE searches, are running.
         """
         if self._kafka is None:
             raise Unavailable("the gateway knows no broker: start it with TIDEGATE_BOOTSTRAP_SERVERS set")
@@ -117,7 +120,7 @@ class ValueSearches:
         return _shown(search, at)
 
     def all(self, stream: str) -> tuple[ValueSearch, ...]:
-        """List the searches of a stream that are kept, newest first."""
+        """List the stored searches of a stream, newest first."""
         with self._database.reading() as stores:
             return tuple(_shown(each, self._now()) for each in stores.value_searches.all(stream))
 
@@ -130,7 +133,7 @@ class ValueSearches:
         return _shown(found, self._now())
 
     def cancel(self, stream: str, search_id: str, by: Principal) -> ValueSearch:
-        """End a search, whichever process runs it; the audit log has who did. Raises NotFoundError and Forbidden."""
+        """Cancel a search of any process; the audit log records who did. Raises NotFoundError and Forbidden."""
         found = self.get(stream, search_id)
         if found.state is SearchState.RUNNING:
             with self._database.writing() as stores:
@@ -142,7 +145,7 @@ class ValueSearches:
         return found
 
     def close(self) -> None:
-        """End the searches of this process."""
+        """Cancel the searches of this process."""
         self._closing.set()
 
     def _run(
@@ -204,7 +207,7 @@ class ValueSearches:
 
 
 def _needles(value: str) -> tuple[bytes, ...]:
-    """Return the ways in which a text stands in a record: as it is, and as JSON writes it with and without escapes."""
+    """Return the forms of a text in a record: as it is, and as JSON writes it with and without escapes."""
     forms = (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
     return tuple(dict.fromkeys(form.encode("utf-8", "surrogatepass") for form in forms))
 

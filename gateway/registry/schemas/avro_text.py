@@ -12,13 +12,13 @@ from typing import Any
 _PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 _COMPLEX = {"record", "error", "enum", "fixed", "array", "map"}
 _RESERVED = ("type", "name", "namespace", "doc", "fields", "items", "values", "symbols", "size", "aliases")
-"""Words that are properties of no type: where a type has no use for one, the peer leaves it out."""
+"""Attribute names that are never extra properties: the Java library drops those that a type does not use."""
 _NAMED = ("record", "error", "enum", "fixed")
 _FIELD = ("name", "type", "doc", "default", "order", "aliases")
 
 
 def avro_text(schema: Any, *, sort_properties: bool = False) -> str:
-    """Write a sound Avro schema as the peer does; with `sort_properties` further properties stand in order."""
+    """Return a valid Avro schema as the text that Confluent's registry stores; `sort_properties` sorts extra ones."""
     return json.dumps(
         _Writer(sort_properties=sort_properties).written(schema, ""),
         ensure_ascii=False,
@@ -53,7 +53,7 @@ class _Writer:
         return found
 
     def _annotated(self, schema: Mapping[str, Any], kind: Any, space: str) -> Any:
-        """Write a primitive with properties, or what is under `type` alone."""
+        """Return the type under `type`, with the extra properties around it unless it is a union."""
         inner = self.written(kind, space)
         properties = self._properties(schema, _RESERVED)
         if not properties or isinstance(inner, list):
@@ -97,7 +97,7 @@ class _Writer:
 
 
 def full_name(name: str, space: str) -> str:
-    """Return the full name of a type that is named in a namespace."""
+    """Return the full name of a type by the name that is used for it in a namespace."""
     return name if "." in name or not space else f"{space}.{name}"
 
 
@@ -110,12 +110,12 @@ def named_types(schema: Any) -> dict[str, dict[str, Any]]:
 
 
 def with_types(schema: Any, types: Mapping[str, Mapping[str, Any]]) -> Any:
-    """Write into a schema the definitions of the types that it names and does not define, each where it is first met."""
+    """Return a schema with the definitions of the types that it names but does not define, each at its first use."""
     return _Resolver(types, frozenset(named_types(schema))).resolved(schema, "")
 
 
 class _Resolver:
-    """Writes definitions where names are first met; `own` are the types that the schema defines itself."""
+    """An inserter of definitions at the first use of a name; `own` are the types that the schema defines itself."""
 
     def __init__(self, types: Mapping[str, Mapping[str, Any]], own: frozenset[str]) -> None:
         self._types = types
@@ -136,7 +136,7 @@ class _Resolver:
         kind = part.get("type")
         if kind is not None and (not isinstance(kind, str) or kind not in _COMPLEX):
             found["type"] = self.resolved(kind, space)
-            if isinstance(found["type"], dict):  # a definition took the place of a name
+            if isinstance(found["type"], dict):  # a definition replaced a name
                 return {**found, **found["type"]}
         return found
 
@@ -192,6 +192,6 @@ def _space_of(schema: Mapping[str, Any], space: str) -> str:
 
 
 def _short(name: str, space: str) -> str:
-    """Write a full name as short as it stays clear in a namespace."""
+    """Return the shortest unambiguous form of a full name in a namespace."""
     inner, _, simple = name.rpartition(".")
     return simple if inner == space and simple not in _PRIMITIVES else name

@@ -1,6 +1,6 @@
 """Entities of the API: schemas with references, metadata and rule sets; settings; associations; a schema's GUID.
 
-Unknown members are ignored, as the peer does when a client asks for it (`Confluent-Accept-Unknown-Properties`).
+Unknown members are ignored, as Confluent's registry does for the header `Confluent-Accept-Unknown-Properties`.
 Sets and maps are kept sorted, because the GUID of a schema hashes them in that order.
 """
 
@@ -15,13 +15,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 OWN_PROPERTIES: Final = "tidegate."
-"""Begins the names of properties that the registry itself gives to a schema; they are never inherited."""
+"""Prefix of the metadata properties that the registry itself adds to a schema; they are never inherited."""
 
 T = TypeVar("T")
 
 
 def java_order(text: str) -> bytes:
-    """Order strings as Java does: by UTF-16 code units."""
+    """Return a sort key that orders strings as Java does: by UTF-16 code units."""
     return text.encode("utf-16-be")
 
 
@@ -39,7 +39,7 @@ TagMap = Annotated[dict[str, StringSet], AfterValidator(_sorted_map)]
 
 
 class Entity(BaseModel):
-    """Frozen; empty and absent members are left out when it is written."""
+    """The frozen base class of entities; empty and absent members are left out when one is written."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
@@ -208,13 +208,13 @@ class AssociationRequest(Entity):
 
 
 _GIVEN = b"\x01"
-"""Stands before metadata and rule set, to tell empty ones from none."""
+"""Hashed before metadata and before a rule set, so that an empty one differs from an absent one."""
 
 
 def schema_guid(
     text: str, references: tuple[Reference, ...], metadata: Metadata | None, rule_set: RuleSet | None
 ) -> str:
-    """Return the GUID of a schema by its canonical text and what belongs to it."""
+    """Return the GUID of a schema: a hash of its canonical text, references, metadata and rule set."""
     digest = hashlib.md5(usedforsecurity=False)
     for part in _parts(text, references, metadata, rule_set):
         digest.update(part if isinstance(part, bytes) else part.encode())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tidegate.contracts.errors import TidegateError
 
 LEVELS = "none, backward, forward, full, backward_transitive, forward_transitive, and full_transitive"
-_FOR_GOOD = "Set permanent=true to delete permanently"  # clients know the message without a space before it
+_FOR_GOOD = "Set permanent=true to delete permanently"  # Confluent's message has no space before it
 MODES = "READWRITE, READONLY, READONLY_OVERRIDE, and IMPORT"
 
 
@@ -28,7 +28,7 @@ class Refused(TidegateError):  # noqa: N818 - a refusal, with its number
 
 
 class IncompatibleSchema(Refused):
-    """A schema that its subject's compatibility level refuses; its code is a setting."""
+    """A schema that its subject's compatibility level refuses; the HTTP API sets its error code from a setting."""
 
     def __init__(self, subject: str, details: tuple[str, ...]) -> None:
         message = (
@@ -39,7 +39,7 @@ class IncompatibleSchema(Refused):
 
 
 class WeakerContract(IncompatibleSchema):
-    """A change that weakens the contract behind a subject and lacks an approval; its code is that of IncompatibleSchema.
+    """An unapproved change that weakens the contract behind a subject; it has the code of IncompatibleSchema.
 
     Clients do not repeat a request that is refused with this status and code.
     """
@@ -51,7 +51,7 @@ class WeakerContract(IncompatibleSchema):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Builds refusals of one kind: status, error code, and a message whose `{}` are filled in order."""
+    """A factory of refusals of one kind: status, error code, and a message whose `{}` are filled in order."""
 
     status: int
     error_code: int

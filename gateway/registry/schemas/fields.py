@@ -22,7 +22,7 @@ TAGS = "confluent:tags"
 
 
 def with_changed_tags(schema: ParsedSchema, add: Sequence[EntityTags], remove: Sequence[EntityTags]) -> str:
-    """Write a schema with tags added to its places and removed from them. Raises Refused (42201)."""
+    """Return a schema's text with tags added to places and removed from places. Raises Refused (42201)."""
     definition = json.loads(schema.text)
     places = {path: node for paths, node in _places(schema.schema_type, definition) for path in paths}
     for changes, is_added in ((add, True), (remove, False)):
@@ -36,7 +36,7 @@ def with_changed_tags(schema: ParsedSchema, add: Sequence[EntityTags], remove: S
 
 
 def inherited_tags(earlier: ParsedSchema, later: ParsedSchema) -> tuple[EntityTags, ...]:
-    """Return the tags of an earlier schema at the places that a later one has, too."""
+    """Return the tags of an earlier schema at the places that a later one has as well."""
     places = {path for paths, _ in _places(later.schema_type, json.loads(later.text)) for path in paths[:1]}
     return tuple(
         EntityTags(place=EntityTags.Place(path=paths[0]), tags=tuple(node[TAGS]))
@@ -50,9 +50,9 @@ def _are_tags(found: object) -> bool:
 
 
 def with_inline_tags(schema_type: str, text: str, tags: Mapping[str, Iterable[str]]) -> str:
-    """Write a schema's text with the tags of its metadata on the fields that their paths match.
+    """Return a schema's text with the tags of its metadata on the fields that their paths match.
 
-    A path is a full name in which `*` stands for a part and `**` for any number of them.
+    A path is a full name in which `*` matches within one part, and `**` matches any number of parts.
     """
     definition = json.loads(text)
     patterns = [(_parts(path), tuple(found)) for path, found in tags.items()]
@@ -76,14 +76,14 @@ def _plain(path: str) -> str:
 
 
 def _parts(path: str) -> tuple[str, ...]:
-    """Split a path into texts, each `*`, and each run of more stars, which stands for as much as `**`."""
+    """Split a path into literal texts, single stars, and runs of more stars, which all mean `**`."""
     return tuple(part for part in re.split(r"(\*+)", _plain(path)) if part)
 
 
 def _fits(name: str, parts: Iterable[str]) -> bool:
     """Return whether a name fits the parts of a path.
 
-    All ends of a match are followed at once: the backtracking of `re` takes n^k steps for k stars.
+    All possible ends of a match are followed in parallel: the backtracking of `re` takes n^k steps for k stars.
     """
     ends: Collection[int] = (0,)
     for part in parts:
@@ -155,9 +155,9 @@ Path = tuple[str, ...]
 class Field:
     """A field: its place in a record, and what clients pass to a rule about it.
 
-    `types` are the names of the primitive types that it may have beside null. `element_types` are those of the
-    elements of its lists, or "" if these are not known. `is_seen_null` tells whether a client applies a rule to a
-    null too. `rules` are those that its schema carries.
+    `types` are the names of the primitive types that it may have besides null. `element_types` are those of the
+    elements of its lists, or "" if these are not known. `is_seen_null` is True if clients also apply rules to null.
+    `rules` are those that its schema carries.
     """
 
     path: Path
@@ -181,7 +181,7 @@ class Field:
 
 @dataclass(slots=True)
 class Fields:
-    """The fields of a schema, the rules that it carries for the whole record, and the places that were left out."""
+    """The fields of a schema, the rules that it carries for the whole record, and left-out places with reasons."""
 
     found: list[Field] = field(default_factory=list)
     of_record: list[tuple[Path, Any]] = field(default_factory=list)
@@ -189,7 +189,7 @@ class Fields:
 
 
 def fields_of(schema_type: str, definition: Any) -> Fields:
-    """Walk a self-contained schema."""
+    """Return the fields of a self-contained schema."""
     fields = Fields()
     if schema_type == AVRO:
         _Avro(fields).walk(definition, (), "", 0)
@@ -252,7 +252,7 @@ class _Json:
         self.walk(inner, path, name, depth + 1)
 
     def _elements(self, schema: dict[str, Any], types: Any, depth: int) -> Iterator[str]:
-        """Yield the primitive types of the elements of lists; fields of objects are fields of their own."""
+        """Yield the primitive types of list elements; fields of objects in lists are separate fields."""
         if "enum" in schema or "const" in schema:
             return
         if not types or (is_list := "array" in types and not isinstance(schema.get("items"), dict)):
@@ -315,7 +315,7 @@ class _Avro:
         self.walk(member["type"], path, record.rpartition(".")[0], depth + 1)
 
     def _elements(self, branches: list[Any], depth: int) -> Iterator[str]:
-        """Yield the primitive types of the elements of lists and maps; fields of records are fields of their own."""
+        """Yield the primitive types of elements of lists and maps; fields of records in them are separate fields."""
         for branch in branches:
             kind = branch.get("type") if isinstance(branch, dict) else None
             if kind in {"array", "map"}:

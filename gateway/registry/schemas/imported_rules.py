@@ -1,4 +1,4 @@
-"""Convert Confluent's rules and tags to those of a contract, as far as the judge supports them.
+"""Conversion of Confluent's rules and tags to those of a contract, as far as the judge supports them.
 
 A condition in CEL over the whole message becomes a `cel` rule over `this`. One of type CEL_FIELD becomes a rule for
 each of its fields, and so does an inline rule of the schema. Confluent's meaning is kept: a missing value violates
@@ -45,9 +45,9 @@ CLASS_PREFIX: Final = "confluent:"
 
 
 def with_tags(contract: DataContract, schema: ParsedSchema, metadata: Metadata | None) -> DataContract:
-    """Classify the fields that the tags of metadata name; what the contract says of a field itself goes before.
+    """Return the contract with classes for the fields that the metadata's tags name; its own classes take precedence.
 
-    A tag of the whole record classifies each of its fields.
+    A tag on the whole record classifies each of its fields.
     """
     own = {
         pointer: name
@@ -79,10 +79,13 @@ PREFIX = "confluent."
 """Prefix of the ids of rules from a rule set; the next registration replaces them."""
 
 MAX_RULES: Final = 200
-"""Maximum rules that a rule set becomes; the fields beyond are left out, and named."""
+"""Maximum rules that one rule set is converted to; the rest are left out, with a reason."""
 MAX_WORK: Final = 1_000_000
-"""Maximum work of reading one rule set: 1 for a field that a rule passes over, and 100 and the length of the expression
-for one that it is asked about. Rules and fields are of others, and their number is multiplied."""
+"""Maximum work of converting one rule set.
+
+A field costs 1 if a rule skips it by its tags, otherwise 100 plus the length of the rule's expression. Clients choose
+the numbers of rules and of fields, and the work grows with their product.
+"""
 _ASKED_WORK: Final = 100
 _LONGEST_POINTER: Final = 200
 _MAX_ID = 80
@@ -104,7 +107,7 @@ _CEL_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class ImportedRules:
-    """The rules of a rule set that the judge takes, and for each other one why it does not."""
+    """The converted rules, which the judge runs, and a reason for each rule that was left out."""
 
     rules: tuple[Cel, ...]
     left_out: tuple[str, ...]
@@ -113,7 +116,7 @@ class ImportedRules:
 def import_rules(
     rule_set: RuleSet | None, schema: ParsedSchema, metadata: Metadata | None = None
 ) -> ImportedRules:
-    """Translate the rules of a rule set, and those that a schema carries; disabled ones are no rules.
+    """Convert the rules of a rule set, without disabled ones, and those that a schema carries.
 
     The tags of fields are those of the schema and of its metadata.
     """
@@ -127,7 +130,7 @@ def import_rules(
 
 
 def carried_rules(contract: DataContract) -> ImportedRules:
-    """Return the rules that a contract's schema carries for clients, except for those that the contract has itself."""
+    """Return the rules that a contract's schema carries for clients, except those that the contract has itself."""
     schema = contract.schema_
     importing = _Importing(fields_of(AVRO if isinstance(schema, AvroSchema) else JSON, schema.definition))
     importing.inline()
@@ -138,7 +141,7 @@ def carried_rules(contract: DataContract) -> ImportedRules:
 
 @dataclass(slots=True)
 class _Importing:
-    """Rules on their way into a contract."""
+    """The state of a conversion: the rules so far, the reasons for left-out ones, and the work done."""
 
     fields: Fields
     taken: dict[str, Cel] = field(default_factory=dict)
@@ -149,11 +152,11 @@ class _Importing:
 
     @property
     def is_exhausted(self) -> bool:
-        """Return whether no more work may be done."""
+        """Return whether the limit of work is exceeded."""
         return self.work > MAX_WORK
 
     def rule_set(self, rule_set: RuleSet) -> None:
-        """Read the rules of a rule set; each has those that change the record after it."""
+        """Convert the rules of a rule set, each with the places that change between it and the wire."""
         enabled = [rule for rule in rule_set.domain_rules if not rule.disabled]
         encoding = [rule for rule in rule_set.encoding_rules if not rule.disabled]
         for rule in rule_set.migration_rules:
@@ -175,7 +178,7 @@ class _Importing:
             self.left_out.append(f"{rule.name} is {_kind(rule)}, which clients run")
 
     def inline(self) -> None:
-        """Read the rules that the schema carries."""
+        """Convert the rules that the schema carries."""
         places = [(path, rule) for path, rule in self.fields.of_record]
         places += [(each.path, rule) for each in self.fields.found for rule in each.rules]
         for path, rule in places:
@@ -193,7 +196,7 @@ class _Importing:
             )
 
     def _rule(self, rule: Rule, changed: list[frozenset[str]]) -> None:
-        """Read a rule; `changed` has for each of its modes the places that change between it and the wire."""
+        """Convert a rule; `changed` has, for each of its modes, the places that change between it and the wire."""
         obstacle = _obstacle(rule)
         if obstacle is not None:
             self.left_out.append(f"{rule.name} is {obstacle}")
@@ -284,7 +287,7 @@ class _Importing:
         )
 
     def _asks(self, rule: Rule, each: Field, types: Iterable[str]) -> bool:
-        """Return whether a rule about fields may be asked about one."""
+        """Return whether a rule about fields may apply to a field of one of these types."""
         if rule.tags and not each.tags & set(rule.tags):
             self.work += 1
             return False
@@ -292,7 +295,7 @@ class _Importing:
         return _is_applicable(rule, each, types)
 
     def _changed(self, transformations: list[Rule]) -> frozenset[str]:
-        """Return the places of a record that some transformations may change; "" for any."""
+        """Return the places of a record that some transformations may change; "" stands for every place."""
         changed: set[str] = set()
         for rule in transformations:
             if rule.type != "CEL_FIELD" and (
@@ -318,11 +321,11 @@ class _Importing:
                 is_changed = not rule.tags or bool(each.tags & set(rule.tags))
             if is_changed:
                 changed.add(each.pointer)
-        # These places have fields with other names.
+        # Fields in the places that were left out are unknown, so any of them may change.
         return frozenset(changed | {pointer.rstrip("/") for pointer in self.fields.left_out})
 
     def _is_boolean(self, rule: Rule) -> bool:
-        """Return whether a condition over a message gives true or false: by itself, or as a field that is boolean."""
+        """Return whether a condition over a message is boolean: by its type, or as the name of a boolean field."""
         found = _MEMBER.fullmatch(parts_of(rule.expr or "")[-1])
         if found is None:
             return is_boolean(rule.expr or "", {"message": "this"}, is_of_field=False)
@@ -402,7 +405,7 @@ def _shown(path: tuple[str, ...]) -> str:
 
 
 def _readable(pointer: str) -> str:
-    """Write a pointer for a sentence: names of fields are of others, and may be long or hold line ends."""
+    """Return a pointer fit for a message: field names come from clients, and may be long or contain line breaks."""
     return seen(pointer if len(pointer) <= _LONGEST_POINTER else f"{pointer[:_LONGEST_POINTER]}...")
 
 

@@ -1,7 +1,6 @@
-"""A subject of a schema registry as a contract: schema, rules, tags and compatibility, and what a contract has no word for.
+"""Conversion of a registry's subject into a contract, with the parts that a contract cannot express.
 
-The places of what is left out are JSON Pointers into the version of the subject, as `GET /subjects/{subject}/versions/latest`
-shows it.
+Their places are JSON Pointers into the answer of `GET /subjects/{subject}/versions/latest`.
 """
 
 from __future__ import annotations
@@ -23,13 +22,16 @@ from tidegate.gateway.registry.schemas.names import topic_of, unqualified
 from tidegate.gateway.registry.schemas.parsing import ParsedSchema, parse_schema
 
 Referred = Mapping[tuple[str, int], dict[str, Any]]
-"""Entries of other versions, by subject and number."""
+"""The entries of the versions that references name, by subject and number."""
 
 
 def import_subject(
     subject: str, entry: dict[str, Any], referred: Referred, config: dict[str, Any]
 ) -> Imported:
-    """Return the contract that a version of a subject describes. Raises ContractError, with places in the entry."""
+    """Return the contract that a version of a subject describes. Raises ContractError, with places in the entry.
+
+    `entry` is the version as the registry returns it, `config` the settings of the subject.
+    """
     try:
         request = SchemaRequest.model_validate(entry)
         schema = _parsed(request, referred, ())
@@ -81,7 +83,7 @@ def _parsed(request: SchemaRequest, referred: Referred, above: tuple[tuple[str, 
 
 
 def _rules(found: Iterable[Cel], metadata: Metadata | None) -> list[dict[str, Any]]:
-    """Return the rules that this registry shows of its own contract, and those of the rule set that are not among them."""
+    """Return the contract's own rules, which tidegate's registry adds to metadata, and the rule set's other rules."""
     own = json.loads((metadata or Metadata()).properties.get(f"{OWN_PROPERTIES}rules", "[]"))
     known = {each["id"] for each in own}
     imported = [
@@ -97,7 +99,7 @@ def _rules(found: Iterable[Cel], metadata: Metadata | None) -> list[dict[str, An
 
 
 def _classes(document: dict[str, Any], schema: ParsedSchema, metadata: Metadata | None) -> dict[str, str]:
-    """Return the classes of the fields that tags of the metadata name. A contract that is not of a subject has no prefix."""
+    """Return the classes that the metadata's tags give to fields, without the prefix of classes of a subject."""
     tagged = with_tags(DataContract.model_validate({**document, "rules": []}), schema, metadata)
     return {place: name.removeprefix(CLASS_PREFIX) for place, name in tagged.classification.items()}
 

@@ -1,6 +1,6 @@
 """JSON Schemas as clients read them: text, references resolved into one schema, drafts, and the policy LENIENT.
 
-Clients read a schema that names no draft by different ones.
+Clients read a schema that names no draft by different drafts.
 
 Source: Confluent Schema Registry (Java), `JsonSchema`: draft 7 unless `$schema` says otherwise. confluent-kafka for
 Python, `jsonschema.validators.validator_for`: the newest draft. `CompatibilityPolicy.LENIENT`: adding an optional
@@ -24,12 +24,12 @@ _VALUES = ("enum", "const", "default", "examples", "example")
 
 
 def json_text(schema: Any, *, sort_keys: bool = False) -> str:
-    """Write a JSON Schema without spaces, its keys in the order of its author or sorted."""
+    """Return a JSON Schema as text without spaces, its keys in the author's order or sorted."""
     return json.dumps(schema, ensure_ascii=False, allow_nan=False, sort_keys=sort_keys, separators=(",", ":"))
 
 
 def bundled(schema: Any, others: Mapping[str, Any]) -> Any:
-    """Add the schemas that `$ref` names, given by name, to the schema's own definitions.
+    """Return a schema with the schemas that it refers to, given by name, among its own definitions.
 
     References to them become pointers into the bundle, so that no reference leads out of it.
     """
@@ -64,7 +64,7 @@ def _names(schema: Any, name: str) -> frozenset[str]:
 
 
 def _moved(schema: Any, place: str, names: frozenset[str], places: Mapping[str, str]) -> Any:
-    """Rewrite the references of a schema that now is at `place` in the bundle."""
+    """Return a schema with its references rewritten for its `place` in the bundle."""
     base = next(iter(sorted(names)), "")
     by_address = {urljoin(base, name): found for name, found in places.items()} | dict(places)
 
@@ -123,27 +123,27 @@ _SIBLINGS: Final = (
     KEYWORDS[Dialect.DRAFT202012]
     | {"then", "else", "minContains", "maxContains", "additionalItems", "$id", "$anchor"}
 ) - {"$ref"}
-"""Keywords that change the meaning of a schema if they count beside `$ref`."""
+"""Keywords that change the meaning of a schema if they count next to `$ref`."""
 
 _Path = tuple[Any, str] | None
-"""The tokens of a JSON Pointer as links to the place above, so that no pointer is built that is not shown."""
+"""A JSON Pointer as a linked list of tokens, last one first, so that only pointers that are shown are built."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A keyword that clients read differently, and a sentence: where it stands first, and who reads it how."""
+    """A keyword that clients read differently, and a sentence: its first place, and how each client reads it."""
 
     keyword: str
     sentence: str
 
 
 def names_draft(schema: Any) -> bool:
-    """Return whether a schema says which draft it is of, or is a boolean, which says the same in each."""
+    """Return whether a schema names its draft, or is a boolean, which means the same in every draft."""
     return not isinstance(schema, dict) or _SCHEMA in schema
 
 
 def read_as(definition: Any, dialect: str) -> Any:
-    """Return a schema with the `$schema` of a dialect, in front."""
+    """Return a schema with the `$schema` of a dialect as its first key."""
     return {_SCHEMA: dialect, **without_dialect(definition)}
 
 
@@ -172,7 +172,7 @@ def differences(definition: Any) -> tuple[Difference, ...]:
 
 
 def foreign_reference(name: str) -> Difference:
-    """Return the message that a schema which is referred to names another draft than it is read by with the whole."""
+    """Return the difference of a referenced schema that names another draft than the referring one is read by."""
     shown = name if len(name) <= _MAX_POINTER else f"{name[:_MAX_POINTER]}..."
     return Difference(
         _SCHEMA, f"`{_SCHEMA}` of the reference `{shown}` counts for clients in Python, and not in draft 7"
@@ -205,7 +205,7 @@ def _parts(schema: dict[str, Any], path: _Path) -> Iterator[tuple[Any, _Path]]:
 
 
 def _pointer(path: _Path) -> str:
-    """Write a JSON Pointer, shortened."""
+    """Return a JSON Pointer as text, cut to _MAX_POINTER characters."""
     tokens: list[str] = []
     while path is not None:
         path, token = path
@@ -221,7 +221,7 @@ _SINGLE = ("items", "additionalItems", "contains", "additionalProperties")
 
 
 def closed(schema: Any) -> Any:
-    """Shut undeclared properties out of every object that says nothing of them and is not combined with others."""
+    """Forbid undeclared properties in every object that does not mention them and is not combined with others."""
     return _everywhere(schema, _close)
 
 

@@ -1,6 +1,6 @@
-"""Names of subjects, and the contexts that they lie in.
+"""Names of subjects, and of the contexts that contain them.
 
-A qualified name is `:.context:subject`; a name without is in the default context `.`.
+A qualified name is `:.context:subject`; an unqualified name is in the default context `.`.
 Source: Confluent Schema Registry, `QualifiedSubject.java`.
 """
 
@@ -18,7 +18,7 @@ EVERY_CONTEXT = ":*:"
 
 _MAX_CHARACTERS = 4096
 _QUALIFIED = re.compile(r":(\.[^:]*):(.*)", re.DOTALL)
-_DEFAULT = re.compile(r"\A(?::\.:)+")  # all of them: what is canonical stays as it is when it is read again
+_DEFAULT = re.compile(r"\A(?::\.:)+")  # every repetition, so that `canonical` is idempotent
 _TOPIC = re.compile(TOPIC_PATTERN)
 _IDENTIFIER = re.compile(IDENTIFIER_PATTERN)
 _VALUE = "-value"
@@ -31,7 +31,7 @@ def context_of(name: str) -> str:
 
 
 def canonical(name: str) -> str:
-    """Return the one spelling of a subject's name: the default context is left out. Raises Refused (42208)."""
+    """Return the canonical name of a subject, without the default context. Raises Refused (42208)."""
     if any(ord(character) < 0x20 or 0xD800 <= ord(character) < 0xE000 for character in name):
         raise invalid_subject(ascii(name)[1:-1], "it holds control characters")
     if len(name) > _MAX_CHARACTERS:
@@ -40,7 +40,7 @@ def canonical(name: str) -> str:
 
 
 def subject_to_register(name: str) -> str:
-    """Return the canonical name of a subject that may be registered under. Raises Refused (42208)."""
+    """Return the canonical name of a subject to register under. Raises Refused (42208), also if it is reserved."""
     found = canonical(name)
     if not unqualified(found).strip():
         raise invalid_subject(found, "it is empty")
@@ -61,7 +61,7 @@ def qualified(context: str, name: str) -> str:
 
 
 def scopes(name: str) -> tuple[str, ...]:
-    """List the scopes whose settings hold for a subject, the nearest first."""
+    """Return the scopes whose settings apply to a subject, nearest first."""
     context = context_of(name)
     inherited = (GLOBAL,) if context == DEFAULT_CONTEXT else (f":{context}:", GLOBAL)
     return inherited if name in inherited else (name, *inherited)

@@ -1,4 +1,4 @@
-"""Parse and validate posted schemas: their canonical text, normal text and self-contained definition."""
+"""Parsing and validation of posted schemas: their canonical text, normal text and self-contained definition."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from tidegate.gateway.registry.schemas.json_schema import (
 
 SCHEMA_TYPES = (JSON, AVRO)
 MAX_DEPTH: Final = 256
-"""Maximum levels of a schema, values included; the libraries that read and write it have this limit."""
+"""Maximum nesting levels of a schema, values included; the libraries that read and write it limit the depth."""
 MAX_BUNDLE: Final = 4 << 20
-"""Maximum characters of a JSON Schema with what its references lead to; each level of references can double it."""
+"""Maximum characters of a JSON Schema with the schemas that it refers to; each level of references can double it."""
 MAX_DIGITS: Final = 4_300
 """Maximum digits of an integer; Python's default limit for conversions."""
 _READ_KEPT = 128
@@ -172,7 +172,7 @@ def _compile(definition: Any) -> None:
 
 
 def _is_foreign(other: ParsedSchema) -> bool:
-    """Return whether a referenced schema names a draft other than 7, by which it is read here."""
+    """Return whether a referenced schema names a draft other than draft 7, as which it is read here."""
     definition = other.definition
     if other.dialect is not None or not isinstance(definition, dict):
         return False

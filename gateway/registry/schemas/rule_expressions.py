@@ -1,4 +1,4 @@
-"""Expressions of Confluent's rules: their guards, the names that they use, and the same in a contract's rules."""
+"""Expressions of Confluent's rules: their guards, the names that they use, and their conversion for contracts."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _LITERAL = re.compile(
 )
 _MESSAGE = re.compile(r"(?<![\w.])message\b((?:\.[A-Za-z_]\w*)*)(\s*\()?")
 NAMES: Final = ("value", "parent", "this")
-"""Names in an expression about a field; one about a record has only the last."""
+"""Names that an expression about a field may use; one about a record may use only the last."""
 
 
 def condition(expression: str, names: Mapping[str, str], *, is_of_field: bool) -> str:
-    """Write a condition, with its guard if it has one, as an expression that gives true or false.
+    """Return a condition, with its guard if it has one, as a boolean expression.
 
-    An error in the guard is one of the condition: a client fails then, too.
+    An error in the guard is an error of the condition, as it is in a client.
     """
     guard, semicolon, test = _split(expression)
     known = NAMES if is_of_field else NAMES[-1:]
@@ -32,7 +32,7 @@ def condition(expression: str, names: Mapping[str, str], *, is_of_field: bool) -
 
 
 def assertion(expression: str, names: Mapping[str, str], *, is_of_field: bool) -> str:
-    """Write an inline rule, which gives true or an empty text for a good value, as one that gives true or false."""
+    """Return an inline rule, which gives true or an empty text for a valid value, as a boolean expression."""
     written = renamed(expression.strip(), names)
     match gives(written, NAMES if is_of_field else NAMES[-1:]):
         case "string":
@@ -50,7 +50,7 @@ def parts_of(expression: str) -> tuple[str, ...]:
 
 
 def renamed(expression: str, names: Mapping[str, str]) -> str:
-    """Write other expressions for some of the names in an expression; literals and members are no names."""
+    """Replace names in an expression with other expressions; literals and members of objects are left alone."""
     pattern = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, names))})\b(?!\s*\()")
     parts: list[str] = []
     end = 0
@@ -61,7 +61,7 @@ def renamed(expression: str, names: Mapping[str, str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """Write a string literal."""
+    """Return a text as a string literal of CEL."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
     return f"'{escaped}'"
 
@@ -71,7 +71,7 @@ def _replaced(pattern: re.Pattern[str], names: Mapping[str, str], text: str) -> 
 
 
 def _boolean(expression: str, known: tuple[str, ...]) -> str:
-    """Require a boolean result: a member of a record may be anything, and is a failure then."""
+    """Return an expression that holds only for a boolean true: a member of a record may have any type."""
     return f"({expression}) == true" if gives(expression, known) == "dyn" else expression
 
 
@@ -86,7 +86,7 @@ def _split(expression: str) -> tuple[str, str, str]:
 def may_run(expression: str, names: Mapping[str, str]) -> bool:
     """Return whether a rule about a field may run for a field with these names: false if its guard is never true.
 
-    The names that are missing, such as `value`, are not known: what reads them is an error, which `false &&` absorbs.
+    Missing names, such as `value`, are unknown: reading one is an error, which `false &&` absorbs.
     """
     guard, semicolon, _ = _split(expression)
     if not guard or not semicolon:
@@ -96,12 +96,12 @@ def may_run(expression: str, names: Mapping[str, str]) -> bool:
 
 
 def is_split_in_a_text(expression: str) -> bool:
-    """Return whether the first semicolon is in a literal: clients end the guard there nevertheless."""
+    """Return whether the first semicolon is in a literal; clients still end the guard there."""
     return expression.find(";") != _blank(expression).find(";")
 
 
 def is_boolean(expression: str, names: Mapping[str, str], *, is_of_field: bool) -> bool:
-    """Return whether a condition gives true or false for every record, as far as its own types say."""
+    """Return whether a condition is boolean for every record, as far as the types in it show."""
     test = parts_of(expression)[-1:]
     return gives(renamed("".join(test), names), NAMES if is_of_field else NAMES[-1:]) != "dyn"
 
@@ -125,5 +125,5 @@ def reads(expression: str) -> Iterator[str]:
 
 
 def touches(read: Iterable[str], changed: Iterable[str]) -> bool:
-    """Return whether a place that is read is one that changes, or within one, or holds one."""
+    """Return whether a place that is read equals, contains or lies within a place that changes."""
     return any(overlap(one, other) for one, other in product(read, changed))

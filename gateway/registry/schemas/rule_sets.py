@@ -1,4 +1,4 @@
-"""Rule sets: what they may say, and how defaults, a schema's own and overrides become one.
+"""Validation of rule sets, and the merging of defaults, a schema's own rules and overrides.
 
 Source: Confluent Schema Registry, `RuleSet.validate`, `RuleSet.mergeRuleSets`, `Metadata.mergeMetadata`.
 """
@@ -64,7 +64,7 @@ def _check_modes(rule_set: RuleSet) -> None:
 
 
 def merge_metadata(older: Metadata | None, newer: Metadata | None) -> Metadata | None:
-    """Merge newer metadata over older: maps by key, the sensitive names together."""
+    """Merge newer metadata over older: maps by key, sensitive names as a union."""
     if older is None or newer is None:
         return newer if older is None else older
     return Metadata(
@@ -75,7 +75,7 @@ def merge_metadata(older: Metadata | None, newer: Metadata | None) -> Metadata |
 
 
 def merge_rule_sets(older: RuleSet | None, newer: RuleSet | None) -> RuleSet | None:
-    """Merge a newer rule set over an older one: a rule replaces the older one of its name, and moves to the end."""
+    """Merge a newer rule set over an older one: a rule replaces the older one with its name, and moves to the end."""
     if older is None or newer is None:
         return newer if older is None else older
     return RuleSet(

@@ -1,4 +1,4 @@
-"""Alembic's environment: runs the migrations on the connection, and in the transaction, that the caller holds."""
+"""Alembic's environment: runs the migrations on the caller's connection, in its transaction."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The index of the quarantine topics: which refused records have what in common, without any of their values."""
+"""The index of the quarantine topics: what refused records have in common, without any of their values."""

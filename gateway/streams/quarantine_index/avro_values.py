@@ -1,4 +1,4 @@
-"""Decodes refused Avro records, so that the index knows the shapes of their values as it does those of JSON."""
+"""Decoding of refused Avro records, so that the index knows the shapes of their values, as it does for JSON."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tidegate.gateway.registry.judging import with_writers
 from tidegate.gateway.registry.subject_reading import SubjectReader
 
 _MOST_NAMES: Final = 1_000
-"""Unknown schemas that the registry is asked for: anybody who writes to the topic can name one."""
+"""Maximum unknown schemas that are looked up in the registry: every writer to the topic can name any schema."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 Decode = Callable[[bytes, Headers], Any]
-"""Returns the record of a value with its headers; None for one that cannot be decoded."""
+"""Returns the decoded record for a value and its headers; None if it cannot be decoded."""
 
 
 def avro_decoder(contract: DataContract, subjects: SubjectReader) -> Decode | None:
-    """Return what decodes the records of a contract version; None for a contract that describes no Avro."""
+    """Return a decoder of the records of a contract version; None if it is not Avro, or no longer compiles."""
     if isinstance(contract.schema_, JsonSchema):
         return None
     try:
@@ -32,7 +32,7 @@ def avro_decoder(contract: DataContract, subjects: SubjectReader) -> Decode | No
 
 
 class AvroValues:
-    """Decodes the records of one contract version, as the judge does."""
+    """A decoder of the records of one contract version, which decodes as the judge does."""
 
     def __init__(self, plan: EnforcementPlan, subjects: SubjectReader) -> None:
         self._plan = with_writers(plan, subjects)
@@ -49,7 +49,7 @@ class AvroValues:
         return None if isinstance(found, Violation) else found
 
     def _is_newly_named(self, name: bytes) -> bool:
-        """Return whether a schema may have been registered since the last look; each name is looked for once."""
+        """Return whether a schema may have been registered since the last look; each name is looked up once."""
         if not self._plan.needs_writers or name in self._missed or len(self._missed) >= _MOST_NAMES:
             return False
         self._missed.add(name)

@@ -1,4 +1,4 @@
-"""Which refused records are closed, and why others failed again: kept as the jobs report it, and counted for problems."""
+"""Refused records that are closed, and codes by which others failed again, as jobs report them; counts by problem."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tidegate.gateway.streams.quarantine_index.filters import Chunk, Offsets, St
 ClosureCounts = dict[Closure, int]
 
 _FIRST_WINS: Final = tuple(Closure)
-"""A record that was closed in two ways, as by a replay before a rewind, counts once."""
+"""Precedence of closures: a record that was closed in two ways, as by a replay before a rewind, counts once."""
 
 
 def add_closures(stores: Stores, stream: str, closures: Mapping[Closure, Positions]) -> None:
-    """Add places in the quarantine topic of a stream that are closed; those that are known stay."""
+    """Add closed positions of a stream's quarantine topic to the known ones."""
     stores.closures.put(
         stream,
         [
@@ -38,9 +38,10 @@ def add_closures(stores: Stores, stream: str, closures: Mapping[Closure, Positio
 def keep_reasons(
     stores: Stores, stream: str, again: Mapping[str, Positions], closed: Iterable[Positions]
 ) -> None:
-    """Keep by what records were refused again in a replay: the newest replay of a record counts, and closed ones have none.
+    """Store the codes by which a replay refused records again.
 
-    A stream has MOST_CODES_AGAIN codes; records of further ones are kept together, as `OTHER`.
+    The newest replay of a record counts, and closed records have no code. A stream has at most MOST_CODES_AGAIN codes;
+    records of further codes are stored under `OTHER`.
     """
     changed: Offsets = {}
     for positions in (*again.values(), *closed):
@@ -68,7 +69,7 @@ def keep_reasons(
 
 
 def closed_offsets(stores: Stores, stream: str) -> dict[Closure, Offsets]:
-    """Return the closed offsets of a stream by chunk; one that was closed in two ways counts as the first of them."""
+    """Return a stream's closed offsets by closure and chunk; one closed in two ways counts for the first only."""
     found: dict[Closure, Offsets] = defaultdict(dict)
     for stored in stores.closures.all(stream):
         found[Closure(stored.name)][stored.partition, stored.chunk] = _unpacked(stored.offsets)
@@ -84,7 +85,7 @@ def closed_offsets(stores: Stores, stream: str) -> dict[Closure, Offsets]:
 
 
 def closure_counts(index: StreamIndex, facets: Iterable[bytes]) -> dict[bytes, ClosureCounts]:
-    """Return how many records of each facet are closed, by what became of them; facets without any are left out."""
+    """Return the number of closed records by facet and closure; facets without any are left out."""
     closed = closed_offsets(index.stores, index.stream)
     if not closed:
         return {}
@@ -103,7 +104,7 @@ def closure_counts(index: StreamIndex, facets: Iterable[bytes]) -> dict[bytes, C
 
 
 def problems_at(index: StreamIndex, positions: Positions, most: int) -> tuple[bytes, ...]:
-    """Return the heads of the problems that some places of the quarantine topic belong to, those with most records first."""
+    """Return at most `most` heads of the problems that have records at some positions, most records first."""
     wanted = _chunks(positions)
     counts: dict[bytes, int] = defaultdict(int)
     for facet, bitmaps in index.bitmaps(index.keys, chunks=sorted(wanted)).items():

@@ -1,4 +1,4 @@
-"""How the index packs what it keeps: pages of positions, bitmaps of chunks, counts of days. No I/O.
+"""The packed form of the index: pages of positions, bitmaps of chunks, counts of days. No I/O.
 
 A page covers 4,096 offsets of a partition and holds, for each indexed record in order of offset, its minute of arrival, its
 source position, and a hash of its key. A chunk covers 65,536 offsets; the offsets of a facet within it are one Roaring
@@ -23,7 +23,7 @@ PAGE_BITS: Final = 12
 CHUNK_BITS: Final = 16
 CHUNK: Final = 1 << CHUNK_BITS
 DAY_MINUTES: Final = 24 * 60
-_LEVEL = 1  # of zlib: the columns are differences, and mostly zeros
+_LEVEL = 1  # zlib's fastest level suffices: the columns are differences, and mostly zeros
 _HOUR_MINUTES = 60
 
 Integers = NDArray[np.int64]
@@ -33,7 +33,8 @@ Integers = NDArray[np.int64]
 class Positions:
     """Columns of the same length about some indexed records of one partition, ascending by `offsets`.
 
-    `minutes` are arrivals, `source_partitions` and `source_offsets` where the records came from.
+    `minutes` are times of arrival; `source_partitions` and `source_offsets` are positions in the source topic; `keys`
+    are hashes of the records' keys.
     """
 
     offsets: Integers
@@ -47,20 +48,20 @@ class Positions:
 
     @classmethod
     def of(cls, rows: Sequence[tuple[int, int, int, int, int]]) -> Self:
-        """Make columns of rows (offset, minute, source partition, source offset, key hash)."""
+        """Build columns from rows of (offset, minute, source partition, source offset, key hash)."""
         table = np.array(rows, dtype=np.int64).reshape(-1, 5)
         return cls(table[:, 0], table[:, 1], table[:, 2], table[:, 3], table[:, 4].astype(np.uint32))
 
     @classmethod
     def unpack(cls, page: StoredPage) -> Self:
-        """Read a stored page."""
+        """Return the columns of a stored page."""
         raw = np.frombuffer(zlib.decompress(page.positions), dtype="<i8").reshape(4, -1)
         columns = np.cumsum(raw, axis=1)
         keys = np.frombuffer(page.keys, dtype="<u4")
         return cls(columns[0] + (page.page << PAGE_BITS), columns[1], columns[2], columns[3], keys)
 
     def pack(self, partition: int) -> tuple[StoredPage, ...]:
-        """Store the columns as pages, by number."""
+        """Return the columns as pages to be stored, ordered by number."""
         pages = self.offsets >> PAGE_BITS
         borders = [0, *(np.flatnonzero(np.diff(pages)) + 1).tolist(), len(pages)]
         return tuple(
@@ -71,7 +72,7 @@ class Positions:
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Join columns, those of lower offsets first."""
+        """Concatenate columns; those with lower offsets must come first."""
         if not parts:
             return cls.of(())
         return cls(
@@ -87,7 +88,7 @@ class Positions:
         return self._rows(slice(int(np.searchsorted(self.offsets, low)), None))
 
     def minutes_at(self, offsets: Integers) -> Integers:
-        """Return the minutes of some of these offsets."""
+        """Return the minutes of some of the offsets."""
         found: Integers = self.minutes[np.searchsorted(self.offsets, offsets)]
         return found
 
@@ -118,25 +119,25 @@ class Positions:
 
 
 def pack_bitmap(facet: bytes, partition: int, chunk: int, offsets: BitMap) -> StoredBitmap:
-    """Store the low bits of the offsets of a facet in a chunk."""
+    """Return the low bits of a facet's offsets in a chunk as a bitmap to be stored."""
     offsets.run_optimize()
     offsets.shrink_to_fit()
     return StoredBitmap(facet, partition, chunk, len(offsets), offsets.serialize())
 
 
 def unpack_bitmap(stored: StoredBitmap) -> BitMap:
-    """Read the low bits of the offsets of a facet in a chunk."""
+    """Return the low bits of a facet's offsets from a stored bitmap."""
     return BitMap.deserialize(stored.offsets)
 
 
 def as_array(offsets: BitMap, chunk: int) -> Integers:
-    """Return the offsets of a chunk, ascending."""
+    """Return the offsets, ascending, for their low bits in a chunk."""
     low: Integers = np.array(offsets.to_array(), dtype=np.int64)
     return low + (chunk << CHUNK_BITS)
 
 
 def pack_day(facet: bytes, day: int, minutes: Integers) -> StoredDay:
-    """Store the counts of a day by minute; a day without any count is stored as nothing."""
+    """Return a day's counts by minute in the form that is stored; a day without records has empty bytes."""
     if not minutes.any():
         return StoredDay(facet, day, b"", b"")
     hours = minutes.reshape(-1, _HOUR_MINUTES).sum(axis=1).astype("<u4")
@@ -144,10 +145,10 @@ def pack_day(facet: bytes, day: int, minutes: Integers) -> StoredDay:
 
 
 def day_minutes(stored: StoredDay) -> Integers:
-    """Return the counts of a day by minute."""
+    """Return a stored day's counts by minute."""
     return np.frombuffer(zlib.decompress(stored.minutes), dtype="<u4").astype(np.int64)
 
 
 def day_hours(stored: StoredDay) -> Integers:
-    """Return the counts of a day by hour."""
+    """Return a stored day's counts by hour."""
     return np.frombuffer(stored.hours, dtype="<u4").astype(np.int64)

@@ -22,7 +22,7 @@ from tidegate.gateway.storage.quarantine_index import Facet
 OTHER: Final = "other"
 _DIGEST_BYTES = 16
 _LONGEST = 500
-"""Longest code, pointer, message or version that is kept: longer ones exist only in forged headers."""
+"""Maximum characters of a code, pointer, message or version; longer ones exist only in forged headers and are cut."""
 _REQUIRED = re.compile(r"required property `(.*)` is missing", re.DOTALL)
 _NUMBERS = re.compile(r"\d[\d,.]*")
 
@@ -52,7 +52,7 @@ class ProblemKey:
 
     @property
     def is_noise(self) -> bool:
-        """Whether the problem is about unreadable bytes: such problems are joined by their sentences."""
+        """Return whether the problem is about unreadable bytes; such problems are joined by their sentences."""
         return bool(self.sentence)
 
     def facet(self, stream: str, message: str) -> Facet:
@@ -61,7 +61,7 @@ class ProblemKey:
 
     @classmethod
     def read(cls, facet: Facet) -> Self:
-        """Read the key of a facet of a problem."""
+        """Return the key of a problem's facet."""
         found = json.loads(facet.description)
         return cls(**{name: found[name] for name in cls.__slots__})
 
@@ -71,10 +71,10 @@ MOST: Final[Mapping[FacetKind, int]] = {
     FacetKind.VERSION: 200,
     FacetKind.PRODUCER: 100,
 }
-"""Facets of one stream that are told apart; records of further ones are counted together, as `OTHER`."""
+"""Maximum facets of one stream by kind; records of further facets are counted together, as `OTHER`."""
 
 MOST_CODES_AGAIN: Final = 200
-"""Rules, keywords and codes of one stream by which replays refused records again, told apart in the same way."""
+"""Maximum codes of one stream by which replays refused records again; further ones are counted as `OTHER`."""
 
 OTHER_PROBLEMS: Final = ProblemKey(OTHER, "*", "")
 
@@ -95,19 +95,22 @@ def version_facet(stream: str, version: str) -> Facet:
 
 
 def producer_facet(stream: str, header: str, value: str, shown: str | None) -> Facet:
-    """Return the facet of a value of a producer header: `value` is it or its hash, `shown` what people may read."""
+    """Return the facet of a producer header's value.
+
+    `value` is the value or its hash; `shown` is the value if people may read it, else None.
+    """
     return _facet(stream, FacetKind.PRODUCER, {"header": header, "value": value, "shown": shown})
 
 
 def described(facet: Facet) -> dict[str, Any]:
-    """Return what a facet is, as it was made."""
+    """Return the description of a facet as an object."""
     found: dict[str, Any] = json.loads(facet.description)
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Offence:
-    """One violation as the index reads it: `path` leads to the offending value; None where no value is looked at."""
+    """One violation as the index sees it; `path` leads to the offending value, None if no value is read."""
 
     stage: Stage
     code: str
@@ -118,9 +121,9 @@ class Offence:
     is_absence: bool = False
 
 
-@lru_cache(maxsize=4_096)  # those of many records are the same
+@lru_cache(maxsize=4_096)  # many records have the same violations
 def offences_of(violations: tuple[Violation, ...]) -> tuple[Offence, ...]:
-    """Return what the violations of a record are about: those of severity error, or all if none is."""
+    """Return the distinct offences of a record: of its violations of severity error, or of all if it has none."""
     errors = tuple(each for each in violations if each.severity is Severity.ERROR)
     return tuple(dict.fromkeys(_offence(each) for each in errors or violations))
 

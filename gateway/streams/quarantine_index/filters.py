@@ -1,4 +1,4 @@
-"""Which refused records a page is about: every part of a filter is a set of offsets, and the filter their intersection."""
+"""Filters of refused records: each condition is a set of offsets, and the filter is their intersection."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class QuarantineFilter:
-    """Which refused records of a stream are meant; None lets all through.
+    """A filter of a stream's refused records; None matches all.
 
-    `problem` and `producer` are ids (32 hexadecimal digits), `field` is a JSON Pointer with `*` for indices, `partition` one of the quarantine
-    topic. Records that arrived in [since, until) are meant, by whole minutes. `again` is what a record violated when a
-    replay refused it again.
+    `problem` and `producer` are ids (32 hexadecimal digits). `field` is a JSON Pointer with `*` for indices.
+    `partition` is one of the quarantine topic. [since, until) is the time of arrival, by whole minutes. `again` is a
+    code that a record violated when a replay refused it again.
     """
 
     problem: str | None = None
@@ -60,7 +60,7 @@ class QuarantineFilter:
 
     @property
     def minutes(self) -> tuple[int, int] | None:
-        """The first and the last minute (since 1970 UTC) that are meant; None for all."""
+        """Return the first and the last minute (since 1970 UTC) of the span; None without a span."""
         if self.since is None and self.until is None:
             return None
         first = 0 if self.since is None else to_minute(self.since)
@@ -69,7 +69,7 @@ class QuarantineFilter:
 
     @property
     def is_of_problems(self) -> bool:
-        """Whether only some problems are meant."""
+        """Return whether the filter selects by problem, stage, rule or field."""
         return any(each is not None for each in (self.problem, self.stage, self.rule, self.field))
 
 
@@ -84,7 +84,7 @@ def from_minute(minute: int) -> datetime:
 
 
 class StreamIndex:
-    """The index of one stream as one transaction sees it. `groups` maps the facet of a problem to those joined with it."""
+    """The index of one stream in one transaction. `groups` maps each problem's facet to the head of its group."""
 
     def __init__(
         self, stores: Stores, stream: str, groups: Callable[[Iterable[Facet]], Mapping[bytes, bytes]]
@@ -101,7 +101,7 @@ class StreamIndex:
 
     @property
     def all(self) -> bytes:
-        """The facet of all records."""
+        """Return the facet of all records."""
         return all_records(self.stream).facet
 
     def of_kind(self, kind: FacetKind) -> list[Facet]:
@@ -109,11 +109,11 @@ class StreamIndex:
         return [each for each in self.facets.values() if each.kind == kind]
 
     def members(self, head: bytes) -> list[bytes]:
-        """Return the facets of the problems that are joined under one, itself included."""
+        """Return the facets of the problems in the group of a head, the head included."""
         return [facet for facet, its_head in self.heads.items() if its_head == head]
 
     def head_of(self, problem: str) -> bytes:
-        """Return the facet under which a problem is joined with others. Raises NotFoundError."""
+        """Return the head of a problem's group, by the problem's id. Raises NotFoundError."""
         try:
             return self.heads[bytes.fromhex(problem)]
         except (KeyError, ValueError):
@@ -122,7 +122,7 @@ class StreamIndex:
             ) from None
 
     def problems(self, wanted: QuarantineFilter) -> list[bytes]:
-        """Return the facets of the problems that a filter means."""
+        """Return the facets of the problems that match a filter."""
         members = None if wanted.problem is None else set(self.members(self.head_of(wanted.problem)))
         return [
             facet
@@ -136,7 +136,7 @@ class StreamIndex:
     def bitmaps(
         self, facets: Iterable[bytes], partition: int | None = None, chunks: Iterable[Chunk] | None = None
     ) -> dict[bytes, Offsets]:
-        """Return the offsets of facets, each by chunk."""
+        """Return the offsets of facets by facet and chunk; only of `partition` and of `chunks`, if given."""
         found: dict[bytes, Offsets] = {}
         wanted = None if chunks is None else list(chunks)
         for stored in self.stores.quarantine.bitmaps(self.stream, list(facets), partition, wanted):
@@ -144,7 +144,7 @@ class StreamIndex:
         return found
 
     def offsets(self, wanted: QuarantineFilter) -> Offsets:
-        """Return the offsets that a filter means, by chunk."""
+        """Return the offsets that match a filter, by chunk."""
         chunks = self._chunks(wanted.minutes)
         sets = [self.problems(wanted)] if wanted.is_of_problems else []
         if wanted.version is not None:
@@ -164,7 +164,7 @@ class StreamIndex:
 
     @cached_property
     def again(self) -> dict[str, Offsets]:
-        """The offsets of records that a replay refused again, by what they violated then. Some may not be indexed."""
+        """Return the offsets of records that a replay refused again, by code; some may not be indexed."""
         found: dict[str, Offsets] = {}
         for stored in self.stores.reasons.all(self.stream):
             offsets = BitMap.deserialize(stored.offsets)
@@ -172,7 +172,7 @@ class StreamIndex:
         return found
 
     def within(self, offsets: Offsets, minutes: tuple[int, int] | None) -> Offsets:
-        """Return the offsets that arrived in the minutes of [first, last]."""
+        """Return the offsets of records that arrived in the minutes [first, last]; None: all."""
         if minutes is None:
             return offsets
         spans = self._spans()
@@ -190,11 +190,11 @@ class StreamIndex:
         return found
 
     def minutes_at(self, partition: int, offsets: Integers) -> Integers:
-        """Return the minutes in which the records at some offsets of a partition, ascending, arrived."""
+        """Return the minutes in which the records at ascending offsets of a partition arrived."""
         return self._positions(partition, offsets).minutes_at(offsets)
 
     def sources_at(self, partition: int, offsets: Integers) -> tuple[Integers, Integers]:
-        """Return source partitions and source offsets of the records at some offsets of a partition, ascending."""
+        """Return the source partitions and source offsets of the records at ascending offsets of a partition."""
         found = self._positions(partition, offsets)
         places = np.searchsorted(found.offsets, offsets)
         return found.source_partitions[places], found.source_offsets[places]
@@ -205,7 +205,7 @@ class StreamIndex:
         return Positions.joined([Positions.unpack(page) for page in pages])
 
     def chunk_spans(self) -> Mapping[Chunk, tuple[int, int]]:
-        """Return the first and the last minute of each chunk."""
+        """Return the first and the last minute of arrival in each chunk."""
         return self._spans()
 
     def _spans(self) -> dict[Chunk, tuple[int, int]]:
@@ -235,5 +235,5 @@ def _intersected(one: Offsets, other: Offsets) -> Offsets:
 
 
 def count(offsets: Offsets) -> int:
-    """Return how many offsets there are."""
+    """Return the number of offsets."""
     return sum(len(each) for each in offsets.values())

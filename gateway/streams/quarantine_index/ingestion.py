@@ -1,4 +1,4 @@
-"""Reads the quarantine topics of all streams into the index, in a thread of its own."""
+"""Ingestion of the quarantine topics of all streams into the index, in a background thread."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from tidegate.gateway.streams.quarantine_index.refusals import (
 _log = structlog.get_logger()
 
 MOST_RECORDS: Final = 5_000
-"""Records of one step."""
+"""Maximum records of one step."""
 MOST_BYTES: Final = 32 << 20
 _QUEUE_KILOBYTES = 16 << 10
 _FETCH_RECORDS = 500
 _POLL_SECONDS = 0.5
 _BREATH_SECONDS = 0.002
-"""Pause after each step, in which threads of requests run."""
+"""Pause after each step, in which the threads of requests can run."""
 _CLAIMED_AT_ONCE = 100
-"""Leases that one transaction takes."""
+"""Maximum leases that one transaction takes."""
 _MOST_UNKNOWN = 1_000
 _DISCOVER_SECONDS = 10.0
 _RETAIN_SECONDS = 60.0
@@ -60,7 +60,7 @@ Place = tuple[str, int]
 
 @dataclass(slots=True)
 class _Assigned:
-    """A partition that this process indexes, and what is read of it in this step."""
+    """A partition that this process indexes, and the step that is being read; None before its first record."""
 
     partition: IndexedPartition
     reader: RefusalReader
@@ -68,9 +68,10 @@ class _Assigned:
 
 
 class QuarantineIngestion:
-    """Keeps the index up to date with the topics; `on_step` is called after each step with the streams that got records.
+    """A background thread that keeps the index up to date with the topics.
 
-    Several processes may run: each partition is read by the one that has its lease.
+    `on_step` is called after each step with the streams that got records. Several processes may run: each partition is
+    read by the process that has its lease.
     """
 
     def __init__(
@@ -95,12 +96,12 @@ class QuarantineIngestion:
         self._discover_at = self._retain_at = 0.0
 
     def start(self) -> None:
-        """Begin to read in the background."""
+        """Start the background thread."""
         self._thread = threading.Thread(target=self._run, name="quarantine-index", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Stop, and give the leases back, so that another process takes over at once."""
+        """Stop, and release the leases, so that another process takes over immediately."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(_CLOSE_SECONDS)
@@ -148,14 +149,14 @@ class QuarantineIngestion:
                 self._stopping.wait(_BACK_OFF_SECONDS)
 
     def _tell(self, streams: frozenset[str]) -> None:
-        """Tell of the streams that got records; a failure of who listens does not hold up the index."""
+        """Call `on_step` with the streams that got records; its failure does not stop the index."""
         try:
             self._on_step(streams)
         except Exception as error:  # noqa: BLE001 - it is tried again after the next step
             _log.warning("problem_watch_failed", error=described(error))
 
     def _messages(self) -> Iterator[Message]:
-        """Yield what is there, up to the bounds of a step; wait for the first for a moment."""
+        """Yield the available messages, up to the limits of a step; wait up to _POLL_SECONDS for the first."""
         consumer = self._connected()
         message = consumer.poll(_POLL_SECONDS)
         found = [] if message is None else [message]
@@ -190,7 +191,7 @@ class QuarantineIngestion:
         return 1
 
     def _end(self, assigned: _Assigned, place: Place, error: KafkaError, offset: int) -> int:
-        """Take the end of a partition, or an error of it."""
+        """Handle the end of a partition, or its error; return 0 records. Raises KafkaException."""
         code = error.code()
         if code == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's public name
             step = assigned.step
@@ -205,7 +206,7 @@ class QuarantineIngestion:
             KafkaError.UNKNOWN_TOPIC_OR_PART,
             KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - the client's public name
         }:
-            self._unassign(place)  # retention has passed it, or the topic is gone: it is looked at again
+            self._unassign(place)  # retention has deleted the offset, or the topic is gone: discover it again
             self._discover_at = 0.0
         elif not error.retriable():
             raise KafkaException(error)
@@ -226,7 +227,7 @@ class QuarantineIngestion:
         return frozenset(step.claimed.stream for step in steps if step.batch.rows)
 
     def _discover(self) -> None:
-        """Renew the leases, claim what is free, and follow the retention of the topics."""
+        """Renew the leases, claim free partitions, and remove what retention has deleted from the topics."""
         consumer = self._connected()
         self._unknown.clear()
         if self._assigned:
@@ -284,7 +285,7 @@ class QuarantineIngestion:
             assigned.partition = retained
 
     def _edges(self, places: list[Place]) -> dict[Place, tuple[int, int]]:
-        """Return the first offset and the end of the committed records of partitions, in two requests."""
+        """Return (first offset, end of the committed records) of partitions, in two requests."""
         if not places or self._admin is None:
             return {}
         earliest: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # it has no types
@@ -310,8 +311,8 @@ class QuarantineIngestion:
         return self._readers[stream]
 
     def _hints_of(self, stream: str, version: str) -> ContractHints:
-        """Return what the index has to know of a contract version; a published version never changes."""
-        if (stream, version) in self._unknown:  # anybody who writes to the topic can name one
+        """Return the hints of a contract version; they are cached, because a published version never changes."""
+        if (stream, version) in self._unknown:  # every writer to the topic can name any version
             return UNKNOWN_CONTRACT
         found = self._hints.get((stream, version))
         if found is None:

@@ -1,8 +1,8 @@
-"""Adds the refused records of one partition to the index, and removes those below the topic's low watermark.
+"""Changes of the index: adding refused records of a partition, and removing those below the topic's low watermark.
 
-Both change the rows of one partition in the transaction of the caller, together with the position up to which it is
-indexed: a crash loses and doubles nothing. Counts of days are shared by partitions, so the transaction must be alone
-among writers.
+Both change the rows of one partition in the caller's transaction, together with the partition's position, so a crash
+neither loses nor duplicates records. Partitions share the counts by day, so no other write transaction may run at the
+same time.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RefusalBatch:
 
 
 def add_batch(stores: Stores, stream: str, partition: int, batch: RefusalBatch) -> None:
-    """Add refused records of one partition, whose offsets are above all that the index has of it."""
+    """Add refused records of one partition; their offsets must be above all that are indexed."""
     if not batch.rows:
         return
     add_columns(stores, stream, partition, Positions.of(batch.rows), _within_bounds(stores, stream, batch))
@@ -67,14 +67,14 @@ def add_batch(stores: Stores, stream: str, partition: int, batch: RefusalBatch) 
 def add_columns(
     stores: Stores, stream: str, partition: int, positions: Positions, offsets: Mapping[bytes, Integers]
 ) -> None:
-    """Add records as columns, and the offsets of each facet, which is stored already."""
+    """Add records as columns, and the offsets of each facet; the facets must be stored already."""
     _add_pages(stores, stream, partition, positions)
     _add_bitmaps(stores, stream, partition, offsets)
     _change_days(stores, stream, {facet: positions.minutes_at(found) for facet, found in offsets.items()}, 1)
 
 
 def trim(stores: Stores, stream: str, partition: int, low: int) -> int:
-    """Remove records of one partition below `low`, at most those of one chunk; return the offset up to which none is left."""
+    """Remove records of one partition below `low`, at most one chunk; return the offset up to which none is left."""
     first = stores.quarantine.first_page(stream, partition)
     if first is None or first << PAGE_BITS >= low:
         return low
@@ -105,7 +105,7 @@ def trim(stores: Stores, stream: str, partition: int, low: int) -> int:
 
 
 def _within_bounds(stores: Stores, stream: str, batch: RefusalBatch) -> dict[bytes, Integers]:
-    """Store new facets; return the offsets by facet, those of facets beyond the bounds under one that stands for them."""
+    """Store new facets; return the offsets by facet, those of facets beyond the limits under an `OTHER` facet."""
     known = {each.facet: each for each in stores.quarantine.facets(stream)}
     room = {kind: most - sum(each.kind == kind for each in known.values()) for kind, most in MOST.items()}
     offsets: dict[bytes, set[int]] = defaultdict(set)
@@ -159,7 +159,7 @@ def _add_bitmaps(stores: Stores, stream: str, partition: int, offsets: Mapping[b
 
 
 def _change_days(stores: Stores, stream: str, minutes: Mapping[bytes, Integers], sign: int) -> None:
-    """Add `sign` for each minute to the counts of its facet."""
+    """Add `sign` (1 or -1) to a facet's counts for each of its minutes."""
     if not minutes:
         return
     changes: dict[tuple[bytes, int], Integers] = {}

@@ -1,4 +1,4 @@
-"""Which process indexes a partition, and how far it is: leases, and commits that only the owner of a lease can make."""
+"""Leases and positions of indexed partitions. Only the owner of a partition's lease can commit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.streams.quarantine_index.merge import RefusalBatch, add_batch, trim
 
 LEASE = timedelta(seconds=30)
-"""After so long without a sign of life, another process takes a partition over."""
+"""Duration of a lease: if it is not renewed in this time, another process takes the partition over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class Range:
 class Step:
     """One commit of a partition: its records, and the first offset that is not read yet.
 
-    `claimed` is the partition as it was when its records were read from `claimed.next_offset` on. `high` is the end of the
-    partition, if it is known.
+    `claimed` is the partition as it was when its records were read from `claimed.next_offset` on. `high` is the end of
+    the partition, None if unknown.
     """
 
     claimed: IndexedPartition
@@ -40,7 +40,7 @@ class Step:
 
 
 class IndexedPartitions:
-    """Leases and positions of one process, `owner`."""
+    """The leases and positions of one process, `owner`."""
 
     def __init__(self, database: Database, now: Callable[[], datetime], owner: str) -> None:
         self._database = database
@@ -48,14 +48,14 @@ class IndexedPartitions:
         self._owner = owner
 
     def claim(self, stream: str, partition: int, low: int, high: int) -> IndexedPartition | None:
-        """Take the lease of one partition, as `claim_all` does."""
+        """Take the lease of one partition; return None if another process has it."""
         return self.claim_all([Range(stream, partition, low, high)])[0]
 
     def claim_all(self, ranges: Sequence[Range]) -> list[IndexedPartition | None]:
-        """Take the leases of partitions in one transaction; None for each that another process has.
+        """Take the leases of partitions in one transaction; return None for each that another process has.
 
-        A partition that ends before its indexed position belongs to a topic that was made again: the index of the stream
-        begins again too.
+        A partition that ends before its indexed position belongs to a recreated topic: the index of the stream is
+        deleted and starts again.
         """
         now = self._now()
         with self._database.writing() as stores:
@@ -82,7 +82,7 @@ class IndexedPartitions:
     def commit(self, steps: Sequence[Step]) -> list[IndexedPartition | None]:
         """Add the records of some partitions and advance their positions, in one transaction.
 
-        Returns the partitions as they are then; None for one that another process, or a rebuild, has taken since.
+        Return the partitions after the commit; None for one that another process or a rebuild has taken since.
         """
         now = self._now()
         with self._database.writing() as stores:
@@ -106,9 +106,9 @@ class IndexedPartitions:
             return done
 
     def retain(self, claimed: IndexedPartition, low: int, high: int) -> IndexedPartition | None:
-        """Remove what the topic does not hold any more, below `low`: a part of it in each transaction.
+        """Remove the records below `low`, which the topic no longer has, in transactions of bounded size.
 
-        Returns the partition as it is then; None if another process, or a rebuild, has taken it.
+        Return the partition afterwards; None if another process or a rebuild has taken it.
         """
         current: IndexedPartition = claimed
         while True:
@@ -131,12 +131,12 @@ class IndexedPartitions:
                 return current
 
     def renew(self) -> None:
-        """Extend all leases of this process."""
+        """Renew all leases of this process."""
         until = self._now() + LEASE
         self._database.write(lambda stores: stores.quarantine.renew(self._owner, until))
 
     def release(self) -> None:
-        """End all leases of this process."""
+        """Release all leases of this process."""
         self._database.write(lambda stores: stores.quarantine.release(self._owner))
 
     def is_free(self, found: IndexedPartition | None) -> bool:

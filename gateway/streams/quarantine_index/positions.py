@@ -1,4 +1,4 @@
-"""A set of positions in a quarantine topic that does not change any more, with a digest that says which it is."""
+"""An immutable set of positions in a quarantine topic, with a digest that identifies it."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ _HEAD = struct.Struct("<II")
 
 @dataclass(frozen=True)
 class FrozenPositions:
-    """Offsets by partition of a quarantine topic. What arrives later is not in it. No partition is empty."""
+    """Offsets in a quarantine topic by partition. Records that arrive later are not in it. No partition is empty."""
 
     topic: str
     offsets: Mapping[int, BitMap64]
 
     @classmethod
     def of(cls, topic: str, offsets: Mapping[int, Iterable[int]]) -> Self:
-        """Freeze offsets by partition."""
+        """Build the set from offsets by partition."""
         bitmaps = {partition: BitMap64(offsets[partition]) for partition in sorted(offsets)}
         return cls(topic, {partition: each for partition, each in bitmaps.items() if each})
 
     @property
     def records(self) -> int:
-        """How many positions there are."""
+        """Return the number of positions."""
         return sum(len(each) for each in self.offsets.values())
 
     @cached_property
     def digest(self) -> str:
-        """Which positions these are, as the digest of a replay request."""
+        """Return the digest of these positions, as in a replay request."""
         return digest_of_refusals(self.topic, Positions.of(self.offsets))
 
     def places(self) -> Iterator[tuple[int, int]]:
-        """Yield partition and offset of each position, in order."""
+        """Yield (partition, offset) of each position, in order."""
         return (
             (partition, offset) for partition in sorted(self.offsets) for offset in self.offsets[partition]
         )
@@ -56,7 +56,7 @@ class FrozenPositions:
         return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
     def encode(self) -> bytes:
-        """Return the offsets as bytes for `decode`; the topic is not among them."""
+        """Return the offsets as bytes for `decode`, without the topic."""
         parts = []
         for partition, offsets in sorted(self.offsets.items()):
             serialised = offsets.serialize()
@@ -65,7 +65,7 @@ class FrozenPositions:
 
     @classmethod
     def decode(cls, topic: str, encoded: bytes) -> Self:
-        """Read what `encode` wrote. Raises ValueError for anything else."""
+        """Parse the result of `encode`. Raises ValueError for anything else."""
         offsets: dict[int, BitMap64] = {}
         place = 0
         while place < len(encoded):

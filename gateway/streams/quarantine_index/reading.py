@@ -1,4 +1,4 @@
-"""Answers questions about the refused records of a stream from the index: counts, trends, positions, pages of positions."""
+"""Queries of the index of a stream's refused records: counts, trends, positions, and pages of positions."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ from tidegate.gateway.streams.quarantine_index.similarity import joined_problems
 from tidegate.gateway.streams.quarantine_index.trends import Slices, counted
 
 MOST_FOUND: Final = 1_000
-"""Positions that a search by key or source position returns at most."""
+"""Maximum positions that a search by key or by source position returns."""
 
 
 class Dimension(StrEnum):
-    """The dimensions by which records may be counted."""
+    """The dimensions by which records can be counted."""
 
     PROBLEM = "problem"
     STAGE = "stage"
@@ -64,12 +64,15 @@ class Dimension(StrEnum):
     PARTITION = "partition"
     PRODUCER = "producer"
     AGAIN = "again"
-    """What records violated when a replay refused them again."""
+    """The code that a record violated when a replay refused it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Records that have one value of a dimension. `name` and `shown` are those of a producer header; `shown` is None if hashed."""
+    """The number of records with one value of a dimension.
+
+    For producers, `name` is the header, and `shown` its value, None if that is hashed.
+    """
 
     value: str
     records: int
@@ -96,7 +99,7 @@ class IndexStatus:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything that was in the topic at the last look is indexed."""
+        """Return whether everything that was in the topic at the last look is indexed."""
         return self.lag == 0 and bool(self.partitions)
 
 
@@ -113,7 +116,7 @@ class Place:
 
     @classmethod
     def parse(cls, text: str) -> Place:
-        """Read what `str` gives. Raises ValueError."""
+        """Parse the result of `str`. Raises ValueError."""
         match text.split("-"):
             case [minute, partition, offset] if all(
                 each.isdecimal() and len(each) < 20 for each in (minute, partition, offset)
@@ -124,7 +127,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class PlacePage:
-    """Some places, newest first. `newer` and `older` continue the list, None at its ends; `total` counts all."""
+    """A page of places, newest first. `newer` and `older` continue the list, None at its ends; `total` counts all."""
 
     places: tuple[Place, ...]
     newer: Place | None
@@ -133,7 +136,7 @@ class PlacePage:
 
 
 class QuarantineIndex:
-    """Reads the index; each answer is of one state of the database."""
+    """A reader of the index; each method reads in one transaction."""
 
     def __init__(self, database: Database, now: Callable[[], datetime], by: Principal = ANONYMOUS) -> None:
         self._database = database
@@ -146,7 +149,7 @@ class QuarantineIndex:
             return _status(stores, stream)
 
     def rebuild(self, stream: str) -> IndexStatus:
-        """Forget the index of a stream, so that it is read again from the topic. Raises NotFoundError and Forbidden."""
+        """Delete the index of a stream, so that it is rebuilt from the topic. Raises NotFoundError and Forbidden."""
         with self._database.writing() as stores:
             subject = subject_of_contract(stores, stream)
             require(self._by, Role.ADMIN, subject)
@@ -157,28 +160,31 @@ class QuarantineIndex:
     def breakdown(
         self, stream: str, by: Dimension, wanted: QuarantineFilter
     ) -> tuple[tuple[Group, ...], int]:
-        """Count the records of a filter by a dimension, most first, and in all. Raises NotFoundError.
+        """Count the records of a filter by a dimension, most first, and in total. Raises NotFoundError.
 
-        A record of two problems counts for both.
+        A record with two problems counts for both.
         """
         with self._open(stream) as index:
             offsets = index.offsets(wanted)
             return _groups(index, by, offsets, wanted), count(offsets)
 
     def trend(self, stream: str, wanted: QuarantineFilter, buckets: int) -> tuple[Slices, tuple[int, ...]]:
-        """Count the records of a filter in equal slices of its span: the last 24 hours if it has none. Raises NotFoundError."""
+        """Count the records of a filter in equal slices of its span, by default the last 24 hours.
+
+        Raises NotFoundError.
+        """
         slices = Slices.of(wanted.since, wanted.until, buckets, self._now())
         with self._open(stream) as index:
             return slices, tuple(_trend(index, wanted, slices).tolist())
 
     def positions(self, stream: str, wanted: QuarantineFilter) -> FrozenPositions:
-        """Return the positions of a filter as they are now. Raises NotFoundError."""
+        """Return the positions that match a filter now. Raises NotFoundError."""
         with self._open(stream) as index:
             topic = Origin(stream, topic_of_contract(index.stores, stream)).quarantine_topic
             return FrozenPositions.of(topic, by_partition(index.offsets(wanted)))
 
     def sources(self, stream: str, positions: FrozenPositions) -> Iterator[tuple[int, int, int, int]]:
-        """Yield partition, offset, source partition and source offset of positions that are indexed."""
+        """Yield (partition, offset, source partition, source offset) of positions, which must be indexed."""
         with self._open(stream) as index:
             for partition, offsets in positions.offsets.items():
                 array = np.array(offsets.to_array(), dtype=np.int64)
@@ -196,9 +202,10 @@ class QuarantineIndex:
         after: Place | None = None,
         before: Place | None = None,
     ) -> PlacePage:
-        """Return `limit` places of a filter, newest first: the newest, those after (older than) a place, or those before it.
+        """Return at most `limit` places of a filter, newest first.
 
-        Raises NotFoundError.
+        These are the newest, or those next to `after` that are older, or those next to `before` that are newer. Raises
+        NotFoundError.
         """
         with self._open(stream) as index:
             offsets = index.offsets(wanted)
@@ -220,7 +227,10 @@ class QuarantineIndex:
     def neighbours(
         self, stream: str, wanted: QuarantineFilter, partition: int, offset: int
     ) -> tuple[Place | None, Place | None]:
-        """Return the next newer and the next older place of a filter. Raises NotFoundError for a position that is not indexed."""
+        """Return the next newer and the next older place of a filter; None at the ends.
+
+        Raises NotFoundError for a position that is not indexed.
+        """
         with self._open(stream) as index:
             place = _place(index, partition, offset)
             offsets = index.offsets(wanted)
@@ -228,7 +238,7 @@ class QuarantineIndex:
             return newer, next(iter(_ordered(index, offsets, place, 1, is_ascending=False)), None)
 
     def refused_again_by(self, stream: str, partition: int, offset: int) -> tuple[str, ...]:
-        """Return what the record at a position violated when a replay refused it again; nothing if none did."""
+        """Return the codes that the record at a position violated when a replay refused it again; () if none did."""
         with self._open(stream) as index:
             chunk, low_bits = (partition, offset >> CHUNK_BITS), offset & (CHUNK - 1)
             return tuple(
@@ -236,7 +246,10 @@ class QuarantineIndex:
             )
 
     def by_key(self, stream: str, key: bytes) -> tuple[tuple[int, int], ...]:
-        """Return partition and offset of records that may have a key: the hash is short, so the caller compares the keys."""
+        """Return (partition, offset) of at most MOST_FOUND records that may have a key.
+
+        The index has short hashes of keys, so the caller must compare the keys themselves.
+        """
         with self._open(stream) as index:
             wanted = key_hash(key, index.stores.quarantine.secret())
             found: list[tuple[int, int]] = []
@@ -250,7 +263,7 @@ class QuarantineIndex:
             return tuple(found[-MOST_FOUND:])
 
     def by_source(self, stream: str, partition: int, offset: int) -> tuple[tuple[int, int], ...]:
-        """Return partition and offset of the refused records from one position of the source topic."""
+        """Return (partition, offset) of at most MOST_FOUND refused records from one position of the source topic."""
         with self._open(stream) as index:
             found: list[tuple[int, int]] = []
             for page in index.stores.quarantine.pages_of_source(stream, offset):
@@ -293,7 +306,11 @@ def by_partition(offsets: Offsets) -> dict[int, Integers]:
 
 
 def _trend(index: StreamIndex, wanted: QuarantineFilter, slices: Slices) -> Integers:
-    """Count from the counts of days where a filter is of problems or of nothing; otherwise from offsets and their minutes."""
+    """Count the records of a filter by slice: from the counts of days if possible, else from offsets and minutes.
+
+    The counts of days suffice for one problem, or for all records. Counts of several problems cannot be added, because
+    a record may have several problems.
+    """
     if (wanted.version, wanted.partition, wanted.producer, wanted.again) == (None, None, None, None):
         facets = index.problems(wanted) if wanted.is_of_problems else [index.all]
         if len(facets) == 1 or not wanted.is_of_problems:
@@ -320,7 +337,7 @@ def _groups(
     for facet in index.problems(wanted):
         classes.setdefault(_class_of(index, by, facet), []).append(facet)
     groups: list[Group] = []
-    if wanted == QuarantineFilter():  # the records of a class of one problem are counted already
+    if wanted == QuarantineFilter():  # a class of one problem has a stored count
         counts = index.stores.quarantine.counts(index.stream)
         groups = [Group(value, counts.get(each[0], 0)) for value, each in classes.items() if len(each) == 1]
         classes = {value: each for value, each in classes.items() if len(each) > 1}
@@ -384,9 +401,9 @@ def _place(index: StreamIndex, partition: int, offset: int) -> Place:
 def _ordered(
     index: StreamIndex, offsets: Offsets, border: Place | None, limit: int, *, is_ascending: bool
 ) -> Iterator[Place]:
-    """Yield the `limit` places next to a border, from it on; without a border from the end on.
+    """Yield the `limit` places nearest to a border, in order from it; without a border, in order from the end.
 
-    Chunks are read in the order of time, and only as long as one may hold a place before those that are found.
+    Chunks are read in order of time, and only while one may contain a place before those already found.
     """
     sign = 1 if is_ascending else -1
     spans = index.chunk_spans()
@@ -414,7 +431,7 @@ def _ordered(
 def _nearest(
     array: Integers, minutes: Integers, partition: int, border: Place | None, limit: int, sign: int
 ) -> list[tuple[int, int, int]]:
-    """Return (minute, partition, offset), each times `sign`, of the `limit` places of a chunk that are next to a border."""
+    """Return (minute, partition, offset), each times `sign`, of the `limit` places of a chunk nearest to a border."""
     if border is not None:
         is_beyond = (sign * minutes > sign * border.minute) | (
             (minutes == border.minute)

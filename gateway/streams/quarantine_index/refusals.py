@@ -1,4 +1,4 @@
-"""Reads a refused record into what the index keeps of it: where it is, where it came from, and its facets."""
+"""Conversion of refused records to entries of the index: position, source position, and facets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tidegate.gateway.streams.quarantine_index.facets import (
 from tidegate.gateway.streams.quarantine_index.shapes import ABSENT, UNKNOWN, sentinel, shape_of
 
 _MOST_VALUE_BYTES = 1 << 20
-"""The shape of a value in a larger record is unknown: reading it would hold up the index."""
+"""Maximum bytes of a value that is decoded: decoding larger ones would delay the index, so their shape is unknown."""
 _MOST_REMEMBERED = 10_000
 _LONGEST_SHOWN = 100
 _EARLIEST_MINUTE, _LATEST_MINUTE = 946_684_800 // 60, 4_102_444_800 // 60  # the years 2000 and 2100
@@ -48,7 +48,7 @@ _MISSING: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class RefusedRecord:
-    """A record of a quarantine topic as the broker gives it; `timestamp_ms` is its arrival in milliseconds since 1970."""
+    """A record of a quarantine topic, as read; `timestamp_ms` is its arrival in milliseconds since 1970."""
 
     partition: int
     offset: int
@@ -62,7 +62,8 @@ class RefusedRecord:
 class ContractHints:
     """The facts about a contract version that the index needs.
 
-    `decode` reads records of Avro. `sentinels` are the values that a rule names, by its id. `producer_headers` are (name, is public).
+    `decode` reads Avro records. `sentinels` are the values that a rule names, by the rule's id. `producer_headers` are
+    pairs (name, is public).
     """
 
     is_json: bool = False
@@ -73,7 +74,7 @@ class ContractHints:
 
     @classmethod
     def of(cls, contract: DataContract, decode: Decode | None = None) -> ContractHints:
-        """Return what the index has to know of a contract; `decode` reads records that are not JSON."""
+        """Return the hints of a contract; `decode` reads records that are not JSON, None without a decoder."""
         return cls(
             is_json=isinstance(contract.schema_, JsonSchema),
             is_framed=contract.framing in {"confluent-prefix", "auto"},
@@ -93,12 +94,12 @@ FindHints = Callable[[str], ContractHints]
 
 
 def key_hash(key: bytes | None, secret: bytes) -> int:
-    """Return a keyed hash of 32 bits of a record's key; 0 for none."""
+    """Return a keyed 32-bit hash of a record's key; 0 for a null key."""
     return 0 if key is None else int.from_bytes(blake2b(key, digest_size=4, key=secret).digest(), "big")
 
 
 class RefusalReader:
-    """Reads the refused records of one stream; `secret` hashes keys and values of producer headers."""
+    """A reader of one stream's refused records; `secret` keys the hashes of keys and producer headers."""
 
     def __init__(self, origin: Origin, secret: bytes, hints: FindHints) -> None:
         self._origin = origin
@@ -110,13 +111,13 @@ class RefusalReader:
     def read(self, record: RefusedRecord) -> tuple[tuple[int, int, int, int, int], list[Facet]] | None:
         """Return (offset, minute, source partition, source offset, key hash) and the facets of a record.
 
-        None for a record without evidence, or that another contract refused: it is not this stream's.
+        None for a record without evidence, or one that another contract refused: these are not this stream's.
         """
         if any(
             name == VIOLATIONS_HEADER and len(value or b"") > MAX_HEADER_BYTES
             for name, value in record.headers
         ):
-            return None  # Tidegate writes no longer one
+            return None  # Tidegate itself writes no header of this size
         evidence = read_evidence(record.headers)
         if evidence is None or not self._origin.owns(evidence):
             return None
@@ -143,13 +144,16 @@ class RefusalReader:
         return found if len(found) < 4 else list({each.facet: each for each in found}.values())
 
     def _producers(self, headers: Headers, hints: ContractHints) -> list[Facet]:
-        """Return the facets of the producer's headers; the last of a name counts, and ours stand behind a producer's."""
+        """Return the facets of the producer's headers: the last of each name counts.
+
+        Tidegate appends its own headers after those of the producer.
+        """
         own = max(index for index, (name, _) in enumerate(headers) if name == SOURCE_HEADER)
         last = {name: value for name, value in headers[:own] if value is not None}
         found = []
         for name, is_public in hints.producer_headers:
             if (value := last.get(name)) is not None:
-                # Nothing of a value is remembered: it may be as long as a record.
+                # Only a hash of the value is cached, because the value may be as long as a record.
                 hashed = blake2b(value, digest_size=8, key=self._secret).hexdigest()
                 identity = (name, is_public, hashed)
                 found.append(
@@ -172,7 +176,7 @@ class RefusalReader:
 
 
 def _shown(value: bytes, *, is_public: bool) -> str | None:
-    """Return what people may read of a producer header: its value, if the contract says that it is public."""
+    """Return the text of a producer header's value, cut; None unless the contract declares the header public."""
     if not is_public:
         return None
     text = value[: 4 * _LONGEST_SHOWN].decode(errors="replace")[:_LONGEST_SHOWN]
@@ -197,7 +201,7 @@ def _problem(offence: Offence, decoded: Any, hints: ContractHints, value: bytes 
 
 
 def _decoded(record: RefusedRecord, hints: ContractHints) -> Any:
-    """Decode a value; `_MISSING` for what cannot be read here."""
+    """Return the decoded value of a record; `_MISSING` if it cannot be decoded here."""
     value = record.value
     if value is None or len(value) > _MOST_VALUE_BYTES:
         return _MISSING
@@ -213,7 +217,7 @@ def _decoded(record: RefusedRecord, hints: ContractHints) -> Any:
         return _MISSING
 
 
-# What Python's parser calls a flaw, without the place and without the text that some of its messages quote.
+# Our own words for messages of Python's parser, by their beginnings: without positions and quoted text.
 _FLAWS: Mapping[str, str] = {
     "Expecting value": "a value is expected",
     "Expecting property name": "a property name in quotes is expected",
@@ -228,7 +232,7 @@ _FLAWS: Mapping[str, str] = {
 
 
 def _json_flaw(value: bytes | None) -> str | None:
-    """Return why a value is not JSON, in words of our own; None where that is not known."""
+    """Return why a value is not JSON, in our own words; None if unknown."""
     if value is None or len(value) > _MOST_VALUE_BYTES:
         return None
     try:
@@ -245,7 +249,7 @@ def _words_of(error: json.JSONDecodeError) -> str | None:
         return "it is empty"
     if error.pos >= len(error.doc):
         return "it ends before the value is complete"
-    # Python 3.13 has a message of its own for this, older ones two others: the index must not depend on it.
+    # Python 3.13 has a separate message for this, older versions have two others; the index must not depend on that.
     is_trailing = error.doc[: error.pos].rstrip().endswith(",") and error.doc[error.pos] in "]}"
     if is_trailing or error.msg.startswith("Illegal trailing comma"):
         return "a comma stands before the end of an object or array"

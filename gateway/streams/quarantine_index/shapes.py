@@ -10,7 +10,7 @@ from typing import Any, Final
 
 ABSENT: Final = "absent"
 UNKNOWN: Final = "unknown"
-"""The shape of a value that the index cannot read, such as one of a record that is too large."""
+"""The shape of a value that the index cannot read, such as one in a record that is too large."""
 
 LONG_CHARACTERS: Final = 1_000
 _MOST_SENTINEL_CHARACTERS = 40
@@ -49,7 +49,7 @@ def shape_of(value: Any, sentinels: frozenset[str] = frozenset()) -> str:
 
 
 def sentinel(value: Any) -> str:
-    """Write a text or number that a rule names, so that equal values are written alike."""
+    """Return the text of a string or number that a rule names; equal values have equal texts. Long texts are cut."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, Decimal):
@@ -105,7 +105,7 @@ _PATTERNS: Mapping[re.Pattern[str], str] = {
 
 
 def _order(found: re.Match[str]) -> str:
-    """Return the class of a text such as 31/12/2026; which of two small numbers is the month stays open."""
+    """Return the class of a text such as 31/12/2026; if both numbers can be the month, the order is unknown."""
     first, second = int(found[1]), int(found[3])
     if first > _TWELVE >= second:
         return "date-like text, day first"

@@ -1,7 +1,7 @@
-"""Joins problems about unreadable bytes whose sentences say the same: TF-IDF over their words, candidates by MinHash LSH.
+"""Grouping of problems about unreadable bytes by similar sentences: TF-IDF of their words, candidates by MinHash LSH.
 
-The weights come from fixed sentences, not from those of the stream: whether two sentences are alike depends on the two
-alone, so that an index that is built again joins the same problems.
+The weights come from fixed sentences, not from those of the stream. So the similarity of two sentences depends only on
+these two, and a rebuilt index joins the same problems.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tidegate.gateway.storage.quarantine_index import Facet
 from tidegate.gateway.streams.quarantine_index.facets import ProblemKey
 
 ALIKE: Final = 0.35
-"""The cosine from which two sentences say the same: the best F1 on the labelled sentences."""
+"""The least cosine of sentences that mean the same; it has the best F1 on the labelled sentences."""
 _PERMUTATIONS, _BANDS = 128, 64
-"""Two hashes a band: pairs of a Jaccard similarity of 0.2 are candidates with a probability of 93 %."""
+"""Two hashes per band: pairs with a Jaccard similarity of 0.2 are candidates with a probability of 93 %."""
 _LEAST_JACCARD = 0.1
 _WORD = re.compile(r"[a-z0-9#_.-]*[a-z0-9#]")
 _EXAMPLES = "sentences.json"
@@ -65,7 +65,7 @@ _EMPTY_WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class LabelledSentence:
-    """A sentence about unreadable bytes; those with the same label say the same."""
+    """A sentence about unreadable bytes; sentences with the same label mean the same."""
 
     sentence: str
     label: str
@@ -73,14 +73,14 @@ class LabelledSentence:
 
 @dataclass(frozen=True, slots=True)
 class PairQuality:
-    """How well pairs of labelled sentences are told apart, each from 0 to 1."""
+    """The precision and recall of pairs of sentences that are grouped together, each from 0 to 1."""
 
     precision: float
     recall: float
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of both."""
+        """Return the harmonic mean of both."""
         total = self.precision + self.recall
         return 2 * self.precision * self.recall / total if total else 0.0
 
@@ -95,10 +95,10 @@ def labelled_sentences() -> tuple[LabelledSentence, ...]:
 
 
 def joined_problems(facets: Iterable[Facet]) -> dict[bytes, bytes]:
-    """Map the facet of each problem to the facet of the group that it is in; of most problems that is their own.
+    """Return the head of each problem's group, by the problem's facet; for most problems it is the problem itself.
 
-    Problems are joined if their stage is the same and their sentences are alike, directly or through others. The
-    facet of a group is the lowest of its members.
+    The problems of a group have the same stage, and all their sentences are alike. The head is the lowest facet of the
+    group.
     """
     keys = {facet.facet: ProblemKey.read(facet) for facet in facets}
     heads = {facet: facet for facet in keys}
@@ -111,10 +111,10 @@ def joined_problems(facets: Iterable[Facet]) -> dict[bytes, bytes]:
 
 
 def groups_of(sentences: Sequence[str], alike: float = ALIKE) -> list[list[int]]:
-    """Return the positions of the sentences that say the same, each group ascending.
+    """Return groups of sentences that mean the same, as ascending indices of the sentences.
 
-    All sentences of a group are alike (complete linkage): with single links, one vague sentence would join all others.
-    What stands before the last line break of a sentence must be equal in a group.
+    All sentences of a group are alike (complete linkage): with single linkage, one vague sentence would join all
+    others. The text before the last line break of a sentence must be equal within a group.
     """
     vectors = [_vector(each.rpartition("\n")[2]) for each in sentences]
     prefixes = [each.rpartition("\n")[0] for each in sentences]
@@ -125,7 +125,7 @@ def groups_of(sentences: Sequence[str], alike: float = ALIKE) -> list[list[int]]
             alikes[one, other] = similarity
     groups = {index: [index] for index in range(len(sentences))}
     group_of = list(range(len(sentences)))
-    # The order depends on the sentences alone, so that an index that is built again has the same groups.
+    # The order depends on the sentences only, so that a rebuilt index has the same groups.
     for one, other in sorted(
         alikes, key=lambda pair: (-alikes[pair], sentences[pair[0]], sentences[pair[1]])
     ):
@@ -180,7 +180,7 @@ def _vector(sentence: str) -> dict[str, float]:
 
 
 def _terms(sentence: str) -> list[str]:
-    """Return the stems of the words that say something. Before a colon is only what was read, if something follows."""
+    """Return the stems of the significant words of a sentence: those after its last colon, if any follow it."""
     before, _, after = sentence.lower().rpartition(": ")
     words = _WORD.findall(after) or _WORD.findall(before)
     return [_stem(word) for word in words if word not in _EMPTY_WORDS]

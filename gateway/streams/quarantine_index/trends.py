@@ -1,4 +1,4 @@
-"""Counts of refused records over time, from the counts of days."""
+"""Counts of refused records over time, from the stored counts of days."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Slices:
 
     @classmethod
     def of(cls, since: datetime | None, until: datetime | None, number: int, now: datetime) -> Self:
-        """Return slices that cover [since, until): the 24 hours before `until`, which is now, if they are left out.
+        """Return slices that cover [since, until); `until` defaults to now, `since` to 24 hours before it.
 
         Slices of an hour or more begin and end with whole hours.
         """
@@ -51,25 +51,25 @@ class Slices:
 
     @property
     def end(self) -> int:
-        """The minute after the last slice."""
+        """Return the minute after the last slice."""
         return self.first + self.width * self.number
 
     @property
     def starts(self) -> tuple[datetime, ...]:
-        """When each slice begins, and last when the last one ends."""
+        """Return the start of each slice, and then the end of the last one."""
         return tuple(from_minute(self.first + self.width * each) for each in range(self.number + 1))
 
     @property
     def is_of_hours(self) -> bool:
-        """Whether every slice consists of whole hours."""
+        """Return whether every slice consists of whole hours."""
         return self.width % _HOUR == 0 and self.first % _HOUR == 0
 
     def none(self) -> Integers:
-        """Return a count of nothing in each slice."""
+        """Return a count of 0 for each slice."""
         return np.zeros(self.number, dtype=np.int64)
 
     def count(self, minutes: Integers) -> Integers:
-        """Count minutes by slice; those outside are left out."""
+        """Count minutes by slice; minutes outside of all slices are left out."""
         places = (minutes - self.first) // self.width
         is_inside = (places >= 0) & (places < self.number)
         return np.bincount(places[is_inside], minlength=self.number).astype(np.int64)
@@ -102,7 +102,7 @@ def counted(
 
 
 def first_and_last(stores: Stores, stream: str, facets: Iterable[bytes]) -> dict[bytes, tuple[int, int]]:
-    """Return the first and the last minute in which a record of each facet arrived, as far as records are kept."""
+    """Return the first and the last minute in which a record of each facet arrived; deleted records do not count."""
     found: dict[bytes, tuple[int, int]] = {}
     for facet, first, last in stores.quarantine.first_and_last_days(stream, list(facets)):
         minutes = [np.flatnonzero(day_minutes(each)) for each in (first, last)]

@@ -1,7 +1,7 @@
 """The tables of version 0.1.0.
 
-It replaces thirteen migrations and has the number of the last one. The tables are the same, so a database that those
-migrations made is current.
+This migration replaces thirteen earlier ones and has the number of the last one. It creates the same tables, so a
+database that those migrations created is current.
 """
 
 from __future__ import annotations

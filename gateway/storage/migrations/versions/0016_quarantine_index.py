@@ -1,4 +1,4 @@
-"""The index of the quarantine topics, and what people decided about the problems in them."""
+"""The index of the quarantine topics, and the decisions of people about the problems in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why refused records failed again in a replay."""
+"""The codes by which refused records failed again in a replay."""
 
 from __future__ import annotations
 

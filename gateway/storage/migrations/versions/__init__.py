@@ -1,1 +1,1 @@
-"""One module for each change of the tables, both ways."""
+"""One module for each change of the tables, with its upgrade and downgrade."""
