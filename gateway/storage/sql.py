@@ -62,9 +62,9 @@ class LifecycleStore(Store):
         """Record the first status of a new version."""
         self._record_change(registry_id, StatusChange(at, status, is_deleted=False))
 
-    def change_status(self, registry_id: int, status: str, at: datetime, note: str | None = None) -> None:
-        """Set the status and the note of a version, and record the change."""
-        self._update(registry_id, status=status, note=note)
+    def change_status(self, registry_id: int, status: str, at: datetime) -> None:
+        """Set the status of a version, and record the change."""
+        self._update(registry_id, status=status)
         self._record_change(registry_id, StatusChange(at, status, is_deleted=False))
 
     def delete(self, registry_id: int, status: str, at: datetime) -> None:

@@ -82,6 +82,15 @@ def test_the_work_of_many_rules_about_many_fields_is_bounded(kind: str) -> None:
     assert {rule["name"] for rule in conditions[1:]} <= named
 
 
+def test_a_version_keeps_its_reasons_when_its_status_changes(client: Any) -> None:
+    respond(client, "POST", "/subjects/t-value/versions", BODY)
+    (before,) = client.get("/api/v1/contracts/t").json()["versions"]
+    address = f"/api/v1/contracts/t/versions/{before['version']}/status"
+    changed = client.post(address, b'{"status": "deprecated"}').json()
+    assert (changed["status"], changed["note"]) == ("deprecated", before["note"])
+    assert "path is a condition of type JSONATA" in changed["note"]
+
+
 def test_a_setting_refuses_conditions_that_are_not_judged(ask: Ask) -> None:
     assert ask("PUT", "/config", {"judgeRules": True}) == (200, {"judgeRules": True})
     status, body = ask("POST", "/subjects/t-value/versions", BODY)

@@ -7,14 +7,17 @@ from typing import Any
 from uuid import UUID
 
 import fastavro
+import pytest
 
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.stream.evidence import EventPointer, Evidence
 from tidegate.contracts.verdict import Severity, Stage, Violation
+from tidegate.gateway.http.desk.quarantine_views import _position
 from tidegate.gateway.http.desk.record_views import RecordView, View, record_view
 from tidegate.gateway.http.desk.rendering import page
+from tidegate.gateway.http.problems import InvalidBody
 from tidegate.gateway.streams.quarantine import QuarantinedRecord
 from tidegate.gateway.streams.quarantine_records import Viewer
 
@@ -171,3 +174,11 @@ def test_a_page_without_reveal_names_whom_to_ask() -> None:
         view = record_view(record, viewer, View.FORMATTED)
         text = bytes(page("record.html", view=view, beside=None).body).decode()
         assert (expected in text, "<form" in text) == (True, may_reveal)
+
+
+@pytest.mark.parametrize("text", ["0/9223372036854775808", "2147483648/0", "0/" + "9" * 40, "0/-1", "7"])
+def test_a_source_position_that_no_topic_has_is_refused(text: str) -> None:
+    """A database fails on a number that its columns cannot hold."""
+    with pytest.raises(InvalidBody, match="position"):
+        _position(text)
+    assert _position("topic/2147483647/9223372036854775807") == (2**31 - 1, 2**63 - 1)

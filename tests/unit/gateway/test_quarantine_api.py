@@ -291,15 +291,6 @@ def test_a_key_that_is_no_base64_is_refused_with_its_place(post: Any, text: str)
     assert answer["errors"] == [{"pointer": "key_base64", "message": "is not Base64"}], answer
 
 
-@pytest.mark.parametrize("source", ["0/9223372036854775808", "2147483648/0", "0/" + "9" * 40, "0/-1"])
-def test_a_position_that_no_topic_has_is_refused_on_the_desk(client: Any, source: str) -> None:
-    form = {"Content-Type": "application/x-www-form-urlencoded"}
-    answer = client.request(
-        "POST", "/desk/streams/adm/quarantine/find", content=f"source={source}", headers=form
-    )
-    assert (answer.status_code, "is written partition/offset" in answer.text) == (422, True)
-
-
 def test_what_is_not_there(get: Any, client: Any) -> None:
     assert client.get(f"{BASE}/problems/{'0' * 32}").status_code == 404
     assert client.get("/api/v1/streams/none/problems").status_code == 404
