@@ -433,7 +433,12 @@ STEPS = (ReplayStep.READ, ReplayStep.JUDGE, *CHANGING)
     ("sink", "step"),
     [
         *((sink, step) for sink in TABLES for step in STEPS),
-        *(("kafka", step) for step in STEPS if step is not ReplayStep.STAGE),
+        *(
+            (sink, step)
+            for sink in ("kafka", "kafka-tasks")
+            for step in STEPS
+            if step is not ReplayStep.STAGE
+        ),
     ],
 )
 def test_killed_in_a_replay(
@@ -459,7 +464,12 @@ def test_killed_in_a_replay(
     ("sink", "step"),
     [
         *((sink, step) for sink in TABLES for step in STEPS),
-        *(("kafka", step) for step in STEPS if step is not ReplayStep.STAGE),
+        *(
+            (sink, step)
+            for sink in ("kafka", "kafka-tasks")
+            for step in STEPS
+            if step is not ReplayStep.STAGE
+        ),
     ],
 )
 def test_a_zombie_of_a_replay_wakes_up_to_another_epoch(

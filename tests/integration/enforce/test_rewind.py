@@ -360,10 +360,11 @@ def test_a_topic_cannot_be_taken_back(published_line: Callable[..., Line], rewin
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("sink", ["iceberg", "delta", "postgresql"])
 def test_merged_rows_cannot_be_taken_back(
-    make_line: Callable[..., Line], publish: Publish, rewinding: Rewinding
+    make_line: Callable[..., Line], publish: Publish, rewinding: Rewinding, sink: str
 ) -> None:
-    line = make_line(sink="iceberg", write_mode="upsert")
+    line = make_line(sink=sink, write_mode="upsert")
     publish(line.document(primary_key=["id"]))
     line.contracts.plan = line.plan(primary_key=["id"])
     line.produce(*map(record, range(8)))
