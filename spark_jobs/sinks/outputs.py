@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Readers of primary keys: `plan` for source records, `rows` for the table rows with given keys, as of the ledger."""
+    """Readers of primary keys: `plan` for source records, `rows` for table rows with given keys, as of the ledger."""
 
     plan: EnforcementPlan
     fields: KeyFields

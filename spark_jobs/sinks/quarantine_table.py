@@ -1,9 +1,9 @@
 """The quarantine table of a stream: the refused records that count, one row each, for SQL.
 
 The quarantine topic is the store of refused records, and the table follows it. The table's own ledger is a copy of the
-stream's, with the offsets up to which the topic was read (the mark). Rows and mark are written in one commit. So a crash
-at any point neither loses nor duplicates rows: the next start reads on from the mark. A row is deleted when its record
-leaves the topic (retention, an erasure), and when a rewind overrules its refusal.
+stream's, with the offsets up to which the topic was read (the mark). Rows and mark are written in one commit. So a
+crash at any point neither loses nor duplicates rows: the next start reads on from the mark. A row is deleted when its
+record leaves the topic (retention, an erasure), and when a rewind overrules its refusal.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def _ignore(_: QuarantineTableStep) -> None:
 class QuarantineTable:
     """The quarantine table of one stream, which follows the quarantine topic.
 
-    Thread-safe: maintenance runs in another thread than `start` and `follow`, whose `on_step` is called after each step.
+    Thread-safe: maintenance runs in another thread than `start` and `follow`. Their `on_step` is called after each
+    step.
     """
 
     def __init__(self, kafka: KafkaConnection, store: LedgerStore, topic: str) -> None:

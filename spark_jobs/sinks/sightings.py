@@ -63,7 +63,7 @@ def rows_taken(topic: str, taken: Taken) -> str:
 
 
 def sightings(rows: DataFrame) -> Sightings:
-    """Collect the positions of a data frame of two columns, partition and offset; a null in either counts as no position."""
+    """Collect the positions of a data frame with the columns partition and offset; rows with a null have none."""
     doing("reading the rows of the table")
     found = Sightings()
     for packed in rows.mapInArrow(_packed, _PACKED_DDL).collect():

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _MOST_EPOCHS_AHEAD: Final = 1_000_000
-"""A reported epoch that is further ahead is wrong, as a claim takes seconds. It must not use up the ledger's epochs."""
+"""A reported epoch further ahead must be wrong, as a claim takes seconds. It must not use up the ledger's epochs."""
 
 
 @dataclass(frozen=True, slots=True)

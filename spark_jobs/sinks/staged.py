@@ -327,7 +327,7 @@ class StagedSink:
                 self._known_marks = None  # too many: the next chunk reads the newest again
 
     def _commit(self, files: list[str], mark: str, batch: MicroBatch, changes: PublishedBatch) -> Ledger:
-        """Run step 10: commit rows and ledger together, with the end of the quarantine topic from step 8."""
+        """Run step 10: commit rows and ledger together, with the `scan_from` of step 8; stage again if needed."""
         held = self._held
         new = held.publish(changes)
         for _ in range(STAGE_ATTEMPTS):
