@@ -1,8 +1,8 @@
-"""Adopt a stream: rebuild its ledger from its outputs, or let it continue past deleted records.
+"""Adoption of a stream: rebuild its ledger from its outputs, or let it continue past deleted records.
 
-The order of the steps makes it safe. First the content of the outputs is shown, and nothing is changed. After the
-confirmation the registry stores the adoption; without the registry nothing is changed. Then producers of earlier
-instances are fenced and the outputs are read again. Only the confirmed ledger is written, by compare-and-set.
+The order of the steps makes this safe. First the content of the outputs is shown, and nothing is changed. After the
+confirmation the registry stores the adoption; if it cannot, nothing is changed. Then the producers of earlier instances
+are fenced, and the outputs are read again. Only the confirmed ledger is written, by compare-and-set.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from tidegate.spark_jobs.sinks.recovery_scan import names_ledger, require_own
 class Look:
     """The content of a stream's outputs, and the ledger that follows from it.
 
-    `held` is the ledger that it replaces, if there is one. `others` counts the quarantined records of this topic that
-    name other ledgers.
+    `held` is the ledger to replace, None if it is lost. `others` counts the quarantined records of this topic that name
+    other ledgers, by ledger name.
     """
 
     sink: str
@@ -55,7 +55,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """One partition of a stream whose ledger is moved to `first`. `end` is the ledger's offset; None if unknown."""
+    """A partition in which the ledger is moved to offset `first`. `end` is its present offset; None if it has none."""
 
     sink: str
     held: Ledger
@@ -64,7 +64,7 @@ class Skip:
 
     @property
     def end(self) -> int | None:
-        """Offset at which the ledger ends in the partition."""
+        """Offset at which the ledger ends in the partition; None for a partition that was added since."""
         return self.held.end.get(self.partition)
 
 
@@ -87,15 +87,15 @@ class Forgotten:
 
 
 class Adopter(StreamChange):
-    """Adopts one stream. Its registry also knows the epochs of reports."""
+    """The adoption of one stream."""
 
     def rebuild(
         self, ledger: str | None, confirm: Callable[[Look], None], *, replace: bool = False
     ) -> Ledger:
-        """Write the ledger that follows from the outputs; `ledger` selects one of the names in quarantined records.
+        """Write the ledger that follows from the outputs; `ledger` selects among the names in quarantined records.
 
-        `confirm` shows the result, and raises to cancel. `replace` also replaces an existing ledger, for a table that
-        was rolled back.
+        `confirm` shows the result, and raises to cancel. `replace` allows replacing an existing ledger, for a table
+        that was rolled back.
 
         Raises NotFoundError if the stream has no output, ConflictError if it has a ledger or several names are
         possible, StreamStopped if the outputs change meanwhile.
@@ -106,7 +106,7 @@ class Adopter(StreamChange):
         adoption = self._adoption(look)
         self._log.keep(adoption)
         self._sink.fence(look.ledger, MOST_SLOTS)
-        # The confirmed ledger is written, so only the outputs must be unchanged: the source may grow, or lose old records.
+        # The confirmed ledger is written, so only the outputs must be unchanged: the source may grow or lose records.
         if self._found(look.ledger, held)[1] != look.found:
             raise StreamStopped(
                 f"{self._stream}: the outputs changed before you confirmed; nothing was changed. Stop every job of this "
@@ -138,9 +138,9 @@ class Adopter(StreamChange):
         return new
 
     def _with_closed(self, new: Ledger, held: Ledger | None, found: Found) -> Ledger:
-        """Return the ledger with the refused records that were discarded, and with all that were sent to the source topic.
+        """Return the ledger with the discarded refusals that count, and with all records sent to the source topic.
 
-        After a rewind, no refusal counts of those that were sent: they are not to be judged again either.
+        After a rewind the refusals of sent records no longer count, but these records must not be judged again.
         """
         closed = ever_closed(self._kafka, self._source.name, new.name)
         if Closure.DISCARDED in closed:
@@ -151,14 +151,14 @@ class Adopter(StreamChange):
         return write_closed(self._kafka, self._source, new.model_copy(update={"closed": before}), closed)
 
     def _marks(self, end: Vector) -> MarkedKeys | None:
-        """Return what a rebuilt ledger says of deleted keys: of a table with upserts, nothing is known of before it."""
+        """Return the marks of a rebuilt ledger: for upserts, deletes before its end are unknown; else None."""
         return MarkedKeys(since=end, until=end) if self._settings.write_mode == "upsert" else None
 
     def skip(self, partition: int, first: int, confirm: Callable[[Skip], None]) -> Ledger:
-        """Move the ledger of one partition to `first`, the first offset that the topic still has.
+        """Move the ledger of one partition to `first`, which must be the first offset that the topic still has.
 
-        Raises NotFoundError if the stream has no ledger or the topic no such partition, ConflictError if there is
-        nothing to skip or `first` is another offset.
+        Raises NotFoundError if the stream has no ledger or the topic no such partition. Raises ConflictError if there
+        is nothing to skip, or `first` is a different offset.
         """
         held = self._held()
         confirm(self._required(Skip(self._sink.name, held, partition, first)))
@@ -172,9 +172,9 @@ class Adopter(StreamChange):
         return new
 
     def forget_deleted(self, confirm: Callable[[Forgotten], None]) -> Ledger:
-        """Let a stream continue although records were deleted that its next start would have to read.
+        """Let a stream continue although output records were deleted that its next start would have to read.
 
-        Raises NotFoundError if the stream has no ledger, ConflictError if no record of its output is missing.
+        Raises NotFoundError if the stream has no ledger, ConflictError if no output record is missing.
         """
         held, topic = self._held(), self._sink.scanned
         earliest = self._topics.earliest(topic) if topic and self._topics.identity(topic) else {}
@@ -203,6 +203,7 @@ class Adopter(StreamChange):
         self._sink.write(held, new)
 
     def _required(self, skip: Skip) -> Skip:
+        """Return `skip` if its partition begins at `skip.first`, beyond the ledger; else raise."""
         earliest = self._topics.earliest(self._source.name).get(skip.partition)
         if earliest is None:
             raise NotFoundError(f"topic {self._source.name} has no partition {skip.partition}")
@@ -218,7 +219,7 @@ class Adopter(StreamChange):
         return skip
 
     def _replaced(self, *, replace: bool) -> Ledger | None:
-        """Return the ledger to replace, None if it is lost. Raise if there is nothing to adopt."""
+        """Return the ledger to replace, None if it is lost. Raises if there is nothing to adopt."""
         has_written = self._sink.has_written() or self._has_quarantined()
         found = None
         if has_written or replace:
@@ -244,7 +245,7 @@ class Adopter(StreamChange):
         if self._topics.identity(self._quarantine) is None:
             return False
         if self._settings.rules.is_table:
-            self._sink.prepare()  # without a table there is no name
+            self._sink.prepare()  # the ledger's name contains the table's UUID, so the table must exist
         return names_ledger(self._kafka, self._quarantine, self._sink.own_ledger, self._source.name)
 
     def _look(self, wanted: str | None, held: Ledger | None) -> Look:
@@ -262,7 +263,10 @@ class Adopter(StreamChange):
         return Look(self._sink.name, held, name, found, proposal, others)
 
     def _source_range(self, found: Found) -> SourceRange:
-        """Return what topic and history hold. Raises StreamStopped if records of a history were written, and it is gone."""
+        """Return the ranges that topic and history hold.
+
+        Raises StreamStopped if the outputs hold records of a history that is gone.
+        """
         earliest, latest = self._topics.earliest(self._source.name), self._topics.latest(self._source.name)
         if HISTORY_PARTITION not in found.all.bitmaps():
             return SourceRange(earliest, latest)
@@ -281,7 +285,7 @@ class Adopter(StreamChange):
         return manifest.marks[-1] if manifest is not None and manifest.loads else None
 
     def _found(self, wanted: str | None, held: Ledger | None) -> tuple[str, Found, dict[str, int]]:
-        """Read both outputs; return the ledger's name, what it has written, and the number of records of each other ledger."""
+        """Read both outputs; return the ledger's name, its positions, and the record counts of other ledgers."""
         by_ledger: defaultdict[str, Sightings] = defaultdict(Sightings)
         for found, _ in provenances(self._kafka, self._quarantine, self._source.name):
             partition, offset = found.source.partition, found.source.offset
@@ -296,15 +300,17 @@ class Adopter(StreamChange):
         if replayed:
             quarantined.seen, quarantined.again = quarantined.seen - replayed, quarantined.again - replayed
         others = {other: len(positions.seen) for other, positions in sorted(by_ledger.items())}
-        # The quarantine topic also has the records that were refused after the moment to which the table was rolled back.
+        # No window after a rollback: the quarantine topic also has records refused after the restored moment.
         window = None if held and self._sink.ahead == "quarantined" else self._settings.max_offsets
         return name, Found(written, quarantined, self._sink.ahead, window, replayed), others
 
     def _chosen(self, wanted: str | None, by_ledger: dict[str, Sightings], written: Sightings) -> str:
-        """Select the ledger name of the quarantined records that belong to the written rows.
+        """Return the ledger name of the quarantined records that belong to the written rows.
 
-        A rebuilt table has another identity than the ledger that it lost. If that ledger never had a refused record,
-        the quarantine topic has only records of older tables, with positions that the rows have too.
+        A rebuilt table has a different UUID than the lost ledger's name contains. If that ledger never refused a
+        record, the quarantine topic only has records of older tables, whose positions are among the rows too.
+
+        Raises ConflictError if the name is ambiguous, or `wanted` is not a candidate.
         """
         own, prefix = self._sink.own_ledger, f"{self._stream}@{self._sink.kind}"
         borne = [name for name in by_ledger if name == prefix or name.startswith(f"{prefix}:")]
@@ -326,7 +332,7 @@ class Adopter(StreamChange):
         )
 
     def _present(self, holes: Positions) -> Positions:
-        """Return the holes at which the source holds a record."""
+        """Return the holes at which the source holds a record; all holes of a history, which has no gaps."""
         offsets = holes.bitmaps()
         begin: Vector = {partition: found.min() for partition, found in offsets.items()}
         end = of_topic({partition: found.max() + 1 for partition, found in offsets.items()})
@@ -340,7 +346,7 @@ class Adopter(StreamChange):
         return present
 
     def _scan_from(self, look: Look) -> dict[str, Vector]:
-        """Return the offsets at which the next start must begin to scan for records ahead of the ledger."""
+        """Return the offsets from which the next start must scan for records ahead of the ledger."""
         if self._sink.scanned is None:
             return {}
         topic, end = self._sink.scanned, look.proposal.end

@@ -1,4 +1,4 @@
-"""Archive the output of a stream under another name, so that the stream begins again with an empty one."""
+"""Archiving of a stream's output under another name, so that the stream begins again with an empty output."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tidegate.spark_jobs.sinks.recovery_scan import require_own
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """An output that would be archived as `name`, and `begin`: the offsets at which the stream then begins again.
+    """An output that would be archived as `name`, and the offsets `begin` at which the stream then begins again.
 
-    `held` is the ledger of the output, or None. `is_recreated`: it counts another topic, or one of this
-    name that was deleted since, so its offsets are not offsets of the present topic. `repeated` counts offsets that readers of the output
-    get again, `skipped` those that no ledger judges.
+    `held` is the ledger of the output, or None. `is_recreated`: that ledger counts another topic, or a topic of this
+    name that was deleted since, so its offsets are not offsets of the present topic. `repeated` counts the offsets that
+    readers of the output get again, `skipped` the offsets that are never judged.
     """
 
     sink: str
@@ -35,19 +35,19 @@ class Archive:
 
 
 class Archiver(StreamChange):
-    """Archives the output of one stream."""
+    """The archiving of one stream's output."""
 
     def archive(self, name: str, confirm: Callable[[Archive], None], *, repeats: bool = False) -> Ledger:
-        """Archive the output as `name`, and write the ledger of a stream that begins again with an empty one.
+        """Archive the output as `name`, and write the ledger of a stream that begins again with an empty output.
 
         Nothing is deleted: a table keeps its rows, and a topic its records, which name the ledger that wrote them.
-        The new ledger continues the epochs, so that the registry takes the reports of its batches for newer ones.
+        The new ledger continues the epochs, so that the registry accepts the reports of its batches as newer.
 
         If it is interrupted at any point, it can be run again: finished parts stay, and missing ones are created.
-        Raises ConflictError when the name is taken, or without `repeats` if readers of a topic would get records again;
-        Unavailable.
+        Raises ConflictError if the name is taken, or, without `repeats`, if readers of a topic would get records again.
+        Raises Unavailable.
         """
-        held = readable(self._sink.ledger_if_there)  # one that cannot be read is a reason to archive
+        held = readable(self._sink.ledger_if_there)  # an unreadable ledger may be the reason to archive
         if held is not None:
             require_own(held, self._stream, self._sink.name)
         archive = self._archive_of(name, held)
@@ -103,7 +103,7 @@ class Archiver(StreamChange):
         return Archive(self._sink.name, name, held, source.name, is_recreated, begin, repeated, skipped)
 
     def _begin(self) -> Vector:
-        """Return where a stream without a ledger begins, as its settings say."""
+        """Return the offsets at which a stream without a ledger begins, according to its settings."""
         if self._settings.starting == "latest":
             return self._topics.latest(self._source.name)
         return self._topics.earliest(self._source.name)

@@ -303,7 +303,7 @@ def erase(  # noqa: PLR0913 - one parameter for each option
 
 
 def _value(file: typer.FileText | None) -> str:
-    """Return the value that names the person, without the end of its line. Raises SettingsError when there is none."""
+    """Return the value that identifies the person, without the line end. Raises SettingsError if there is none."""
     if file is None and not sys.stdin.isatty():
         raise SettingsError(
             "there is no terminal to ask for the value on: give it with --value-file FILE, or - for stdin"

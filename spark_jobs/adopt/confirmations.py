@@ -1,4 +1,4 @@
-"""Confirmations of `tidegate adopt`, `archive`, `rewind`, `erase`, `replay` and `discard`, before they change anything."""
+"""Confirmations of `tidegate adopt`, `archive`, `rewind`, `erase`, `replay` and `discard`, before any change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Confirmations:
-    """The confirmations that the command line allows, and prompts for the others."""
+    """Confirmations by options of the command line, or else by a prompt."""
 
     def __init__(self, *, is_sure: bool, is_loss_accepted: bool = False, holes: int | None = None) -> None:
         self._is_loss_accepted = is_loss_accepted
@@ -27,7 +27,7 @@ class Confirmations:
         self._is_sure = is_sure
 
     def confirm_look(self, look: Look) -> None:
-        """Show what would be written; raise if the user declines."""
+        """Show the ledger that would be written; raise if the user declines."""
         from tidegate.spark_jobs.adopt.report import look_text  # noqa: PLC0415 - loads Spark
 
         _show(look_text(look))
@@ -43,7 +43,7 @@ class Confirmations:
         self._confirm(f"Write this ledger{f', and give up {holes:,} offsets' if holes else ''}?")
 
     def confirm_skip(self, skip: Skip) -> None:
-        """Show what would be given up; raise if the user declines."""
+        """Show the records that would be given up; raise if the user declines."""
         from tidegate.spark_jobs.adopt.report import skip_text  # noqa: PLC0415 - loads Spark
 
         _show(skip_text(skip))
@@ -52,28 +52,28 @@ class Confirmations:
         self._confirm("Go on without them?")
 
     def confirm_forgotten(self, forgotten: Forgotten) -> None:
-        """Show what is no longer known; raise if the user declines."""
+        """Show the deleted output records; raise if the user declines."""
         from tidegate.spark_jobs.adopt.report import forgotten_text  # noqa: PLC0415 - loads Spark
 
         _show(forgotten_text(forgotten))
         self._confirm("Go on without knowing them?")
 
     def confirm_archive(self, archive: Archive) -> None:
-        """Show what would be archived; raise if the user does not confirm."""
+        """Show what would be archived; raise if the user declines."""
         from tidegate.spark_jobs.adopt.report import archive_text  # noqa: PLC0415 - loads Spark
 
         _show(archive_text(archive))
         self._confirm("Begin again with an empty output?")
 
     def confirm_rewind(self, look: RewindLook) -> None:
-        """Show what would be taken back; raise when it is not wanted."""
+        """Show the rows that would be deleted; raise if the user declines."""
         from tidegate.spark_jobs.adopt.report import rewind_text  # noqa: PLC0415 - loads Spark
 
         _show(rewind_text(look))
         self._confirm(f"Delete {look.rewind.rows:,} rows, and judge these records again?")
 
     def confirm_erase(self, look: EraseLook) -> None:
-        """Show what would be erased; raise when it is not wanted, or when there is nothing."""
+        """Show what would be erased; raise if the user declines, or typer.Exit if there is nothing to erase."""
         from tidegate.spark_jobs.adopt.report import erase_text  # noqa: PLC0415 - loads Spark
 
         _show(erase_text(look))
@@ -84,13 +84,13 @@ class Confirmations:
         )
 
     def confirm_replay(self, preview: ReplayPreview, records: int) -> None:
-        """Raise when a replay is not wanted, or when it would write nothing. What it would do is shown before."""
+        """Raise if the user declines a replay, or it would write nothing. The caller has shown the preview."""
         if not preview.passing:
             raise ConflictError("no record would be written, and nothing was requested")
         self._confirm(f"Replay {records:,} records?")
 
     def confirm_discard(self, records: int) -> None:
-        """Raise when a discard is not wanted."""
+        """Raise if the user declines a discard."""
         self._confirm(f"Accept the loss of {records:,} records? They can no longer be replayed.")
 
     def _confirm(self, question: str) -> None:
@@ -103,6 +103,6 @@ class Confirmations:
 
 
 def _show(text: str) -> None:
-    """Print what a person is to decide about, and leave the terminal to the question."""
+    """Print the text on which the user decides, after clearing the progress line."""
     doing("")
     typer.echo(text)

@@ -1,10 +1,10 @@
-"""Erase the records of one person from a table and its quarantine topic.
+"""Erasure of the records of one person from a table and its quarantine topic.
 
-What would be done is shown first, and nothing is changed. After the confirmation the registry notes it, without the value.
-Then producers are fenced and the ledger is claimed. One commit deletes the rows and moves the ledger, in which the erased
-records count as dropped. Last, the quarantine topic is rewritten: what stays is appended again, and all before is deleted.
-A quarantine table follows the topic.
-An erasure that was cut off is finished by running it again.
+First a preview is shown, and nothing is changed. After the confirmation the registry records the erasure, without the
+value. Then producers are fenced and the ledger is claimed. One commit deletes the rows and updates the ledger, in which
+the erased records count as dropped. Last, the quarantine topic is rewritten: the remaining records are appended again,
+and all earlier ones are deleted. A quarantine table follows the topic. An interrupted erasure is finished by running it
+again.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 _AT_A_TIME: Final = 10_000
 """Records in one transaction of the copy."""
 _OWN_SLOT: Final = MOST_SLOTS
-"""Slot of the producer of an erasure. No job has it, so that a job which starts meanwhile does not end the copy."""
+"""Slot of the producer of an erasure. No job uses it, so a job that starts meanwhile does not fence the copy."""
 
 
 class EraseStep(StrEnum):
-    """The steps of an erasure; tests cut it off after each."""
+    """The steps of an erasure; tests interrupt it after each."""
 
     NOTE = "note"
     FENCE = "fence"
@@ -63,23 +63,23 @@ class EraseStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whose records are erased: those with a Kafka key, or with a value in a field of the contract.
+    """The person whose records are erased: those with a Kafka key, or with a value in a field of the contract.
 
-    `field` is None for the key. `value` is text; a number or a Boolean is compared as JSON writes it.
+    `field` is None for the key. `value` is text; numbers and Booleans are compared in their JSON form.
     """
 
     value: str
     field: str | None = None
 
     def __repr__(self) -> str:
-        return f"Subject(field={self.field!r})"  # a log must not name the person
+        return f"Subject(field={self.field!r})"  # a log must not contain the value
 
 
 @dataclass(frozen=True, slots=True)
 class EraseLook:
-    """The preview of an erasure. `unread` of the refused records cannot be decoded, and hold the value as text.
+    """The preview of an erasure. `unread` counts refused records that cannot be decoded and contain the value.
 
-    `left` says what is not erased, with the way to do it; empty when nothing is.
+    `left` describes what is not erased, and how to erase it; empty if nothing is left.
     """
 
     sink: str
@@ -89,20 +89,20 @@ class EraseLook:
 
 
 class Eraser(StreamChange):
-    """Erases records of one stream; `on_step` is called with each `EraseStep`."""
+    """The erasure of records of one stream; `on_step` is called after each `EraseStep`."""
 
     def look(self, subject: Subject) -> EraseLook:
-        """Return what an erasure would do; nothing is changed.
+        """Return the preview of an erasure; nothing is changed.
 
-        Raises NotFoundError for a stream without a ledger and for an unknown field; ConflictError when the table does not
-        hold the field's values; StreamStopped when the topic was created again.
+        Raises NotFoundError for a stream without a ledger and for an unknown field. Raises ConflictError if the table
+        does not hold the field's values, or copies of a history remain; StreamStopped if the topic was recreated.
         """
         return self._look(subject, self._held())
 
     def erase(self, subject: Subject, confirm: Callable[[EraseLook], None]) -> Ledger:
-        """Erase the records. `confirm` shows what would be done, and raises when it is not wanted.
+        """Erase the records; return the new ledger. `confirm` shows the preview, and raises to cancel.
 
-        Raises what `look` raises, and Fenced or StreamStopped when something is written meanwhile.
+        Raises the errors of `look`, and Fenced or StreamStopped if the outputs change meanwhile.
         """
         held = self._held()
         shown = self._look(subject, held)
@@ -129,7 +129,7 @@ class Eraser(StreamChange):
         self._on_step(EraseStep.COMMIT)
         if found.quarantined:
             self._rewrite_quarantine(subject, new, end)
-        # Also when the topic holds none of their records: an erasure that was cut off here has left the rows.
+        # Needed also if the topic has none of the person's records: an erasure interrupted here has left their rows.
         self._sink.follow_quarantine(new)
         return new
 
@@ -156,13 +156,13 @@ class Eraser(StreamChange):
         rows, left = self._rows(subject, held, matches.column)
         replayed = refused & require_replayed(self._kafka, held)
         if self._sink.is_appended:
-            rows |= replayed  # a fix may have changed the value that names the person
+            rows |= replayed  # a fix may have changed the value that identifies the person
         dropped = read_dropped(self._kafka, held)
         erasure = erase_from(held, rows, refused - replayed, quarantined, dropped)
         return EraseLook(self._sink.name, erasure, matches.unread, left)
 
     def _rows(self, subject: Subject, held: Ledger, column: TypedColumn | None) -> tuple[Positions, str]:
-        """Return the positions of the person's rows, and what is left to do."""
+        """Return the positions of the person's rows, and a text on what is left to do, or an empty one."""
         if not self._sink.is_appended:
             return Positions(), (
                 f"{self._sink.name} is not erased: write a tombstone with the person's key to {self._source.name}, which "
@@ -182,7 +182,7 @@ class Eraser(StreamChange):
         return self._sink.written_with(column.name, texts_in_table(self._plan, subject.value, column)), ""
 
     def _write_dropped(self, claimed: Ledger, dropped: Positions) -> str:
-        """Add the positions to the chain of dropped ones; return the digest that names it, empty when there are none."""
+        """Add positions to the chain of dropped positions; return the chain's digest, empty if there are none."""
         if not dropped:
             return ""
         topic = DroppedTopic(self._topics, self._source)
@@ -197,7 +197,7 @@ class Eraser(StreamChange):
         return producer
 
     def _commit(self, claimed: Ledger, found: Erasure, identity: str, digest: str, end: Vector) -> Ledger:
-        """Delete the rows and move the ledger, so that the next start does not read what is rewritten."""
+        """Delete the rows and update the ledger; its `scan_from` moves past the records that will be rewritten."""
         looks = self._quarantine in claimed.scan_from
         new = found.ledger(claimed, identity, digest, {self._quarantine: end} if looks else {})
         if found.rows:
@@ -207,9 +207,9 @@ class Eraser(StreamChange):
         return new
 
     def _rewrite_quarantine(self, subject: Subject, ledger: Ledger, end: Vector) -> None:
-        """Append what stays of the partitions before `end` again, without the person's records; then delete all before.
+        """Append the records before `end` again, without the person's; then delete everything before `end`.
 
-        An erasure that was cut off has left copies beside the originals: each refusal is kept once.
+        An interrupted erasure has left copies beside the originals, so each refusal is kept only once.
         """
         matches = Matches(self._plan, subject)
         producer = self._producer(ledger)
@@ -252,7 +252,7 @@ class Eraser(StreamChange):
 
 
 class Matches:
-    """The test whether a refused record is the person's: by its field, or if it cannot be decoded, by the value as text."""
+    """The test whether a refused record is the person's: by key or field, or by the raw bytes if it is undecodable."""
 
     def __init__(self, plan: EnforcementPlan, subject: Subject) -> None:
         self._plan = plan
@@ -262,7 +262,7 @@ class Matches:
         self.unread = 0
 
     def __call__(self, message: Message) -> bool:
-        """Return whether it is; counts those that cannot be decoded in `unread`."""
+        """Return whether the record is the person's; count matches that cannot be decoded in `unread`."""
         if self.column is None:
             return message.key() == self._bytes
         value = message.value()
@@ -273,7 +273,7 @@ class Matches:
             is_theirs = self._bytes in (value or b"")
             self.unread += is_theirs
             return is_theirs
-        # A compatibility group may have the column from another field, or lack it.
+        # Versions of a compatibility group may take the column from another field, or lack it.
         columns = () if own is None else own.typed_columns
         path = next((each.path for each in columns if each.name == self.column.name), None)
         return path is not None and _text(value_at(record, path)) == self._value
@@ -288,7 +288,7 @@ def _column(plan: EnforcementPlan, field: str) -> TypedColumn:
 
 
 def _text(value: Any) -> str | None:
-    """Return a value as JSON writes it, without quotes; None for objects, arrays and null."""
+    """Return a value in its JSON form, without quotes; None for objects, arrays and null."""
     match value:
         case bool():
             return str(value).lower()
@@ -300,8 +300,11 @@ def _text(value: Any) -> str | None:
 
 
 def texts_in_table(plan: EnforcementPlan, value: str, column: TypedColumn) -> tuple[str, ...]:
-    """Return the texts that a column has for a value: a mask replaces it. Raises ConflictError if its values are not there."""
-    # Versions that write one table mask a column alike, so any that has the column tells.
+    """Return the texts by which a column stores a value: itself, or the tokens of a hash mask.
+
+    Raises ConflictError if another mask hides the values.
+    """
+    # Versions that write the same table mask a column in the same way, so any version with the column will do.
     owner = next((each for each in plan.plans if column in each.typed_columns), plan)
     over = owner.masks.over(column.path)
     if over is None:

@@ -1,4 +1,4 @@
-"""The registry as an adoption uses it: it stores adoptions before they are made, and knows the reported epochs."""
+"""The registry as adoptions use it: it stores an adoption before it is carried out, and knows the reported epochs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REGISTRY_SECONDS: Final = 30.0
 
 
 def adoption_of(changed: Ledger, stream: str, sink: str, **further: Any) -> Adoption:
-    """Return the adoption to store when an existing ledger becomes `changed`; `further` are more of its fields."""
+    """Return the adoption to store for a change of an existing ledger to `changed`; `further` sets more fields."""
     totals = changed.totals
     return Adoption(
         id=changed.adopted,
@@ -67,11 +67,11 @@ _ADVICE: Final[Mapping[int, str]] = {
         "(tidegate --version)"
     ),
 }
-"""What to do about what the registry does not take."""
+"""Advice for each status with which the registry rejects a request."""
 
 
 def _said(answer: Answer) -> Iterator[str]:
-    """Yield what the registry says about its refusal, each mistake with its place."""
+    """Yield the registry's reasons for a rejection; each validation error with its JSON Pointer."""
     if detail := answer.document.get("detail"):
         yield str(detail)
     errors = answer.document.get("errors")
@@ -87,7 +87,7 @@ class AdoptionLog:
         self._stream = stream
 
     def last_epoch(self) -> int:
-        """Return the epoch of the last reported batch, or 0. Raises Unavailable, CredentialsError."""
+        """Return the epoch of the last reported batch; 0 if there is none. Raises Unavailable, CredentialsError."""
         answer = self._ask(Request("GET", requests.stream_path(self._stream)))
         if answer.is_missing:
             return 0
@@ -112,7 +112,10 @@ class AdoptionLog:
             raise self._unreadable() from error
 
     def keep(self, adoption: Adoption) -> None:
-        """Store an adoption. Raises NotFoundError, CredentialsError, Unavailable; then it must not be made."""
+        """Store an adoption. Raises NotFoundError, CredentialsError, ConflictError or Unavailable if it is not stored.
+
+        Then the caller must not carry it out.
+        """
         answer = self._ask(requests.post(requests.stream_path(adoption.stream, "adoptions"), adoption))
         if answer.is_missing:
             raise NotFoundError(
@@ -138,9 +141,9 @@ class AdoptionLog:
 
 
 def required(client: httpx.Client, answer: Answer, what: str) -> None:
-    """Require that the registry did what it was asked.
+    """Require that the registry has carried out a request; `what` completes "refuses to".
 
-    Raises CredentialsError, ConflictError for what it does not take however often it is asked, Unavailable.
+    Raises CredentialsError, ConflictError for a rejection that a retry would not change, Unavailable otherwise.
     """
     if answer.is_success:
         return

@@ -1,7 +1,7 @@
-"""Choose refused records, preview their replay, and request it; or run it here, for a stream that no job runs.
+"""Selection of refused records, the preview of their replay, and its request; or its run, without a job.
 
-A request has a fixed set of positions in the quarantine topic. The registry stores it, and the job of the stream processes
-it under its claim. Without a job, this process claims the stream as a job does, and processes its requests.
+A request has a fixed set of positions in the quarantine topic. The registry stores it, and the job of the stream
+processes it under its claim. Without a job, this process claims the stream as a job does, and processes the requests.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ _REGISTRY_SECONDS: Final = 60.0
 _AT_A_TIME: Final = 5_000
 AGAIN: Final = "again"
 WHERE: Final = ("rule", "stage", "version", "partition", AGAIN)
-"""Selectors of refused records: a violated rule, keyword or stage; the version that refused; the source partition.
+"""Properties that select refused records: violated rule or keyword, stage, contract version, source partition.
 
-The last is what a record violated when a replay refused it again: the registry's index knows it, not the topic.
+`again` is the code that a record violated when a replay refused it again. Only the registry's index has it, not the
+topic.
 """
 
 _RUNS: Final = TypeAdapter(dict[int, tuple[Run, ...]])
@@ -63,14 +64,14 @@ _RUNS: Final = TypeAdapter(dict[int, tuple[Run, ...]])
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which refused records are replayed: those at positions, of a problem of the registry's index, or with properties."""
+    """The refused records to replay: by positions, by a problem of the registry's index, or by properties."""
 
     positions: Positions | None = None
     problem: str | None = None
     where: Mapping[str, str] | None = None
 
     def has(self, found: Evidence) -> bool:
-        """Return whether a refusal has all the properties that its headers tell."""
+        """Return whether a refusal has all of the properties in `where` that its headers can tell."""
         known: dict[str, set[str]] = {
             "rule": {*found.rules},
             "stage": {each.stage.value for each in found.violations},
@@ -81,9 +82,9 @@ class Choice:
 
 
 def read_positions(text: str) -> Positions:
-    """Read positions from a file: lines `partition/offset`, or JSON with `partitions`, as the registry exports them.
+    """Parse the text of a file of positions: lines `partition/offset`, or JSON with `partitions`.
 
-    Raises SettingsError.
+    The registry exports positions in the JSON form. Raises SettingsError.
     """
     try:
         if text.lstrip()[:1] == "{":
@@ -101,14 +102,14 @@ def read_positions(text: str) -> Positions:
 
 @contextmanager
 def replays(settings: JobSettings, stream: str) -> Iterator[ReplayPlanner]:
-    """Open what a replay needs. Raises NotFoundError for a stream without a contract, SettingsError, Unavailable."""
+    """Open a planner of replays. Raises NotFoundError for a stream without a contract, SettingsError, Unavailable."""
     with registry_http(settings, settings.registry_url, _REGISTRY_SECONDS) as client:
         plan = RegistryContract(client, stream, 0.0, Event(), mask_key_of(settings)).current()
         yield ReplayPlanner(settings, plan, client)
 
 
 class ReplayPlanner:
-    """Replays of one stream."""
+    """Planner of the replays of one stream."""
 
     def __init__(self, settings: JobSettings, plan: EnforcementPlan, client: httpx.Client) -> None:
         self._settings = settings
@@ -121,9 +122,9 @@ class ReplayPlanner:
         self._topic = quarantine_topic(self._source.name)
 
     def freeze(self, choice: Choice) -> Positions:
-        """Return the positions of the chosen refusals as of now.
+        """Return the present positions of the chosen refusals.
 
-        Raises NotFoundError when there is none, SettingsError when there are more than a request may have.
+        Raises NotFoundError if there are none, SettingsError if there are more than a request may have.
         """
         if choice.positions is not None:
             found = choice.positions
@@ -140,7 +141,7 @@ class ReplayPlanner:
         return found
 
     def preview(self, positions: Positions, fix: Fix | None, terms: ReplayTerms) -> ReplayPreview:
-        """Return what a replay would do now; nothing is changed.
+        """Return the preview of a replay; nothing is changed.
 
         Raises NotFoundError for a stream without a ledger, ConflictError for a request that the job would stop.
         """
@@ -148,7 +149,10 @@ class ReplayPlanner:
         return previewer.preview(positions, fix, terms)
 
     def order(self, positions: Positions, fix: Fix | None, **options: Any) -> StreamReplay:
-        """Request a replay of the registry. `options` are further fields of the request. Raises ConflictError, SettingsError."""
+        """Request a replay from the registry and return it as stored. `options` are further fields of `ReplayOrder`.
+
+        Raises NotFoundError without a quarantine topic, and the errors of `required`.
+        """
         identity = self._topics.identity(self._topic)
         if identity is None:
             raise NotFoundError(f"there is no topic {self._topic}")
@@ -167,7 +171,7 @@ class ReplayPlanner:
         return answer.read(StreamReplay)
 
     def run(self, replay: UUID) -> StreamReplay:
-        """Claim the stream and process its requests, as its job does; return what became of this one."""
+        """Claim the stream and process its requests, as its job does; return the resulting state of this one."""
         from tidegate.spark_jobs.job.control import RegistryControl  # noqa: PLC0415 - loads Spark
         from tidegate.spark_jobs.job.reports import RegistryReporter  # noqa: PLC0415 - the same
         from tidegate.spark_jobs.job.stream import Job, StreamAttempt  # noqa: PLC0415 - the same
@@ -211,7 +215,10 @@ class ReplayPlanner:
 
 
 def indexed(client: httpx.Client, stream: str, **wanted: str) -> Positions:
-    """Return the positions of refused records by the registry's index. Raises NotFoundError, Unavailable."""
+    """Return the positions of refused records from the registry's index; `wanted` are the query parameters.
+
+    Raises NotFoundError, Unavailable.
+    """
     path = requests.stream_path(stream, "quarantine", "positions")
     answer = _asked(client, Request("GET", f"{path}?{urlencode(wanted)}"))
     if answer.is_missing:
@@ -221,9 +228,10 @@ def indexed(client: httpx.Client, stream: str, **wanted: str) -> Positions:
 
 
 def refused_again_by(client: httpx.Client, stream: str, code: str) -> Positions:
-    """Return the positions of records that a replay refused again by a code. Raises NotFoundError, Unavailable.
+    """Return the positions of records that a replay refused again with a code. Raises NotFoundError, Unavailable.
 
-    The codes are asked for first: a registry of an earlier release knows none, and would name every refused record.
+    The codes are requested first: a registry of an earlier release ignores this filter, and would return every refused
+    record.
     """
     path = requests.stream_path(stream, "quarantine", "breakdown")
     answer = _asked(client, Request("GET", f"{path}?by={AGAIN}"))
@@ -245,7 +253,7 @@ def _asked(client: httpx.Client, request: Request) -> Answer:
 
 
 def parse_where(texts: Iterable[str]) -> dict[str, str]:
-    """Read `rule=age-is-known` and the like. Raises SettingsError."""
+    """Parse selectors such as `rule=age-is-known` into a dictionary. Raises SettingsError."""
     found = {}
     for text in texts:
         name, is_given, value = text.partition("=")
@@ -256,7 +264,7 @@ def parse_where(texts: Iterable[str]) -> dict[str, str]:
 
 
 def replay_text(replay: StreamReplay) -> str:
-    """Return how far a replay is, for people."""
+    """Return the state of a replay as a sentence."""
     report, noun = replay.report, "discard" if replay.action is ReplayAction.DISCARD else "replay"
     if report is None:
         waits = (

@@ -121,7 +121,7 @@ def replay(  # noqa: PLR0913 - one parameter for each option
 
 @dataclass(frozen=True, slots=True)
 class _Selection:
-    """The records that the options choose. Raises SettingsError unless exactly one way is given."""
+    """The records that the options select. Raises SettingsError unless exactly one kind of selection is given."""
 
     positions: Path | None
     problem: str | None
@@ -132,7 +132,7 @@ class _Selection:
             raise SettingsError("choose the records: --positions FILE, --problem ID or --where FIELD=VALUE")
 
     def choice(self) -> Choice:
-        """Read the file of positions and the properties. Raises SettingsError."""
+        """Parse the file of positions and the properties. Raises SettingsError."""
         from tidegate.spark_jobs.adopt.replay import (  # noqa: PLC0415 - loads Spark
             Choice,
             parse_where,
@@ -145,7 +145,7 @@ class _Selection:
 
 @dataclass(frozen=True, slots=True)
 class _Mode:
-    """Whether the command only shows, processes the request itself, and asks before it does."""
+    """Flags of the command: only preview, process the request itself, and skip the confirmation."""
 
     is_dry: bool
     runs: bool
@@ -154,9 +154,9 @@ class _Mode:
 
 @contextmanager
 def _planner(stream: str, given: Given) -> Iterator[tuple[ReplayPlanner, str]]:
-    """Open the records of a stream; yield them with the address of the registry.
+    """Open the planner of a stream; yield it with the address of the registry.
 
-    Its folder is its own: a job on this machine keeps in the other one what waits.
+    It uses a temporary scratch folder, because a job on this machine may be using the configured one.
     """
     from tidegate.spark_jobs.adopt.replay import replays  # noqa: PLC0415 - loads Spark
     from tidegate.spark_jobs.enforce import log_to_stderr  # noqa: PLC0415 - the same
@@ -176,7 +176,7 @@ def _replayed(
     mode: _Mode,
     **limits: Any,
 ) -> StreamReplay | None:
-    """Show what a replay would do, request it, and process it if asked to; None after a dry run."""
+    """Show the preview of a replay, request it, and process it with --run; return it, or None after a dry run."""
     from tidegate.spark_jobs.adopt.replay_preview import preview_text  # noqa: PLC0415 - loads Spark
 
     chosen = planner.freeze(selection.choice())
@@ -190,7 +190,7 @@ def _replayed(
 
 
 def _report(found: StreamReplay, registry: str, *, has_run: bool) -> None:
-    """Print how far a replay is. Exit with 1 when it was stopped; raise Unavailable when it was to end here, and has not."""
+    """Print the state of a replay. Exit with 1 if it was stopped; raise Unavailable if it is still open after --run."""
     from tidegate.spark_jobs.adopt.replay import replay_text  # noqa: PLC0415 - loads Spark
 
     typer.echo(replay_text(found))
@@ -207,7 +207,7 @@ def _report(found: StreamReplay, registry: str, *, has_run: bool) -> None:
 
 
 def approval_text(found: StreamReplay, registry: str) -> str:
-    """Return where another person approves a replay: on the page of its first problem if the index has one, or by HTTP."""
+    """Return where another person can approve a replay: on the page of its first problem, if any, or by HTTP."""
     base, stream = registry.rstrip("/"), quote(found.stream, safe="")
     ways = [f"{base}/desk/streams/{stream}/problems/{each}#replays" for each in found.problems[:1]]
     ways.append(f"POST {base}/api/v1/streams/{stream}/replays/{found.id}/approval")

@@ -1,4 +1,4 @@
-"""What a replay would do, by the ledger and the table: it is read, fixed and judged as the job does, and nothing is written."""
+"""Preview of a replay by ledger and table: records are read, fixed and judged as in the job, and nothing is written."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from tidegate.spark_jobs.settings import JobSettings
 
 _AT_A_TIME: Final = 20_000
-"""Records that are read at once; those of a chunk are fewer if they are long."""
+"""Maximum records that are read per chunk; fewer if they are long."""
 _KEYS_AT_A_TIME: Final = 200_000
-"""Each look for keys may read the whole table, so it is for many of them."""
+"""Keys per look-up. Each look-up may read the whole table, so it is for many keys."""
 _KEY_BYTES: Final = 32 * 1024 * 1024
 
 
 class ReplayPreviewer:
-    """The refused records of one stream, its ledger and its table, as a replay would find them now."""
+    """Previewer of the replays of one stream, by the present ledger and table."""
 
     def __init__(self, settings: JobSettings, plan: EnforcementPlan, topics: Topics, topic: str) -> None:
         self._kafka = settings.kafka
@@ -44,7 +44,7 @@ class ReplayPreviewer:
         self._store = None if kind.open_store is None else kind.open_store(settings, plan.contract.id)
 
     def preview(self, positions: Positions, fix: Fix | None, terms: ReplayTerms) -> ReplayPreview:
-        """Return what a replay would do. Raises NotFoundError for a stream without a ledger, ConflictError."""
+        """Return the preview of a replay. Raises NotFoundError for a stream without a ledger, ConflictError."""
         held = self._held()
         compiled = None if fix is None else fix_for(fix, self._plan)
         closed, since = require_closed(self._kafka, held), read_marks(self._kafka, held).since
@@ -76,7 +76,7 @@ class ReplayPreviewer:
 
 
 class PresentKeys:
-    """Counts records whose primary key is in the table already. It holds only the keys of records that pass, some at a time."""
+    """Counter of passing records whose primary key is already in the table. It holds a bounded number of keys."""
 
     def __init__(self, store: LedgerStore, plan: EnforcementPlan) -> None:
         self._store = store
@@ -85,7 +85,7 @@ class PresentKeys:
         self._found = 0
 
     def add(self, passing: list[JudgedAgain]) -> None:
-        """Add records that pass."""
+        """Add passing records; look up their keys when enough are collected."""
         if passing:
             self._waiting.append(primary_keys(passing, self._plan))
         rows, size = (sum(of(each) for each in self._waiting) for of in (len, lambda each: each.nbytes))
@@ -93,7 +93,7 @@ class PresentKeys:
             self._count()
 
     def total(self) -> int:
-        """Return how many of the added records have a key that is there."""
+        """Return the number of added records whose key is in the table."""
         self._count()
         return self._found
 
@@ -109,7 +109,7 @@ class PresentKeys:
 
 
 def preview_text(preview: ReplayPreview, records: int, action: ReplayAction = ReplayAction.REPLAY) -> str:
-    """Return what a replay would do, for people."""
+    """Return the preview of a replay as lines of text."""
     outcome = "sent to the source topic" if action is ReplayAction.TO_SOURCE else "written"
     lines = [f"{preview.passing:,} of {records:,} records would be {outcome}"]
     if preview.changed:

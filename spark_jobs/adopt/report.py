@@ -1,4 +1,4 @@
-"""Reports of adoptions as text."""
+"""Reports of adoptions, archives, rewinds and erasures as text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHOWN_RECORDS = 20
 
 
 def look_text(look: Look) -> str:
-    """Return the content of the outputs by partition, and the offsets that cannot be proven."""
+    """Return a summary of the outputs by partition, and of the offsets that cannot be proven."""
     proposal = look.proposal
     was = "no ledger"
     if look.held is not None:
@@ -39,7 +39,7 @@ def look_text(look: Look) -> str:
 
 
 def skip_text(skip: Skip) -> str:
-    """Return the offsets of one partition that are given up."""
+    """Return a summary of the offsets of one partition that would be given up."""
     if skip.end is None:
         what = f"it was added since the ledger was written; up to {skip.first:,} records (offsets 0 to {skip.first - 1}) are given up"
     else:
@@ -49,7 +49,7 @@ def skip_text(skip: Skip) -> str:
 
 
 def forgotten_text(forgotten: Forgotten) -> str:
-    """Return the deleted records that are no longer known, and the consequences."""
+    """Return a summary of the deleted output records, and of the consequences."""
     gaps = sorted(forgotten.gaps.items())
     lines = [
         f"{forgotten.sink}: {forgotten.offsets:,} offsets of {forgotten.topic} were deleted before a start looked at them",
@@ -68,7 +68,7 @@ def forgotten_text(forgotten: Forgotten) -> str:
 
 
 def archive_text(archive: Archive) -> str:
-    """Return the archived output, and the offsets at which the stream begins again."""
+    """Return a summary of what would be archived, and the offsets at which the stream begins again."""
     lines = [f"{archive.sink} is archived as {archive.name}; nothing is deleted"]
     if archive.held is not None:
         totals = archive.held.totals
@@ -91,7 +91,7 @@ def archive_text(archive: Archive) -> str:
 
 
 def archived_text(ledger: Ledger, name: str) -> str:
-    """Return what was done."""
+    """Return the result of an archive."""
     return (
         f"{ledger.stream} is archived as {name}, and begins again as {ledger.name}, epoch {ledger.epoch}. Noted in the "
         f"registry's audit log as {ledger.adopted}. Start the stream, then run: tidegate reconcile {ledger.stream}"
@@ -99,7 +99,7 @@ def archived_text(ledger: Ledger, name: str) -> str:
 
 
 def rewind_text(look: RewindLook) -> str:
-    """Return what a rewind would do, partition by partition."""
+    """Return a preview of a rewind, by partition."""
     rewind = look.rewind
     held, counts = rewind.held, rewind.fates.totals
     points = sorted(rewind.points.items())
@@ -126,7 +126,7 @@ def rewind_text(look: RewindLook) -> str:
 
 
 def rewound_text(ledger: Ledger) -> str:
-    """Return what was done."""
+    """Return the result of a rewind."""
     ends = ", ".join(f"{partition}: {end}" for partition, end in sorted(ledger.end.items()))
     return (
         f"{ledger.stream} is rewound as generation {ledger.generation}, epoch {ledger.epoch}: it goes on at {ends}. Noted in "
@@ -135,7 +135,7 @@ def rewound_text(ledger: Ledger) -> str:
 
 
 def erase_text(look: EraseLook) -> str:
-    """Return what an erasure would do. Does not say whose records they are."""
+    """Return a preview of an erasure, which does not identify the person."""
     erasure = look.erasure
     lines = [
         f"{look.sink}: the ledger {erasure.held.name} is at epoch {erasure.held.epoch}, batch {erasure.held.n}",
@@ -149,7 +149,7 @@ def erase_text(look: EraseLook) -> str:
 
 
 def erased_text(ledger: Ledger) -> str:
-    """Return what was done."""
+    """Return the result of an erasure."""
     return (
         f"the records are erased; epoch {ledger.epoch}. Noted in the registry's log of changes as {ledger.adopted}, without "
         "the value. Older snapshots of the table and closed segments of the topic hold them until they expire"
@@ -157,7 +157,7 @@ def erased_text(ledger: Ledger) -> str:
 
 
 def adopted_text(ledger: Ledger) -> str:
-    """Return the ledger that was written."""
+    """Return the result of an adoption: the ledger that was written."""
     ends = ", ".join(f"{partition}: {end}" for partition, end in sorted(ledger.end.items()))
     return (
         f"{ledger.stream} is adopted as {ledger.name}, epoch {ledger.epoch}: it goes on at {ends}. Noted in the registry's "

@@ -1,8 +1,9 @@
-"""Rewind a stream: rows from a point on go, and all records from there on are judged again by the contract of now.
+"""Rewind of a stream: rows from a point on are deleted, and their records are judged again by the current contract.
 
-What would be done is shown first, and nothing is changed. After the confirmation the registry notes it. Then the order of a
-start: claim the ledger, fence the producers. From there on no instance of before can publish or commit. What the outputs
-hold is counted again, and one commit deletes the rows and moves the ledger. A rewind that was cut off can be run again.
+First a preview is shown, and nothing is changed. After the confirmation the registry records the rewind. Then, as at a
+start, the ledger is claimed and the producers are fenced: from there on, no earlier instance can publish or commit. The
+outputs are counted again, and one commit deletes the rows and updates the ledger. An interrupted rewind can be run
+again.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tidegate.spark_jobs.sinks.outputs import provenances
 
 
 class RewindStep(StrEnum):
-    """The steps of a rewind; tests cut it off after each."""
+    """The steps of a rewind; tests interrupt it after each."""
 
     NOTE = "note"
     CLAIM = "claim"
@@ -43,7 +44,7 @@ class RewindStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RewindTo:
-    """Where a rewind goes: offsets by partition, a time, or a snapshot of the table. One of them is set."""
+    """The target of a rewind: offsets by partition, a time, or a snapshot of the table. Exactly one is set."""
 
     offsets: Vector | None = None
     time: datetime | None = None
@@ -51,7 +52,7 @@ class RewindTo:
 
     @classmethod
     def parse(cls, text: str) -> RewindTo:
-        """Read `0:1200,1:1188`, `2026-07-01T12:00:00Z` or the number of a snapshot. Raises SettingsError for others."""
+        """Parse `0:1200,1:1188`, `2026-07-01T12:00:00Z` or a snapshot id. Raises SettingsError for other texts."""
         if text.isascii() and text.isdigit():
             return cls(snapshot=int(text))
         try:
@@ -71,14 +72,14 @@ class RewindTo:
         if time.tzinfo is None:
             raise SettingsError(f"--to {text}: a time needs its zone, such as {text}Z or {text}+02:00")
         if time.timestamp() < 0:
-            # Kafka reads times below 0 as its words for the end and the beginning of a topic.
+            # Kafka uses negative timestamps as codes for the end and the beginning of a topic.
             raise SettingsError(f"--to {text}: a time is not before 1970-01-01T00:00:00Z")
         return cls(time=time)
 
 
 @dataclass(frozen=True, slots=True)
 class RewindLook:
-    """The preview of a rewind. `contract` judges the records again, as `id@version`."""
+    """The preview of a rewind. `contract` (`id@version`) is the one that would judge the records again now."""
 
     sink: str
     rewind: Rewind
@@ -86,24 +87,24 @@ class RewindLook:
 
 
 class Rewinder(StreamChange):
-    """Rewinds one stream; `on_step` is called with each `RewindStep`."""
+    """The rewind of one stream; `on_step` is called after each `RewindStep`."""
 
     def look(self, to: RewindTo) -> RewindLook:
-        """Return what a rewind would do; nothing is changed.
+        """Return the preview of a rewind; nothing is changed.
 
-        Raises NotFoundError when the stream has no ledger; ConflictError, with the way out, when it cannot be rewound to
-        that point; StreamStopped when the topic was created again.
+        Raises NotFoundError if the stream has no ledger. Raises ConflictError, with what to do, if it cannot be rewound
+        to that point. Raises StreamStopped if the topic was recreated.
         """
         self._sink.require_rewindable()
         held = self._held()
         rewind = rewind_to(points := self._points(held, to), held, self._found(held, points))
-        rewind.ledger(held, "", "")  # whether there are too many rewinds
+        rewind.ledger(held, "", "")  # raises if there are too many rewinds
         return RewindLook(self._sink.name, rewind, f"{self._stream}@{self._plan.contract.version}")
 
     def rewind(self, to: RewindTo, confirm: Callable[[RewindLook], None]) -> Ledger:
-        """Take the stream back. `confirm` shows what would be done, and raises when it is not wanted.
+        """Rewind the stream; return the new ledger. `confirm` shows the preview, and raises to cancel.
 
-        Raises what `look` raises, and Fenced or StreamStopped when something is written meanwhile.
+        Raises the errors of `look`, and Fenced or StreamStopped if the outputs change meanwhile.
         """
         look = self.look(to)
         confirm(look)
@@ -137,9 +138,9 @@ class Rewinder(StreamChange):
         return new
 
     def _with_closed(self, ledger: Ledger, points: Vector) -> Ledger:
-        """Return the ledger without the discarded records that are judged again, and with all that were sent to the source.
+        """Return the ledger without discarded records that are judged again, and with all records sent to the source.
 
-        Those that were sent are not judged again, also if the instance that sent them ended before the ledger named them.
+        Sent records are never judged again, even if the instance that sent them ended before the ledger named them.
         """
         found = require_closed(self._kafka, ledger)
         discarded = found.discarded.within({}, {**ledger.end, **points})
@@ -170,7 +171,7 @@ class Rewinder(StreamChange):
         return points_of(held, {p: found.get(p, end) for p, end in held.end.items()}, is_exact=False)
 
     def _found(self, held: Ledger, points: Vector) -> Held:
-        """Read source and outputs."""
+        """Read the source and the outputs; return the positions that they hold."""
         source, quarantined, needed = Positions(), Positions(), set[tuple[int, int]]()
         closed = require_closed(self._kafka, held)
         replayed = closed.replayed
@@ -202,7 +203,7 @@ class Rewinder(StreamChange):
         )
 
     def _write_dropped(self, claimed: Ledger, rewind: Rewind) -> str:
-        """Write the dropped positions that still count as a chain of their own; return the digest that names it."""
+        """Write the dropped positions that still count as a new chain; return its digest."""
         if not rewind.fates.dropped:
             return claimed.dropped_digest
         topic = DroppedTopic(self._topics, self._source)

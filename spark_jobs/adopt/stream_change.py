@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class StreamChange:
-    """A change of one stream: its contract, source topic, sink and ledger. `log` records the actions in the registry."""
+    """A change of one stream, with its contract, source topic and sink. `log` records the changes in the registry."""
 
     @classmethod
     @contextmanager
@@ -31,8 +31,8 @@ class StreamChange:
     ) -> Iterator[Self]:
         """Open the resources of a change: the registry with the contract, and Spark for tables that it writes.
 
-        `on_step` is called with each step of a change that has steps. Raises NotFoundError for a stream without a contract,
-        SettingsError, Unavailable.
+        `on_step` is called with each step of a change that has steps. Raises NotFoundError for a stream without a
+        contract, SettingsError, Unavailable.
         """
         with open_registry(settings, stream) as (plan, log):
             yield cls(settings, plan, log, on_step)
@@ -55,8 +55,8 @@ class StreamChange:
     def _with_ledger(self, held: Ledger | None, consequence: str) -> Ledger:
         """Return `held`, the stream's ledger.
 
-        Raises NotFoundError, with `consequence` in its message, if it is None. Raises StreamStopped if the ledger is about
-        another stream, or about a topic that was deleted since.
+        Raises NotFoundError, with `consequence` in its message, if it is None. Raises StreamStopped if the ledger
+        belongs to another stream, or counts a topic that was deleted since.
         """
         if held is None:
             raise NotFoundError(f"{self._sink.name} has no ledger of {self._stream}{consequence}")

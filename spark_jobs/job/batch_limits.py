@@ -1,4 +1,4 @@
-"""The size of a batch: limited by offsets, by bytes, and by halving a batch that has failed."""
+"""Limits of the size of a batch: by offsets, by bytes, and by halving a failed batch."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Final
 from tidegate.contracts.stream.ledger import Vector, span
 
 _UNKNOWN_BYTES: Final = 25 * 1024
-"""Assumed bytes of an offset before any was read: with 256 MiB the first batch has about 10,000 offsets."""
+"""Assumed bytes per offset before any is read: with 256 MiB the first batch has about 10,000 offsets."""
 
 _FORGETTING: Final = 0.75
-"""Share of a known mean that is kept when records become smaller, because large ones may come back."""
+"""Minimum share of a known mean that is kept when records become smaller, because large ones may come back."""
 
 
 class BatchLimits:
-    """The limits of one stream, kept from attempt to attempt of one process.
+    """The limits of one stream, kept across the attempts of one process.
 
-    The bytes of a batch are known after it was read. The next batch is limited by an estimate: the mean bytes of an
-    offset in earlier batches, for each partition.
+    The bytes of a batch are known only after it is read. The next batch is limited by an estimate: the mean bytes per
+    offset of earlier batches, for each partition.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -28,7 +28,7 @@ class BatchLimits:
         self._max_offsets = 0
 
     def note(self, start: Vector, end: Vector, read: Mapping[int, int]) -> None:
-        """Record the bytes that were read of each partition between two vectors."""
+        """Record the bytes read of each partition between two vectors."""
         for partition, last in end.items():
             offsets = last - start.get(partition, 0)
             if offsets > 0:
@@ -37,7 +37,7 @@ class BatchLimits:
                 self._bytes_per_offset[partition] = max(mean, known * _FORGETTING)
 
     def end_of_batch(self, start: Vector, end: Vector) -> Vector:
-        """Return the end of a batch that begins at `start`: `end`, or less as the limits require.
+        """Return the end of a batch that begins at `start`: `end`, or less if the limits require it.
 
         The batch has at least one offset.
         """
@@ -56,7 +56,7 @@ class BatchLimits:
         return {partition: start.get(partition, 0) + count for partition, count in taken.items()}
 
     def halve(self, start: Vector, end: Vector) -> bool:
-        """Halve a failed batch, until the stream is past its end. Return False if it has only one offset."""
+        """Limit batches to half of a failed one until the stream is past its end; False if it has only one offset."""
         offsets = span(start, end)
         if offsets <= 1:
             return False
@@ -64,7 +64,7 @@ class BatchLimits:
         return True
 
     def _is_suspect(self, start: Vector) -> bool:
-        """Return whether `start` is at or before a batch that has failed."""
+        """Return whether `start` is before the end of a failed batch."""
         return any(start.get(partition, 0) < last for partition, last in self._suspect.items())
 
     def _estimate(self, partition: int) -> float:

@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a batch ended; `lag` counts the records that wait behind it, null if the broker does not answer."""
+    """The outcome of a batch; `lag` counts the records behind it, None if the broker does not answer."""
 
     decision: Decision
     published: Published
@@ -88,7 +88,7 @@ def log_batch(report: BatchReport, decision: Decision) -> None:
 
 
 def figures_of(report: BatchReport) -> Attributes:
-    """Return what a trace has of a batch: names and counts."""
+    """Return the attributes of a batch's trace: names and counts."""
     return {
         "tidegate.contract": report.contract,
         "tidegate.epoch": report.epoch,
@@ -103,6 +103,6 @@ def figures_of(report: BatchReport) -> Attributes:
 def _compared(stream: str, judged: JudgedBatch[Any]) -> ShadowResult | None:
     try:
         return judged.results.shadow_result()
-    except Exception as error:  # noqa: BLE001 - the batch is published: nothing of a report can undo that
+    except Exception as error:  # noqa: BLE001 - the batch is published, and a report must not fail it
         log.warning("shadow_not_compared", stream=stream, error=type(error).__name__)
         return None

@@ -1,4 +1,4 @@
-"""Streams that come and go with the contracts that the registry lists."""
+"""Start and stop of streams as the registry's list of contracts changes."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tidegate.spark_jobs.settings import JobSettings, Selection
 log = structlog.get_logger()
 
 _STARTED_AT_ONCE = 10
-"""Streams that one step starts: each asks broker, registry and catalog for much in its first second."""
+"""Maximum streams started by one step: each loads the broker, registry and catalog in its first second."""
 _FIRST_RETRY_SECONDS = 10.0
 _LONGEST_RETRY_SECONDS = 300.0
 _FIRST_LIST_SECONDS = 300.0
-"""How long a job without a list of contracts waits for the registry, unless the settings say otherwise."""
+"""Default time that a job without a list of contracts waits for the registry."""
 _WARN_AGAIN_SECONDS = 300.0
 _NAMED = 10
-"""Contracts that one log event names."""
+"""Maximum contracts named in one log event."""
 
 
 class Stream(Protocol):
-    """One start of one stream, in a thread of its own."""
+    """One run of one stream, in its own thread."""
 
     @property
     def contract_id(self) -> str:
@@ -40,37 +40,37 @@ class Stream(Protocol):
 
     @property
     def failure(self) -> BaseException | None:
-        """Why it has ended; None while it runs, and when it ended in good order."""
+        """The error that ended it; None while it runs, and after a normal end."""
         ...
 
     @property
     def is_under_way(self) -> bool:
-        """Whether it runs, or has failed and starts again by itself."""
+        """Whether it runs, or has failed and restarts by itself."""
         ...
 
     @property
     def ends_job(self) -> bool:
-        """Whether no stream of this process can run any more."""
+        """Whether its failure means that no stream of this process can run any longer."""
         ...
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         ...
 
     def stop(self) -> None:
-        """Have it end between two batches."""
+        """Request that it end between two batches."""
         ...
 
     def is_alive(self) -> bool:
-        """Return whether its thread runs."""
+        """Return whether its thread is running."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A stream that ended on an error, and the version that its contract had then.
+    """A stream that ended by itself, and the fingerprint of its contract at that time.
 
-    `retry_at` is None for one that this job does not start again.
+    `times` counts consecutive ends. `retry_at` is on the clock of `now`; None if this job does not start it again.
     """
 
     times: int
@@ -89,15 +89,14 @@ class _Running(Generic[S]):
 
 
 class ContractWatch(Generic[S]):
-    """Keeps the streams of a job in step with the contracts that the registry lists.
+    """The running streams of a job, kept in sync with the contracts that the registry lists.
 
-    A stream starts when its contract is listed as enforced and selected. It is ended when the registry itself says that
-    the contract is not enforced any more; a list that cannot be had, or that lacks it, ends no stream. A stream that
-    ends by itself is started again: after a pause that doubles, or when its contract has a new version. One that
-    another job has taken over is left to that job for as long as its heartbeats come: to start it would only fence
-    that one.
+    A stream starts when its contract is listed as enforced and is selected. It is stopped only when the registry
+    confirms that the contract is no longer enforced: a missing list, or a list without the contract, stops no stream.
+    A stream that ends by itself is restarted after a pause that doubles, or when its contract has a new version. A
+    stream that another job has taken over is left to that job while its heartbeats arrive: a restart would fence it.
 
-    With `available_now` the first list is what is done, each stream once.
+    With `available_now` the streams of the first list run once each.
     """
 
     def __init__(
@@ -123,17 +122,17 @@ class ContractWatch(Generic[S]):
 
     @property
     def streams(self) -> tuple[S, ...]:
-        """The streams that run or are about to end. Read by other threads too."""
+        """The streams that run or are about to end. Other threads read this too."""
         return tuple(each.stream for each in list(self._running.values()))
 
     @property
     def failures(self) -> tuple[BaseException, ...]:
-        """Why streams have ended that do not run again now."""
+        """The errors of ended streams that are not running again."""
         return tuple(each.failure for each in self._ended.values() if each.failure is not None)
 
     @property
     def is_settled(self) -> bool:
-        """Whether a list was had, and every stream that may run has got as far as it can for now."""
+        """Whether a list was fetched, and every stream that may run is under way or has ended."""
         return (
             self._wanted is not None
             and not self._startable()[0]
@@ -142,15 +141,16 @@ class ContractWatch(Generic[S]):
 
     @property
     def is_done(self) -> bool:
-        """Whether everything that was there is processed; only ever with `available_now`."""
+        """Whether all listed streams have ended; True only with `available_now`."""
         if not self._settings.available_now or self._wanted is None or self._running:
             return False
         return self._wanted.keys() <= self._ended.keys()
 
     def step(self) -> None:
-        """Look at the list when it is time, and start and end what it asks for.
+        """Fetch the list when it is due, and start and stop streams accordingly.
 
-        Raises RegistryGone or CredentialsError when no list was ever had, and the failure of a stream that ends the job.
+        Raises RegistryGone or CredentialsError if no list was ever fetched. Raises the failure of a stream that ends
+        the job.
         """
         self._note_ends()
         if self._now() >= self._look_at and not (self._settings.available_now and self._wanted is not None):
@@ -159,7 +159,7 @@ class ContractWatch(Generic[S]):
         self._start()
 
     def stop(self) -> None:
-        """Have every stream end between two batches."""
+        """Request that every stream end between two batches."""
         for each in self.streams:
             each.stop()
 
@@ -189,7 +189,7 @@ class ContractWatch(Generic[S]):
                 self._take_back(name, each)
 
     def _take_back(self, name: str, ended: _Ended) -> None:
-        """Let a stream that was taken over start again, if the registry says that no job enforces its contract."""
+        """Allow a stream that was taken over to start again, if the registry says that no job enforces its contract."""
         try:
             answer = send(self._registry, requests.contract_detail(name))
         except httpx.HTTPError:
@@ -232,7 +232,7 @@ class ContractWatch(Generic[S]):
             )
 
     def _leave(self, name: str) -> None:
-        """End a stream that the list lacks, if the registry says of its contract too that it is not for this job."""
+        """Stop a stream that the list lacks, if the registry confirms that its contract is not for this job."""
         try:
             answer = send(self._registry, requests.contract_version(name, "latest"))
         except httpx.HTTPError:
@@ -277,7 +277,7 @@ class ContractWatch(Generic[S]):
             log.warning("stream_retried_later", stream=name, seconds=round(seconds), times=times)
 
     def _startable(self) -> tuple[list[ListedContract], list[ListedContract]]:
-        """Return the contracts whose streams may start now, by id, and those for which there is no room."""
+        """Return the contracts whose streams may start now, sorted by id, and those beyond the limit of streams."""
         waiting = [
             each
             for name, each in sorted((self._wanted or {}).items())

@@ -1,4 +1,4 @@
-"""The control of a stream by the gateway, read at each batch boundary; and the job's messages to the gateway."""
+"""Control of a stream by the gateway, read at each batch boundary; and the job's messages to the gateway."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StreamPaused(StreamStopped):
 
 
 class Control(Protocol):
-    """The control plane of one stream, as the job uses it. `window` has the batches that its error budget covers."""
+    """The control plane of one stream, as the job uses it. `window` holds the batches that its error budget covers."""
 
     window: BudgetWindow
 
@@ -46,7 +46,7 @@ class Control(Protocol):
         ...
 
     def current(self) -> StreamControl:
-        """Return the control for the batch that begins now. Raises Unavailable if it was never known."""
+        """Return the control for the batch that begins now. Raises Unavailable if it was never fetched."""
         ...
 
     def require_decisions(self, known: int) -> None:
@@ -54,11 +54,11 @@ class Control(Protocol):
         ...
 
     def reported_epoch(self) -> int:
-        """Return the highest epoch of the stream's reports; 0 if there is none, or no answer."""
+        """Return the highest epoch of the stream's reports; 0 if there are none, or the gateway does not answer."""
         ...
 
     def fill_window(self, budget: ErrorBudget | None) -> None:
-        """Load the earlier batches of a budget whose window begins before this process."""
+        """Load the batches before this process that the budget's window covers. None: no budget, nothing to load."""
         ...
 
     def trip(self, trip: Trip) -> None:
@@ -66,7 +66,7 @@ class Control(Protocol):
         ...
 
     def report_event(self, kind: EventKind, message: str | None = None) -> None:
-        """Report an event of the stream, best effort; `message` holds no payload value."""
+        """Report an event of the stream, best effort; `message` must not contain payload values."""
         ...
 
 
@@ -83,14 +83,14 @@ class AlwaysRunning:
         return self._control
 
     def require_decisions(self, known: int) -> None:
-        """Require nothing: without a gateway nothing is decided."""
+        """Require nothing: without a gateway there are no decisions."""
 
     def reported_epoch(self) -> int:
-        """Return 0: without a gateway nothing is reported."""
+        """Return 0: without a gateway there are no reports."""
         return 0
 
     def fill_window(self, budget: ErrorBudget | None) -> None:
-        """Load no batches."""
+        """Do nothing: without a gateway there are no earlier reports."""
 
     def trip(self, trip: Trip) -> None:
         """Do nothing."""
@@ -102,8 +102,8 @@ class AlwaysRunning:
 class RegistryControl:
     """The control of one stream that the gateway stores.
 
-    Unchanged, it costs one conditional request. While the gateway does not answer, the last known control applies; an
-    unreported trip of the error budget keeps the stream paused, and is reported again until the gateway has it.
+    An unchanged control costs one conditional request. While the gateway does not answer, the last known control
+    applies. An unreported trip of the error budget keeps the stream paused, and is sent again until it is delivered.
     """
 
     def __init__(self, client: httpx.Client, stream: str, stopping: Event) -> None:
@@ -127,16 +127,19 @@ class RegistryControl:
                     f"the gateway does not say whether {self._stream} is paused: {error}"
                 ) from error
             log.warning("control_unknown", stream=self._stream, state=self._known.state, error=str(error))
-        assert self._known is not None  # noqa: S101 - asked, or raised
+        assert self._known is not None  # noqa: S101 - set by _ask, or raised above
         return self._known
 
     def require_decisions(self, known: int) -> None:
-        """Require that the gateway has at least `known` decisions, those of the ledger. Raises StreamStopped."""
+        """Raise StreamStopped unless the gateway has at least `known` decisions, the number in the ledger."""
         if self._known is not None:
             self._require_decisions(self._known, known)
 
     def trip(self, trip: Trip) -> None:
-        """Report the trip, with some retries; if they fail, it is reported again while the stream waits."""
+        """Report the trip, with some retries; if they fail, `await_resumed` sends it again.
+
+        Raises StreamStopped if the gateway refuses the report.
+        """
         self._unsent = trip
         for attempt in range(_TRIES):
             if self._deliver() or (attempt + 1 < _TRIES and self._stopping.wait(_POLL_SECONDS)):
@@ -152,7 +155,7 @@ class RegistryControl:
         return False
 
     def report_event(self, kind: EventKind, message: str | None = None) -> None:
-        """Report an event of the stream, best effort: a start once, an end up to three times."""
+        """Report an event of the stream, best effort: try once for a start, up to three times for an end."""
         text = None if message is None else message[:_LONGEST_MESSAGE]
         event = StreamEvent(id=uuid4(), stream=self._stream, kind=kind, at=datetime.now(UTC), message=text)
         tries = 1 if kind is EventKind.STARTED else _TRIES
@@ -165,7 +168,7 @@ class RegistryControl:
         log.warning("event_not_told", stream=self._stream, kind=kind)
 
     def beat(self, heartbeat: Heartbeat) -> ReconciliationRequest | None:
-        """Send a heartbeat, best effort; return the reconciliation that the gateway requests, if any."""
+        """Send a heartbeat, best effort; return the reconciliation that the gateway requests, or None."""
         try:
             answer = send(self._client, requests.heartbeat(self._stream, heartbeat))
             if not answer.is_ok:
@@ -177,7 +180,7 @@ class RegistryControl:
         return asked.reconciliation
 
     def reported_epoch(self) -> int:
-        """Fetch the highest epoch of the stream's reports, best effort."""
+        """Fetch the highest epoch of the stream's reports; 0 if there are none, or the gateway does not answer."""
         try:
             answer = send(self._client, requests.stream(self._stream))
             return 0 if answer.status == httpx.codes.NOT_FOUND else requests.read_reported_epoch(answer)
@@ -186,7 +189,7 @@ class RegistryControl:
             return 0
 
     def fill_window(self, budget: ErrorBudget | None) -> None:
-        """Fetch the earlier batches that the budget's window covers, once; use none if there is no answer."""
+        """Fetch the earlier batches that the budget's window covers, once; without an answer the window stays empty."""
         if budget is None or budget.window_records is None or self._is_filled:
             return
         self._is_filled = True
@@ -221,7 +224,7 @@ class RegistryControl:
                 raise Unavailable(f"it answered {status}")
 
     def _learn(self, control: StreamControl, etag: str | None) -> None:
-        """Apply the present controls. Raises StreamStopped when the gateway no longer knows controls that it sent before."""
+        """Store the control. Raises StreamStopped if its revision is lower than one that the gateway sent before."""
         if self._known is not None:
             self._require_decisions(control, self._known.revision)
         self._known, self._etag = control, etag
@@ -235,7 +238,7 @@ class RegistryControl:
             )
 
     def _deliver(self) -> bool:
-        """Send the pending reports; return whether all were delivered."""
+        """Send the pending trip, if any; return whether none is left. Raises StreamStopped if it is refused."""
         if self._unsent is None:
             return True
         try:

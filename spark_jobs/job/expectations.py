@@ -1,7 +1,7 @@
-"""Judge a batch as a whole by the expectations of its contract, before any of it is written.
+"""Judging of a whole batch by the expectations of its contract, before any of it is written.
 
-Aggregates that the workers collect decide. Great Expectations judges expectations without aggregates, and in every
-Nth batch also the others, to verify that both agree.
+Most expectations are decided by aggregates that the workers collect. Great Expectations judges those without
+aggregates, and in every Nth batch also the others, to verify that both agree.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from tidegate.spark_jobs.worker.request import WorkerRequest
 log = structlog.get_logger()
 
 _COUNTS = ("_count_to_be_between", "_proportion_of_unique_values_to_be_between")
-"""Ends of names of expectations whose observed value in the library is not a value of the payload."""
+"""Suffixes of the expectation types whose observed value in the library is not a payload value."""
 
 
 class Oracle(Protocol):
-    """Great Expectations, or its replacement in a test of disagreement."""
+    """Great Expectations, or a replacement in tests of disagreement."""
 
     def ask(self, expectations: Iterable[CompiledExpectation], rows: pa.Table) -> dict[str, LibraryFinding]:
-        """Judge expectations by typed columns; return the findings by expectation id."""
+        """Judge expectations on typed columns; return the findings by expectation id."""
         ...
 
 
@@ -46,7 +46,7 @@ class Aggregates(Protocol):
 
     @property
     def tallies(self) -> Iterable[Tally]:
-        """Records by disposition and failed slots."""
+        """Counts of records, by disposition and failed slots."""
         ...
 
     def partials(self) -> Partials:
@@ -54,12 +54,12 @@ class Aggregates(Protocol):
         ...
 
     def library_rows(self) -> pa.Table:
-        """Return the requested columns."""
+        """Return the columns that the request of the batch names."""
         ...
 
 
 class BatchExpectations:
-    """Judges the batches of one stream, one after the other."""
+    """Judge of the batches of one stream, one after another."""
 
     def __init__(self, stream: str, proof_every: int, oracle: Callable[[], Oracle]) -> None:
         self._stream = stream
@@ -67,10 +67,10 @@ class BatchExpectations:
         self._make_oracle = oracle
         self._oracle: Oracle | None = None
         self.published = 0
-        """Number of batches that the ledger counts before the next one, so that every Nth batch is the same after a restart."""
+        """Batches that the ledger counts before the next one, so that every Nth batch is the same after a restart."""
 
     def ask(self, plan: EnforcementPlan, known: Iterable[BatchRefusal]) -> WorkerRequest:
-        """Return the workers' request for the next batch. `known` are refusals by attempts before this one."""
+        """Return the workers' request for the next batch. `known` are the batches that earlier attempts refused."""
         about = self._of_library(plan)
         columns = dict.fromkeys(column for each in about for column in each.columns)
         # An expectation about the table alone still needs rows to count.
@@ -78,7 +78,11 @@ class BatchExpectations:
         return WorkerRequest(names, tuple(known))
 
     def decide(self, plan: EnforcementPlan, judged: Aggregates, decision: Decision) -> Decision:
-        """Judge a batch and return the decision. Raises StreamStopped, and Unavailable if no judge is available."""
+        """Judge a batch and return its decision, extended by the results.
+
+        Raises StreamStopped if an expectation with on_violation fail is not met. Raises Unavailable if Great
+        Expectations cannot judge an expectation that has no aggregates.
+        """
         if not plan.expectations:
             self.published += 1
             return decision
@@ -137,7 +141,7 @@ class BatchExpectations:
 def refused(
     plan: EnforcementPlan, tallies: Iterable[Tally], decision: Decision, refusal: tuple[Violation, ...]
 ) -> Decision:
-    """Refuse a batch as a whole: rows that would be written are quarantined, and counted from their evidence.
+    """Refuse a whole batch: rows that would be written are quarantined, and counted from their evidence.
 
     Records that an earlier attempt has written permanently stay written.
     """

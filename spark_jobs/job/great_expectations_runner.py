@@ -1,4 +1,4 @@
-"""Run Great Expectations on the accepted rows of a batch: in Spark, without storing them."""
+"""Great Expectations on the accepted rows of a batch: in Spark, without storing them."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FORMAT: Final = {"result_format": "BASIC", "partial_unexpected_count": 0}
-"""The default would put twenty values of the payload into a result."""
+"""The default would put twenty payload values into a result."""
 
 
 class GreatExpectationsRunner:
-    """One ephemeral context, created when the first batch needs it, because the import takes seconds."""
+    """Runner with one ephemeral context. Create it only when a batch needs it, because the import takes seconds."""
 
     def __init__(self, spark: SparkSession) -> None:
         os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of its dependencies
-            import great_expectations as gx  # noqa: PLC0415 - only jobs of contracts with expectations pay for it
+            warnings.simplefilter("ignore")  # warnings of its dependencies
+            import great_expectations as gx  # noqa: PLC0415 - slow, and only contracts with expectations need it
             from great_expectations.expectations.registry import get_expectation_impl  # noqa: PLC0415 - the same
         logging.getLogger("great_expectations").setLevel(logging.CRITICAL)  # its messages quote the payload
         self._spark = spark
         self._expectation = get_expectation_impl
         context: Any = gx.get_context(mode="ephemeral")
         context.variables.progress_bars = {"globally": False, "metric_calculations": False}
-        # By default, batches are persisted, and would never leave the memory.
+        # By default, batches are persisted, and would never be released.
         asset = context.data_sources.add_spark("accepted", persist=False).add_dataframe_asset("rows")
         self._definition = asset.add_batch_definition_whole_dataframe("batch")
 
     def ask(self, expectations: Iterable[CompiledExpectation], rows: pa.Table) -> dict[str, LibraryFinding]:
-        """Judge expectations by typed columns; return the findings by expectation id.
+        """Judge expectations on typed columns; return the findings by expectation id.
 
         Expectations that the library cannot judge are omitted. Raises Unavailable if Spark fails.
         """
@@ -53,7 +53,7 @@ class GreatExpectationsRunner:
             try:
                 batch = self._definition.get_batch({"dataframe": frame.persist()})
                 found = {each.expectation.id: self._judge(batch, each, rows.schema) for each in expectations}
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is not the batch's fault
+            except Exception as error:  # noqa: BLE001 - no error of the library is the batch's fault
                 raise Unavailable(f"Great Expectations failed with {type(error).__name__}") from None
             finally:
                 frame.unpersist()

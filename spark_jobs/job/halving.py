@@ -1,4 +1,4 @@
-"""Whether halves of a failed batch may pass, because its size or one of its records was the cause."""
+"""Classification of failures: whether the size of the batch or one of its records is the cause, so halves may pass."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOLD_BY_SPARK: Final = (
     "Python worker exited unexpectedly",
     "ExecutorLostFailure",
 )
-"""Messages of Spark for a process that had too little memory, or was killed by a record. Others may be outages."""
+"""Messages of Spark for a process that ran out of memory, or was killed by a record. Others may be outages."""
 
 _JUDGES: Final = frozenset(
     (
@@ -35,15 +35,15 @@ _JUDGES: Final = frozenset(
         "referencing",
     )
 )
-"""Packages that only process records: their errors in a worker are caused by a record."""
+"""Packages that only process records: in a worker, their errors are caused by a record."""
 
 _CRASH: Final = f"{WorkerCrash.__module__}.{WorkerCrash.__name__}: "
 
 
 def reason_to_halve(error: BaseException) -> str | None:
-    """Return why a smaller batch may avoid the error, without a value of a record.
+    """Return why a smaller batch may avoid the error, without record values.
 
-    None for an outage, which affects every batch, and for errors that may be one.
+    Return None for outages, which affect every batch, and for errors that may be outages.
     """
     match error:
         case TidegateError():
@@ -59,15 +59,15 @@ def reason_to_halve(error: BaseException) -> str | None:
 
 
 def may_blame_record(error: BaseException) -> bool:
-    """Return whether the record caused the failure of a batch that has only that record.
+    """Return whether a record caused the failure of the batch that has only that record.
 
-    False for an ended transaction: one record is written at once, so the broker or the machine is slow.
+    False for an ended transaction: one record is written quickly, so the broker or the machine must be slow.
     """
     return not isinstance(error, TransactionEnded)
 
 
 def stopped_by_record(stream: str, topic: str, failed: tuple[Vector, Vector], reason: str) -> StreamStopped:
-    """Return the error that ends a stream whose batch of one offset has failed; it names the record and what to do."""
+    """Return the error that ends a stream after a failed batch of one offset; it names the record and what to do."""
     start, end = failed
     partition = next(each for each in sorted(end) if end[each] > start.get(each, 0))
     offset = start.get(partition, 0)
@@ -79,7 +79,10 @@ def stopped_by_record(stream: str, topic: str, failed: tuple[Vector, Vector], re
 
 
 def _crash_of_a_record(text: str) -> str | None:
-    """Return a crash in a worker if a record caused it; code that uses a store or a network may fail by an outage."""
+    """Return the description of a worker crash if a record caused it, else None.
+
+    Errors of code that uses a store or a network are not blamed on a record: an outage may have caused them.
+    """
     crash = text.rpartition(_CRASH)[2].partition("\n")[0].strip()
     kind = crash.partition(" ")[0].rstrip(":")
     if "." in kind:

@@ -1,7 +1,7 @@
-"""A lease on a stream: which of several instances runs it. It decides liveness only; the ledger's claim keeps data safe.
+"""The lease of a stream: which of several instances runs it. For liveness only; the ledger's claim keeps data safe.
 
-The instance that runs the stream writes its name and a counter to a consumer group without members. Others read both,
-and take over when the counter has not changed for the length of the lease by their own clock.
+The instance that runs the stream writes its name and a counter to a consumer group without members. The others read
+both, and take over when the counter has not changed for the length of the lease, by their own clock.
 """
 
 from __future__ import annotations
@@ -37,16 +37,17 @@ log = structlog.get_logger()
 
 _TIMEOUT_SECONDS = 5.0
 _LOOKS = 10
-"""Looks of a standby at the lease during its length."""
+"""How often a standby reads the lease during the lease's length."""
 _RENEWALS = 4
+"""How often the owner renews the lease during the lease's length."""
 _SETTLE_SECONDS = 0.3
-"""How long another instance may take from its look at a free lease to writing its name."""
+"""How long another instance may take from reading a free lease to writing its name."""
 _NEVER: Final = (
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
 )
-"""Errors that do not pass by waiting. The stream runs without a lease, and says itself what it lacks."""
+"""Errors that waiting does not cure. The stream runs without a lease, and reports itself what it lacks."""
 _COORDINATOR_STARTS: Final = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -61,19 +62,19 @@ class Stop(Protocol):
     """The signal that ends a stream between two batches."""
 
     def is_set(self) -> bool:
-        """Return whether it should."""
+        """Return whether the stream should end."""
         ...
 
 
 class _Entry(NamedTuple):
-    """The metadata of the group: the instance that runs the stream, and how often it has said so."""
+    """The entry in the group's metadata: the instance that runs the stream, and its renewal counter."""
 
     owner: str
     beat: int
 
 
 class Lease:
-    """The lease of one stream, as one instance of the job holds it or waits for it."""
+    """The lease of one stream, held or awaited by one instance of the job. Lease length 0 disables it."""
 
     def __init__(self, settings: JobSettings, stream: str) -> None:
         self._seconds = 0.0 if settings.available_now else settings.lease_seconds
@@ -93,14 +94,14 @@ class Lease:
 
     @property
     def is_lost(self) -> bool:
-        """Whether another instance has taken the lease since this one had it."""
+        """Whether another instance has taken the lease from this one."""
         return self._lost.is_set()
 
     def acquire(self, topic: str, stopping: Event, waiting: Event) -> bool:
         """Wait until no other instance runs the stream; return False if `stopping` was set first.
 
-        Sets `waiting` when another one does. Returns at once while this instance holds the lease. Raises Unavailable
-        if the broker does not answer the first look.
+        Sets `waiting` if another instance runs the stream. Returns immediately while this instance holds the lease.
+        Raises Unavailable if the broker does not answer the first read.
         """
         if not self._seconds or (self._renewal is not None and not self.is_lost):
             return True
@@ -133,7 +134,7 @@ class Lease:
         return self.is_lost
 
     def release(self) -> None:
-        """Let another instance take over at once."""
+        """Free the lease, so that another instance can take over immediately."""
         is_held = self._renewal is not None and not self.is_lost
         self._end_renewal()
         if is_held:
@@ -161,7 +162,7 @@ class Lease:
             except KafkaException as error:
                 if not self.is_waiting or _code(error) in _NEVER:
                     raise
-                # An instance that cannot reach the broker cannot renew its lease either: its time begins again.
+                # The owner may not reach the broker either, and cannot renew its lease: its time starts again.
                 since = time.monotonic()
                 stopping.wait(self._seconds / _LOOKS)
                 continue
@@ -209,7 +210,7 @@ class Lease:
                     return
                 if (
                     time.monotonic() - began < self._seconds / _RENEWALS
-                ):  # or the process was stopped meanwhile
+                ):  # otherwise this process was suspended, and the entry that it has read may be stale
                     self._write(self._owner)
                 has_failed = False
             except KafkaException as error:
@@ -223,10 +224,10 @@ class Lease:
         return self._admin
 
     def _reader(self) -> Consumer:
-        """Return a consumer that joins no group and reads no record: it has no subscription.
+        """Return a consumer without a subscription, which joins no group and reads no records.
 
-        `AdminClient.list_consumer_group_offsets` ends the process if the broker has just created `__consumer_offsets`:
-        on NOT_COORDINATOR, librdkafka 2.x asks the consumer group of a client that has none.
+        `AdminClient.list_consumer_group_offsets` crashes the process if the broker has just created
+        `__consumer_offsets`: on NOT_COORDINATOR, librdkafka 2.x uses the consumer group of a client that has none.
         """
         if self._consumer is None:
             properties = {**self._kafka.for_librdkafka(), "log_level": 2}
@@ -243,7 +244,7 @@ class Lease:
         return _Entry(owner, int(beat)) if beat.isdecimal() else None
 
     def _committed(self) -> TopicPartition:
-        """Return the place of the entry with its metadata. Waits for a coordinator that is still starting."""
+        """Return the committed offset that holds the entry as metadata. Waits for a coordinator that is starting."""
         places = [TopicPartition(self._topic, _PARTITION)]
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         while True:
@@ -255,7 +256,7 @@ class Lease:
             time.sleep(_RETRY_SECONDS)
 
     def _write(self, owner: str) -> None:
-        """Write the entry. Its offset is the end of the partition, so that lag tools show no lag of this group."""
+        """Write the entry. Its offset is the end of the partition, so that tools show no lag of this group."""
         place = TopicPartition(self._topic, _PARTITION)
         spec: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # it has no types
         ends = self._client().list_offsets({place: spec}, request_timeout=_TIMEOUT_SECONDS)
@@ -270,7 +271,7 @@ class Lease:
 
 
 class StopOrLoss:
-    """The signal to end an attempt: the stream is stopped, or another instance has its lease."""
+    """The signal that ends an attempt: the stream is stopped, or another instance has taken its lease."""
 
     def __init__(self, stopping: Event, lease: Lease) -> None:
         self._stopping = stopping
@@ -282,7 +283,7 @@ class StopOrLoss:
 
 
 def lease_group(settings: JobSettings, stream: str) -> str:
-    """Return the name of the group that holds the lease: one for each stream and place where its rows go."""
+    """Return the name of the group that holds the lease: one for each stream and destination of its rows."""
     place: dict[str, object] = {"sink": settings.sink}
     if settings.postgresql_url is not None and settings.rules.required == "postgresql_url":
         database = conninfo_to_dict(settings.postgresql_address)
@@ -299,16 +300,16 @@ def lease_group(settings: JobSettings, stream: str) -> str:
 
 @cache
 def _machine() -> str:
-    """Return what only processes share that see each other's ids: the same host name may stand for two containers."""
+    """Return an id of the boot and the PID namespace: two containers may have the same host name."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         return f"{boot}-{Path('/proc/self/ns/pid').stat().st_ino}"
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         return f"{getnode():x}"
 
 
 def _has_died(owner: str) -> bool:
-    """Return whether a process of this machine had the lease and is gone. What another machine's does is not known."""
+    """Return whether a process of this machine had the lease and is gone; False for other machines, as unknown."""
     _, _, rest = owner.partition("/")
     machine, _, rest = rest.partition("/")
     pid = rest.partition("/")[0]

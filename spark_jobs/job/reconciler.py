@@ -1,4 +1,4 @@
-"""Reconcile streams of this job when the gateway requests it: one at a time, each in its own process."""
+"""Reconciliation of this job's streams at the gateway's request: one at a time, each in its own process."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ _OF_EXECUTORS: Final = frozenset({"spark_driver_host", "spark_driver_port", "spa
 
 
 class Reconciler:
-    """Handles requests that heartbeats return; requests that arrive meanwhile come again with the next heartbeat.
+    """Handler of the reconciliation requests that heartbeats return.
 
-    The gateway repeats a request until it has an answer, so only undelivered answers are kept here. If the job ends,
-    its request stays open for the next job.
+    The gateway repeats a request with each heartbeat until it has an answer. So a request that arrives while another
+    one runs is ignored, and only undelivered answers are kept. If the job ends, its request stays open for the next
+    job.
     """
 
     def __init__(self, settings: RegistrySettings, client: httpx.Client) -> None:
@@ -52,7 +53,7 @@ class Reconciler:
         self._untold: dict[UUID, ReconciliationResult] = {}
 
     def take(self, request: ReconciliationRequest | None) -> None:
-        """Start a request, unless there is none or one is running; does not wait for it."""
+        """Start a reconciliation without waiting for it; do nothing if `request` is None or another one is running."""
         with self._lock:
             is_busy = self._thread is not None and self._thread.is_alive()
             if request is None or is_busy or self._is_closed:
@@ -78,7 +79,7 @@ class Reconciler:
             self._untold = {request.id: result}
 
     def _reconciled(self, request: ReconciliationRequest) -> ReconciliationResult | None:
-        """Run the process to its end; return None if it was stopped here."""
+        """Run the process to its end and return its result; None if `close` has stopped it."""
         log.info("reconciliation_started", stream=request.stream)
         try:
             process = self._started(request.stream)
@@ -90,7 +91,7 @@ class Reconciler:
             with process:
                 assert process.stdin is not None  # noqa: S101 - a pipe
                 assert process.stdout is not None  # noqa: S101 - a pipe
-                with suppress(OSError):  # it was ended already
+                with suppress(OSError):  # the process has ended already
                     process.stdin.write(plan_line(self._plan(request.stream)))
                     process.stdin.flush()
                 output = process.stdout.read()
@@ -114,18 +115,18 @@ class Reconciler:
             self._process = subprocess.Popen(
                 [*COMMAND, stream],
                 env=self._environment,
-                bufsize=0,  # closing the pipe of a process that has ended has nothing left to write
-                stdin=subprocess.PIPE,  # its end tells the process that this one has ended
+                bufsize=0,  # so that closing the pipe of an ended process has nothing to flush
+                stdin=subprocess.PIPE,  # its end of file tells the process that this one has ended
                 stdout=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C at the terminal is for the job, which leaves the request open
+                start_new_session=True,  # Ctrl-C at the terminal must reach only the job, which keeps the request open
             )
             return self._process
 
     def _plan(self, stream: str) -> EnforcementPlan | None:
-        """Return the contract for reading record keys; None without a primary key, or if it is unknown.
+        """Return the contract for reading record keys; None if it has no primary key or cannot be fetched.
 
-        It is sent through a pipe, because it contains the mask key. Without that key a masked column of the primary
-        key would have other values.
+        It is sent through a pipe, because it contains the mask key. Without the mask key, a masked column of the
+        primary key would have different values.
         """
         contract = RegistryContract(self._client, stream, 0, Event(), mask_key_of(self._settings))
         try:
@@ -148,7 +149,10 @@ class Reconciler:
 
 
 def read_result(output: bytes, status: int) -> ReconciliationResult:
-    """Read the last line that the process has written; a killed process has written none."""
+    """Parse the last line that the process has written; return a failure if it has written no result.
+
+    `status` is the return code of the process, negative for a signal.
+    """
     try:
         return ReconciliationResult.model_validate_json(output.strip().rpartition(b"\n")[2])
     except ValidationError:
@@ -158,10 +162,10 @@ def read_result(output: bytes, status: int) -> ReconciliationResult:
 
 
 def child_environment(settings: SinkSettings, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment in which `SinkSettings()` reads the same settings, without other variables of ours.
+    """Return an environment from which `SinkSettings()` reads the same settings, without other Tidegate variables.
 
-    So the process has neither the key of the registry nor the mask key. Spark, which only Delta needs, runs within
-    the process, not on the executors of the stream.
+    So the process has neither the registry key nor the mask key. Spark, which only Delta needs, runs within the
+    process, not on the executors of the stream.
     """
     found = {name: value for name, value in environment.items() if not name.startswith(_PREFIX)}
     found["PYTHONSAFEPATH"] = (

@@ -1,6 +1,6 @@
-"""Inputs of an attempt of a stream: its topic, by a streaming query, or its history, in batches of a bounded run.
+"""Record sources of a stream's attempt: its topic, by a streaming query, or its history, in a bounded run of batches.
 
-Both give every batch by its offsets, so that the protocol is the same. The history is one more partition.
+Both identify a batch by its offsets, so the protocol is the same. The history counts as one more partition.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark import InheritableThread
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
+from pyspark.sql import functions as F  # noqa: N812 - the conventional name
 
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.judge.plan import EnforcementPlan
@@ -34,40 +34,43 @@ if TYPE_CHECKING:
 
 
 class Query(Protocol):
-    """A run that calls the batch handler until it has ended: a StreamingQuery of Spark, or one over a history."""
+    """A run that calls the batch handler until it ends: a StreamingQuery of Spark, or a run over a history."""
 
     def awaitTermination(self, timeout: Any = None) -> bool | None:  # noqa: N802 - Spark's name
-        """Wait some seconds for its end; return whether it has ended."""
+        """Wait up to `timeout` seconds for the end of the run; return whether it has ended."""
         ...
 
     def stop(self) -> None:
-        """End it, and wait for that."""
+        """Stop the run, and wait until it has ended."""
         ...
 
 
 class RecordSource(Protocol):
-    """Where the batches of one attempt come from."""
+    """The source of the batches of one attempt."""
 
     history: tuple[HistoryMark, ...]
     """The marks of the history after each load, in order; empty for a topic."""
 
     topic_start: Vector
-    """Where the ledger of a stream without one begins in the contract's topic."""
+    """Offsets in the contract's topic at which the ledger of a new stream begins."""
 
     def require_same(self, ledger: Ledger) -> None:
-        """Raise StreamStopped if the records are no longer those that the ledger counts, Unavailable."""
+        """Raise StreamStopped if the records are no longer those that the ledger counts. Raises Unavailable too."""
         ...
 
     def resume(self, ledger: Ledger) -> int:
-        """Go to the end of the claimed ledger; return how many records are behind it. Raises StreamStopped if some are missing."""
+        """Seek to the end of the claimed ledger; return the number of records after it.
+
+        Raises StreamStopped if records are missing.
+        """
         ...
 
     def start(self, ledger: Ledger, handler: BatchHandler) -> Query:
-        """Begin to read where `resume` has gone to."""
+        """Start reading at the position that `resume` has set."""
         ...
 
     def offsets_of(self, batch_id: int) -> tuple[Vector, Vector]:
-        """Return start and end of a batch that the handler was called with."""
+        """Return start and end of a batch, by the id that the handler was called with."""
         ...
 
     def read(self, start: Vector, end: Vector) -> DataFrame:
@@ -75,20 +78,20 @@ class RecordSource(Protocol):
         ...
 
     def latest(self) -> Vector:
-        """Return where the records end. Raises Unavailable."""
+        """Return the end offsets of the records. Raises Unavailable."""
         ...
 
     def publish(self, ledger: Ledger) -> None:
-        """Show others how far the stream is, best effort."""
+        """Publish the progress of the stream for other tools, best effort."""
         ...
 
     def close(self) -> None:
-        """Release what it has opened."""
+        """Release all open resources."""
         ...
 
 
 OpenSource = Callable[["SparkSession", JobSettings, Topics, EnforcementPlan, Topic], RecordSource]
-"""Opens the source of an attempt; the topic is the contract's."""
+"""Opens the source of an attempt. The topic is that of the contract."""
 
 
 class TopicSource:
@@ -105,7 +108,7 @@ class TopicSource:
         self._contract_id = plan.contract.id
         self._topic = topic
         self._group: PublishedOffsets | None = None
-        # Both of before the claim: retention may delete records meanwhile.
+        # Both are read before the claim, because retention may delete records meanwhile.
         self._earliest, self._latest = topics.earliest(topic.name), topics.latest(topic.name)
         self.topic_start = self._latest if settings.starting == "latest" else self._earliest
 
@@ -114,7 +117,7 @@ class TopicSource:
         require_same(self._topics, self._topic, ledger)
 
     def resume(self, ledger: Ledger) -> int:
-        """Find where to read on, and commit that to the consumer group of the stream."""
+        """Find the offsets to resume from, and commit them to the consumer group of the stream."""
         self._start = resume(ledger, self._topic, self._earliest, self._latest)
         self._group = PublishedOffsets(self._settings.kafka, self._contract_id)
         self.publish(ledger)
@@ -139,15 +142,15 @@ class TopicSource:
         return writer.trigger(processingTime=f"{round(pause * 1000)} milliseconds").start()
 
     def offsets_of(self, batch_id: int) -> tuple[Vector, Vector]:
-        """Return start and end of a batch, by Spark's log of offsets."""
+        """Return start and end of a batch, from Spark's offset log."""
         return self._offsets.of(batch_id)
 
     def read(self, start: Vector, end: Vector) -> DataFrame:
-        """Read a range by a query of its own."""
+        """Read a range of offsets with a separate batch query."""
         return read_range(self._spark, self._settings, self._topic.name, start, end)
 
     def latest(self) -> Vector:
-        """Return the ends of the topic's partitions."""
+        """Return the end offsets of the topic's partitions."""
         return self._topics.latest(self._topic.name)
 
     def publish(self, ledger: Ledger) -> None:
@@ -162,7 +165,7 @@ class TopicSource:
 
 
 class HistorySource:
-    """The copy of a history, which is loaded first."""
+    """The local copy of a history. The constructor loads it."""
 
     def __init__(
         self,
@@ -173,7 +176,7 @@ class HistorySource:
         plan: EnforcementPlan,
         topic: Topic,
     ) -> None:
-        """Load what is new. Raises what `load_history` raises, and SettingsError for upserts."""
+        """Load the new rows of the history. Raises SettingsError for upserts, and the errors of `load_history`."""
         if settings.write_mode == "upsert":
             raise SettingsError(
                 "a history is appended, and the table is upserted into, where an old row could replace a newer one: send "
@@ -188,10 +191,10 @@ class HistorySource:
         self.topic_start = starts(topic.name)
 
     def require_same(self, ledger: Ledger) -> None:
-        """Do nothing: the claim has compared the identities, and the copy never changes."""
+        """Do nothing: the claim has compared the histories, and the copy never changes."""
 
     def resume(self, ledger: Ledger) -> int:
-        """Require what is not judged yet, and divide it into batches."""
+        """Require that the rows after the ledger are complete, and divide them into batches; return their number."""
         begin = ledger.end.get(HISTORY_PARTITION, 0)
         self._folder.require_whole(self._manifest, begin)
         most = self._settings.max_offsets
@@ -200,8 +203,8 @@ class HistorySource:
         self._batches = [*pairwise(starts)]
         return self._manifest.end - begin
 
-    def start(self, ledger: Ledger, handler: BatchHandler) -> Query:  # noqa: ARG002 - of all sources
-        """Begin a run to the end of the copy."""
+    def start(self, ledger: Ledger, handler: BatchHandler) -> Query:  # noqa: ARG002 - required by the protocol
+        """Start a run to the end of the copy."""
         return BoundedQuery(len(self._batches), partial(self._handle, handler))
 
     def _handle(self, handler: BatchHandler, batch_id: int) -> None:
@@ -213,7 +216,7 @@ class HistorySource:
         return {HISTORY_PARTITION: start}, {HISTORY_PARTITION: end}
 
     def read(self, start: Vector, end: Vector) -> DataFrame:
-        """Read the parts that hold a range. An offset is the first one of its part, and the row's number in it."""
+        """Read the parts that hold a range. A row's offset is its part's first offset plus its index in the part."""
         first, last = start[HISTORY_PARTITION], end[HISTORY_PARTITION]
         placed = list(self._manifest.placed(first, last))
         root = self._folder.path
@@ -239,18 +242,18 @@ class HistorySource:
         )
 
     def latest(self) -> Vector:
-        """Return the end of the copy."""
+        """Return the end offset of the copy."""
         return {HISTORY_PARTITION: self._manifest.end}
 
     def publish(self, ledger: Ledger) -> None:
-        """Do nothing: no consumer group has positions in a history."""
+        """Do nothing: consumer groups have no positions in a history."""
 
     def close(self) -> None:
-        """Do nothing: nothing is open."""
+        """Do nothing: there is nothing to close."""
 
 
 class BoundedQuery:
-    """Handles a number of batches in a thread, one after the other."""
+    """A query that handles a fixed number of batches in a thread, one after another."""
 
     def __init__(self, batches: int, handle: Callable[[int], None]) -> None:
         self._stopping = Event()
@@ -270,13 +273,13 @@ class BoundedQuery:
             self._failure = error
 
     def awaitTermination(self, timeout: Any = None) -> bool:  # noqa: N802 - Spark's name
-        """Wait for the last batch; return whether it was judged. Raises what has ended the thread."""
+        """Wait for the thread; return whether it has ended. Raises the error that ended it."""
         self._thread.join(timeout)
         if self._failure is not None:
             raise self._failure
         return not self._thread.is_alive()
 
     def stop(self) -> None:
-        """Begin no other batch, and wait for the one in progress."""
+        """Start no further batch, and wait for the one in progress."""
         self._stopping.set()
         self._thread.join()

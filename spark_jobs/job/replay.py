@@ -1,7 +1,7 @@
-"""Replay refused records in chunks, between the batches of a stream: read by position, fix, judge, publish.
+"""Replay of refused records in chunks, between the batches of a stream: read by position, fix, judge, publish.
 
-A chunk is judged beside the batches, and published by the thread that writes them. Nothing that a request asks for can
-stop its stream: a request that cannot be processed is stopped, with the reason.
+A chunk is judged concurrently with the batches, and published by the thread that writes them. A request can never stop
+its stream: a request that cannot be processed is itself stopped, with the reason.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 _MOST_REASONS: Final = 100
 _MOST_UNTOLD: Final = 20_000
-"""Places of closed, or of failed records that wait for a report to be delivered. No chunk adds to more: they are looked up again."""
+"""Limit of the undelivered places of closed, or of failed, records. Beyond it they are dropped and looked up again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +83,12 @@ class Prepared:
     read: ReplayChunk
 
     def release(self) -> None:
-        """Release its records, unless they were published."""
+        """Release the judged records, unless they were published."""
         self.judged.release()
 
 
 class Replayer:
-    """Processes the replay requests of one attempt of one stream."""
+    """Processor of the replay requests in one attempt of one stream."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Replayer:
         source: Topic,
         watch: Stopwatch,
     ) -> None:
-        """Keep what a chunk needs. A fix makes no value that is too long for the source topic."""
+        """Store the collaborators. A fixed value is limited to the largest message that the source topic accepts."""
         self._spark = spark
         self._most_bytes = source.max_message_bytes
         self._kafka = kafka
@@ -115,10 +115,10 @@ class Replayer:
         self._untold_again: dict[str, Positions] = {}
 
     def look(self, request: ReplayRequest, plan: EnforcementPlan, held: Ledger) -> ReplayReport | None:
-        """Find what became of the refusals that an earlier attempt has processed, a chunk at a time; None when all are found.
+        """Look up the next chunk of refusals that an earlier attempt processed; None when all are looked up.
 
-        That attempt may have ended before its report. Those that are neither closed nor left were refused again, and are
-        judged once more for the reason. Raises ConflictError, Fenced, Unavailable.
+        That attempt may have ended before its report. Refusals that are neither closed nor left untouched were refused
+        again; they are judged once more for the reason. Raises ConflictError, Fenced, Unavailable.
         """
         progress, positions = request.begun(held), self._positions(request)
         if self._looked >= progress.done:
@@ -135,7 +135,7 @@ class Replayer:
         return self.report(request, progress, ReplayState.OPEN)
 
     def prepare(self, request: ReplayRequest, plan: EnforcementPlan, held: Ledger) -> Prepared | None:
-        """Read and judge the next chunk of a request; None when all of it is processed.
+        """Read and judge the next chunk of a request; return None when all of it is processed.
 
         Raises ConflictError when the request cannot be processed, Fenced, Unavailable.
         """
@@ -164,7 +164,7 @@ class Replayer:
                 assert_never(request.action)
 
     def published(self, prepared: Prepared, ledger: Ledger) -> ReplayReport:
-        """Note that a chunk was published, and return the report of its request, with all that this attempt knows."""
+        """Record that a chunk was published; return the report of its request, with all that this attempt knows."""
         found, read, request = prepared.replay.chunk, prepared.read, prepared.request
         self._closed.published(found)
         self._reasons.update(prepared.failed.reasons)
@@ -181,7 +181,7 @@ class Replayer:
     def report(
         self, request: ReplayRequest, progress: ReplayProgress, state: ReplayState, message: str | None = None
     ) -> ReplayReport:
-        """Return the report of a request: its counts by the ledger, and what this attempt knows of its records."""
+        """Return the report of a request: counts from the ledger, and what this attempt knows of its records."""
         return ReplayReport(
             request=request.id,
             stream=request.stream,
@@ -200,7 +200,7 @@ class Replayer:
         )
 
     def told(self) -> None:
-        """Note that the last report was delivered."""
+        """Record that the last report was delivered."""
         self._untold, self._untold_again = {}, {}
 
     def _rewritten(
@@ -236,7 +236,7 @@ class Replayer:
         chunk: ReplayChunk,
         fix: RecordFix | None,
     ) -> tuple[ReplayedChunk, FailedAgain]:
-        """Judge a chunk in this process, and send the records that pass to the source topic, unless they were sent before."""
+        """Judge a chunk in this process, and send passing records to the source topic unless already sent."""
         ahead = self._closed.ahead
         passing = chunk.sources & ahead
         due = {source: record for source, record in chunk.records.items() if source not in ahead}
@@ -249,7 +249,7 @@ class Replayer:
             closure=Closure.RESENT,
             also=ahead - passing,
         )
-        self._replay(request, held, found)  # whether it may be published: what is sent cannot be taken back
+        self._replay(request, held, found)  # raises if it may not be published: a send cannot be undone
         if records:
             with self._watch(ReplayStep.SEND):
                 self._closed.send(held, records)
@@ -262,7 +262,7 @@ class Replayer:
         plan: EnforcementPlan,
         fix: RecordFix | None,
     ) -> tuple[dict[Position, tuple[RefusedRecord, bytes | None]], FailedAgain]:
-        """Judge records of a chunk in this process; return those that pass, with their new values, and why others fail."""
+        """Judge records in this process; return those that pass, with new values, and the reasons for the others."""
         source_of = {id(record): source for source, record in due.items()}
         records: dict[Position, tuple[RefusedRecord, bytes | None]] = {}
         failed = FailedAgain()
@@ -282,7 +282,7 @@ class Replayer:
         chunk: ReplayChunk,
         outcome: tuple[ReplayedChunk, FailedAgain],
     ) -> Prepared:
-        """Return a chunk that writes no row, and closes records."""
+        """Return a chunk that closes records and writes no rows."""
         found, failed = outcome
         with self._watch(ReplayStep.JUDGE), worker_errors():
             judged = self._judge(rows_of([]), plan, WorkerRequest(is_replay=True))
@@ -294,17 +294,17 @@ class Replayer:
         return self._sink.judge(batch)
 
     def _replay(self, request: ReplayRequest, held: Ledger, found: ReplayedChunk) -> Replay:
-        """Return the chunk as the sink takes it. Raises ConflictError unless the ledger can count it within the budget."""
+        """Return the chunk in the sink's form. Raises ConflictError if the ledger or the error budget rejects it."""
         replay = Replay(found, request.begun(held))
         replay.ledger(held, "")
         _require_budget(request, replay.progress, found)
         return replay
 
     def _read(self, request: ReplayRequest, progress: ReplayProgress, held: Ledger) -> ReplayChunk:
-        """Read the next refusals of one partition of the quarantine topic, as many as a chunk may have."""
+        """Read the next refusals of one partition of the quarantine topic, up to the size of a chunk."""
         self._require_topic(request)
         closed = self._closed.known(held)
-        if request.action is ReplayAction.TO_SOURCE:  # what was sent before its commit is still to be closed
+        if request.action is ReplayAction.TO_SOURCE:  # records sent before a commit must still be closed
             closed = Closed(closed.replayed, closed.discarded, closed.resent - self._closed.ahead)
         since = self._deletes_known_since(request)
         wanted = self._positions(request).chunk(progress.done, most_records(request))
@@ -335,7 +335,7 @@ class Replayer:
         return self._refusals[1]
 
     def _tell_of(self, chunk: ReplayChunk, failed: FailedAgain) -> None:
-        """Keep the places of closed and of failed records for the next report; too many of them are looked up again."""
+        """Keep the places of closed and failed records for the next report; if too many, drop and look up again."""
         if max(sum(map(len, each.values())) for each in (self._untold, self._untold_again)) > _MOST_UNTOLD:
             self._forget_untold()
             return
@@ -349,7 +349,7 @@ class Replayer:
 
 @contextmanager
 def refusing_mistakes() -> Iterator[None]:
-    """Raise ConflictError for a fix that cannot be used."""
+    """Turn a ContractError about a fix into a ConflictError."""
     try:
         yield
     except ContractError as error:

@@ -1,4 +1,4 @@
-"""The records of one chunk of a replay, as they are read from the quarantine topic."""
+"""The records of one chunk of a replay, as read from the quarantine topic."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 CHUNK_RECORDS: Final = 5_000
-"""Most records of a chunk: its commit must not keep a batch waiting for long."""
+"""Maximum records of a chunk: its commit must not delay a batch for long."""
 CHUNK_BYTES: Final = 32 * 1024 * 1024
 
 
 def most_records(request: ReplayRequest) -> int:
-    """Return how many records the next chunk of a request may have: those of one second at most, if it has a rate."""
+    """Return the maximum records of a request's next chunk; with a rate, at most those of one second."""
     return min(CHUNK_RECORDS, request.rate or CHUNK_RECORDS)
 
 
@@ -62,23 +62,23 @@ _ROWS: Final = pa.schema(
         (JUDGED_AT, pa.int64()),
     ]
 )
-"""Records as Spark's Kafka source returns them, by their source position, and when they were judged first."""
+"""Columns of Spark's Kafka source, with the source position, and the time of the first verdict."""
 
 
 K = TypeVar("K")
 Places = dict[Closure, Positions]
-"""Places in the quarantine topic of records that are closed."""
+"""Places of closed records in the quarantine topic, by the kind of closure."""
 
 
 @dataclass(slots=True)
 class FailedAgain:
-    """Records that were refused again: how many by each reason, and their places in the quarantine topic by what they violate."""
+    """Records that were refused again: counts by rule, and places in the quarantine topic by code of the rule."""
 
     reasons: Counter[RuleKey] = field(default_factory=Counter)
     places: dict[str, Positions] = field(default_factory=dict)
 
     def add(self, place: Position, violations: tuple[Violation, ...]) -> None:
-        """Add a record. What only warns is no reason for its place, unless there is nothing else."""
+        """Add a record. Its place is listed under violations of severity error; under warnings if it has no errors."""
         keys = rule_keys(violations)
         self.reasons.update(keys)
         for _, code, _ in [key for key in keys if key[2] is Severity.ERROR] or keys:
@@ -86,14 +86,18 @@ class FailedAgain:
 
 
 def add_places(known: dict[K, Positions], others: Mapping[K, Positions]) -> None:
-    """Add places in the quarantine topic to those of the same name."""
+    """Merge places in the quarantine topic into `known`, by key."""
     for name, places in others.items():
         known.setdefault(name, Positions()).add_all(places)
 
 
 @dataclass(slots=True)
 class ReplayChunk:
-    """The records of a chunk. `places` are those in the quarantine topic of the records to process, by source position."""
+    """The records of a chunk, by source position.
+
+    `places` maps source positions to positions in the quarantine topic. `taken` counts the positions consumed from the
+    request, also those without a record; `size` is in bytes.
+    """
 
     records: dict[Position, RefusedRecord] = field(default_factory=dict)
     places: dict[Position, Position] = field(default_factory=dict)
@@ -104,7 +108,7 @@ class ReplayChunk:
 
     @property
     def has_keys(self) -> bool:
-        """Whether a record has a key."""
+        """Whether any record has a key."""
         return any(each.key is not None for each in self.records.values())
 
     @property
@@ -113,26 +117,26 @@ class ReplayChunk:
         return Positions(sorted(self.records))
 
     def add(self, message: Message, original: Original, source: Position) -> None:
-        """Add a record to be processed."""
+        """Add a record to process."""
         key, value = message.key(), message.value()
         self.records[source] = RefusedRecord.of(key, value, original, message.timestamp()[1])
         self.places[source] = _place(message)
         self.size += len(key or b"") + len(value or b"")
 
     def leave(self, why: Untouched, place: Position | None = None) -> None:
-        """Count a record that is left as it is."""
+        """Count a record that is left untouched; if `why` means that it was closed before, record its place."""
         self.untouched[why] += 1
         if place is not None and why in CLOSURE_OF:
             self.close(CLOSURE_OF[why], [place])
 
     def close(self, closure: Closure, places: Iterable[Position]) -> None:
-        """Note that the records at some places of the quarantine topic are closed."""
+        """Record that the records at these places of the quarantine topic are closed."""
         found = self.closed.setdefault(closure, Positions())
         for place in places:
             found.add(*place)
 
     def table(self) -> pa.Table:
-        """Return the records as rows."""
+        """Return the records as a table with the columns of `rows_of`."""
         rows = [
             (
                 *source,
@@ -148,14 +152,14 @@ class ReplayChunk:
 
 
 def rows_of(rows: list[tuple[Any, ...]]) -> pa.Table:
-    """Return rows as Spark's Kafka source returns records, with the moment of their first verdict."""
+    """Return a table with the columns of Spark's Kafka source, and the time of the first verdict."""
     columns = list(zip(*rows, strict=True)) or [()] * len(_ROWS)
     arrays = [pa.array(column, each.type) for column, each in zip(columns, _ROWS, strict=True)]
     return pa.Table.from_arrays(arrays, schema=_ROWS)
 
 
 def messages_at(kafka: KafkaConnection, topics: Topics, topic: str, wanted: Positions) -> Iterator[Message]:
-    """Yield the committed records at these positions of one partition of a topic, in order."""
+    """Yield the committed records at the wanted positions, in order. All positions must be of one partition."""
     ((partition, bitmap),) = wanted.bitmaps().items()
     end = min(bitmap.max() + 1, topics.latest(topic).get(partition, 0))
     for message in read_committed(kafka, topic, {partition: bitmap.min()}, {partition: end}):
@@ -172,14 +176,14 @@ def read_chunk(
     wanted: Positions,
     messages: Iterator[Message],
 ) -> ReplayChunk:
-    """Read the refusals at the wanted positions of one partition, in order, as many as a chunk may have.
+    """Read the refusals at the wanted positions of one partition, in order, up to the size of a chunk.
 
-    `messages` are the committed records there, in order; those that retention has deleted are missing. `since` are the
-    offsets from which on it is known whether the key of a record was deleted; it counts for a request that writes rows.
+    `messages` are the committed records there, in order; records that retention has deleted are missing. From the
+    offsets `since` on, it is known whether a record's key was deleted; this is used only if the request writes rows.
     """
     chunk, due = ReplayChunk(), iter(wanted)
     for message in messages:
-        for position in due:  # those before it have no record any more
+        for position in due:  # earlier positions no longer have a record
             chunk.taken += 1
             if position[1] == message.offset():
                 break
@@ -209,7 +213,11 @@ def _why(
     found: Evidence | None,
     original: Original,
 ) -> Untouched | None:
-    """Return why a record is left; a discard closes also what a replay cannot read, or leaves with its batch."""
+    """Return why a record is left untouched, or None.
+
+    A discard also closes records that a replay leaves: those without their original value, and those refused with
+    their batch.
+    """
     is_discard = terms.action is ReplayAction.DISCARD
     why = why_untouched(
         found,
@@ -225,7 +233,7 @@ def _why(
 
 
 def was_sent_back(original: Original) -> bool:
-    """Return whether a record came to its source from a quarantine topic: it is never sent there again."""
+    """Return whether a record was sent to its source topic from quarantine; such a record is never sent again."""
     return any(name == SENT_BACK_HEADER for name, _ in original.headers)
 
 

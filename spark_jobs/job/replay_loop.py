@@ -1,4 +1,4 @@
-"""When a chunk of a replay is processed: between batches, at the rate of its request, and again after an outage."""
+"""Scheduling of replay chunks: between batches, at the rate of the request, with retries after an outage."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ log = structlog.get_logger()
 _RETRY_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.2
 _MOST_FAILURES: Final = 5
-"""So many failures of Spark in a row stop a request; waiting for a broker, the registry or a paused stream never does."""
+"""Consecutive failures of Spark that stop a request. Waiting for a broker, the registry or a resume never does."""
 
 Begin = Callable[[], tuple[EnforcementPlan, Ledger] | None]
-"""Returns the contract and the ledger for a chunk that begins now; None while the attempt ends."""
+"""Returns the contract and the ledger for a chunk that begins now; None if the attempt is ending."""
 Publish = Callable[[Prepared], Ledger | None]
-"""Publishes a chunk and returns the ledger; None when the contract has changed since it was judged, or the attempt ends."""
+"""Publishes a chunk and returns the ledger; None if the contract has changed since, or the attempt is ending."""
 
 
 class ReplayLoop:
-    """Processes the requests of one attempt, in the thread of its stream."""
+    """Loop over the replay requests of one attempt, in the thread of its stream."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class ReplayLoop:
         self._now = now
         self._due_at = 0.0
         self._failures = 0
-        """Failures of Spark in a row, with one request."""
+        """Consecutive failures of one request."""
         self._failing: UUID | None = None
         self._is_waiting = False
 
     def run(self, stopping: Stop) -> None:
-        """Process all requests that there are, until `stopping` is set, the attempt ends, or a request waits for an outage."""
+        """Process the open requests until none is left, `stopping` is set, the attempt ends, or there is an outage."""
         while not stopping.is_set():
             is_done = self.step()
             if not is_done and self._is_waiting:
@@ -67,10 +67,10 @@ class ReplayLoop:
                 time.sleep(_POLL_SECONDS)
 
     def step(self) -> bool:
-        """Process the chunk that is due, if there is one; return whether something was done.
+        """Process the chunk that is due, if any; return whether anything was done.
 
         An error of a request stops the request, also if the sink refuses what the request writes. Any other error of a
-        commit is the attempt's, which knows of it then.
+        commit is raised, and ends the attempt.
         """
         base = self._base()
         if base is None:
@@ -92,14 +92,14 @@ class ReplayLoop:
         return self._finish(prepared)
 
     def _base(self) -> tuple[ReplayRequest, EnforcementPlan, Ledger] | None:
-        """Return the request that is due, with contract and ledger; None when nothing is to be done now."""
+        """Return the request that is due, with contract and ledger; None if there is nothing to do now."""
         if self._now() < self._due_at:
             return None
         try:
             request = self._replays.current()
             begun = self._begin() if request is not None else None
-            self._is_waiting = begun is None  # for a request, or for the next attempt because this one ends
-        except (TidegateError, KafkaException) as error:  # the next batch meets the same
+            self._is_waiting = begun is None  # there is no request, or this attempt is ending
+        except (TidegateError, KafkaException) as error:  # the next batch will meet and raise the same error
             self._wait(error)
             return None
         return None if request is None or begun is None else (request, *begun)
@@ -115,7 +115,7 @@ class ReplayLoop:
             prepared.release()
         self._failures = 0
         if ledger is None:
-            return False  # it is judged again
+            return False  # the chunk will be judged again
         report = self._replayer.published(prepared, ledger)
         request = prepared.request
         progress = request.begun(ledger)
@@ -152,7 +152,7 @@ class ReplayLoop:
             log.warning("replay_waits", error=str(error)[:500])
 
     def _failed(self, request: ReplayRequest, held: Ledger, error: Exception) -> bool:
-        """Stop a request that cannot be processed; after a failure of Spark only if it fails again and again."""
+        """Stop a request that cannot be processed; failures of Spark stop it only after _MOST_FAILURES in a row."""
         if self._failing != request.id:
             self._failing, self._failures = request.id, 0
         self._failures += 1
@@ -174,7 +174,7 @@ def _brief(error: Exception) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Return why a replay stopped, without what a library quotes of a record."""
+    """Return why a replay stopped; the message of a library is left out, because it may quote a record."""
     if isinstance(error, TidegateError):
         return str(error)
     return (

@@ -20,27 +20,27 @@ class Replays(Protocol):
     """The replay requests of one stream, as the job uses them."""
 
     def current(self) -> ReplayRequest | None:
-        """Return the request to process now; None without one. Raises Unavailable."""
+        """Return the request to process now, or None. Raises Unavailable."""
         ...
 
     def report(self, report: ReplayReport) -> bool:
-        """Report the progress of a request; return whether the registry has taken it."""
+        """Report the progress of a request; return whether the registry has accepted the report."""
         ...
 
 
 class NoReplays:
-    """The requests of a stream without a registry: none."""
+    """The replay requests of a stream without a registry. There are none."""
 
     def current(self) -> None:
-        """Return no request."""
+        """Return None."""
 
-    def report(self, report: ReplayReport) -> bool:  # noqa: ARG002 - as the protocol says
+    def report(self, report: ReplayReport) -> bool:  # noqa: ARG002 - required by the protocol
         """Send nothing; return True."""
         return True
 
 
 class RegistryReplays:
-    """The requests that the registry stores. A heartbeat's answer names the open one; it is fetched once."""
+    """The replay requests in the registry. The answer to a heartbeat names the open request; it is fetched once."""
 
     def __init__(self, client: httpx.Client, stream: str) -> None:
         self._client = client
@@ -49,11 +49,11 @@ class RegistryReplays:
         self._known: ReplayRequest | None = None
 
     def name(self, request: UUID | None) -> None:
-        """Set the open request of the registry, or None. Called from the thread of the heartbeats."""
+        """Set the id of the open request, or None. Called from the heartbeat thread."""
         self._named = request
 
     def current(self) -> ReplayRequest | None:
-        """Fetch the open request, if it is not known yet. Raises Unavailable."""
+        """Return the open request, or None; fetch it if it is not known yet. Raises Unavailable."""
         named = self._named
         if named is None:
             return None
@@ -71,7 +71,10 @@ class RegistryReplays:
         return self._known
 
     def report(self, report: ReplayReport) -> bool:
-        """Send a report, in up to _TRIES attempts. After a report that ends the request, no request is open."""
+        """Send a report, in up to _TRIES attempts; return whether it was accepted.
+
+        If the request has ended, no request is open until a heartbeat names another one.
+        """
         for _ in range(_TRIES):
             try:
                 answer = send(self._client, requests.replayed(report))

@@ -1,4 +1,4 @@
-"""Batch reports to the registry: best effort, in the background, idempotent there by (stream, epoch, n)."""
+"""Delivery of batch reports to the registry: best effort, in the background, idempotent by (stream, epoch, n)."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _CLOSE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A report that is to be posted, and the span of its batch."""
+    """A report to post, and the trace parent of its batch."""
 
     batch: BatchReport
     traceparent: str | None
 
 
 class Reporter(Protocol):
-    """Accepts a report of each published batch; never blocks, never raises."""
+    """Receiver of the report of each published batch; never blocks, never raises."""
 
     def report(self, batch: BatchReport) -> None:
         """Accept the report of a batch that was just published."""
@@ -40,7 +40,7 @@ class Reporter(Protocol):
 
 
 class RegistryReporter:
-    """Posts reports in its own thread. While the registry is unreachable it keeps the newest `_CAPACITY` reports."""
+    """Reporter with its own thread. It keeps the newest `_CAPACITY` reports while the registry is unreachable."""
 
     def __init__(self, client: httpx.Client, tracer: Tracer | None = None) -> None:
         self._client = client
@@ -87,7 +87,7 @@ class RegistryReporter:
             answer = send(self._client, request)
         except httpx.HTTPError:
             return False
-        except Exception as error:  # noqa: BLE001 - a report that cannot be posted must not end those that follow
+        except Exception as error:  # noqa: BLE001 - one report that cannot be posted must not block the next
             log.warning(
                 "report_failed", stream=waiting.batch.stream, n=waiting.batch.n, error=described(error)
             )

@@ -1,7 +1,7 @@
-"""Send refused records to their source topic again, once, whatever fails: the records and their positions in one transaction.
+"""Resending of refused records to their source topic, exactly once: records and positions in one transaction.
 
-The ledger names the positions in its next commit. Positions that are committed, and that no ledger names yet, were sent by
-an attempt that ended before that commit: they are sent already.
+The ledger names the positions in its next commit. Committed positions that the ledger does not name were sent by an
+attempt that ended before that commit: they are not sent again.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ _ANY: Final = -1
 
 
 class ClosedRecords:
-    """The refused records that are closed, as one attempt knows them; and the producer that sends records back.
+    """The closed refused records, as one attempt knows them; and the producer that sends records back.
 
-    Its transactional.id is fenced before the positions are read. So an instance that was overtaken sends nothing after that.
+    Its transactional.id is fenced before the positions are read. So an instance that was overtaken can send nothing
+    afterwards.
     """
 
     def __init__(self, kafka: KafkaConnection, sink: Sink[Any], topic: ReplayedTopic) -> None:
@@ -40,10 +41,10 @@ class ClosedRecords:
         self._producer: TransactionalProducer | None = None
         self._known: Closed | None = None
         self.ahead = Positions()
-        """Source positions of records that were sent, and that the ledger does not name yet."""
+        """Source positions of sent records that the ledger does not name yet."""
 
     def known(self, held: Ledger) -> Closed:
-        """Return the closed records. Raises ConflictError when their topic has lost some, Fenced, Unavailable."""
+        """Return the closed records. Raises ConflictError if their topic has lost some, Fenced, Unavailable."""
         if self._known is None:
             producer = fenced_sender(self._kafka, held.name)
             if not self._sink.is_held():
@@ -54,14 +55,15 @@ class ClosedRecords:
         return self._known
 
     def send(self, held: Ledger, records: Mapping[Position, tuple[RefusedRecord, bytes | None]]) -> None:
-        """Send records by their source position, with their new values, to the partitions that they came from.
+        """Send records with their new values to the partitions that they came from. Keys are source positions.
 
-        After an error it is not known whether they were sent: `known` fences the producer, and reads that.
+        After an error it is not known whether they were sent: the next call of `known` fences the producer, and finds
+        out.
         """
         assert self._producer is not None, "nothing is known yet"  # noqa: S101 - a programming error
         assert self._known is not None, "the same"  # noqa: S101 - a programming error
         sent = Positions(sorted(records))
-        # Behind what was sent before, and the ledger does not name: so the next attempt finds both.
+        # Includes earlier sends that the ledger does not name yet, so that the next attempt finds both.
         chunk = ReplayedChunk(closed=sent | self.ahead, closure=Closure.RESENT)
         positions, _ = self._topic.records(held, chunk)
         try:
@@ -73,7 +75,7 @@ class ClosedRecords:
         self._known.resent.add_all(sent)
 
     def published(self, chunk: ReplayedChunk) -> None:
-        """Note that a chunk was published: the ledger names what it closes."""
+        """Record that a chunk was published: the ledger now names the records that it closes."""
         if self._known is not None:
             self._known.add(chunk)
         if chunk.closure is Closure.RESENT:
@@ -83,12 +85,12 @@ class ClosedRecords:
 def _records(
     topic: str, records: Mapping[Position, tuple[RefusedRecord, bytes | None]]
 ) -> Iterable[OutputRecord]:
-    now = int(time.time() * 1000)  # with its own time, retention could delete it before it is judged
+    now = int(time.time() * 1000)  # with the original time, retention could delete it before it is judged
     for (partition, offset), (record, value) in records.items():
         source = EventPointer(topic, partition, offset)
         headers: list[tuple[str, str | bytes | None]] = [
             *record.headers,
             (SENT_BACK_HEADER, str(source).encode()),
         ]
-        # The topic has no partition of histories: its records go to any.
+        # A topic has no history partition: records of a history go to any partition.
         yield topic, value, record.key, _ANY if partition == HISTORY_PARTITION else partition, now, headers

@@ -25,22 +25,22 @@ _MOST_FAILURES = 3
 
 
 class Shadows(Protocol):
-    """Returns the version that judges in addition to the enforced one."""
+    """Source of the shadow: the version that judges records in addition to the enforced one."""
 
     def of(self, version: str | None, active: EnforcementPlan, now: int, /) -> Shadow | None:
         """Return the shadow of the batch that begins now, or None. Never raises."""
         ...
 
     def batch_failed(self) -> None:
-        """Record that the batch of the last answer could not be judged."""
+        """Record that the batch with the last returned shadow could not be judged."""
         ...
 
 
 class NoShadows:
-    """The shadows of a stream without a gateway: none."""
+    """The shadow source of a stream without a gateway. It has no shadow."""
 
     def of(self, *_asked: object) -> Shadow | None:
-        """Return none."""
+        """Return None."""
         return None
 
     def batch_failed(self) -> None:
@@ -48,11 +48,11 @@ class NoShadows:
 
 
 class RegistryShadows:
-    """Fetches and compiles a stream's shadow version, once.
+    """The shadow source of a stream of the registry. It fetches and compiles each version once.
 
-    Its errors are reported and never raised. A worker that dies of the shadow in native code cannot be distinguished
-    from one that dies of another cause. So the batch after a failure is judged without the shadow, and after several
-    failures the shadow is off until another version is declared.
+    Errors of the shadow are reported and never raised. A worker that the shadow crashes in native code cannot be
+    distinguished from a worker that crashes for another reason. So the batch after a failure is judged without the
+    shadow, and after several failures the shadow is off until another version is declared.
     """
 
     def __init__(self, client: httpx.Client, contract_id: str, mask_key: MaskKey | None = None) -> None:
@@ -79,12 +79,12 @@ class RegistryShadows:
             )
         try:
             return self._shadow(version, active, now)
-        except (httpx.HTTPError, Unavailable) as error:  # asked again at the next batch
+        except (httpx.HTTPError, Unavailable) as error:  # retried at the next batch
             log.warning("shadow_unknown", stream=self._contract_id, version=version, error=str(error))
             return Shadow(version, failure="the registry does not answer, so that it is not known yet")
         except TidegateError as error:
             self._known = Shadow(version, failure=masked(str(error))[:500])
-        except Exception as error:  # noqa: BLE001 - whatever the shadow does must not hurt the enforced version
+        except Exception as error:  # noqa: BLE001 - no error of the shadow may affect the enforced version
             self._known = Shadow(version, failure=f"it cannot be compiled: {type(error).__name__}")
         log.warning("shadow_failed", stream=self._contract_id, version=version, error=self._known.failure)
         return self._known

@@ -19,22 +19,22 @@ LOOK_SECONDS: Final = 0.5
 """Maximum seconds between two polls for new records."""
 
 FETCH_OPTIONS: Final = {
-    # Near the end of a topic a long fetch blocks the offset look-ups behind it: 0.5-1.0 s a batch.
+    # Near the end of a topic, a long fetch blocks the offset look-ups behind it, for 0.5-1.0 s per batch.
     "kafka.fetch.max.wait.ms": "50",
-    # Spark asks for the first and the last offset of the partition, in two requests, at every poll. With the default of
-    # 500 records to a poll that was a quarter of the time that the job reads, and an eighth of the broker's work. A
-    # fetch of a partition is 4 MiB, so that a poll may find as many.
+    # At every poll, Spark asks for the first and the last offset of the partition, in two requests. With the default of
+    # 500 records per poll, that took a quarter of the job's read time and an eighth of the broker's work. The fetch of
+    # a partition is 4 MiB, so that a poll can return that many records.
     "kafka.max.poll.records": "20000",
     "kafka.max.partition.fetch.bytes": str(4 * 1024 * 1024),
 }
-"""How Spark's source fetches records."""
+"""Consumer properties that control how Spark's source fetches records."""
 
 
 class BatchHandler:
     """The function that Spark calls for each batch, until it is closed.
 
-    Py4J refers to it until a garbage collection of the JVM. So it must not refer to the attempt for longer: an attempt
-    owns Kafka clients, and a process cannot have more than about 1,000 of them.
+    Py4J keeps a reference to it until a garbage collection of the JVM. A closed handler must not keep the attempt
+    alive: an attempt owns Kafka clients, and a process cannot have more than about 1,000 of them.
     """
 
     def __init__(self, handle: Callable[[DataFrame, int], None]) -> None:
@@ -51,7 +51,7 @@ class BatchHandler:
 
 
 def read_topic(spark: SparkSession, settings: JobSettings, topic: str, start: Vector) -> DataFrame:
-    """Read `topic` from `start`, which has every current partition of the topic.
+    """Return a streaming data frame of `topic` from `start`, which must have every current partition of the topic.
 
     Columns: key, value, topic, partition, offset, timestamp, timestampType, headers.
     """
@@ -68,14 +68,14 @@ def read_topic(spark: SparkSession, settings: JobSettings, topic: str, start: Ve
 def read_range(
     spark: SparkSession, settings: JobSettings, topic: str, start: Vector, end: Vector
 ) -> DataFrame:
-    """Read the records of [start, end) by a batch query, with the columns of `read_topic`."""
+    """Return the records of [start, end) by a batch query, with the columns of `read_topic`."""
     partitions = sorted(partition for partition, last in end.items() if last > start.get(partition, 0))
     options = {
         **_options(settings, topic),
-        # Spark keeps consumers, with what they have fetched, for five minutes under the group of their query. With a group
-        # for each part, 100 MB of records of 5 KB stayed for each: a driver of 1 GB ended at the fourth part.
+        # Spark caches consumers, with their fetched records, for five minutes under the group of their query. With one
+        # group per part, each kept 100 MB of 5 KB records: a driver of 1 GB ran out of memory at the fourth part.
         "kafka.group.id": f"tidegate-{topic}-parts",
-        "assign": json.dumps({topic: partitions}),  # a topic that is subscribed to would need offsets for all
+        "assign": json.dumps({topic: partitions}),  # a subscription would need offsets of all partitions
         "startingOffsets": _offsets(topic, {each: start.get(each, 0) for each in partitions}),
         "endingOffsets": _offsets(topic, {each: end[each] for each in partitions}),
     }
@@ -100,7 +100,7 @@ def _options(settings: JobSettings, topic: str) -> dict[str, str]:
 def pacing_options(settings: JobSettings) -> dict[str, str]:
     """Return the options that let a batch wait for more records, unless a full batch is available.
 
-    A longer trigger would delay every batch, also those of a backlog.
+    A longer trigger interval would delay every batch, also those of a backlog.
     """
     if settings.available_now or settings.batch_seconds <= LOOK_SECONDS:
         return {}
@@ -111,7 +111,7 @@ def pacing_options(settings: JobSettings) -> dict[str, str]:
 
 
 class BatchOffsets:
-    """The offsets of each batch of one query, from Spark's write-ahead log of offsets.
+    """The offsets of each batch of one query, from Spark's write-ahead offset log.
 
     They do not come from the rows: a compacted topic has gaps, and a batch may hold no readable record.
     """
@@ -138,7 +138,7 @@ class BatchOffsets:
         if batch_id not in self._ends:
             entry = self._log.get(batch_id)
             if entry.isEmpty():
-                # Another instance that starts deletes the checkpoint; then the ledger shows that this one is fenced.
+                # Another instance deletes the checkpoint when it starts; then the ledger shows that this one is fenced.
                 raise Unavailable(f"the checkpoint has lost batch {batch_id} of Spark's offset log")
             text = entry.get().offsets().apply(0).get().json()
             self._ends[batch_id] = {int(p): int(o) for p, o in json.loads(text)[self._topic].items()}

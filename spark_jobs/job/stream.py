@@ -1,7 +1,7 @@
-"""One attempt of one stream: the start of the protocol, then batches until it is stopped or fails.
+"""One attempt of one stream: start the protocol, then process batches until stopped or failed.
 
-A temporary failure ends the attempt; the next attempt repeats all steps of the start. Spark's checkpoint is created
-again for each attempt: positions come from the ledger, so a lost checkpoint is not a special case.
+A temporary failure ends the attempt; the next attempt repeats all steps of the start. Each attempt creates a new Spark
+checkpoint: positions come from the ledger, so a lost checkpoint is not a special case.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ class StreamAttempt:
     """One claim of one stream.
 
     While a batch is written, the next one is judged: judging uses every core, writing uses one. Batches are written
-    in order, one at a time, each only after the previous one.
+    one at a time, in order.
     """
 
-    def __init__(  # noqa: PLR0913 - the last one only for a history
+    def __init__(  # noqa: PLR0913 - the last one is only for a history
         self,
         job: Job,
         contract_id: str,
@@ -109,7 +109,7 @@ class StreamAttempt:
         self.published = 0
         self._running_since: float | None = None
         self._in_hand: list[float] = []
-        """When each batch was begun that is being judged or written, the oldest first."""
+        """Start times of the batches that are being judged or written, oldest first."""
 
     @property
     def seconds(self) -> float:
@@ -122,7 +122,7 @@ class StreamAttempt:
         return self._source.name
 
     def heartbeat(self) -> Heartbeat:
-        """Return the heartbeat of this attempt. Called from another thread than the stream's."""
+        """Return the heartbeat of this attempt. Called from a thread other than the stream's."""
         if self._running_since is None:
             return Heartbeat()
         begun = next(iter(self._in_hand), None)
@@ -161,9 +161,9 @@ class StreamAttempt:
                 raise self._outcome(self._failure)
 
     def run_replays(self, stopping: Stop) -> None:
-        """Claim the stream and process its replay requests, without reading a record of the source; then let go of it.
+        """Claim the stream, process its replay requests without reading the source topic, and release the sink.
 
-        Raises as `run` does.
+        Raises the same errors as `run`.
         """
         with ExitStack() as held:
             with self._writer:
@@ -188,17 +188,17 @@ class StreamAttempt:
             self._replay_loop.step()
 
     def _outcome(self, failure: BaseException) -> BaseException:
-        """Return the error with which the attempt ends: the ledger shows whether another instance has taken over.
+        """Return the error that ends the attempt; the ledger shows whether another instance has taken over.
 
-        A broker returns the same error if another producer has initialised our transactional.id and if it has aborted
-        a transaction that was open for too long. So a fence alone does not prove another instance.
+        A broker returns the same error for two causes: another producer has initialized our transactional.id, or a
+        transaction was open for too long and was aborted. So a fence alone does not prove another instance.
         """
         if isinstance(failure, StreamStopped) and not isinstance(failure, Fenced):
             return failure
         try:
             is_held = self._sink.is_held()
         except Unavailable as unknown:
-            return unknown if isinstance(failure, Fenced) else failure  # the next attempt will see
+            return unknown if isinstance(failure, Fenced) else failure  # the next attempt will find out
         if not is_held:
             overtaken = Fenced(f"{self._contract_id}: another instance of this stream has taken over")
             overtaken.__cause__ = failure
@@ -226,17 +226,17 @@ class StreamAttempt:
         return query
 
     def _begin(self, watch: Stopwatch) -> Query:
-        """Take the stream, and start to read at the end of its ledger."""
+        """Claim the stream, and start reading at the end of its ledger."""
         self._claim(watch)
         try:
             return self._read(watch)
         except BaseException:
             self._batch_handler.close()
-            self._sink.close()  # its thread would continue, and each attempt would add one
+            self._sink.close()  # otherwise its thread would go on, and each attempt would leak one
             raise
 
     def _claim(self, watch: Stopwatch) -> None:
-        """Claim the stream by the contract of now."""
+        """Open source and sink by the current contract, and claim the ledger."""
         with watch(Step.CONTRACT):
             self._plan = self._contracts.current()
             require_running(self._control.current())
@@ -267,7 +267,7 @@ class StreamAttempt:
         self._replay_loop = ReplayLoop(replays, replayer, self._begin_chunk, self._publish_chunk)
 
     def _read(self, watch: Stopwatch) -> Query:
-        """Start to read at the end of the claimed ledger."""
+        """Start the query at the end of the claimed ledger."""
         self._contracts.require_published(self._ledger.contract)
         self._control.require_decisions(self._ledger.decisions)
         self._control.fill_window(self._plan.contract.error_budget)
@@ -287,7 +287,7 @@ class StreamAttempt:
         return self._records.start(self._ledger, self._batch_handler)
 
     def _stop(self, query: Query) -> None:
-        """End the query between two batches: wait for those in progress, and let no other begin."""
+        """Stop the query between two batches: wait for those in progress, and let no other begin."""
         self._ending.set()
         with self._lock:
             self._closing = True
@@ -296,7 +296,7 @@ class StreamAttempt:
         query.stop()
 
     def _on_batch(self, rows: DataFrame, batch_id: int) -> None:
-        """Process a batch of Spark. Never raises: a traceback through Spark does not help, and its log is not used.
+        """Process a batch of Spark. Never raises: `run` raises the error, without a traceback through Spark.
 
         After a failure or a stop, batches that Spark still begins are skipped: the next attempt starts from the
         ledger.
@@ -309,10 +309,10 @@ class StreamAttempt:
             self._fail(error)
 
     def _take(self, rows: DataFrame, start: Vector, end: Vector) -> None:
-        """Process what Spark offers, in as many batches as the limits require.
+        """Process the offsets that Spark offers, in as many batches as the limits require.
 
-        If one batch covers all of it, Spark's data frame is used. Otherwise a separate query reads only the batch's
-        offsets from Kafka, so no record is read twice.
+        If one batch covers them all, Spark's data frame is used. Otherwise a separate query reads only the offsets of
+        each batch from Kafka, so no record is read twice.
         """
         require_contiguous(self._judged_end, start)
         begin = start
@@ -329,14 +329,14 @@ class StreamAttempt:
             time.sleep(_YIELD_SECONDS)
 
     def _fail(self, error: BaseException, batch: MicroBatch | None = None) -> None:
-        """End the attempt with the first failure; errors that follow from it are ignored."""
+        """End the attempt with its first failure; errors that follow from it are ignored."""
         if self._failure is None:
             self._failure = error
             self.failed = None if batch is None else (batch.start, batch.end)
         self._closing = True
 
     def _process(self, rows: DataFrame, start: Vector, end: Vector) -> None:
-        """Judge a batch and begin to write it. Its trace ends when it is published, or fails."""
+        """Judge a batch and start writing it. Its trace ends when it is published or fails."""
         trace = self._job.tracer.begin("batch", {"tidegate.stream": self._contract_id})
         try:
             with trace.current():
@@ -348,7 +348,7 @@ class StreamAttempt:
     def _judge(self, rows: DataFrame, start: Vector, end: Vector, watch: Stopwatch) -> None:
         began = datetime.now(UTC)
         self._in_hand.append(time.monotonic())
-        with watch(Step.CONTRACT):  # 6: the contract is fixed for the batch here
+        with watch(Step.CONTRACT):  # from here on, the contract of the batch is fixed
             control = self._control.current()
             require_running(control)
             plan = self._adopt()
@@ -369,7 +369,7 @@ class StreamAttempt:
         self._limits.note(start, end, judged.results.bytes_read())
         try:
             self._await_written()
-            # Read again after the records were read, to verify that they come from the topic that the ledger counts.
+            # Checked again after the read, to verify that the records come from the topic that the ledger counts.
             self._records.require_same(self._ledger)
             with watch(Step.DECIDE):
                 is_accepted = control.accepted is not None and control.accepted.overlaps(start, end)
@@ -418,7 +418,7 @@ class StreamAttempt:
             raise
 
     def _begin_chunk(self) -> tuple[EnforcementPlan, Ledger] | None:
-        """Return the enforced contract, and the ledger, for a chunk of a replay; None while the attempt ends."""
+        """Return the enforced contract and the ledger for a chunk of a replay; None if the attempt is ending."""
         with self._lock:
             if self._closing:
                 return None
@@ -426,7 +426,10 @@ class StreamAttempt:
             return self._adopt(), self._ledger
 
     def _publish_chunk(self, prepared: Prepared) -> Ledger | None:
-        """Publish a chunk of a replay behind the batch that is being written, and before the next one."""
+        """Publish a chunk of a replay after the batch that is being written, and before the next one.
+
+        Return the ledger; None if the attempt is ending, or the contract has changed since the chunk was judged.
+        """
         with self._lock:
             if self._closing or self._plan.fingerprint != prepared.plan.fingerprint:
                 return None
@@ -436,7 +439,7 @@ class StreamAttempt:
         return writing.result()
 
     def _write_chunk(self, prepared: Prepared) -> Ledger:
-        if self._failure is not None:  # of the batch before it; the next one waits for this result only
+        if self._failure is not None:  # the previous batch failed; the next one waits only for this result
             raise self._failure
         try:
             self._ledger = self._sink.replay(prepared.judged, prepared.replay)
@@ -451,12 +454,15 @@ class StreamAttempt:
         return self._ledger
 
     def _await_written(self) -> None:
-        """Wait for the previous batch; raise its error."""
+        """Wait until the previous batch is written; raise its error."""
         if self._writing is not None:
             self._writing.result()
 
     def _adopt(self) -> EnforcementPlan:
-        """Fetch the contract, and require that the topic is still the one that the ledger counts."""
+        """Return the current contract, adopted by the sink if it has changed.
+
+        Raises StreamStopped if its topic is no longer the one that the ledger counts.
+        """
         plan = self._contracts.current()
         if plan.contract.topic != self._source.name:
             contract = plan.contract
@@ -464,7 +470,7 @@ class StreamAttempt:
             raise StreamStopped(another_topic(name, contract.topic, self._source.name, contract.id))
         self._records.require_same(self._ledger)
         if plan.fingerprint != self._plan.fingerprint:
-            self._await_written()  # under the contract that it was judged by
+            self._await_written()  # the previous batch is written under the contract that judged it
             self._sink.adopt(plan)
             self._plan = plan
         return plan

@@ -49,15 +49,15 @@ from tidegate.spark_jobs.settings import Selection
 log = structlog.get_logger()
 
 _MAY_PASS = (Unavailable, PySparkException, Py4JError, KafkaException)
-"""Temporary failures: of the broker, the registry, the store, or a lost worker."""
+"""Errors that may be temporary: of the broker, the registry, the store, or a lost worker."""
 
 _CAUSE = "Caused by: "
 _HEARTBEATS_AT_ONCE = 16
 _LONGEST_BACKOFF_SECONDS = 30.0
 _MOST_DOUBLINGS = 100
-"""Beyond them any pause is the longest, and a number that is larger still may be none that a float can hold."""
+"""Limit of the exponent of the backoff: the pause is capped long before, and a larger exponent may overflow a float."""
 _STEP_SECONDS = 0.2
-"""Pause between two looks at what the streams of a watch do; the registry is asked less often."""
+"""Pause between two steps of a watch; the registry is asked less often."""
 
 
 class SparkGone(Unavailable):
@@ -65,7 +65,7 @@ class SparkGone(Unavailable):
 
 
 class StreamThread(InheritableThread):
-    """Runs one stream, attempt after attempt, until it is stopped, ends, or must not continue."""
+    """The thread of one stream: runs attempt after attempt, until the stream is stopped, ends, or must not continue."""
 
     def __init__(
         self,
@@ -77,9 +77,10 @@ class StreamThread(InheritableThread):
         leaves: bool = False,
         history: HistoryRequest | None = None,
     ) -> None:
-        """`leaves` says that a contract which is not enforced any more ends the stream in good order.
+        """Create the thread without starting it.
 
-        With a `history`, the thread loads and judges that instead of the topic, and ends.
+        With `leaves`, the stream ends without a failure when its contract is no longer enforced. With a `history`, the
+        thread loads and judges the history instead of the topic, and ends.
         """
         super().__init__(target=self._keep_going, name=f"stream-{contract_id}", daemon=True)
         self.contract_id = contract_id
@@ -95,7 +96,7 @@ class StreamThread(InheritableThread):
         self._history = history
         self._shadows = RegistryShadows(registry, contract_id, mask_key)
         self._limits = BatchLimits(job.settings.max_batch_bytes)
-        # A bounded run over the topic takes the stream at once; one over a history waits until no job runs the stream.
+        # A bounded run over the topic takes over immediately; a run over a history waits until no job runs the stream.
         waits = job.settings if history is None else job.settings.model_copy(update={"available_now": False})
         self._lease = Lease(waits, contract_id)
         self._attempt: StreamAttempt | None = None
@@ -105,7 +106,7 @@ class StreamThread(InheritableThread):
 
     @property
     def is_under_way(self) -> bool:
-        """Whether its query runs, or has failed and starts again by itself."""
+        """Whether its query runs, or has failed and restarts by itself."""
         return self.running.is_set() or self._is_restarting
 
     @property
@@ -114,13 +115,13 @@ class StreamThread(InheritableThread):
         return isinstance(self.failure, SparkGone)
 
     def stop(self) -> None:
-        """Have the stream end between two batches."""
+        """Request that the stream end between two batches."""
         self._stopping.set()
 
     def beat(self) -> ReconciliationRequest | None:
-        """Send a heartbeat of the stream, with or without records; return the reconciliation that the gateway requests.
+        """Send a heartbeat, also without new records; return the reconciliation that the gateway requests, or None.
 
-        A standby sends none: the instance that runs the stream does.
+        A standby sends none, because the instance that runs the stream does.
         """
         if self._lease.is_waiting:
             return None
@@ -134,10 +135,10 @@ class StreamThread(InheritableThread):
     def _keep_going(self) -> None:
         try:
             self._run_attempts()
-        except BaseException as error:  # noqa: BLE001 - what handles failures has failed itself
+        except BaseException as error:  # noqa: BLE001 - the failure handling itself has failed
             self._end(error)
         finally:
-            # A thread that has ended must not seem to work: a lease that is renewed keeps the standby away.
+            # An ended thread must not seem alive: a lease that is still renewed would block the standby.
             self._lease.release()
         if self.failure is None:
             log.info("stream_ended", stream=self.contract_id)
@@ -145,7 +146,7 @@ class StreamThread(InheritableThread):
                 self._control.report_event(EventKind.ENDED)
 
     def _run_attempts(self) -> None:
-        # Jobs of this stream share the cores evenly with those of the others.
+        # A scheduler pool per stream, so that the streams share the cores evenly.
         self._job.spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.contract_id)
         failures: int | None = 0
         while failures is not None and not self._stopping.is_set():
@@ -156,7 +157,7 @@ class StreamThread(InheritableThread):
                 ):
                     break
                 attempt.run(StopOrLoss(self._stopping, self._lease), self.running)
-            except BaseException as error:  # noqa: BLE001 - whatever ends a stream must not end the others
+            except BaseException as error:  # noqa: BLE001 - an error of one stream must not end the others
                 # An idle stream publishes no batch, so a long run counts as success too.
                 is_well = attempt.published or attempt.seconds >= self._job.settings.restart_reset_seconds
                 failures = 0 if is_well else failures
@@ -178,9 +179,9 @@ class StreamThread(InheritableThread):
         )
 
     def _is_halved(self, error: BaseException, attempt: StreamAttempt) -> bool:
-        """Return whether the next attempt processes half of the failed batch. It begins without a pause.
+        """Return whether the next attempt processes half of the failed batch. It starts without a pause.
 
-        Each such failure halves a batch or ends with one record, so no other limit is needed.
+        Each such failure halves the batch until it has one record, so no other limit is needed.
         """
         failed = attempt.failed
         if failed is None or self._reason_to_halve(error) is None or not self._limits.halve(*failed):
@@ -189,7 +190,7 @@ class StreamThread(InheritableThread):
         return True
 
     def _named(self, error: BaseException, attempt: StreamAttempt) -> BaseException:
-        """Return the error to handle: one that names the record, if a batch of one offset has failed."""
+        """Return the error to handle; if a batch of one offset has failed, an error that names the record."""
         reason, failed = self._reason_to_halve(error), attempt.failed
         if failed is None or reason is None or not may_blame_record(error):
             return error
@@ -197,17 +198,17 @@ class StreamThread(InheritableThread):
         return stopped_by_record(self.contract_id, attempt.topic, failed, reason)
 
     def _reason_to_halve(self, error: BaseException) -> str | None:
-        """Return why a smaller batch may pass; None for workers that die because the job ends."""
+        """Return why a smaller batch may pass, or None; None too if the job is stopping or Spark is gone."""
         return None if self._stopping.is_set() or self._is_spark_gone() else reason_to_halve(error)
 
     def _after(self, error: BaseException, failures: int) -> int | None:
-        """Handle the error that ended an attempt; return the number of failures in a row, None if the stream has ended."""
+        """Handle the error that ended an attempt; return the consecutive failures, None if the stream has ended."""
         if self._stopping.is_set() and isinstance(error, (*_MAY_PASS, StreamPaused)):
             return failures
         if self._leaves and isinstance(error, ContractNotFoundError):
             return None
         if isinstance(error, Fenced) and self._lease.is_elsewhere():
-            return 0  # to start again would fence the other one, so this one waits
+            return 0  # a restart would fence the other instance, so this one waits for the lease
         if isinstance(error, StreamPaused) and not self._job.settings.available_now:
             return self._sit_out(error)
         if not isinstance(error, TidegateError) and self._is_spark_gone():
@@ -215,7 +216,7 @@ class StreamThread(InheritableThread):
         failures += 1
         if (
             self._contracts.is_away
-        ):  # such as a record of a schema that is not known yet: it waits with the registry
+        ):  # e.g. a record with a schema not known yet: the stream retries until the registry is back
             failures = min(failures, self._job.settings.restart_limit)
         if not self._may_go_on(error, failures):
             self._end(error)
@@ -224,9 +225,9 @@ class StreamThread(InheritableThread):
         return failures
 
     def _sit_out(self, paused: StreamPaused) -> int | None:
-        """Wait until a person resumes the stream; a pause is not a failure."""
+        """Wait until a person resumes the stream; return the failures to count, None if the stream has ended."""
         log.warning("stream_paused", stream=self.contract_id, reason=_brief(paused))
-        self.running.set()  # it is as far as it can be: a check for readiness must not wait for a person
+        self.running.set()  # a readiness check must not wait for a person
         try:
             self._control.await_resumed()
         except StreamStopped as error:
@@ -237,13 +238,13 @@ class StreamThread(InheritableThread):
     def _may_go_on(self, error: BaseException, failures: int) -> bool:
         return (
             isinstance(error, _MAY_PASS)
-            # The judge raises for no record: an exception in a worker is a bug, and would occur again.
+            # The judge never raises because of a record: an exception in a worker is a bug, and would occur again.
             and not isinstance(error, (RegistryGone, PythonException, SparkGone))
             and failures <= self._job.settings.restart_limit
         )
 
     def _is_spark_gone(self) -> bool:
-        jvm = self._job.spark._jvm  # noqa: SLF001 - whether the process answers has no Python API
+        jvm = self._job.spark._jvm  # noqa: SLF001 - no Python API tells whether the process answers
         assert jvm is not None  # noqa: S101 - narrows for the type checker
         try:
             jvm.System.nanoTime()
@@ -281,7 +282,7 @@ class StreamThread(InheritableThread):
             error=_brief(error),
             exc_info=None if is_ours else error,
         )
-        if not isinstance(error, StreamPaused):  # the gateway knows of the pause
+        if not isinstance(error, StreamPaused):  # the gateway knows of the pause already
             self._control.report_event(_kind(error), _shown_reason(self.failure))
 
 
@@ -292,11 +293,12 @@ def run_streams(
     ready_file: Path | None = None,
     history: HistoryRequest | None = None,
 ) -> int | None:
-    """Run a stream for each contract until all have ended or a signal stops them; over a `history` instead of its topic.
+    """Run a stream for each contract until all have ended or a signal stops them.
 
-    SIGTERM and SIGINT stop each stream between two batches; a second signal ends the process at once. `ready_file` is
-    written when every stream has a running query. Returns the number of the signal that stopped the streams, None if
-    they ended by themselves. Raises the most severe failure if streams have failed.
+    With a `history`, the streams read that instead of their topics. SIGTERM and SIGINT stop each stream between two
+    batches; a second signal ends the process immediately. `ready_file` is written when every stream has a running
+    query. Returns the number of the signal that stopped the streams, None if they ended by themselves. Raises the most
+    severe failure if streams have failed.
     """
     stopping = Event()
     threads = [
@@ -323,11 +325,11 @@ def run_streams(
 def watch_streams(
     job: Job, selection: Selection, registry: httpx.Client, ready_file: Path | None = None
 ) -> int | None:
-    """Run a stream for each contract that the registry lists and that is selected, until a signal ends the job.
+    """Run a stream for each selected contract that the registry lists, until a signal ends the job.
 
-    `ready_file` is written when the streams of the first list run, or wait to start again. Signals and the answer are
-    those of `run_streams`. A stream that fails is started again and does not end the job; with `available_now` the
-    failure that weighs most is raised when all have ended.
+    `ready_file` is written when the streams of the first list run, or wait to restart. Signals and the return value are
+    those of `run_streams`. A stream that fails is restarted and does not end the job. With `available_now`, the most
+    severe failure is raised when all streams have ended.
     """
     stopping = Event()
 
@@ -349,7 +351,7 @@ def watch_streams(
                     beat_now()
                     if ready_file is not None:
                         _write_ready(ready_file, [each.contract_id for each in watch.streams])
-                time.sleep(_STEP_SECONDS)  # an Event may not be waited for here: the signal handler sets it
+                time.sleep(_STEP_SECONDS)  # not stopping.wait(): the signal handler sets the event
         finally:
             watch.stop()
             _wait_for(watch.streams, lambda: False)
@@ -362,21 +364,21 @@ def watch_streams(
 def _heartbeat(
     threads: Callable[[], Sequence[StreamThread]], reconciler: Reconciler, seconds: float
 ) -> Iterator[Callable[[], None]]:
-    """Send heartbeats of all streams every few seconds; those of ended streams are omitted.
+    """Send the heartbeats of all streams every `seconds`; ended streams send none.
 
-    Paused and idle streams send heartbeats too, and can be reconciled. Yields a function that sends the next
-    heartbeat at once: when all streams run, pending requests need not wait.
+    Paused and idle streams send heartbeats too, and can be reconciled. Yields a function that triggers the next
+    heartbeats immediately, so that pending requests need not wait once all streams run.
     """
     ended, soon = Event(), Event()
 
     def beat_of(thread: StreamThread) -> None:
         try:
             reconciler.take(thread.beat())
-        except Exception as error:  # noqa: BLE001 - the heartbeats of the other streams go on
+        except Exception as error:  # noqa: BLE001 - the heartbeats of the other streams must go on
             log.warning("heartbeat_failed", stream=thread.contract_id, error=described(error))
 
     def beat() -> None:
-        # Each heartbeat asks the broker for a lag. One after another, those of many streams would wait for one that is away.
+        # Each heartbeat asks a broker for a lag. In sequence, many streams would wait for one unreachable broker.
         with ThreadPoolExecutor(_HEARTBEATS_AT_ONCE, thread_name_prefix="heartbeat") as pool:
             while not ended.is_set():
                 soon.wait(seconds)
@@ -402,14 +404,17 @@ def _heartbeat(
 
 
 def _wait_for(threads: Sequence[StreamThread], is_enough: Callable[[], bool]) -> None:
-    """Wait in short steps, because a signal handler runs only between them."""
+    """Wait until `is_enough` returns True or all threads have ended.
+
+    Waits in short steps, because a signal handler runs only between them.
+    """
     while not is_enough() and any(thread.is_alive() for thread in threads):
         for thread in threads:
             thread.join(0.1)
 
 
 def _write_ready(ready_file: Path, contract_ids: Sequence[str]) -> None:
-    """Write the file in one step, so that readers never see a part of it."""
+    """Write the file atomically, so that readers never see a part of it."""
     scratch = ready_file.with_name(f"{ready_file.name}.{os.getpid()}")
     scratch.write_text(json.dumps({"pid": os.getpid(), "streams": list(contract_ids)}))
     scratch.replace(ready_file)
@@ -434,7 +439,7 @@ def _stop_on_signal(stopping: Event) -> Iterator[list[int]]:
 
 
 def _weight(error: BaseException) -> int:
-    """Return the severity of a failure: a bug is the most severe, then failures that need a person, then temporary ones."""
+    """Return the severity of a failure: highest for a bug, then errors that need a person, then temporary ones."""
     match error:
         case Fenced():
             return 2
@@ -466,14 +471,14 @@ def _gone(contract_id: str) -> str:
 
 
 def _shown_reason(error: BaseException) -> str:
-    """Return the reason that ended a stream, for readers without its log. Messages of libraries may quote a record."""
+    """Return why a stream ended, for readers without its log; no library messages, which may quote a record."""
     if isinstance(error, TidegateError) and not isinstance(error.__cause__, (PySparkException, Py4JError)):
         return masked(str(error))
     return f"the stream gave up after {type(error.__cause__ or error).__name__}; the log of its job says more"
 
 
 def _brief(error: BaseException) -> str:
-    """Shorten a message to one line; for the JVM, to its innermost cause, because the rest is its stack."""
+    """Return an error's message in one line; for a JVM error its innermost cause, without the stack."""
     if not isinstance(error, (TidegateError, KafkaException, Py4JError, PySparkException)):
         return described(error)[:500]  # its message may quote a record
     first, *rest = str(error).strip().splitlines() or [""]

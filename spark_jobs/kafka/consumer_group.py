@@ -1,4 +1,4 @@
-"""Commit positions to a consumer group, so that lag tools show them. Tidegate never reads them back."""
+"""Commits of a stream's offsets to a consumer group, for lag monitoring tools. Tidegate never reads them back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def group_of(contract_id: str) -> str:
 
 
 class PublishedOffsets:
-    """Commits a stream's position to the broker, best effort, in the background: no batch waits for it or fails by it."""
+    """The committed offsets of a stream. Commits are asynchronous and best effort: no batch waits or fails for them."""
 
     def __init__(self, kafka: KafkaConnection, contract_id: str) -> None:
         self._group = group_of(contract_id)
@@ -32,7 +32,7 @@ class PublishedOffsets:
         self._has_failed = False
 
     def publish(self, topic: str, end: Vector) -> None:
-        """Commit the first offset of each partition that the ledger does not cover. Returns at once, never raises."""
+        """Commit the first offset of each partition that the ledger does not cover. Never blocks, never raises."""
         offsets = [TopicPartition(topic, partition, offset) for partition, offset in sorted(end.items())]
         if not offsets:
             return
@@ -51,7 +51,7 @@ class PublishedOffsets:
             try:
                 self._last.result(_CLOSE_SECONDS)
             except (KafkaException, TimeoutError):
-                return  # recorded already, or too late to matter
+                return  # logged already, or too late to matter
 
     def _look(self, future: Future[ConsumerGroupTopicPartitions]) -> None:
         error = future.exception()
@@ -61,7 +61,7 @@ class PublishedOffsets:
             self._note(error)
 
     def _note(self, error: BaseException) -> None:
-        """Log the first failure in a row: a group with active members refuses every commit."""
+        """Log only the first of consecutive failures: a group with active members refuses every commit."""
         if not self._has_failed:
             log.warning("offsets_not_told", group=self._group, error=str(error))
         self._has_failed = True

@@ -16,7 +16,7 @@ from tidegate.spark_jobs.kafka.topics import Topic, Topics
 
 
 class DroppedTopic:
-    """`<topic>.dropped`, which is created for the first contract that drops records."""
+    """The topic `<topic>.dropped`, which is created for the first contract that drops records."""
 
     def __init__(self, topics: Topics, source: Topic) -> None:
         self._topics = topics
@@ -30,21 +30,21 @@ class DroppedTopic:
             self.ensure()
 
     def ensure(self) -> None:
-        """Create the topic, whatever the contract says. Raises what `adopt` raises."""
+        """Create the topic, regardless of the contract. Raises the same errors as `adopt`."""
         self._topics.ensure_dropped(self._name, self._source)
         self._is_there = True
 
     def records(self, held: Ledger, dropped: Positions) -> tuple[list[OutputRecord], str]:
         """Return the records that add positions to the chain of a ledger, and the digest of the last one.
 
-        No record and an empty digest when there are no positions.
+        Without positions there are no records, and the digest is empty.
         """
         most_bytes = self._source.max_message_bytes
         return chain_records(self._name, chained(held.name, held.dropped_digest, dropped, most_bytes))
 
 
 class ChainRecord(Protocol):
-    """A record of a chain, which a digest of its text names."""
+    """A record of a chain. It is identified by the digest of its text."""
 
     @property
     def text(self) -> bytes:
@@ -53,7 +53,7 @@ class ChainRecord(Protocol):
 
 
 def chain_records(topic: str, chain: Iterable[ChainRecord]) -> tuple[list[OutputRecord], str]:
-    """Return the records of a part of a chain of positions or marks, and the digest of the last one, empty without any."""
+    """Return the records of a part of a chain of positions or marks, and the last digest, empty without records."""
     now, records, digest = int(time.time() * 1000), list[OutputRecord](), ""
     for text in (each.text for each in chain):
         digest = digest_of(text)
@@ -62,17 +62,17 @@ def chain_records(topic: str, chain: Iterable[ChainRecord]) -> tuple[list[Output
 
 
 def read_dropped(kafka: KafkaConnection, ledger: Ledger) -> Positions:
-    """Return the dropped positions that a ledger references, as far as their topic still holds them. Raises Unavailable."""
+    """Return the dropped positions that a ledger names, as far as their topic still has them. Raises Unavailable."""
     return read_chain(kafka, dropped_topic(ledger.topic), ledger.name, ledger.dropped_digest)
 
 
 def read_chain(kafka: KafkaConnection, name: str, ledger: str, digest: str) -> Positions:
-    """Return the positions of the chain that ends with a digest, as far as the topic still holds them. Raises Unavailable."""
+    """Return the positions of the chain that ends with a digest, as far as the topic has them. Raises Unavailable."""
     return dropped_by(ledger, digest, read_texts(kafka, name)) if digest else Positions()
 
 
 def read_texts(kafka: KafkaConnection, name: str) -> Iterator[bytes]:
-    """Yield the records of a topic of positions; none when it is not there. Raises Unavailable."""
+    """Yield the record values of a topic of positions; none if the topic does not exist. Raises Unavailable."""
     topics = Topics(kafka)
     if topics.identity(name) is None:
         return

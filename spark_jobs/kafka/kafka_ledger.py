@@ -18,17 +18,17 @@ _GROWTH = 8
 
 
 def ledger_name(contract_id: str) -> str:
-    """Return the key of a stream's ledger in Kafka: the name of its first one; later ones have a suffix."""
+    """Return the key of a stream's ledgers in Kafka. It is the name of the first one; later names have a suffix."""
     return f"{contract_id}@kafka"
 
 
 def transactional_id(ledger: str, slot: int) -> str:
-    """Return the transactional.id of the slot's producer."""
+    """Return the transactional.id of the producer of a ledger's slot."""
     return f"tidegate/{ledger}/{slot}"
 
 
 def ensure_ledger_topic(topics: Topics) -> None:
-    """Create the topic of ledgers, or require that its settings are correct. Raises StreamStopped or Unavailable."""
+    """Create the ledger topic, or require that its settings are correct. Raises StreamStopped or Unavailable."""
     topics.ensure_compacted(LEDGER_TOPIC, LEDGER_PARTITIONS)
 
 
@@ -54,7 +54,7 @@ def read_ledger(kafka: KafkaConnection, name: str) -> Ledger | None:
 
 
 def ledger_record(ledger: Ledger) -> OutputRecord:
-    """Make the record that moves the ledger."""
+    """Return the record that updates the ledger."""
     key = ledger_name(ledger.stream)
     return LEDGER_TOPIC, ledger.text.encode(), key.encode(), _partition(key), int(time.time() * 1000), []
 

@@ -13,10 +13,10 @@ from tidegate.spark_jobs.kafka.topics import Topic, Topics
 
 
 class MarksTopic:
-    """`<topic>.marks`, which is created for the first contract that lets tombstones delete, or with the first replay."""
+    """The topic `<topic>.marks`, created for the first contract whose tombstones delete, or with the first replay."""
 
     def __init__(self, topics: Topics, source: Topic, days: int | None) -> None:
-        """Prepare the topic. `days` is how long refused records are kept; None means without limit."""
+        """Store the settings of the topic. `days` is how long refused records are kept; None means without limit."""
         self._topics = topics
         self._source = source
         self._days = days
@@ -29,20 +29,20 @@ class MarksTopic:
             self.ensure()
 
     def ensure(self) -> None:
-        """Create the topic, whatever the contract says. Raises what `adopt` raises."""
+        """Create the topic, regardless of the contract. Raises the same errors as `adopt`."""
         if not self._is_there:
             self._topics.ensure_marks(self._name, self._source, self._days)
             self._is_there = True
 
     def records(self, held: Ledger, end: Vector, marks: KeyMarks) -> tuple[list[OutputRecord], str]:
-        """Return the records that add marks to the chain of a ledger that goes on to `end`, and the digest of the last one.
+        """Return the records that add marks to the chain of a ledger, and the digest of the last one.
 
-        No record and an empty digest when there are no marks.
+        `end` is the end of the ledger that will name them. Without marks there are no records, and the digest is empty.
         """
         return chain_records(self._name, chained_marks(held, end, marks, self._source.max_message_bytes))
 
 
 def read_marks(kafka: KafkaConnection, ledger: Ledger) -> KnownMarks:
-    """Return the marks that a ledger names, as far as their topic still holds them. Raises Unavailable."""
+    """Return the marks that a ledger names, as far as their topic still has them. Raises Unavailable."""
     has_marks = ledger.marks is not None and ledger.marks.digest
     return KnownMarks.read(ledger, read_texts(kafka, marks_topic(ledger.topic)) if has_marks else ())

@@ -1,6 +1,7 @@
-"""Kafka outputs: transactional producers that the broker fences, and the scan of what an earlier one committed.
+"""Kafka outputs: transactional producers that the broker fences, and reads of committed records.
 
-Slot 0 is a producer of the driver; those of a batch that is written where it is judged are the tasks' (`task_slots.py`).
+Slots of the driver begin at 0. With slots for tasks, slot 0 is the driver's and the others are the tasks'
+(`task_slots.py`).
 """
 
 from __future__ import annotations
@@ -19,31 +20,31 @@ from tidegate.spark_jobs.kafka.topics import FENCED, Topics, TransactionEnded, k
 from tidegate.spark_jobs.progress import doing
 
 Headers = list[tuple[str, str | bytes | None]]
-"""As the client takes them; ours and those of a source are always bytes or null."""
+"""Headers in the type of the client; our own and those of a source are always bytes or null."""
 
 _INIT_SECONDS = 60.0
 _COMMIT_SECONDS = 60.0
 _FLUSH_SECONDS = 0.5
 _LOOK_SECONDS = 0.05
-"""A look-up returns when its time is over, not when the end is reached: a start waits for two or three of them."""
+"""Duration of one poll. A poll returns when its time is over, not at the end of the data; a start waits for 2 or 3."""
 _STALL_SECONDS = 90.0
-"""Maximum wait for a read: an open transaction of another producer on the partition ends by then (60 s time-out)."""
+"""Maximum wait for the next record: an open transaction of another producer ends by then (timeout of 60 s)."""
 
 
 OutputRecord = tuple[str, bytes | None, bytes | None, int, int, Headers]
-"""One record to produce: topic, value, key, partition, milliseconds since 1970 UTC, headers. Value and key may be null.
+"""One record to produce: topic, value, key, partition, milliseconds since 1970 UTC, headers. Value and key may be None.
 
-A plain tuple: one is made for every record of the Kafka sink. Records of one source partition go to one output
-partition, and so stay in order.
+A plain tuple, because one is created for every record of the Kafka sink. Records of one source partition go to one
+output partition, and so stay in order.
 """
 
 
 Send = Callable[[Iterable[OutputRecord]], int]
-"""Sends records in an open transaction and returns their number."""
+"""Sends records in an open transaction, and returns their number."""
 
 
 class TransactionalProducer:
-    """One slot: a producer with its own transactional.id, which fences every older producer of that id.
+    """The producer of one slot, with its own transactional.id. It fences every older producer of that id.
 
     Do not use it after any of its methods has raised: librdkafka lacks part 2 of KIP-890, so the next attempt needs a
     new producer.
@@ -61,7 +62,7 @@ class TransactionalProducer:
                 "transaction.timeout.ms": timeout_seconds * 1000,
                 "linger.ms": 5,
                 "compression.type": "lz4",
-                # The topic's own limit decides; this one only bounds the client.
+                # The topic's own limit decides; this only lifts the limit of the client.
                 "message.max.bytes": 1_000_000_000,
                 "batch.size": 500_000,
                 "queue.buffering.max.messages": 1_000_000,
@@ -75,7 +76,7 @@ class TransactionalProducer:
     def fence(self) -> None:
         """Fence older producers of this id and abort their open transactions. Raises Fenced or Unavailable."""
         with kafka_errors(f"initialise transactions of {self.transactional_id}"):
-            # Connects. Without a connection the client would look for its coordinator again half a second later.
+            # Connects first. Without a connection, the client would retry to find its coordinator after half a second.
             self._producer.list_topics(timeout=_INIT_SECONDS)
             self._producer.init_transactions(_INIT_SECONDS)
 
@@ -86,7 +87,7 @@ class TransactionalProducer:
 
     @contextmanager
     def transaction(self) -> Iterator[Send]:
-        """Open a transaction for any number of records, and commit it when it is left without an error.
+        """Open a transaction for any number of records, and commit it when the context exits without an error.
 
         Yields a function that sends records and returns their number. Raises Fenced or Unavailable.
         """
@@ -102,21 +103,21 @@ class TransactionalProducer:
                 self._raise_cause(error, time.monotonic() - begun)
 
     def _raise_cause(self, error: SystemError | KafkaException, seconds: float) -> NoReturn:
-        """Raise the cause of an ended transaction after `seconds`; the client reports only that it has ended.
+        """Raise the cause of a transaction that failed after `seconds`; the client only reports that it failed.
 
-        Never commit after it, because records may be missing.
+        Never commit afterwards, because records may be missing.
         """
         code = None if isinstance(error, SystemError) else error.args[0].code()
         if code in {None, KafkaError._FATAL}:  # noqa: SLF001 - a public constant
-            # Fatal, such as a fence. Python loses such an error if it occurs while the client calls back for delivery
-            # reports, and the error of sending has no cause. Aborting raises it again, at once.
+            # A fatal error, such as a fence. The Python client loses it if it occurs during a callback for delivery
+            # reports, and the error of produce() has no cause. Aborting raises it again immediately.
             self._producer.abort_transaction(_COMMIT_SECONDS)
             raise Unavailable(f"write as {self.transactional_id}: the client lost an error") from error
         if code == KafkaError._STATE:  # noqa: SLF001 - the same
-            # A record was not delivered while others were sent.
+            # A record could not be delivered while others were sent; this raises the reason.
             self._await_delivered()
         if seconds > self._timeout_seconds and code not in {*FENCED, KafkaError.MSG_SIZE_TOO_LARGE}:
-            # Records wait in the client for no longer than a transaction may be open, so it may give up first.
+            # Records wait in the client at most as long as a transaction may be open, so the client may give up first.
             raise TransactionEnded(
                 f"write as {self.transactional_id}: {error.args[0].str()}; the transaction was open for more than "
                 f"{self._timeout_seconds} s"
@@ -124,7 +125,7 @@ class TransactionalProducer:
         raise error
 
     def _await_delivered(self) -> None:
-        """Wait until the records are delivered, or one is too large: those behind it would wait for their time-out."""
+        """Wait until the records are delivered. Raise if one is too large: later ones would wait for their timeout."""
         deadline = time.monotonic() + _COMMIT_SECONDS
         while True:
             waiting = self._producer.flush(_FLUSH_SECONDS)
@@ -149,7 +150,7 @@ class TransactionalProducer:
 
 
 def _noting(too_large: list[KafkaError]) -> Callable[[KafkaError | None, Message], None]:
-    """Return a callback for failed deliveries. It does not reference a producer, so that a dropped one is freed at once."""
+    """Return a callback for failed deliveries. It holds no producer, so that unused producers are freed immediately."""
 
     def note(error: KafkaError | None, _: Message) -> None:
         if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
@@ -159,11 +160,12 @@ def _noting(too_large: list[KafkaError]) -> Callable[[KafkaError | None, Message
 
 
 def read_committed(kafka: KafkaConnection, topic: str, start: Vector, end: Vector) -> Iterator[Message]:
-    """Read the committed records of [start, end) of each partition; a start before the log begins reads from its beginning.
+    """Yield the committed records of [start, end) of each partition in `end`; a missing start means 0.
 
-    Raises Unavailable if the broker stops answering, or if a transaction stays open for too long.
+    A start before the first available offset is moved there. Raises Unavailable if the broker stops answering, or if a
+    transaction stays open for too long.
     """
-    # Read the beginning from the broker here: a consumer that has to find it takes half a second.
+    # The first offsets are looked up here, because a consumer takes half a second to find them.
     earliest = Topics(kafka).earliest(topic)
     begin = {p: max(start.get(p, 0), earliest.get(p, 0)) for p in end}
     open_partitions = {p for p, offset in end.items() if offset > begin[p]}
@@ -201,10 +203,10 @@ def _read_until(consumer: Consumer, begin: Vector, topic: str, end: Vector) -> I
             partition, offset = _place(message)
             if error is None and partition in open_partitions and offset < end[partition]:
                 yield message
-                deadline = time.monotonic() + _STALL_SECONDS  # the caller may have taken its time
+                deadline = time.monotonic() + _STALL_SECONDS  # the caller may have taken long
             elif error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - a public constant
                 raise Unavailable(f"read topic {topic}: {error.str()}")
-            # The end of a partition comes as a message of its own, past markers and aborted records.
+            # The end of a partition arrives as a separate message, past transaction markers and aborted records.
             last = offset if error is not None else offset + 1
             read[partition] = last
             if last >= end[partition]:

@@ -18,13 +18,13 @@ from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProduce
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
 
 _COMMAND_SLOT: Final = 64
-"""Slot of the producer of a command. No job has it: settings allow 64, from 0 on."""
+"""Slot of the producer of a command. No job uses it: settings allow 64 slots, from 0 on."""
 _SENDER_SLOT: Final = 65
 """Slot of the producer that sends refused records back to their source topic."""
 
 
 class ReplayedTopic:
-    """`<topic>.replayed`, which is created with the first replay of a stream."""
+    """The topic `<topic>.replayed`, which is created with the first replay of a stream."""
 
     def __init__(self, topics: Topics, source: Topic) -> None:
         self._topics = topics
@@ -39,9 +39,9 @@ class ReplayedTopic:
             self._is_there = True
 
     def records(self, held: Ledger, chunk: ReplayedChunk) -> tuple[list[OutputRecord], str]:
-        """Return the records that add the positions of a chunk to a chain of a ledger, and the digest of the last one.
+        """Return the records that add a chunk's positions to a chain of a ledger, and the digest of the last one.
 
-        No record and an empty digest when there are no positions.
+        Without positions there are no records, and the digest is empty.
         """
         if chunk.closure is None:
             return self.chain(held.name, held.replayed_digest, chunk.written)
@@ -53,20 +53,23 @@ class ReplayedTopic:
         )
 
     def chain(self, name: str, after: str, positions: Positions) -> tuple[list[OutputRecord], str]:
-        """Return the records that add positions to the chain of a name, which ends with a digest."""
+        """Return the records that add positions to the chain `name`, and the digest of the last one.
+
+        `after` is the digest with which the chain ends now, empty for a new one.
+        """
         return chain_records(self._name, chained(name, after, positions, self._source.max_message_bytes))
 
 
 def read_replayed(kafka: KafkaConnection, ledger: Ledger) -> Positions:
-    """Return the source positions of replayed records that a ledger names, as far as their topic still holds them.
+    """Return the source positions of replayed records that a ledger names, as far as their topic still has them.
 
-    They are complete if there are as many as `ledger.replayed`. Raises Unavailable.
+    They are complete if their number is `ledger.replayed`. Raises Unavailable.
     """
     return read_chain(kafka, replayed_topic(ledger.topic), ledger.name, ledger.replayed_digest)
 
 
 def require_replayed(kafka: KafkaConnection, ledger: Ledger) -> Positions:
-    """Return all source positions of replayed records. Raises ConflictError when their topic has lost some, Unavailable."""
+    """Return all source positions of replayed records. Raises ConflictError if their topic lost some, Unavailable."""
     found = read_replayed(kafka, ledger)
     if len(found) != ledger.replayed:
         raise ConflictError(
@@ -77,7 +80,10 @@ def require_replayed(kafka: KafkaConnection, ledger: Ledger) -> Positions:
 
 
 def require_closed(kafka: KafkaConnection, ledger: Ledger) -> Closed:
-    """Return all refused records that are closed. Raises ConflictError when their topic has lost some, Unavailable."""
+    """Return the source positions of all closed refused records, sent ones that the ledger does not name yet included.
+
+    Raises ConflictError if their topic has lost some, Unavailable.
+    """
     found = read_closed(kafka, ledger)
     for closure, closed in ledger.closed.items():
         if len(found[closure]) != closed.records:
@@ -90,7 +96,10 @@ def require_closed(kafka: KafkaConnection, ledger: Ledger) -> Closed:
 
 
 def read_closed(kafka: KafkaConnection, ledger: Ledger) -> dict[Closure, Positions]:
-    """Return the source positions of discarded and resent records, as far as their topic still holds them. Raises Unavailable."""
+    """Return the source positions of discarded and of resent records that a ledger names, as far as the topic has them.
+
+    Raises Unavailable.
+    """
     topic = replayed_topic(ledger.topic)
     return {
         closure: read_chain(kafka, topic, chain_of(ledger.name, closure), ledger.closed[closure].digest)
@@ -101,7 +110,7 @@ def read_closed(kafka: KafkaConnection, ledger: Ledger) -> dict[Closure, Positio
 
 
 def fenced_sender(kafka: KafkaConnection, ledger: str) -> TransactionalProducer:
-    """Return the producer that sends records of a ledger back; earlier ones can no longer send. Raises Unavailable."""
+    """Return the producer that sends records of a ledger back, after fencing earlier ones. Raises Unavailable."""
     producer = TransactionalProducer(kafka, transactional_id(ledger, _SENDER_SLOT))
     producer.fence()
     return producer
@@ -110,7 +119,7 @@ def fenced_sender(kafka: KafkaConnection, ledger: str) -> TransactionalProducer:
 def resent_ahead(kafka: KafkaConnection, ledger: Ledger) -> Positions:
     """Return the source positions of records that were sent to the source, and that the ledger does not name yet.
 
-    Their chain goes on where that of the ledger ends. Call it when no other instance can send records. Raises Unavailable.
+    They continue the chain that the ledger names. Call it when no other instance can send records. Raises Unavailable.
     """
     before = ledger.closed.get(Closure.RESENT)
     name = chain_of(ledger.name, Closure.RESENT)
@@ -119,9 +128,9 @@ def resent_ahead(kafka: KafkaConnection, ledger: Ledger) -> Positions:
 
 
 def left_out(kafka: KafkaConnection, ledger: Ledger) -> Positions:
-    """Return the source positions ahead of a rewound ledger of records that were sent to the source: their copies are judged.
+    """Return the positions ahead of a rewound ledger that are not judged, because copies were sent to the source.
 
-    Raises StreamStopped when their topic has lost some, Unavailable.
+    Raises StreamStopped if the topic has lost some of the positions, Unavailable.
     """
     resent = ledger.closed.get(Closure.RESENT)
     if resent is None or all(end <= ledger.end.get(p, 0) for p, end in resent.until.items()):
@@ -138,9 +147,9 @@ def left_out(kafka: KafkaConnection, ledger: Ledger) -> Positions:
 
 
 def ever_closed(kafka: KafkaConnection, topic: str, ledger: str) -> dict[Closure, Positions]:
-    """Return what the topic has for a ledger whose text is lost, also the positions of chunks never published.
+    """Return the closed positions that the topic has for a lost ledger, also those of chunks that were never published.
 
-    Such a record stays refused: it was to be closed, and no output holds it.
+    The records of unpublished chunks stay refused: they were to be closed, and no output has them.
     """
     texts = list(read_texts(kafka, replayed_topic(topic)))
     found = {each: named_by(chain_of(ledger, each), texts) for each in (Closure.DISCARDED, Closure.RESENT)}
@@ -148,12 +157,12 @@ def ever_closed(kafka: KafkaConnection, topic: str, ledger: str) -> dict[Closure
 
 
 def ever_replayed(kafka: KafkaConnection, topic: str, ledger: str) -> Positions:
-    """Return all positions that the topic has for a ledger of a source topic, also those of chunks never published."""
+    """Return all replayed positions that the topic has for a ledger, also those of chunks that were never published."""
     return named_by(ledger, read_texts(kafka, replayed_topic(topic)))
 
 
 def write_replayed(kafka: KafkaConnection, source: Topic, ledger: Ledger, replayed: Positions) -> Ledger:
-    """Write positions as a chain of their own; return the ledger that names it. For commands, after the fence."""
+    """Write positions as a new chain; return the ledger that names it. For commands, after the fence."""
     digest = _write_chain(kafka, source, ledger, None, replayed)
     return ledger.model_copy(update={"replayed": len(replayed), "replayed_digest": digest})
 
@@ -161,10 +170,10 @@ def write_replayed(kafka: KafkaConnection, source: Topic, ledger: Ledger, replay
 def write_closed(
     kafka: KafkaConnection, source: Topic, ledger: Ledger, closed: dict[Closure, Positions]
 ) -> Ledger:
-    """Write closed positions as chains of their own, and return the ledger that names them alone; as `write_replayed`.
+    """Write closed positions as new chains; return the ledger that names only these. For commands, after the fence.
 
-    A chain that has lost all its positions continues after a digest that no record has. So records sent before are
-    not ahead of it.
+    A chain that has lost all of its positions gets a digest that no record has. So records sent before do not continue
+    it.
     """
     named = {}
     for closure, positions in closed.items():

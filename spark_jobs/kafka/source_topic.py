@@ -10,7 +10,7 @@ from tidegate.spark_jobs.kafka.topics import Topic, Topics
 
 
 def find_source(topics: Topics, plan: EnforcementPlan) -> Topic:
-    """Describe the topic of a contract. Raises Unavailable if it does not exist."""
+    """Return the description of a contract's topic. Raises Unavailable if it does not exist."""
     source = topics.describe(plan.contract.topic)
     if source is None:
         raise Unavailable(
@@ -23,7 +23,7 @@ def require_same(topics: Topics, source: Topic, ledger: Ledger) -> None:
     """Raise StreamStopped if the topic is no longer the one that the ledger counts.
 
     Raises Unavailable if the broker does not know the topic. A broker that has just started, or lags behind the
-    controller, reports this for existing topics. For a deleted topic the next attempts report it again.
+    controller, does not know existing topics for a moment. For a deleted topic, later attempts raise it again.
     """
     identity = topics.identity(source.name)
     if identity is None:
@@ -33,7 +33,7 @@ def require_same(topics: Topics, source: Topic, ledger: Ledger) -> None:
 
 
 def resume(ledger: Ledger, source: Topic, earliest: Vector, latest: Vector) -> Vector:
-    """Return the offset of every partition at which reading continues. Raises StreamStopped if that is impossible."""
+    """Return the offsets from which reading continues, by partition. Raises StreamStopped if records are missing."""
     if ledger.topic_id != source.topic_id:
         raise StreamStopped(not_its_topic(source.name, ledger))
     for partition, end in sorted(of_topic(ledger.end).items()):
@@ -49,7 +49,7 @@ def resume(ledger: Ledger, source: Topic, earliest: Vector, latest: Vector) -> V
                 f"again with the records that the topic has: tidegate archive {ledger.stream}"
             )
     for partition, first in sorted(earliest.items()):
-        # A new ledger has every partition of its topic: this one was added since, and began at offset 0.
+        # A new ledger has all partitions of its topic: this one was added since, and began at offset 0.
         if partition not in ledger.end and first > 0:
             raise StreamStopped(
                 f"{source.name}: partition {partition} was added since the ledger was written, and begins at {first}: its "
@@ -66,7 +66,7 @@ def _without_them(ledger: Ledger, partition: int, first: int) -> str:
 
 
 def not_its_topic(topic: str, ledger: Ledger) -> str:
-    """Return the message about a topic that a ledger does not count: another one, or one that was recreated since."""
+    """Return the message for a topic that a ledger does not count: another topic, or one that was recreated since."""
     if ledger.topic != topic:
         return another_topic(ledger.stream, topic, ledger.topic, ledger.stream)
     return (
@@ -76,7 +76,7 @@ def not_its_topic(topic: str, ledger: Ledger) -> str:
 
 
 def another_topic(contract: str, topic: str, read: str, stream: str) -> str:
-    """Return the message about a contract whose topic is not the one that the stream reads."""
+    """Return the message for a contract whose topic is not the one that the stream reads."""
     return (
         f"contract {contract} is about topic {topic}, this stream reads {read}. To archive its output, and begin again "
         f"with the other topic: tidegate archive {stream}"

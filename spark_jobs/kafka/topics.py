@@ -1,4 +1,4 @@
-"""Topics as the job uses them: identity and range of the source, output topics with the required settings."""
+"""Topics through the admin client: identity and offsets of the source, and output topics with required settings."""
 
 from __future__ import annotations
 
@@ -46,26 +46,26 @@ _SETTLING = (
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
 )
-"""Errors of a broker for a partition that was just created, or has just moved."""
+"""Errors of a broker for a partition that was just created or has just moved."""
 _NOT_LET_IN = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED)  # noqa: SLF001 - the same
 
 
 class TransactionEnded(Unavailable):
     """A transaction of this stream has ended without a commit, and no other instance has claimed its ledger.
 
-    The broker has aborted it, or it was open for longer than its time-out.
+    The broker has aborted it, or it was open for longer than its timeout.
     """
 
 
 class TooLarge(StreamStopped):
-    """A topic's settings refuse a record, or the batch of records that the client has built with it."""
+    """A topic's settings refuse a record, or the record batch of the client that contains it."""
 
 
 @contextmanager
 def kafka_errors(doing: str) -> Iterator[None]:
-    """Convert the client's errors: Fenced if a newer instance took over, otherwise Unavailable.
+    """Convert the client's errors: Fenced if a newer instance took over, TooLarge for a record, else Unavailable.
 
-    A record that a topic's settings refuse would be refused at each attempt: StreamStopped.
+    TooLarge stops the stream, because a record that exceeds a topic's limit would be refused by each attempt.
     """
     try:
         yield
@@ -84,7 +84,7 @@ def kafka_errors(doing: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as the broker describes it; `max_message_bytes` limits a record batch."""
+    """A topic as described by the broker; `max_message_bytes` limits a record batch."""
 
     name: str
     topic_id: str
@@ -93,9 +93,9 @@ class Topic:
 
 
 def _noting(refusals: list[str]) -> Callable[[KafkaError], None]:
-    """Return a callback that keeps what a broker says when it refuses the login.
+    """Return a callback that collects the broker's messages about failed authentication.
 
-    It must not refer to the object that has the client. Such a cycle keeps the client, its threads and its
+    It must not reference the object that owns the client. Such a cycle would keep the client, its threads and its
     connections until the garbage collector runs, and a process can have about a thousand clients.
     """
 
@@ -107,7 +107,7 @@ def _noting(refusals: list[str]) -> Callable[[KafkaError], None]:
 
 
 class Topics:
-    """The broker's topics, through its admin interface. Every method raises Unavailable when it does not answer."""
+    """The broker's topics, through its admin API. Every method raises Unavailable if the broker does not answer."""
 
     def __init__(self, kafka: KafkaConnection) -> None:
         self._refusals: list[str] = []
@@ -116,7 +116,7 @@ class Topics:
 
     @contextmanager
     def _asking(self, doing: str) -> Iterator[None]:
-        """Convert errors as `kafka_errors` does; if the broker refuses the login, say so, because the request only times out."""
+        """Convert errors as `kafka_errors` does; report failed authentication, for which a request only times out."""
         try:
             with kafka_errors(doing):
                 yield
@@ -128,7 +128,7 @@ class Topics:
             raise
 
     def describe(self, name: str) -> Topic | None:
-        """Describe a topic; None if it does not exist."""
+        """Return the description of a topic; None if it does not exist."""
         identity = self.identity(name)
         if identity is None:
             return None
@@ -158,37 +158,49 @@ class Topics:
         return self._offsets(name, spec)
 
     def at_time(self, name: str, milliseconds: int) -> Vector:
-        """Return the first offset of each partition whose record is not older than a time, if there is one."""
+        """Return the first offset of each partition at or after a time, in milliseconds since 1970.
+
+        Partitions without such a record are missing from the result.
+        """
         spec: OffsetSpec = OffsetSpec.for_timestamp(milliseconds)
         return {partition: offset for partition, offset in self._offsets(name, spec).items() if offset >= 0}
 
     def is_compacted(self, name: str) -> bool:
-        """Return whether records of a topic may be deleted when newer ones of their key arrive."""
+        """Return whether a topic is compacted: records may be deleted when newer ones of their key arrive."""
         return "compact" in self._settings(name)["cleanup.policy"]
 
     def ensure_quarantine(self, name: str, source: Topic, days: int | None) -> None:
-        """Create a quarantine topic that keeps records for `days`, or require that the existing one keeps them.
+        """Create a quarantine topic that keeps records for `days` (None: forever), or check the existing one.
 
-        Raises StreamStopped with the command to type when a setting of an existing topic would lose records. How long
-        they are kept there is the operator's choice, from a day on; a shorter time than the contract's is logged.
+        Raises StreamStopped, with the command to run, if a setting of an existing topic would lose records. The
+        operator may choose any retention of at least one day; one that is shorter than the contract's is logged.
         """
         self._ensure(name, source.partitions, quarantine_settings(source.max_message_bytes, days))
 
     def ensure_accepted(self, name: str, source: Topic, days: int | None) -> None:
-        """Create an accepted topic that keeps records for `days`, or longer than the source does; as `ensure_quarantine` does."""
+        """Create an accepted topic that keeps records for `days` (None: a week longer than the source), or check it.
+
+        Raises as `ensure_quarantine` does.
+        """
         wanted = accepted_settings(source.max_message_bytes, days, self._retention_ms(source.name))
         self._ensure(name, source.partitions, wanted)
 
     def ensure_dropped(self, name: str, source: Topic) -> None:
-        """Create the topic of the positions that are dropped of a source, as `ensure_quarantine` does."""
+        """Create the topic of dropped positions of a source, or check it. Raises as `ensure_quarantine` does."""
         self._ensure(name, 1, dropped_settings(source.max_message_bytes, self._retention_ms(source.name)))
 
     def ensure_replayed(self, name: str, source: Topic) -> None:
-        """Create the topic of the positions of replayed records, which are kept for ever, as `ensure_quarantine` does."""
+        """Create the topic of replayed positions, which are kept forever, or check it.
+
+        Raises as `ensure_quarantine` does.
+        """
         self._ensure(name, 1, output_settings(source.max_message_bytes))
 
     def ensure_marks(self, name: str, source: Topic, days: int | None) -> None:
-        """Create the topic of marks of deleted keys, for refused records that are kept for `days`, as `ensure_quarantine` does."""
+        """Create the topic of marks of deleted keys, for refused records that are kept for `days`, or check it.
+
+        Raises as `ensure_quarantine` does.
+        """
         wanted = marks_settings(source.max_message_bytes, days, self._retention_ms(source.name))
         self._ensure(name, 1, wanted)
 
@@ -204,14 +216,14 @@ class Topics:
             self._require(name, wanted)
 
     def _retention_ms(self, source: str) -> int:
-        """Return how long a topic keeps its records; -1 for ever, or as long as no newer one of their key comes."""
+        """Return the retention of a topic in milliseconds; -1 if it is unlimited or the topic is compacted."""
         settings = self._settings(source)
         return -1 if "compact" in settings["cleanup.policy"] else int(settings["retention.ms"])
 
     def ensure_compacted(self, name: str, partitions: int) -> None:
-        """Create a compacted topic, or require that the existing one is compacted and has as many partitions.
+        """Create a compacted topic, or require that the existing one is compacted and has enough partitions.
 
-        Raises StreamStopped with a command that corrects the settings otherwise.
+        Otherwise raises StreamStopped, with a command that corrects the settings.
         """
         wanted = {"cleanup.policy": "compact"}
         if self._create(name, partitions, LEDGER_SETTINGS):
@@ -238,7 +250,7 @@ class Topics:
         return True
 
     def _await(self, name: str) -> None:
-        """Wait until the broker that answers us knows a new topic."""
+        """Wait until the broker that answers our requests knows a new topic."""
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         while self.identity(name) is None:
             if time.monotonic() > deadline:
@@ -290,12 +302,12 @@ class Topics:
 
 
 def _is_shorter(actual: str, wanted: str) -> bool:
-    """Return whether a retention ends before the one that is wanted; -1 never does."""
+    """Return whether a retention is shorter than the wanted one; -1 is unlimited."""
     return actual != "-1" and (wanted == "-1" or int(actual) < int(wanted))
 
 
 def _counts_arrival(settings: dict[str, str]) -> bool:
-    """Return whether a retention counts from the arrival of a record, not from its own time."""
+    """Return whether retention counts from the arrival of a record, not from the record's own timestamp."""
     return settings.get("message.timestamp.type") == "LogAppendTime"
 
 

@@ -1,4 +1,4 @@
-"""The interface of a sink for adoptions: the positions that it holds, and a way to write a ledger."""
+"""The interface of a sink for `tidegate adopt` and similar commands: read its positions, and write a ledger."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidegate.spark_jobs.sinks.store import LedgerStore
 
 MOST_SLOTS: Final = 64
-"""Maximum number of transactional producers of any setting. A lost ledger does not tell how many there were."""
+"""Maximum transactional producers that settings allow. If the ledger is lost, the actual number is unknown."""
 
 
 class AdoptableSink(Protocol):
@@ -37,9 +37,9 @@ class AdoptableSink(Protocol):
     """The output topic that a start scans for records ahead of the ledger; None if there is none."""
     slots: int
     is_appended: bool
-    """Whether each accepted record is one row, which can be taken back."""
+    """Whether each accepted record is one row, which can be deleted again."""
     is_renamed: bool
-    """Whether `archive` renames the output, so that its readers do not see what is written after it."""
+    """Whether `archive` renames the output, so that its readers do not see later records."""
 
     @property
     def own_ledger(self) -> str:
@@ -51,18 +51,19 @@ class AdoptableSink(Protocol):
         ...
 
     def ledger_if_there(self) -> Ledger | None:
-        """Read the ledger without making anything; None when there is none, or nothing that could hold one."""
+        """Read the ledger without creating anything; None if there is no ledger, or nothing that could hold one."""
         ...
 
     def archive(self, name: str) -> str | None:
-        """Move the written data to `name`, or leave it where it names its ledger; return its place.
+        """Rename the output to `name`, or keep it where its records name their ledger; return its location.
 
-        None when nothing is there. Raises ConflictError when the name is taken, Unavailable when the store does not rename.
+        Return None if there is no output. Raises ConflictError if the name is taken, Unavailable if the store does not
+        rename.
         """
         ...
 
     def new_ledger(self, mark: str) -> str:
-        """Return the name of the ledger that an output begins with after `archive` and `prepare`."""
+        """Return the name of the first ledger of an output after `archive` and `prepare`."""
         ...
 
     def prepare(self) -> None:
@@ -70,7 +71,7 @@ class AdoptableSink(Protocol):
         ...
 
     def read(self) -> Ledger | None:
-        """Read the ledger; None when there is none."""
+        """Read the ledger; None if there is none."""
         ...
 
     def written(self) -> Sightings:
@@ -78,11 +79,11 @@ class AdoptableSink(Protocol):
         ...
 
     def last_epoch(self, ledger: str) -> int:
-        """Return an epoch of this ledger's name that the sink has seen; 0 if unknown."""
+        """Return the highest epoch of this ledger name that the sink's history shows; 0 if unknown."""
         ...
 
     def fence(self, ledger: str, slots: int) -> None:
-        """Fence the first `slots` transactional producers of a ledger, and the one that sends records back to the source.
+        """Fence a ledger's first `slots` transactional producers, and the one that sends records back to the source.
 
         Their open transactions are aborted.
         """
@@ -96,11 +97,11 @@ class AdoptableSink(Protocol):
         ...
 
     def require_rewindable(self) -> None:
-        """Require that what was written can be taken back. Raises ConflictError with the way out."""
+        """Raise ConflictError, with what to do, unless written records can be deleted again."""
         ...
 
     def position_at(self, snapshot: int, held: Ledger) -> Vector:
-        """Return where the ledger stood at a snapshot. Raises ConflictError when that is not known."""
+        """Return the end vector of the ledger at a snapshot. Raises ConflictError if it is not known."""
         ...
 
     def written_with(self, column: str, values: Sequence[str]) -> Positions:
@@ -108,23 +109,26 @@ class AdoptableSink(Protocol):
         ...
 
     def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:
-        """Require that the job would write refused records behind newer ones. Raises ConflictError with the way out."""
+        """Raise ConflictError, with what to do, unless the job would write refused records after newer ones."""
         ...
 
     def retract(self, taken: Vector | Positions, held: Ledger, new: Ledger) -> None:
-        """Take back what was written, in one commit with the ledger. Raises Fenced, Unavailable.
+        """Delete written records, in one commit with the ledger. Raises Fenced, Unavailable.
 
-        `taken` are source positions, or the first offset of each partition to take back.
+        `taken` are source positions, or the first offset of each partition to delete from.
         """
         ...
 
     def follow_quarantine(self, ledger: Ledger) -> None:
-        """Update the quarantine table to the ledger, if there is one; call it after `fence`. Raises StreamStopped, Unavailable."""
+        """Update the quarantine table to the ledger, if there is one; call it after `fence`.
+
+        Raises StreamStopped, Unavailable.
+        """
         ...
 
 
 def readable(read: Callable[[], Ledger | None]) -> Ledger | None:
-    """Return what a read of a ledger returns, and None for one that this version cannot read."""
+    """Return the result of reading a ledger; None also for a ledger that this version cannot read."""
     try:
         return read()
     except StreamStopped:
@@ -132,7 +136,7 @@ def readable(read: Callable[[], Ledger | None]) -> Ledger | None:
 
 
 class AdoptableTable:
-    """A table with its ledger."""
+    """The adoptable sink of a table with its ledger."""
 
     ahead: Ahead | None = "quarantined"
     is_renamed = True
@@ -140,7 +144,7 @@ class AdoptableTable:
     def __init__(
         self, settings: JobSettings, store: LedgerStore, plan: EnforcementPlan, beside: LedgerStore
     ) -> None:
-        """Open the outputs. `beside` is the table of refused records, which need not exist."""
+        """Open the outputs. `beside` is the quarantine table, which need not exist."""
         self._kafka = settings.kafka
         self._store = store
         self._beside = beside
@@ -153,7 +157,7 @@ class AdoptableTable:
 
     @property
     def own_ledger(self) -> str:
-        """Return the name of the ledger that the sink would begin with now."""
+        """Return the name of the ledger that the sink would create now."""
         return own_ledger_name(self._store, self._plan.contract.id)
 
     def has_written(self) -> bool:
@@ -161,17 +165,17 @@ class AdoptableTable:
         return self._store.has_rows_of(self._plan.contract.topic)
 
     def ledger_if_there(self) -> Ledger | None:
-        """Read the ledger; None when there is none, or no table."""
+        """Read the ledger; None if there is no ledger or no table."""
         return self._store.read() if self._store.exists() else None
 
     def archive(self, name: str) -> str | None:
-        """Rename the table, whatever it holds, and its table of refused records."""
+        """Rename the table, regardless of its contents, and its quarantine table."""
         if self._has_refusals():
             self._beside.archive(name + SUFFIX)
         return self._store.archive(name)
 
-    def new_ledger(self, mark: str) -> str:  # noqa: ARG002 - the new table has an identity of its own
-        """Return the name of the ledger that the new table begins with."""
+    def new_ledger(self, mark: str) -> str:  # noqa: ARG002 - the new table has its own UUID
+        """Return the name of the new table's first ledger."""
         return self.own_ledger
 
     def prepare(self) -> None:
@@ -179,7 +183,7 @@ class AdoptableTable:
         self._store.ensure(self._plan)
 
     def read(self) -> Ledger | None:
-        """Read the ledger."""
+        """Read the ledger; None if there is none."""
         return self._store.read()
 
     def written(self) -> Sightings:
@@ -187,7 +191,7 @@ class AdoptableTable:
         return self._store.positions_of(self._plan.contract.topic)
 
     def last_epoch(self, ledger: str) -> int:
-        """Return an epoch that the table's own history has seen."""
+        """Return the highest epoch of this ledger name in the table's history; 0 if unknown."""
         return self._store.last_epoch(ledger)
 
     def fence(self, ledger: str, slots: int) -> None:
@@ -197,11 +201,11 @@ class AdoptableTable:
         fenced_sender(self._kafka, ledger)
 
     def write(self, held: Ledger | None, new: Ledger, *, is_rebuilt: bool = False) -> None:
-        """Publish an empty batch, as a claim does."""
+        """Publish an empty batch that updates the ledger, as a claim does."""
         move_ledger(self._store, held, new, "adoption", is_rebuilt=is_rebuilt)
 
     def require_rewindable(self) -> None:
-        """Require that the rows are appended: a merged row has replaced others, which are gone."""
+        """Raise ConflictError unless rows are appended: a merged row has replaced earlier ones, which are gone."""
         if not self.is_appended:
             raise ConflictError(
                 f"{self.name} is upserted into: its rows have replaced others, which no rewind brings back; nothing was "
@@ -209,18 +213,18 @@ class AdoptableTable:
             )
 
     def position_at(self, snapshot: int, held: Ledger) -> Vector:
-        """Return what the table's history says."""
+        """Return the end vector of the ledger at a snapshot, from the table's history."""
         return self._store.position_at(snapshot, held)
 
     def written_with(self, column: str, values: Sequence[str]) -> Positions:
-        """Return the positions of such rows."""
+        """Return the source positions of the rows whose column has one of these values."""
         return self._store.positions_with(self._plan.contract.topic, column, values).seen
 
     def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:
-        """Require nothing, as the sink of the job."""
+        """Require nothing: a table keeps the newest row of a key."""
 
     def retract(self, taken: Vector | Positions, held: Ledger, new: Ledger) -> None:
-        """Delete the rows and move the ledger."""
+        """Delete the rows and update the ledger, with retries while other writers commit."""
         doing("deleting rows")
         for _ in range(STAGE_ATTEMPTS):
             if self._store.retract(taken, held, new):
@@ -228,7 +232,7 @@ class AdoptableTable:
         raise Unavailable(f"{self.name}: other commits kept moving the table meanwhile; try again")
 
     def follow_quarantine(self, ledger: Ledger) -> None:
-        """Delete rows of refused records that no longer count, and add those that are missing."""
+        """Delete the quarantine table's rows that no longer count, and add missing ones."""
         if self._has_refusals():
             contract = self._plan.contract
             table = QuarantineTable(self._kafka, self._beside, quarantine_topic(contract.topic))
@@ -236,7 +240,7 @@ class AdoptableTable:
             table.start(ledger, contract)
 
     def _has_refusals(self) -> bool:
-        """Return whether the table of refused records is there, whatever the settings say."""
+        """Return whether this stream's quarantine table exists, regardless of the settings."""
         if not self._beside.exists():
             return False
         held = self._beside.read()

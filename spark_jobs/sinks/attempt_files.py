@@ -1,7 +1,7 @@
-"""Names of the data files that an attempt writes: they tell the table and the epoch, so that orphans are known by them.
+"""Names of the data files of an attempt. They hold table and epoch, so that orphan files can be recognized.
 
-A worker writes its files before anything names them. Where the job is killed, they stay behind: the attempt that
-follows writes others.
+A worker writes its files before a commit names them. If the job is killed, they stay behind: the next attempt writes
+new files.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _LISTED: Final = pa.schema(
 
 
 def attempt_prefix(identity: str, name: str) -> str:
-    """Return what the names of an attempt's files begin with; `identity` is the table's, `name` tells the epoch."""
+    """Return the prefix of an attempt's file names; `identity` is the table's UUID, `name` contains the epoch."""
     return f"{identity[:_IDENTITY_LENGTH]}-{name}-{uuid4().hex[:8]}"
 
 
 def attempt_epoch(file_name: str, identity: str) -> int | None:
-    """Return the epoch of the attempt that wrote a file; None for a file of others, or of another table."""
+    """Return the epoch of the attempt that wrote a file; None if another writer or table has the file."""
     found = _NAME.fullmatch(file_name)
     return int(found[2]) if found is not None and found[1] == identity[:_IDENTITY_LENGTH] else None
 
 
 def files_in(folder: str, properties: dict[str, str], *, recursive: bool = True) -> pa.Table:
-    """List the files of a folder. Columns: file_path, last_modified (UTC), size in bytes.
+    """Return the files of a folder. Columns: file_path, last_modified (UTC), size in bytes.
 
-    Empty for a store that PyArrow cannot list. Raises OSError.
+    The table is empty for a store that PyArrow cannot list. Raises OSError.
     """
     io = load_file_io(properties, folder)
     if not isinstance(io, PyArrowFileIO):
@@ -60,12 +60,12 @@ def files_in(folder: str, properties: dict[str, str], *, recursive: bool = True)
 
 
 def older_than(files: pa.Table, seconds: float) -> pa.Table:
-    """Return the files that were last modified at least so many seconds ago."""
+    """Return the files that were last modified at least this many seconds ago."""
     latest = pa.scalar(datetime.now(UTC) - timedelta(seconds=seconds), pa.timestamp("us", "UTC"))
     return files.filter(pc.less_equal(files["last_modified"], latest))
 
 
 def of_earlier_epochs(files: pa.Table, identity: str, epoch: int) -> pa.Table:
-    """Return the files of attempts below an epoch. Most of them are published: the caller has to look."""
+    """Return the files of attempts before this epoch. Most of them are published: the caller must check that."""
     epochs = (attempt_epoch(path.rpartition("/")[2], identity) for path in files["file_path"].to_pylist())
     return files.filter(pa.array([of is not None and of < epoch for of in epochs], pa.bool_()))

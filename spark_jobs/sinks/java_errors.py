@@ -6,7 +6,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 JAVA_ERRORS = (Py4JError, PySparkException)
-"""Errors of a call into the JVM: PySpark converts the common ones."""
+"""Errors of a call into the JVM; PySpark converts the common ones."""
 
 
 def java_class(error: Exception) -> str:
@@ -16,5 +16,5 @@ def java_class(error: Exception) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of a message; the rest is a stack."""
+    """Return the first line of an error's message; the rest is a stack trace."""
     return str(getattr(error, "java_exception", error)).partition("\n")[0]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _RECORDS_PER_TASK: Final = 25_000
-"""Fewer records are judged in one task, which writes one file for several source partitions."""
+"""Records per task. A smaller batch is judged in one task, which writes one file for several source partitions."""
 
 
 def judged_rows(
@@ -29,9 +29,9 @@ def judged_rows(
     refused: RecordParts,
     tasks: int | None = None,
 ) -> DataFrame:
-    """Judge the rows of a batch that are not settled, and return rows of RESULT_TYPE.
+    """Judge the rows of a batch that are not settled; return a data frame with the schema RESULT_TYPE.
 
-    `tasks` is the number of Spark tasks; by default it follows from the number of records.
+    `tasks` is the number of Spark tasks; by default it is derived from the number of offsets.
     """
     tasks = tasks or 1 + span(batch.start, batch.end) // _RECORDS_PER_TASK
     rows = without(batch.rows, settled) if settled else batch.rows
@@ -41,7 +41,7 @@ def judged_rows(
 
 
 def without(rows: DataFrame, left_out: Collection[Position]) -> DataFrame:
-    """Return the rows of the source that are not at the positions of `left_out`."""
+    """Return the source rows that are not at the positions of `left_out`, which must not be empty."""
     partitions, offsets = zip(*left_out, strict=True)
     positions = pa.table(
         {"partition": pa.array(partitions, pa.int32()), "offset": pa.array(offsets, pa.int64())}

@@ -1,4 +1,4 @@
-"""The interface of a kind of sink: the module that `settings.SINKS` names for it declares one `KIND`."""
+"""The interface of a kind of sink. The module that `settings.SINKS` names for a kind declares one `KIND`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SinkContext:
-    """The stream of a sink."""
+    """The stream for which a sink is opened, with its shared clients and output topics."""
 
     spark: SparkSession
     settings: JobSettings
@@ -72,13 +72,13 @@ class SinkContext:
 
 @dataclass(frozen=True, slots=True)
 class SinkKind:
-    """A kind of sink: functions that open it for the job, for `tidegate adopt` and for a reconciliation."""
+    """A kind of sink: functions that open it for the job, `tidegate adopt`, a reconciliation and maintenance."""
 
     open: Callable[[SinkContext], Sink[Any]]
     adoptable: Callable[[JobSettings, EnforcementPlan], AdoptableSink]
     read_outputs: ReadOutputs
     open_store: Callable[[JobSettings, str], LedgerStore] | None = None
-    """Opens the table of a contract id without a stream; None where the sink has no table."""
+    """Opens the table of a contract id without a running stream; None if the sink has no table."""
 
 
 def kind_of(settings: SinkSettings) -> SinkKind:
@@ -89,7 +89,7 @@ def kind_of(settings: SinkSettings) -> SinkKind:
 
 
 OpenStore = Callable[["Callable[[], SparkSession]", JobSettings, str], LedgerStore]
-"""Opens the table of a contract id, which may not exist yet. Only tables of Spark request the session."""
+"""Opens the table of a contract id, which may not exist yet. Only Spark tables call the session function."""
 
 
 def table_kind(open_store: OpenStore, read_outputs: ReadOutputs) -> SinkKind:

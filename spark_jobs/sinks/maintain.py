@@ -15,20 +15,21 @@ from tidegate.spark_jobs.sinks.upkeep import Upkeep
 
 
 class Maintained(NamedTuple):
-    """The maintenance of a table, its size after that, and the last failure."""
+    """The result of a table's maintenance: what was done, the size afterwards, and the last failure."""
 
     table: str
     done: TableMaintenance
     size: TableSize | None
     error: Unavailable | None
     refusals: Maintained | None = None
-    """Of the table of refused records, if there is one."""
+    """The result for the quarantine table, if there is one."""
 
 
 def maintain_table(settings: JobSettings, stream: str) -> Maintained:
     """Run rounds of maintenance until one has nothing to compact, or a part of it fails.
 
-    Also maintains the stream's quarantine table; rows that no longer count are deleted by the job. Raises NotFoundError when the stream has no table yet, SettingsError for a sink without tables.
+    Also maintains the stream's quarantine table, except for rows that no longer count: the job deletes those. Raises
+    NotFoundError if the stream has no table yet, SettingsError for a sink without tables.
     """
     open_store = kind_of(settings).open_store
     if open_store is None:
@@ -59,7 +60,7 @@ def _maintained(settings: JobSettings, store: LedgerStore, name: str) -> Maintai
 
 
 def maintained_text(found: Maintained) -> str:
-    """Return what was done, as lines for people."""
+    """Return a summary of what was done, as lines of text."""
     done = found.done
     lines = [
         f"{found.table}: maintained in {done.seconds:.1f} s",

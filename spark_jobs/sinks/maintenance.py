@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from tidegate.spark_jobs.settings import JobSettings
 
 _STEPS: Final = (64, 8, 1)
-"""Divisors of the target size. A row is then written about three times on its way into a file of full size."""
+"""Divisors of the target size. With these, a row is rewritten about three times until its file has full size."""
 _FULL: Final = 0.75
-"""Part of a size from which a file counts as full; Iceberg's own default."""
+"""Fraction of a target size from which a file counts as full; Iceberg's default."""
 _POOL: Final = "spark.scheduler.pool"
 _ROUND_TARGETS: Final = 8
-"""Files of full size that one round reads at most."""
+"""Maximum data that one round reads, in files of full size."""
 
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceRules:
     """Settings of compaction and of the removal of orphan files.
 
-    Small files become files of a 64th, then of an 8th of `target_bytes`, then of `target_bytes`. A round takes the
-    smallest of these sizes for which there are at least `min_files` smaller files.
+    Small files are merged into files of 1/64 of `target_bytes`, then of 1/8, then of `target_bytes`. A round produces
+    the smallest of these sizes for which there are at least `min_files` smaller files.
     """
 
     compacts: bool = True
@@ -52,7 +52,7 @@ class MaintenanceRules:
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        """Return the sizes that small files grow to, the smallest first."""
+        """Return the sizes that files are merged into, smallest first."""
         sizes = (max(1, self.target_bytes // step) for step in _STEPS)
         return tuple(Level(size, int(size * _FULL), self._most_files(size)) for size in sizes)
 
@@ -61,7 +61,7 @@ class MaintenanceRules:
 
 
 class Level(NamedTuple):
-    """A size of files: files below `full` bytes are merged into files of `target` bytes, `most_files` a round."""
+    """A file size: files below `full` bytes are merged into files of `target` bytes, at most `most_files` per round."""
 
     target: int
     full: int
@@ -69,7 +69,7 @@ class Level(NamedTuple):
 
 
 class Compacted(NamedTuple):
-    """The files that a round of compaction has replaced."""
+    """Counts of a round of compaction: data files replaced, their bytes, and manifests rewritten."""
 
     files: int = 0
     bytes: int = 0
@@ -77,7 +77,7 @@ class Compacted(NamedTuple):
 
 
 class Orphans(NamedTuple):
-    """Files of crashed attempts that were removed; and those that a table had replaced, if it keeps them for some time."""
+    """Counts of removed files: of crashed attempts; and of replaced files, for tables that keep these for some time."""
 
     files: int = 0
     bytes: int = 0
@@ -90,7 +90,7 @@ DEFAULT_RULES: Final = MaintenanceRules()
 
 @contextmanager
 def own_pool(spark: SparkSession) -> Iterator[None]:
-    """Run the Spark jobs of this thread in a pool that shares the cores evenly with batches."""
+    """Run the Spark jobs of this thread in a scheduler pool that shares the cores evenly with batches."""
     context = spark.sparkContext
     before = context.getLocalProperty(_POOL)
     context.setLocalProperty(_POOL, "tidegate-maintenance")

@@ -1,7 +1,7 @@
-"""Merge accepted rows into a table of Spark: the newest record of a primary key is its row.
+"""Merging of accepted rows into a Spark table: the row of a primary key is its newest record.
 
-Event order decides which record is the newest. Within a source partition it has the higher offset, which is Kafka's
-own order. Between partitions it has the later timestamp, then the higher partition.
+Event order decides which record is newest. Within a source partition it is the one with the higher offset, which is
+Kafka's own order. Between partitions it is the one with the later timestamp, then with the higher partition.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PRIMARY_KEY_PROPERTY: Final = "tidegate.primary-key"
-"""Property of a table with upserts: the columns of its primary key, as a JSON list."""
+"""Property of a table with upserts: the primary key columns, as a JSON list."""
 
 _NEWER: Final = """CASE WHEN s._source.partition = t._source.partition THEN s._source.offset > t._source.offset
   ELSE struct(s._source.timestamp, s._source.partition) > struct(t._source.timestamp, t._source.partition) END"""
@@ -46,7 +46,7 @@ class Merging:
     columns: tuple[str, ...]
 
     def newest(self, rows: DataFrame) -> DataFrame:
-        """Keep the newest of each key among the rows of one batch, tombstones among them."""
+        """Return the newest row of each key in one batch, tombstones included."""
         of_partition = F.max_by(F.struct("*"), F.col("_source.offset")).alias("newest")
         by_partition = rows.groupBy(*self.key, "_source.partition").agg(of_partition).select("newest.*")
         order = F.struct("_source.timestamp", "_source.partition")
@@ -54,7 +54,7 @@ class Merging:
         return by_partition.groupBy(*self.key).agg(of_all).select("newest.*")
 
     def statement(self, table: str, source: str) -> str:
-        """Return the MERGE statement for a source of newest rows; both names as in SQL."""
+        """Return the MERGE statement for a source of newest rows; both names are SQL identifiers."""
         return _MERGE.format(
             table=table,
             source=source,
@@ -68,7 +68,7 @@ class Merging:
 
 
 def count_tombstones(files: Sequence[str], properties: dict[str, str]) -> int:
-    """Count the tombstones in files that will be merged; `properties` are those of their file system."""
+    """Return the number of tombstones in files to merge; `properties` are those of their file system."""
     found = 0
     for name in files:
         with load_file_io(properties, name).new_input(name).open() as file:
@@ -77,13 +77,13 @@ def count_tombstones(files: Sequence[str], properties: dict[str, str]) -> int:
 
 
 def merge_limits(plan: EnforcementPlan) -> TableLimits:
-    """Return the limits of a table with upserts on its rows."""
+    """Return the limits that a table with upserts sets on its rows."""
     contract = plan.contract
     return TableLimits(key=contract.primary_key, deletes=contract.tombstones == "delete")
 
 
 def require_mode(rows: TableRows, *, is_upsert: bool) -> None:
-    """Require that the contract fits the write mode. Raises StreamStopped with what to do."""
+    """Raise StreamStopped, with what to do, unless the contract fits the write mode."""
     contract = rows.contract
     if is_upsert and not contract.primary_key:
         raise StreamStopped(
@@ -97,7 +97,7 @@ def require_mode(rows: TableRows, *, is_upsert: bool) -> None:
 
 
 def require_key(table: str, found: str | None, key: tuple[str, ...], *, has_rows: bool) -> None:
-    """Require that a table has the primary key `key`; `found` is its PRIMARY_KEY_PROPERTY."""
+    """Raise StreamStopped unless a table has the primary key `key`; `found` is its PRIMARY_KEY_PROPERTY, if set."""
     if found is None and has_rows:
         raise StreamStopped(
             f"{table} has rows that were appended, several of one key perhaps, and --write-mode upsert merges; go on with "
@@ -111,7 +111,7 @@ def require_key(table: str, found: str | None, key: tuple[str, ...], *, has_rows
 
 
 def require_appended(table: str, found: str | None) -> None:
-    """Require that a table is not written with upserts; `found` is its PRIMARY_KEY_PROPERTY."""
+    """Raise StreamStopped if a table is written with upserts; `found` is its PRIMARY_KEY_PROPERTY, if set."""
     if found is not None:
         raise StreamStopped(
             f"{table}: its rows have the primary key {json.loads(found)}, and --write-mode append would write several of one "

@@ -1,4 +1,4 @@
-"""The records of a stream in a sink, read for a reconciliation with other tools than the job writes with."""
+"""The output of a stream, read for a reconciliation by other means than the job writes it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Readers of keys: of records, and of the rows with given keys as of the ledger."""
+    """Readers of primary keys: `plan` for source records, `rows` for table rows with given keys, as of the ledger."""
 
     plan: EnforcementPlan
     fields: KeyFields
@@ -38,19 +38,19 @@ class Keys:
 class Outputs:
     """The ledger, and the source position of every accepted row or record.
 
-    Both are of the same moment. Otherwise the positions are of a later moment, and `later` is the ledger of a moment
-    after that.
+    With `later` None, both are of the same moment. Otherwise the positions were read later, and `later` is the ledger
+    read after them.
     """
 
     ledger: Ledger
     written: Sightings
     later: Ledger | None = None
     is_ahead: bool = False
-    """Whether accepted records are written before the ledger is updated: by the tasks of a batch in progress."""
+    """Whether accepted records are written before the ledger is updated, by the tasks of a batch in progress."""
     is_whole: bool = True
-    """Whether the retention of a topic cannot have deleted written records."""
+    """Whether the written records are complete: False if a topic's retention may have deleted some."""
     keys: Keys | None = None
-    """Reads the keys of a table with upserts, if they can be known."""
+    """Key readers for a table with upserts; None if keys are not needed or cannot be compared."""
 
 
 FindPlan = Callable[[], EnforcementPlan | None]
@@ -66,9 +66,10 @@ def keyed(
     ledger: Ledger,
     rows: Callable[[KeyFields, pa.Table], Iterable[pa.RecordBatch]],
 ) -> Keys | None:
-    """Return how keys are read, if the contract has the key of the table and its values can be compared.
+    """Return the key readers; None unless the contract has the table's key and its values can be compared.
 
-    A replayed record may have got its key from a fix: only the digest of its mark tells it.
+    The key of a replayed record may come from a fix. Only the digest in its mark tells that key, so keys are then
+    compared by digest.
     """
     plan = find_plan() if key else None
     fields = None if plan is None or {*plan.contract.primary_key} != {*key} else KeyFields.of(plan)
@@ -90,7 +91,10 @@ def output_positions(kafka: KafkaConnection, topic: str, ledger: str, source: st
 
 
 def refusals(kafka: KafkaConnection, topic: str, ledger: Ledger) -> Iterator[tuple[Position, Message]]:
-    """Yield the source position of every refused record that counts in the ledger: no rewind has overruled it."""
+    """Yield source position and message of every refused record that counts in the ledger.
+
+    A refused record no longer counts if a rewind has overruled it.
+    """
     for found, message in provenances(kafka, topic, ledger.topic):
         source = found.source
         if found.ledger == ledger.name and ledger.counts(source.partition, source.offset, found.generation):

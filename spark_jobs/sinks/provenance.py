@@ -1,4 +1,4 @@
-"""The columns of Spark tables that hold the source of a row."""
+"""The columns of Spark tables that hold the provenance of a row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROVENANCE: Final = StructType(
         StructField("_contract", StringType()),
     ]
 )
-"""The columns of every row after its typed columns: its source, and the contract version that accepted it."""
+"""The columns after the typed columns of a row: its source, and the contract version that accepted it."""
 
 SOURCE: Final = pa.struct(
     [
@@ -33,4 +33,4 @@ SOURCE: Final = pa.struct(
         ("timestamp", pa.timestamp("us", "UTC")),
     ]
 )
-"""The type of `_source`, for data files."""
+"""The Arrow type of `_source` in data files."""

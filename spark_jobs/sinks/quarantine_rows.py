@@ -1,4 +1,4 @@
-"""The rows of a quarantine table: refused records with their reasons, as the quarantine topic has them."""
+"""The rows of a quarantine table: refused records with their reasons, as stored in the quarantine topic."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ COLUMNS: Final = pa.schema(
 """The columns before those of the source.
 
 `key`, `value` and `headers` are the record's own bytes; null with `is_omitted`, if the topic could not hold the record.
-`reasons` are null if their header is of an unknown format; `reasons_left_out` counts those that did not fit into it.
-`quarantined_at` is null for a topic that keeps the times of records. `generation` counts the rewinds before the refusal.
+`reasons` is null if their header has an unknown format; `reasons_left_out` counts those that did not fit into it.
+`quarantined_at` is null for a topic without log append time. `generation` counts the rewinds before the refusal.
 """
 
 _PROVENANCE: Final = pa.schema(
@@ -54,7 +54,7 @@ _PROVENANCE: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class QuarantineRows:
-    """The contents of a quarantine table, as the stores of accepted rows take them."""
+    """The contents of a quarantine table, in the form that `LedgerStore` expects (`TableRows`)."""
 
     contract: DataContract
 
@@ -62,7 +62,7 @@ class QuarantineRows:
 
     @classmethod
     def of(cls, contract: DataContract) -> QuarantineRows:
-        """Return the rows of a stream: each refusal is a row, whatever identifies an accepted one."""
+        """Return the rows of a stream. Each refusal is one row, so the primary key of accepted rows does not apply."""
         return cls(contract.model_copy(update={"primary_key": (), "tombstones": "pass"}))
 
 
@@ -70,7 +70,7 @@ class QuarantineRows:
 class Outdated:
     """The rows that no longer count: their record has left the quarantine topic, or a rewind has overruled it.
 
-    `earliest` are the first offsets of the topic, without those at 0.
+    `earliest` holds the first offsets of the quarantine topic's partitions, without those at 0.
     """
 
     earliest: Vector
@@ -80,7 +80,7 @@ class Outdated:
         return bool(self.earliest or self.rewinds)
 
     def condition(self, partition: str, offset: str) -> str:
-        """Return the SQL condition; the names are those of the columns of the source position."""
+        """Return the SQL condition for these rows; the arguments name the columns of the source position."""
         return " OR ".join(self._places(partition, offset))
 
     def _places(self, partition: str, offset: str) -> Iterator[str]:
@@ -94,7 +94,7 @@ class Outdated:
 
 
 class RefusedRows:
-    """Collects refused records until they are written."""
+    """Refused records that are collected until they are written."""
 
     def __init__(self) -> None:
         self._columns: list[tuple[Any, ...]] = []
@@ -133,7 +133,7 @@ class RefusedRows:
         self.size += len(key or b"") + len(value or b"")
 
     def arrays(self) -> tuple[pa.StructArray, pa.RecordBatch, pa.Array]:
-        """Return the columns, the source, and the contract versions, as a part of a table is written."""
+        """Return the columns, the sources and the contract versions, as the writer of a part expects them."""
         columns = pa.StructArray.from_arrays(_arrays(self._columns, COLUMNS), fields=list(COLUMNS))
         sources = pa.RecordBatch.from_arrays(_arrays(self._sources, _PROVENANCE), schema=_PROVENANCE)
         return columns, sources, pa.array(self._contracts, pa.string())

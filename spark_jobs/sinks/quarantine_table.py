@@ -1,9 +1,9 @@
 """The quarantine table of a stream: the refused records that count, one row each, for SQL.
 
-The quarantine topic is the store of refused records, and the table follows it. Its own ledger is the stream's, with the
-mark up to which the topic was read, and rows and mark are one commit. So a crash at any point loses and doubles nothing:
-the next start reads on from the mark. A row is deleted when its record leaves the topic (retention, an erasure), and when
-a rewind overrules its refusal.
+The quarantine topic is the store of refused records, and the table follows it. The table's own ledger is a copy of the
+stream's, with the offsets up to which the topic was read (the mark). Rows and mark are written in one commit. So a
+crash at any point neither loses nor duplicates rows: the next start reads on from the mark. A row is deleted when its
+record leaves the topic (retention, an erasure), and when a rewind overrules its refusal.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from tidegate.spark_jobs.steps import QuarantineTableStep
 log = structlog.get_logger()
 
 SUFFIX: Final = "_quarantine"
-"""Suffix of the table's name after that of the accepted rows."""
+"""Suffix that is appended to the name of the table of accepted rows."""
 CHUNK_RECORDS: Final = 50_000
 CHUNK_BYTES: Final = 64 * 1024 * 1024
-"""Most records of one commit, and the bytes from which on a commit takes no further record."""
+"""Maximum records of one commit, and the bytes at which a commit accepts no further record."""
 _MOST_UNNOTED: Final = 100_000
-"""Offsets without a refusal of the stream that are read again after a restart, at most."""
+"""Maximum offsets without new rows that a restart reads again; beyond it the mark is committed alone."""
 
 OnStep = Callable[[QuarantineTableStep], None]
 
@@ -48,9 +48,10 @@ def _ignore(_: QuarantineTableStep) -> None:
 
 
 class QuarantineTable:
-    """Lets the table of one stream follow its quarantine topic. Safe for the thread of the maintenance beside another one.
+    """The quarantine table of one stream, which follows the quarantine topic.
 
-    `on_step` is called with each step.
+    Thread-safe: maintenance runs in another thread than `start` and `follow`. Their `on_step` is called after each
+    step.
     """
 
     def __init__(self, kafka: KafkaConnection, store: LedgerStore, topic: str) -> None:
@@ -69,9 +70,9 @@ class QuarantineTable:
         self._on_step: OnStep = _ignore
 
     def start(self, ledger: Ledger, contract: DataContract, on_step: OnStep = _ignore) -> None:
-        """Create the table, and bring it up to the ledger. Call it after the producers of earlier instances are fenced.
+        """Create the table, and update it to the ledger. Call it after the producers of earlier instances are fenced.
 
-        Raises StreamStopped if a table of this name is not the stream's, Unavailable.
+        Raises StreamStopped if a table of this name belongs to another stream, Unavailable.
         """
         with self._lock, self._explained(), self._reporting(on_step):
             if self._store.exists() and (there := self._store.read()) is not None:
@@ -84,7 +85,7 @@ class QuarantineTable:
                 self._own = self._next(None, {})
                 move_ledger(self._store, None, self._own, "start")
             elif (found.name, found.topic_id) != (ledger.name, ledger.topic_id):
-                # The accepted rows began again with another ledger, and earlier refusals do not count in it.
+                # The accepted rows have a new ledger, in which earlier refusals do not count.
                 self._own = found
                 self._retract(dict.fromkeys({**found.begin, **found.end}, 0), {})
             else:
@@ -107,23 +108,23 @@ class QuarantineTable:
         return self._store.maintain(beyond=beyond)
 
     def compact(self) -> Compacted | None:
-        """Merge small files, as of the accepted rows."""
+        """Merge small files, as for the accepted rows. Raises Unavailable."""
         return self._store.compact()
 
     def remove_orphans(self) -> Orphans | None:
-        """Remove what crashed attempts have left, as of the accepted rows."""
+        """Remove the files of crashed attempts, as for the accepted rows. Raises Unavailable."""
         return self._store.remove_orphans()
 
     @property
     def _mark(self) -> Vector:
-        """Return the offsets of the quarantine topic up to which the table holds its records."""
+        """Return the offsets of the quarantine topic up to which its records are in the table."""
         assert self._own is not None, "start was called"  # noqa: S101 - a programming error
         return self._own.scan_from.get(self._topic, {})
 
     def _next(self, own: Ledger | None, mark: Vector) -> Ledger:
-        """Return the table's next ledger: the stream's, with a mark and a number of its own.
+        """Return the table's next ledger: the stream's, with the table's own mark and batch number.
 
-        Delta skips a commit whose epoch plus number is there already, so their sum grows with each.
+        Delta skips a commit whose sum of epoch and number it has already, so this sum grows with each commit.
         """
         assert self._ledger is not None, "start was called"  # noqa: S101 - a programming error
         return self._ledger.model_copy(
@@ -138,7 +139,7 @@ class QuarantineTable:
     def _retire(self) -> None:
         """Delete the rows that no longer count.
 
-        Always before the topic is read: an erasure has appended copies of the records whose rows are deleted here.
+        Always run before the topic is read: an erasure appends copies of records whose rows are deleted here.
         """
         assert self._ledger is not None, "start was called"  # noqa: S101 - a programming error
         earliest = {p: offset for p, offset in self._topics.earliest(self._topic).items() if offset}
@@ -158,7 +159,7 @@ class QuarantineTable:
 
     def _read_on(self) -> None:
         end = self._topics.latest(self._topic)
-        # It begins beyond its end only if the topic was created again: then all of it is new.
+        # A mark beyond the end means that the topic was recreated: then all of its records are new.
         self._read_to = {p: first if first <= end.get(p, 0) else 0 for p, first in self._read_to.items()}
         is_done = False
         while not is_done:
@@ -170,7 +171,7 @@ class QuarantineTable:
             self._read_to = read_to
 
     def _read(self, end: Vector) -> tuple[RefusedRows, dict[int, int], bool]:
-        """Read the next records up to `end`: rows, the offsets read to, and whether nothing is left to read now."""
+        """Read the next records up to `end`; return rows, the offsets read to, and whether nothing is left to read."""
         rows, read_to = RefusedRows(), dict(self._read_to)
         waiting: set[int] = set()
         for message in read_committed(self._kafka, self._topic, self._read_to, end):
@@ -179,7 +180,7 @@ class QuarantineTable:
                 continue
             found = read_provenance(headers_of(message))
             if found is not None and self._is_ahead(found):
-                # An attempt that was not published has written it: what becomes of it is known when it is.
+                # Written by an unpublished attempt: whether it counts is known after the batch is published.
                 waiting.add(partition)
                 continue
             read_to[partition] = offset + 1
@@ -190,6 +191,7 @@ class QuarantineTable:
         return rows, {**read_to, **{p: last for p, last in end.items() if p not in waiting}}, True
 
     def _is_ahead(self, found: Provenance) -> bool:
+        """Return whether a record is of this ledger, and its source position is not before the ledger's end."""
         ledger, source = self._ledger, found.source
         assert ledger is not None, "start was called"  # noqa: S101 - a programming error
         return (
@@ -200,7 +202,7 @@ class QuarantineTable:
         )
 
     def _is_new(self, found: Provenance) -> bool:
-        """Return whether a record counts and has no row yet. An erasure that was cut off leaves copies in the topic."""
+        """Return whether a record counts and has no row yet. An interrupted erasure leaves copies in the topic."""
         ledger, source = self._ledger, found.source
         assert ledger is not None, "start was called"  # noqa: S101 - a programming error
         if found.ledger != ledger.name or source.topic != ledger.topic:
@@ -249,11 +251,11 @@ class QuarantineTable:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Add the way out to an error that ends a stream: this table can be built again, if it is the stream's own."""
+        """Add the remedy to an error that ends a stream: the table can be rebuilt if it is the stream's own."""
         try:
             yield
         except Fenced as error:
-            # The accepted rows say who has the stream, and an attempt looks there after any failure.
+            # The ledger of the accepted rows decides who holds the stream; an attempt checks it after any failure.
             raise Unavailable(f"{self.name}: another instance has written to it") from error
         except StreamStopped as error:
             if self._own is None:

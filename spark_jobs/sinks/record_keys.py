@@ -1,6 +1,6 @@
-"""Read the primary keys of source records that are in no output, and of the rows of a table with upserts.
+"""Primary keys of source records that are in no output, and of the rows of a table with upserts.
 
-The job's judge computes a record's key, so it equals the row's, whatever the payload format and the masks are.
+A record's key is computed by the job's own judging code. So it equals the row's key for any payload format and masks.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _DDL = "key binary, partition int, offset bigint, timestamp_ms bigint, deletes b
 
 @dataclass(frozen=True, slots=True)
 class KeyFields:
-    """The columns of a primary key as the plan types them: `fields` in the order of the key.
+    """The columns of a primary key with the types of the plan: `fields` in the order of the key.
 
-    With `is_digested`, keys are compared by their digests, as marks have them.
+    With `is_digested`, keys are compared by their digests, as marks store them.
     """
 
     fields: tuple[pa.Field, ...]
@@ -44,23 +44,23 @@ class KeyFields:
 
     @classmethod
     def of(cls, plan: EnforcementPlan) -> KeyFields | None:
-        """Return the key fields of a contract; None if keys cannot be compared."""
+        """Return the key fields of a contract; None if it has no primary key, or its keys cannot be compared."""
         fields = tuple(plan.columns.field(name) for name in plan.contract.primary_key)
         return cls(fields) if fields and can_compare(fields) else None
 
     def keys(self, columns: list[pa.Array]) -> pa.Array:
-        """Return the keys of rows, in one binary column; null where a column is null."""
+        """Return the keys of rows as one binary array; null where any column is null."""
         return key_digests(columns) if self.is_digested else key_bytes(columns)
 
     @property
     def names(self) -> list[str]:
-        """Return the names of the columns."""
+        """Return the names of the key columns."""
         return [field.name for field in self.fields]
 
     def rows(
         self, columns: list[pa.Array], partition: pa.Array, offset: pa.Array, timestamp: pa.Array
     ) -> pa.RecordBatch:
-        """Return rows of RECORDS for a table's rows; `columns` are those of the key, `timestamp` is in any unit."""
+        """Return a table's rows as RECORDS; `columns` are the key columns, `timestamp` may have any unit."""
         typed = [each.cast(field.type) for each, field in zip(columns, self.fields, strict=True)]
         milliseconds = timestamp.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("ms", "UTC"), safe=False)
         arrays = [
@@ -74,7 +74,7 @@ class KeyFields:
 
 
 class RecordKeys:
-    """Keys of source records, judged in groups of some thousands."""
+    """Keys of source records. The records are judged in groups of some thousands."""
 
     def __init__(self, plan: EnforcementPlan, key: KeyFields) -> None:
         self._plan = plan.for_table(merge_limits(plan))
@@ -84,14 +84,14 @@ class RecordKeys:
         self._found: list[pa.RecordBatch] = []
 
     def add(self, message: Message) -> None:
-        """Add one record."""
+        """Add a record; judge the collected group when it is large enough."""
         self._waiting.append(message)
         self._bytes += len(message)
         if len(self._waiting) >= _AT_A_TIME or self._bytes > _LARGEST_BYTES:
             self._judge()
 
     def table(self, refused: Positions) -> pa.Table:
-        """Return the added records as RECORDS, without refused ones, which have no rows."""
+        """Return the added records as RECORDS, without those at the positions `refused`, which have no rows."""
         self._judge()
         found = pa.Table.from_batches(self._found, RECORDS)
         positions = zip(
@@ -124,7 +124,7 @@ class RecordKeys:
 
 
 class KeptRows:
-    """Rows in a temporary file: read at one moment, and compared later."""
+    """Rows in a temporary file: read from one snapshot of a table, and compared later."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] = SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115 - closed by `__exit__`
@@ -141,14 +141,14 @@ class KeptRows:
         self._writer.write_batch(rows)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Read the rows, after all were added."""
+        """Yield the rows. Call it once, after all rows were added."""
         self._writer.close()
         self._file.seek(0)
         yield from pa.ipc.open_stream(self._file)
 
 
 def rows_of_spark(rows: DataFrame, key: KeyFields, wanted: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Read the rows of a frame that have one of the wanted keys (RECORDS); only these are collected to the driver."""
+    """Yield the rows of a data frame, as RECORDS, whose key is in `wanted`; only these are collected to the driver."""
     columns = [f"`{name}`" for name in key.names]
     source = ["_source.partition", "_source.offset", "_source.timestamp"]
 
@@ -164,7 +164,7 @@ def rows_of_spark(rows: DataFrame, key: KeyFields, wanted: pa.Table) -> Iterator
 
 
 def rows_of_values(key: KeyFields, values: list[tuple[Any, ...]]) -> pa.RecordBatch:
-    """Return RECORDS for rows of a database: partition, offset, timestamp, then the key."""
+    """Return RECORDS for database rows of partition, offset, timestamp, and then the key columns."""
     partition, offset, timestamp, *of_key = zip(*values, strict=True)
     return key.rows(
         [pa.array(column, field.type) for column, field in zip(of_key, key.fields, strict=True)],

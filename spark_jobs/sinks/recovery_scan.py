@@ -1,4 +1,4 @@
-"""Find records that an unpublished attempt has written permanently; runs at a start."""
+"""Scan of the outputs at a start, for records that an unpublished attempt has written permanently."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 _NEWEST: Final = 200
 _SCANNED: Final = 10_000
-"""Offsets at each end of a partition that a start without a ledger reads."""
+"""Offsets at each end of a partition that are read at a start without a ledger."""
 
 Settle = Callable[["Message", str], tuple[Evidence | Provenance, Settlement] | None]
-"""Reads a record of an output topic, and the topic's name; returns its source and its settlement, if it is ours."""
+"""Parses a record of an output topic, given the topic's name; returns its source and settlement, None if not ours."""
 
 
 def settled_in(
@@ -37,11 +37,11 @@ def settled_in(
 ) -> dict[Position, Settlement]:
     """Read an output topic from the ledger's `scan_from` to `end`; return the records ahead of the ledger.
 
-    `ledger` is as the earlier instances left it; `end` is the watermark of a moment at which they could no longer
-    commit. Raises StreamStopped if required records were deleted, Unavailable. If topic and history hold no record ahead
-    of the ledger, none was written ahead of it, whatever was deleted.
+    `ledger` is as the earlier instances left it; `end` is the watermark at a moment when they could no longer commit.
+    Raises StreamStopped if required records were deleted, Unavailable. Deleted records do not matter if neither the
+    source topic nor the history has a record ahead of the ledger: then none was written ahead of it.
     """
-    # Begins beyond the end only if the topic was created again: then read all of it.
+    # A start beyond the end means that the topic was recreated: then all of it is read.
     start = {
         partition: begin if begin <= end.get(partition, 0) else 0
         for partition, begin in ledger.scan_from.get(topic, {}).items()
@@ -49,7 +49,7 @@ def settled_in(
     topics = Topics(kafka)
     for partition, first in topics.earliest(topic).items():
         if first > start.get(partition, 0):
-            # Earlier instances are fenced: they judged only records that the source holds now, and loads that they claimed.
+            # Earlier instances are fenced: they judged only records that the source holds now, and claimed loads.
             if not ledger.pending_history and span(ledger.end, topics.latest(ledger.topic)) <= 0:
                 return {}
             raise StreamStopped(
@@ -73,10 +73,10 @@ def settled_in(
 
 
 def require_not_ahead(kafka: KafkaConnection, topic: str, ledger: Ledger) -> None:
-    """Raise StreamStopped when an output topic that is written together with the ledger is ahead of it.
+    """Raise StreamStopped if an output topic that is written in one transaction with the ledger is ahead of it.
 
     Then the ledger was restored from an older moment, and the records since would be written a second time. Reads the
-    newest 200 offsets of each partition, after the fence of earlier instances.
+    newest 200 offsets of each partition. Call it after earlier instances are fenced.
     """
     topics = Topics(kafka)
     earliest, latest = topics.earliest(topic), topics.latest(topic)
@@ -96,9 +96,9 @@ def require_not_ahead(kafka: KafkaConnection, topic: str, ledger: Ledger) -> Non
 
 
 def _require_foreign(message: Message, ledger: Ledger) -> None:
-    """Raise StreamStopped when a record ahead of the ledger is its own, and why it is there cannot be read.
+    """Raise StreamStopped if a record that cannot be parsed is of this ledger and ahead of it.
 
-    To pass it over would judge its source record again, and write it a second time.
+    If it were skipped, its source record would be judged again, and written a second time.
     """
     found = read_provenance(headers_of(message))
     if found is None or found.ledger != ledger.name or found.source.topic != ledger.topic:
@@ -114,7 +114,7 @@ def names_ledger(kafka: KafkaConnection, topic: str, ledger: str, source: str) -
     """Return whether an output topic holds a record of the source that names this ledger.
 
     Reads the newest 10,000 offsets of each partition, then the oldest 10,000, and stops at the first such record. A
-    ledger in use has its records at the end, and one that was alone in the topic at both ends.
+    ledger in use has records at the end of the topic; a ledger that was alone in the topic has them at both ends.
     """
     topics = Topics(kafka)
     earliest, latest = topics.earliest(topic), topics.latest(topic)
@@ -129,7 +129,7 @@ def names_ledger(kafka: KafkaConnection, topic: str, ledger: str, source: str) -
 
 
 def require_own(held: Ledger, stream: str, place: str) -> None:
-    """Raise StreamStopped if a ledger belongs to another stream: claiming it would end that stream."""
+    """Raise StreamStopped if a ledger belongs to another stream: a claim would fence that stream."""
     if held.stream != stream:
         raise foreign_table(held.stream, stream, place)
 
@@ -143,7 +143,7 @@ def foreign_table(owner: str, stream: str, place: str) -> StreamStopped:
 
 
 def unclaimed_history(stream: str, place: str, what: str) -> StreamStopped:
-    """Return the error for a stream with output and without a ledger: it would write all records a second time."""
+    """Return the error for a stream that has output but no ledger: it would write all records a second time."""
     return StreamStopped(
         f"{place} holds {what}, and no ledger says how far the stream has come: it would write all of it a second time. "
         f"Restore the ledger, or look at what is there and rebuild it: tidegate adopt {stream}. To begin with an empty "
@@ -152,7 +152,7 @@ def unclaimed_history(stream: str, place: str, what: str) -> StreamStopped:
 
 
 def keep_as_it_is(stream: str) -> str:
-    """Return the advice for a table that lacks rows of the ledger and should stay so."""
+    """Return the advice for keeping a table that lacks rows which its ledger counts."""
     return (
         f"keep the table as it is, `tidegate reconcile {stream}` names the records that are missing, and `tidegate adopt "
         f"{stream} --replace` rebuilds the ledger from the rows that are there"
@@ -160,7 +160,7 @@ def keep_as_it_is(stream: str) -> str:
 
 
 def quarantined(message: Message, topic: str) -> tuple[Evidence, Settlement] | None:
-    """Read a record of a quarantine topic."""
+    """Parse a record of a quarantine topic; None if it has no readable evidence."""
     evidence = read_evidence(headers_of(message))
     if evidence is None:
         return None
@@ -172,7 +172,7 @@ def quarantined(message: Message, topic: str) -> tuple[Evidence, Settlement] | N
 
 
 def accepted(message: Message, topic: str) -> tuple[Provenance, Settlement] | None:
-    """Read a record of an accepted topic."""
+    """Parse a record of an accepted topic; None if it has no readable provenance."""
     provenance = read_provenance(headers_of(message))
     if provenance is None:
         return None

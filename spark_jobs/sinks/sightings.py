@@ -1,4 +1,4 @@
-"""Collect the source positions of a data frame's rows in the tasks: the driver gets bitmaps, and no rows."""
+"""Collection of the source positions of a data frame's rows in the tasks: the driver gets bitmaps instead of rows."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _PACKED: Final = pa.schema([("partition", pa.int32()), ("seen", pa.binary()), ("
 
 
 def rows_of(table: DataFrame, topic: str) -> DataFrame:
-    """Return partition and offset of the rows of this topic; rows of other writers have another source, or none."""
+    """Return partition and offset of the rows of this topic. Rows of other writers have another source or null."""
     return table.where(table["_source.topic"] == topic).select("_source.partition", "_source.offset")
 
 
 def rows_with(table: DataFrame, topic: str, column: str, values: Sequence[str]) -> DataFrame:
-    """Return partition and offset of the rows of this topic whose column has one of these values, as text."""
+    """Return partition and offset of the rows of this topic whose column, cast to string, has one of these values."""
     return rows_of(table.where(table[f"`{column}`"].cast("string").isin(list(values))), topic)
 
 
 def records_present(table: DataFrame, keys: pa.Table) -> int:
-    """Return how many records have a primary key that a row of the table has; takes what `LedgerStore.records_present` takes."""
+    """Return the number of records whose primary key is in the table; `keys` as in `LedgerStore.records_present`."""
     *names, _ = keys.column_names
     if not {*names} <= {*table.columns}:
-        return 0  # the contract has got its key since the table was written
+        return 0  # the contract's key is newer than the table
     doing("looking for the primary keys in the table")
     own = [f"k{number}" for number in range(len(names))]
     wanted = table.sparkSession.createDataFrame(keys.rename_columns([*own, RECORDS_OF_KEY]))
@@ -45,7 +45,7 @@ def records_present(table: DataFrame, keys: pa.Table) -> int:
 
 
 def rows_taken(topic: str, taken: Taken) -> str:
-    """Return the SQL condition of the rows of a topic that are to be deleted."""
+    """Return the SQL condition for the rows of a topic to delete."""
     if isinstance(taken, Outdated):
         places = taken.condition("_source.partition", "_source.offset")
     elif isinstance(taken, Positions):
@@ -58,12 +58,12 @@ def rows_taken(topic: str, taken: Taken) -> str:
             f"(_source.partition = {partition} AND _source.offset >= {offset})"
             for partition, offset in sorted(taken.items())
         )
-    # Names of topics hold letters, digits, dots, dashes and underscores only.
+    # Safe to quote: topic names consist of letters, digits, dots, dashes and underscores.
     return f"_source.topic = '{topic}' AND ({places})"
 
 
 def sightings(rows: DataFrame) -> Sightings:
-    """Collect the positions of a frame of two columns, partition and offset. A row with a null in either has no position."""
+    """Collect the positions of a data frame with the columns partition and offset; rows with a null have none."""
     doing("reading the rows of the table")
     found = Sightings()
     for packed in rows.mapInArrow(_packed, _PACKED_DDL).collect():

@@ -1,4 +1,4 @@
-"""The interface of every sink: the start of the protocol, judging a batch, and writing it."""
+"""The interface of all sinks: starting the protocol, judging a batch, and writing it."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _MOST_EPOCHS_AHEAD: Final = 1_000_000
-"""A report of a higher epoch cannot be true: one claim takes seconds. Its number must not use up those of the ledger."""
+"""A reported epoch further ahead must be wrong, as a claim takes seconds. It must not use up the ledger's epochs."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamStart:
-    """The input of a sink's claim of a stream; `begin` is where a new ledger would begin.
+    """The input of a sink's claim of a stream; `begin` are the offsets at which a new ledger would begin.
 
-    `history` is not empty if the batches come from a history: its marks after each load, in order.
+    `history` holds the marks after each load of a history, in order; it is empty if the batches come from the topic.
     """
 
     plan: EnforcementPlan
@@ -57,9 +57,9 @@ class StreamStart:
     history: tuple[HistoryMark, ...] = ()
 
     def claimable(self, ledger: Ledger) -> Ledger:
-        """Return the ledger as its next claim takes it: numbered, and with the newest load of the history.
+        """Return the ledger prepared for its next claim: with a safe epoch, and the newest load of the history.
 
-        Raises StreamStopped if it counts a load that the history does not have.
+        Raises StreamStopped if the ledger counts a load that the history does not have.
         """
         if not self.history:
             return self.numbered(ledger)
@@ -72,10 +72,10 @@ class StreamStart:
         return self.numbered(ledger.model_copy(update={"history": self.history[-1]}))
 
     def numbered(self, ledger: Ledger) -> Ledger:
-        """Return the ledger with an epoch such that its next claim is above every reported one.
+        """Return the ledger with an epoch that puts its next claim above every reported epoch.
 
-        A restored or rebuilt ledger would repeat epochs. Its batches would have the numbers of earlier ones, and the
-        registry would refuse their reports.
+        A restored or rebuilt ledger would repeat epochs. Its batches would have the numbers of earlier batches, and
+        the registry would refuse their reports.
         """
         ahead = self.reported_epoch - ledger.epoch
         if not 0 < ahead <= _MOST_EPOCHS_AHEAD:
@@ -101,7 +101,7 @@ class StreamStart:
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """One micro-batch: its rows, its offsets, the contract that judges it, and its settled records."""
+    """One micro-batch: its rows, the offsets [start, end), the contract that judges it, and its settled records."""
 
     rows: DataFrame
     start: Vector
@@ -121,7 +121,10 @@ class MicroBatch:
     def published(
         self, decision: Decision, scan_from: dict[str, Vector], slots: int, dropped: str, marks: str = ""
     ) -> PublishedBatch:
-        """Return the changes of this batch to the ledger; `dropped` and `marks` are digests of what it wrote there."""
+        """Return the changes of this batch to the ledger.
+
+        `dropped` and `marks` are the digests of what it wrote to the topics of dropped positions and of marks.
+        """
         totals = BatchTotals(
             written=decision.written,
             quarantined=decision.quarantined,
@@ -144,7 +147,7 @@ class MicroBatch:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A judged chunk of a replay: what becomes of its records, and how far its request was before it."""
+    """A judged chunk of a replay: the outcomes of its records, and the progress of its request before it."""
 
     chunk: ReplayedChunk
     progress: ReplayProgress
@@ -211,20 +214,20 @@ class Sink(Protocol[Held]):
 
     @property
     def table_size(self) -> TableSize | None:
-        """Return the size of the table when it was last maintained; None without a table."""
+        """Return the size of the table at its last maintenance; None without a table."""
         ...
 
     @property
     def maintenance(self) -> TableMaintenance | None:
-        """Return the result of the last maintenance round; None before the first, and for sinks without one."""
+        """Return the result of the maintenance so far; None before the first round, and for sinks without tables."""
         ...
 
     def is_held(self) -> bool:
-        """Return whether no other instance has claimed the ledger. Raises Unavailable when it cannot be read."""
+        """Return whether no other instance has claimed the ledger. Raises Unavailable if it cannot be read."""
         ...
 
     def close(self) -> None:
-        """Release the producers, because Spark may reference its callbacks for a long time."""
+        """Release the producers, because Spark may keep a reference to the sink's callbacks for long."""
         ...
 
     def judge(self, batch: MicroBatch) -> JudgedBatch[Held]:
@@ -232,27 +235,33 @@ class Sink(Protocol[Held]):
         ...
 
     def publish(self, judged: JudgedBatch[Held], decision: Decision) -> Published:
-        """Write the batch by the decision, and update the ledger with it. Raises Fenced or Unavailable."""
+        """Write the batch according to the decision, and update the ledger. Raises Fenced or Unavailable."""
         ...
 
     def deletes_known_since(self) -> Vector:
-        """Return the offsets from which on it is known whether the key of a record was deleted; none for 0.
+        """Return the offsets from which on it is known whether a record's key was deleted; no entry means 0.
 
         Raises Unavailable.
         """
         ...
 
     def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:
-        """Require that refused records may be written behind newer ones. Raises ConflictError with the way out."""
+        """Raise ConflictError, with what to do, unless refused records may be written after newer ones.
+
+        `has_keys`: some of them have a key. `append_late`: the request allows it.
+        """
         ...
 
     def keep_positions(self) -> None:
-        """Prepare to keep the positions of what a replay writes or closes. Raises StreamStopped if they would be lost, Unavailable."""
+        """Prepare to keep the positions of records that a replay writes or closes.
+
+        Raises StreamStopped if they would be lost, Unavailable.
+        """
         ...
 
     def replay(self, judged: JudgedBatch[Held], replay: Replay) -> Ledger:
-        """Write the accepted records of a judged chunk and the positions that it closes, and update the ledger with it. Raises Fenced or Unavailable.
+        """Write the accepted records of a judged chunk and the positions that it closes, and update the ledger.
 
-        No batch is published meanwhile.
+        No batch is published meanwhile. Raises Fenced or Unavailable.
         """
         ...

@@ -1,4 +1,4 @@
-"""The folder in which records wait on the driver's disk until their batch is decided."""
+"""The folder on the driver's disk that holds records until their batch is decided."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ _Size = tuple[int, int]
 class Spool:
     """The folder of one attempt.
 
-    It is named after the epoch. So a task of an earlier instance that resumes finds its folder deleted, and cannot
-    overwrite a file of this instance.
+    It is named after the epoch. So a resumed task of an earlier instance finds its folder deleted, and cannot overwrite
+    a file of this instance.
     """
 
     def __init__(self, settings: JobSettings, contract_id: str, epoch: int) -> None:
         self._all = settings.scratch(contract_id) / "spool"
         self._folder = self._all / str(epoch)
         self.is_shared = is_local(settings)
-        """Whether workers write here themselves."""
+        """Whether workers write to this folder themselves."""
 
     def clear(self) -> None:
         """Create the folder, and delete the files of earlier attempts, which can no longer publish them."""
@@ -68,7 +68,7 @@ class Spool:
         self._folder.mkdir(mode=0o700, parents=True)
 
     def parts(self, kind: str) -> RecordParts:
-        """Return how tasks hand over records of this kind."""
+        """Return how tasks hand over records of this kind: in files of this folder, or packed in their results."""
         return InFiles(str(self._folder), kind) if self.is_shared else Packing()
 
     @contextmanager
@@ -84,7 +84,7 @@ class Spool:
             kept.unpersist()
 
     def results(self, judged: DataFrame, batch: MicroBatch) -> TaskResults:
-        """Run the tasks, and collect the refused records. `judged` are rows of RESULT."""
+        """Run the tasks, and collect the refused records. `judged` has the schema RESULT."""
         pieces = {COLUMNS[kind] for kind in _PIECES}
         others = [name for name in RESULT.names if name not in pieces]
         rows = judged.select(*others, *map(_size, pieces)).toArrow()
@@ -95,14 +95,14 @@ class Spool:
         return TaskResults(rows, batch.plan, batch.asked, refused)
 
     def accepted(self, judged: DataFrame, results: TaskResults) -> SpooledRecords:
-        """Collect the accepted records that Spark keeps, or name the files that the tasks have written here."""
+        """Return the accepted records: in the files that tasks have written here, or collected from Spark."""
         files = results.parts()
         if files:
             return SpooledRecords(tuple(files))
         return self._fetch(judged, results.rows, AcceptedPiece)
 
     def _fetch(self, judged: DataFrame, rows: pa.Table, kind: type[Piece]) -> SpooledRecords:
-        """Collect packed records in parts, so that the size of the batch does not limit the collect."""
+        """Collect packed records in groups, so that a large batch does not exceed the limit of one collect."""
         found = rows.column(COLUMNS[kind]).combine_chunks()
         sizes = sorted((each["number"], each["bytes"]) for each in found.drop_null().to_pylist())
         if not sizes:
@@ -122,7 +122,7 @@ def _size(column: str) -> Column:
 
 
 def _groups(sizes: Sequence[_Size]) -> Iterator[Sequence[_Size]]:
-    """Yield consecutive pieces that have at most CHUNK_BYTES together, or one."""
+    """Yield groups of consecutive pieces of at most CHUNK_BYTES; a larger piece is a group of its own."""
     first = total = 0
     for index, (_, size) in enumerate(sizes):
         if index > first and total + size > CHUNK_BYTES:
@@ -133,7 +133,10 @@ def _groups(sizes: Sequence[_Size]) -> Iterator[Sequence[_Size]]:
 
 
 def _collected(judged: DataFrame, group: Sequence[_Size], kind: type[Piece]) -> list[bytes]:
-    """Collect some pieces. Raises Unavailable when they differ from those that the tasks returned: they were judged again."""
+    """Collect the records of some pieces.
+
+    Raises Unavailable if the pieces differ from those that the tasks returned, because Spark has judged them again.
+    """
     number = F.col(f"{COLUMNS[kind]}.number")
     found = read_results(judged.filter(number.between(group[0][0], group[-1][0])).toArrow(), kind)
     found.sort(key=lambda each: each.number)

@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 
 
 class StagedSink:
-    """A table with its ledger, and the quarantine topic beside it."""
+    """The sink of a table with its ledger, and of the quarantine topic."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - its outputs
+    def __init__(  # noqa: PLR0913, PLR0917 - one argument for each output
         self,
         settings: JobSettings,
         table: LedgerStore,
@@ -104,7 +104,7 @@ class StagedSink:
         self._marks.adopt(plan)
 
     def start(self, start: StreamStart) -> Ledger:
-        """Take steps 1 to 5: claim, fence, verify, read, scan."""
+        """Run steps 1 to 5: claim, fence, verify, read, scan."""
         for each in self._upkeeps:
             each.relieve()
         self.adopt(start.plan)
@@ -155,18 +155,19 @@ class StagedSink:
 
     @property
     def table_size(self) -> TableSize | None:
-        """Return the size of the table when it was last maintained."""
+        """Return the size of the table at its last maintenance; None before that."""
         return self._upkeep.size
 
     @property
     def maintenance(self) -> TableMaintenance | None:
-        """Return the maintenance of the table in the background."""
+        """Return the result of the table's background maintenance; None before the first round."""
         return self._upkeep.done
 
     def judge(self, batch: MicroBatch) -> JudgedBatch[TableParts]:
-        """Judge the rows that are not settled; write the accepted ones to files that readers do not see.
+        """Judge the rows that are not settled; write the accepted ones to files that are invisible to readers.
 
-        Records that were sent to the source before a rewind count as dropped, unjudged: their copies are records too.
+        Records that were sent to the source before a rewind count as dropped and are not judged: their copies in the
+        source are judged instead.
         """
         shadow = batch.asked.shadow and batch.asked.shadow.for_table(self._table.limits)
         plan = batch.plan.for_table(self._table.limits(batch.plan))
@@ -181,7 +182,7 @@ class StagedSink:
         return JudgedBatch(batch, results, TableParts(self._table, results.parts()))
 
     def publish(self, judged: JudgedBatch[TableParts], decision: Decision) -> Published:
-        """Take steps 7 to 10: write refused records to the quarantine topic, then the accepted rows with the ledger.
+        """Run steps 7 to 10: write refused records to the quarantine topic, then the accepted rows with the ledger.
 
         The rows are staged while the quarantine topic is written: staging is invisible, and the commit waits for both.
         """
@@ -194,8 +195,8 @@ class StagedSink:
             with batch.watch(Step.QUARANTINE):
                 evidence = self._write_refused(judged.results.refused, batch)
                 dropped, marks = self._write_positions(judged.results, batch.end)
-                # Ask at each batch: aborted attempts and other ledgers lengthen the topic too, and a mark before their records
-                # would stop the next start once retention had deleted them.
+                # Read at each batch: aborted attempts and other ledgers append to the topic too. A mark before their
+                # records would stop the next start once retention has deleted them.
                 end = self._topics.latest(self._quarantine.name)
             mark = staging.result()
         scan_from = self._settled.after(batch.end).scan_from({self._quarantine.name: end})
@@ -206,9 +207,10 @@ class StagedSink:
         return published
 
     def _refuse(self, judged: JudgedBatch[TableParts], decision: Decision) -> Published:
-        """Write all records of the batch to the quarantine topic only: they are read again from the source.
+        """Write all records of the batch to the quarantine topic only, after reading them from the source again.
 
-        The files hold typed columns only. This is rare, and keeping the bytes of every batch would be expensive.
+        The files hold only typed columns. A refused batch is rare, and keeping the bytes of every batch would be
+        expensive.
         """
         batch = judged.batch
         refusals = (*batch.asked.refusals, BatchRefusal(batch.end, decision.refusal))
@@ -227,7 +229,7 @@ class StagedSink:
             again.release()
 
     def _write_refused(self, refused: SpooledRecords, batch: MicroBatch) -> Counter[RuleKey]:
-        """Take step 7: write refused records, one transaction for each slot, all committed before the sink."""
+        """Run step 7: write refused records in one transaction per slot; all commit before the table does."""
         evidence: Counter[RuleKey] = Counter()
         to = Destination(self._quarantine, self._held, batch.plan)
         decided = Decided(batch.asked.refusals, batch.asked.set_aside)
@@ -239,7 +241,7 @@ class StagedSink:
         return evidence
 
     def _write_positions(self, results: TaskResults, end: Vector) -> tuple[str, str]:
-        """Write what a batch drops, and the keys that it deletes, before the ledger that names them; return both digests."""
+        """Write dropped positions and marks of deleted keys, before the ledger names them; return both digests."""
         held, marks = self._held, results.marks()
         self._note_marks(marks)
         dropped, dropped_digest = self._dropped.records(held, results.dropped())
@@ -249,25 +251,25 @@ class StagedSink:
         return dropped_digest, marks_digest
 
     def _stage(self, files: list[str], batch: MicroBatch) -> str:
-        """Take step 9: stage the files of accepted rows; return the mark to publish them by."""
+        """Run step 9: stage the files of accepted rows; return the mark by which they are published."""
         with batch.watch(Step.STAGE):
             held = self._held
             at = held.model_copy(update={"n": held.n + 1, "end": {**held.end, **batch.end}})
             return self._table.stage(files, at)
 
     def deletes_known_since(self) -> Vector:
-        """Read the marks of deleted keys once; batches add theirs. Return from where on none is missing."""
+        """Read the marks of deleted keys once; batches add theirs. Return the offsets from which none is missing."""
         if not self._is_upsert:
             return {}
         with self._marks_lock:
             if self._known_marks is None:
                 self._known_marks = read_marks(self._settings.kafka, self._held)
-                # Of the batch that is being published: the ledger may not name them yet.
+                # The marks of the batch that is being published: the ledger may not name them yet.
                 self._known_marks.marks.append(self._newest_marks)
             return self._known_marks.since
 
     def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:
-        """Require nothing: a table keeps the newest row of a key, and deletes leave marks."""
+        """Require nothing: a table with upserts keeps the newest row of a key, and deletes leave marks."""
 
     def keep_positions(self) -> None:
         """Create the topics of replayed positions and of marks."""
@@ -278,8 +280,9 @@ class StagedSink:
     def replay(self, judged: JudgedBatch[TableParts], replay: Replay) -> Ledger:
         """Write the positions of replayed records, then commit their rows and the ledger together.
 
-        Into a table with upserts, records whose key was deleted by a newer one are not written. A batch may have deleted it
-        after the chunk was judged, so this is decided here, and the chunk is judged again without them.
+        In a table with upserts, a record whose key was deleted by a newer record is not written. A batch may have
+        deleted the key after the chunk was judged. So this is checked here, and the chunk is judged again without such
+        records.
         """
         marks, written = judged.results.marks(), replay.chunk.written
         if len(written.since(self.deletes_known_since())) < len(written):
@@ -317,14 +320,14 @@ class StagedSink:
         )
 
     def _note_marks(self, marks: KeyMarks) -> None:
-        """Remember marks that are about to be published, for chunks of replays after them."""
+        """Record the marks that are about to be published, for later chunks of replays."""
         with self._marks_lock:
             self._newest_marks = marks
             if self._known_marks is not None and not self._known_marks.add(marks):
-                self._known_marks = None  # the next chunk reads the newest again
+                self._known_marks = None  # too many: the next chunk reads the newest again
 
     def _commit(self, files: list[str], mark: str, batch: MicroBatch, changes: PublishedBatch) -> Ledger:
-        """Take step 10: commit rows and ledger together, with the mark of step 8."""
+        """Run step 10: commit rows and ledger together, with the `scan_from` of step 8; stage again if needed."""
         held = self._held
         new = held.publish(changes)
         for _ in range(STAGE_ATTEMPTS):
@@ -343,7 +346,7 @@ class StagedSink:
         return self._ledger
 
     def _claim(self, start: StreamStart) -> tuple[Ledger, Ledger]:
-        """Return the ledger as the earlier instances left it, and as it is claimed."""
+        """Claim the ledger; return it as the earlier instances left it, and as claimed."""
         held = self._table.read()
         slots = self._settings.quarantine_slots
         before = held
@@ -358,7 +361,7 @@ class StagedSink:
         return before, claimed
 
     def _require_unwritten(self, start: StreamStart, name: str) -> None:
-        """Raise StreamStopped when a stream without a ledger has written already."""
+        """Raise StreamStopped if a stream without a ledger has already written records."""
         stream, topic = start.plan.contract.id, start.source.name
         if self._table.has_rows_of(topic):
             raise unclaimed_history(stream, self._table.name, f"rows of topic {topic}")
@@ -367,13 +370,13 @@ class StagedSink:
 
 
 def own_ledger_name(table: LedgerStore, stream: str) -> str:
-    """Return the name of a table's first ledger: it has the table's identity, so a recreated table begins another ledger."""
+    """Return the name of a table's first ledger. It contains the table's UUID, so a recreated table has a new ledger."""
     return f"{stream}@{table.kind}:{table.uuid[:8]}"
 
 
 @dataclass(slots=True)
 class TableParts:
-    """Accepted rows of a batch in parts that readers do not see, by the names of the parts."""
+    """Accepted rows of a batch in parts that are invisible to readers, by the names of the parts."""
 
     table: LedgerStore
     names: list[str]
@@ -391,7 +394,7 @@ class TableParts:
 
 
 def _of_slot(rows: pa.RecordBatch, slot: int, slots: int) -> pa.RecordBatch:
-    """Return the rows whose source partition a slot has."""
+    """Return the rows of the source partitions that a slot writes."""
     if slots == 1:
         return rows
     return rows.filter(pa.array(np.asarray(rows.column("partition")) % slots == slot))

@@ -1,4 +1,4 @@
-"""The interface of a store for the staged protocol: hold rows unseen, and commit rows and ledger together."""
+"""The interface of a store for the staged protocol: stage invisible rows, and commit rows and ledger together."""
 
 from __future__ import annotations
 
@@ -19,22 +19,25 @@ from tidegate.spark_jobs.sinks.quarantine_rows import Outdated
 from tidegate.spark_jobs.worker.part_writer import RowTarget
 
 STAGE_ATTEMPTS: Final = 5
-"""How often a batch is staged again if other writers commit to the table meanwhile."""
+"""Maximum attempts to stage and publish a batch while other writers commit to the table."""
 MANY_SNAPSHOTS: Final = 5_000
-"""With so many snapshots a commit takes seconds: the job warns, and expires them before the claim."""
+"""With this many snapshots a commit takes seconds: the job warns, and expires them before the claim."""
 
 RECORDS_OF_KEY: Final = "records"
 
 Taken = Vector | Positions | Outdated
-"""Rows to delete: from the first offset of each partition on, at some positions, or those that no longer count."""
+"""Rows to delete: from an offset of each partition on, at some positions, or those that no longer count."""
 
 
 class TableRows(Protocol):
-    """The contents of a table: typed columns, and the contract that names its topic and primary key (`EnforcementPlan`)."""
+    """The contents of a table: typed columns, and the contract that names its topic and primary key.
+
+    `EnforcementPlan` implements it.
+    """
 
     @property
     def columns(self) -> pa.Schema:
-        """Return the typed columns, without those of the source."""
+        """Return the typed columns, without the provenance columns."""
         ...
 
     @property
@@ -46,7 +49,7 @@ class TableRows(Protocol):
 class LedgerStore(Protocol):
     """One table with its ledger. `files` are names of parts that workers have written.
 
-    An unpublished part is invisible; it may remain after a crash, and does no harm.
+    Unpublished parts are invisible to readers. They may remain after a crash, and do no harm.
     """
 
     kind: str
@@ -58,7 +61,7 @@ class LedgerStore(Protocol):
         ...
 
     def exists(self) -> bool:
-        """Return whether there is a table of this name that a ledger can be read of, whatever its columns."""
+        """Return whether a table of this name exists from which a ledger can be read, regardless of its columns."""
         ...
 
     def ensure(self, rows: TableRows) -> None:
@@ -78,7 +81,7 @@ class LedgerStore(Protocol):
         ...
 
     def last_epoch(self, ledger: str) -> int:
-        """Return an epoch of this ledger's name in the table's history; 0 if unknown."""
+        """Return the highest epoch of this ledger name in the table's history; 0 if unknown."""
         ...
 
     def target(self, rows: TableRows, contract: str, name: str) -> RowTarget:
@@ -86,11 +89,11 @@ class LedgerStore(Protocol):
         ...
 
     def limits(self, plan: EnforcementPlan) -> TableLimits:
-        """Return the limits of the table on its rows, besides the types of their columns."""
+        """Return the limits that the table sets on its rows, besides the column types."""
         ...
 
     def stage(self, files: Sequence[str], at: Ledger | None = None) -> str:
-        """Combine parts where readers do not see them; return the mark to publish them by.
+        """Combine parts invisibly to readers; return the mark by which `publish` identifies them.
 
         `at` is the ledger that they will be published with, as far as it is known: without totals and `scan_from`.
         """
@@ -102,9 +105,10 @@ class LedgerStore(Protocol):
         """Publish the staged rows and update the ledger to `new` if, and only if, it is still `held`.
 
         `is_rebuilt` means that `new` was computed from the existing rows: then the table need not contain the rows
-        that `held` counts. Returns the published ledger, whose totals the store may have corrected; None to stage
-        again. Raises Fenced if the ledger is no longer `held`, and Unavailable if the commit failed and changed
-        nothing. Raises StreamStopped if the table was rolled back to before `held`, or if that cannot be excluded.
+        that `held` counts. Returns the published ledger, whose totals the store may have corrected; None if the rows
+        must be staged again. Raises Fenced if the ledger is no longer `held`, Unavailable if the commit failed and
+        changed nothing. Raises StreamStopped if the table was rolled back to before `held`, or if that cannot be
+        excluded.
         """
         ...
 
@@ -113,47 +117,52 @@ class LedgerStore(Protocol):
         ...
 
     def records_present(self, keys: pa.Table) -> int:
-        """Return how many records have a primary key that a row of the table has, whoever wrote it; 0 without its columns.
+        """Return the number of records whose primary key is in the table, in a row of any writer.
 
-        `keys` has the columns of the key, without nulls and each key once; then `RECORDS_OF_KEY`, the number of its records.
+        `keys` has the key columns, with distinct keys without nulls, and then `RECORDS_OF_KEY`, the number of records
+        of the key. Returns 0 if the table lacks a key column.
         """
         ...
 
     def retract(self, taken: Taken, held: Ledger, new: Ledger) -> Ledger | None:
-        """Delete rows of the ledger's topic and move the ledger to `new`, in one commit.
+        """Delete rows of the ledger's topic and update the ledger to `new`, in one commit.
 
-        Only for rows that are appended. Returns and raises what `publish` does.
+        Only for tables with appended rows. Returns and raises the same as `publish`.
         """
         ...
 
     def position_at(self, snapshot: int, held: Ledger) -> Vector:
-        """Return where the ledger stood at a snapshot or version of the table. Raises ConflictError when it does not say."""
+        """Return the end vector of the ledger at a snapshot or version of the table.
+
+        Raises ConflictError if the snapshot does not tell it.
+        """
         ...
 
     def maintain(self, *, beyond: int = 0) -> TableSize | None:
         """Expire old state of the stream in a table with more than `beyond` snapshots; return the table's size.
 
-        None if the store has no such figures, or has no table yet. Raises Unavailable.
+        Return None if the store has no such figures, or no table yet. Raises Unavailable.
         """
         ...
 
     def archive(self, name: str) -> str | None:
-        """Rename the table to `name`, in the same namespace, whatever it holds; return its full new name.
+        """Rename the table to `name`, in the same namespace, regardless of its contents; return its full new name.
 
-        None when there is no table. Raises ConflictError when the name is taken, Unavailable when the store does not rename.
+        Return None if there is no table. Raises ConflictError if the name is taken, Unavailable if the store does not
+        rename.
         """
         ...
 
     def compact(self) -> Compacted | None:
-        """Merge a bounded number of small files; None when that is off, or the store needs none. Raises Unavailable."""
+        """Merge a bounded number of small files; None if this is disabled or not needed. Raises Unavailable."""
         ...
 
     def remove_orphans(self) -> Orphans | None:
-        """Remove what crashed attempts of earlier epochs have left; None when that is off. Raises Unavailable."""
+        """Remove the files of crashed attempts of earlier epochs; None if this is disabled. Raises Unavailable."""
         ...
 
     def tidy(self, files: Sequence[str]) -> None:
-        """Delete files that are not needed after publishing."""
+        """Delete files that are no longer needed after publishing."""
         ...
 
     def delete_files(self, files: Sequence[str]) -> None:
@@ -164,7 +173,7 @@ class LedgerStore(Protocol):
 def move_ledger(
     table: LedgerStore, held: Ledger | None, new: Ledger, during: str, *, is_rebuilt: bool = False
 ) -> None:
-    """Publish an empty batch that updates the ledger to `new`. Raises what `publish` raises."""
+    """Publish an empty batch that updates the ledger to `new`. Raises the errors of `publish`."""
     for _ in range(STAGE_ATTEMPTS):
         if table.publish(table.stage([], new), held, new, is_rebuilt=is_rebuilt):
             return

@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 _JOIN_SECONDS = 5.0
 _ONE_AT_A_TIME: Final = Lock()
-"""The streams of a job compact one after another: each takes a core, and the memory of a file, for itself."""
+"""Streams of a job compact one after another: each compaction needs a core, and the memory of a file."""
 
 
 class MaintainedTable(Protocol):
-    """The part of `LedgerStore` that maintains a table."""
+    """The maintenance methods of `LedgerStore`."""
 
     name: str
 
@@ -37,21 +37,21 @@ class MaintainedTable(Protocol):
         ...
 
     def remove_orphans(self) -> Orphans | None:
-        """Remove what crashed attempts have left. Raises Unavailable."""
+        """Remove the files of crashed attempts. Raises Unavailable."""
         ...
 
 
 class Upkeep:
-    """Runs the maintenance of a table every few seconds, in its own thread. A failure is a warning.
+    """The periodic maintenance of a table, every `seconds` in its own thread. Failures are logged as warnings.
 
-    Orphans are looked for in the first round, and again when `orphan_seconds` have passed.
+    Orphans are searched in the first round, and again each time `orphan_seconds` have passed.
     """
 
     def __init__(self, store: MaintainedTable, seconds: float, orphan_seconds: float = 24 * 3600.0) -> None:
         self.size: TableSize | None = None
         self.done: TableMaintenance | None = None
         self.error: Unavailable | None = None
-        """The last failure of the round before."""
+        """The last failure of the newest round; None if it had none."""
         self._store = store
         self._seconds = seconds
         self._orphan_seconds = orphan_seconds
@@ -60,11 +60,11 @@ class Upkeep:
         self._thread: Thread | None = None
 
     def relieve(self) -> None:
-        """Expire a backlog before the table is claimed: otherwise each step of the claim takes seconds and much memory."""
+        """Expire a backlog of snapshots before the claim, because it makes each step of the claim slow and costly."""
         self._attempt(lambda: self._expire(beyond=MANY_SNAPSHOTS))
 
     def start(self) -> None:
-        """Start the thread; the first round begins at once."""
+        """Start the thread; the first round begins immediately."""
         self._thread = Thread(target=self._keep_going, name=f"upkeep-{self._store.name}", daemon=True)
         self._thread.start()
 
@@ -75,7 +75,10 @@ class Upkeep:
             self._thread.join(_JOIN_SECONDS)
 
     def run(self) -> TableMaintenance:
-        """Run one round now: expiry, compaction, orphans. Return what was done since the first round."""
+        """Run one round now: expiry, compaction, orphans. Return the totals since the first round.
+
+        `seconds` of the result are those of this round.
+        """
         begun = time.monotonic()
         self.error, done = None, self.done or TableMaintenance()
         changes: dict[str, float] = {}
@@ -110,7 +113,7 @@ class Upkeep:
         if time.monotonic() < self._orphans_due:
             return {}
         found = self._exclusively(self._store.remove_orphans)
-        if found is None:  # switched off, or put off
+        if found is None:  # disabled or postponed
             return {}
         self._orphans_due = time.monotonic() + self._orphan_seconds
         return {
@@ -121,7 +124,7 @@ class Upkeep:
         }
 
     def _exclusively(self, work: Callable[[], T | None]) -> T | None:
-        """Run `work` while no other stream of this job runs one; skip it if the wait is longer than a pause."""
+        """Run `work` exclusively among the job's streams; return None if the wait exceeds the pause between rounds."""
         if not _ONE_AT_A_TIME.acquire(timeout=self._seconds):
             log.info("maintenance_put_off", table=self._store.name)
             return None
@@ -131,7 +134,7 @@ class Upkeep:
             _ONE_AT_A_TIME.release()
 
     def _attempt(self, part: Callable[[], dict[str, float]]) -> dict[str, float] | None:
-        """Run a part of a round; return what it counts, or None if it has failed."""
+        """Run a part of a round; return its counts, or None if it has failed."""
         try:
             return part()
         except Unavailable as error:

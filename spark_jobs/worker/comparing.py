@@ -1,6 +1,6 @@
-"""Compare the verdicts of two versions in a worker.
+"""Comparison of the verdicts of two contract versions in a worker.
 
-Every error of the other version is caught here and reported: it must not affect verdicts of the enforced one.
+Every error of the shadow version is caught here and reported: it must not affect the verdicts of the enforced one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_REASONS: Final = 20
 
 
 class ShadowComparison:
-    """Judges the records of one task by the shadow too, and counts where its verdicts differ from the enforced ones."""
+    """The comparison for one task: judges its records by the shadow too, and counts verdicts that differ."""
 
     def __init__(self, active: EnforcementPlan, shadow: Shadow, *, typed: bool) -> None:
         self._active = active
@@ -39,14 +39,14 @@ class ShadowComparison:
 
     @classmethod
     def of(cls, active: EnforcementPlan, shadow: Shadow | None, *, typed: bool) -> Self | None:
-        """Return a comparison of verdicts of `judge`, or with `typed` of `judge_typed`; None without a shadow."""
+        """Return a comparison for verdicts of `judge`, or of `judge_typed` if `typed`; None without a usable shadow."""
         return None if shadow is None or shadow.pickled is None else cls(active, shadow, typed=typed)
 
     def add(self, batch: pa.RecordBatch, judged: pa.StructArray) -> None:
-        """Compare the enforced verdicts of a batch of the columns of INPUT with those of the shadow. Never raises."""
+        """Compare the enforced verdicts of a batch, with the columns of INPUT, with the shadow's. Never raises."""
         try:
             self._add(batch, judged)
-        except Exception as error:  # noqa: BLE001 - a report is worth no batch
+        except Exception as error:  # noqa: BLE001 - a report must not fail the batch
             self._failure = could_not_judge(type(error).__name__)
 
     def result(self) -> ShadowResult:

@@ -2,10 +2,10 @@
 
 With the stock daemon each Python task takes 0.12-0.19 s before its first record, because PySpark calls
 `importlib.invalidate_caches()` at every task. With pyspark.zip, py4j.zip and a jar on `sys.path`, that call re-reads
-thousands of directory entries in Python. This daemon removes the archives from the path and imports the judge's
-modules once, before the workers are forked. It freezes those objects so that no collection touches their pages.
-Garbage collection during a task is off: decoded records hold no cycles, and PySpark collects after each task anyway
-(5 % of the judge's time).
+thousands of directory entries in Python. This daemon removes the archives from the path and imports the modules for
+judging once, before the workers are forked. It freezes those objects, so that garbage collection does not touch their
+pages. Garbage collection during a task is off, which saves 5 % of the time for judging: decoded records hold no cycles,
+and PySpark collects after each task anyway.
 """
 
 from __future__ import annotations
@@ -43,16 +43,17 @@ def _leave_archives() -> None:
 
 
 def _ending_with_its_connection(work: Callable[..., int]) -> Callable[..., int]:
-    """Return the function that serves a connection, without a traceback where Spark has closed it.
+    """Wrap the function that serves a connection, so that it prints no traceback when Spark has closed it.
 
-    Spark does so to each task that it cancels, as at every stop of a stream; its log is that of the job.
+    Spark closes the connection of each task that it cancels, as at every stop of a stream. Tracebacks would fill the
+    log of the job.
     """
 
     def serve(*arguments: Any) -> int:
         try:
             return work(*arguments)
         except (BrokenPipeError, ConnectionResetError):
-            return 1  # nothing more is asked on this connection
+            return 1  # nothing more arrives on this connection
 
     return serve
 

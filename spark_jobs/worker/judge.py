@@ -1,4 +1,4 @@
-"""Judging in Python workers of Spark: headers of records, types of columns, and errors."""
+"""Helpers for judging in Spark's Python workers: schema headers, column types, and errors."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tidegate.spark_jobs.worker.record_spool import header_pairs
 
 _MOST_KNOWN: Final = 10_000
 _OURS: Final = (Unavailable, Fenced, StreamStopped, TooLarge, TransactionEnded)
-"""Errors of a worker that no record causes."""
+"""Our own errors that a worker may raise, and that the driver raises again with their type."""
 
 
 def schema_headers(plan: EnforcementPlan, headers: pa.Array) -> pa.Array | None:
     """Return the schema header of each record, for `EnforcementPlan.judge`; None if the plan does not read it.
 
-    `headers` are all headers of each record as Spark's `to_json` writes them, values in base64, an array of string.
+    `headers` is a string array: all headers of each record as Spark's `to_json` writes them, with values in base64.
     """
     if not plan.reads_headers:
         return None
@@ -44,7 +44,7 @@ def schema_headers(plan: EnforcementPlan, headers: pa.Array) -> pa.Array | None:
 
 @contextmanager
 def worker_errors() -> Iterator[None]:
-    """Raise our own errors in a form that survives Spark, which reports every error as an error of Python."""
+    """Raise our own errors of workers with their type: Spark reports every error of a worker as PythonException."""
     try:
         yield
     except PythonException as error:
@@ -56,7 +56,7 @@ def worker_errors() -> Iterator[None]:
 
 
 def column_types(columns: pa.Schema) -> StructType:
-    """Return the Spark types of typed columns; a timestamp without a zone stays without one."""
+    """Return the Spark types of typed columns; a timestamp without time zone stays without one."""
     types = from_arrow_type(pa.struct(list(columns)), prefer_timestamp_ntz=True)
     assert isinstance(types, StructType)  # noqa: S101 - narrows for the type checker
     return types

@@ -1,6 +1,6 @@
-"""Judge a batch in the Python workers, and write the accepted records to data files there.
+"""Judging of a batch in the Python workers, which also write the accepted records to data files.
 
-One pass over the records: only the counts and the names of files return to the driver, also for refused records
+This takes one pass over the records. Only counts and file names return to the driver, also for refused records
 (`record_spool.py`). A file that no snapshot references is invisible, so no reader sees a row until the driver has
 decided about the whole batch.
 """
@@ -53,24 +53,25 @@ from tidegate.spark_jobs.worker.result_kinds import (
 INPUT: Final = ("partition", "offset", "timestamp", "key", "value", "to_json(headers) AS headers")
 """The columns of the Kafka source that a worker needs, as SQL expressions.
 
-Headers are passed as JSON, their values in base64: Spark computes the size of a batch at every row, and for a column
-of lists this takes time in proportion to the rows so far.
+Headers are passed as JSON, with their values in base64: Spark computes the size of a batch at every row, and for a list
+column this takes time proportional to the rows so far.
 """
 
 DELETED: Final = "_deleted"
-"""Column of rows that will be merged: whether a row is a tombstone, which holds the primary key alone."""
+"""Column of rows that will be merged: whether a row is a tombstone, which has only the primary key."""
 
 _ROW_GROUP_ROWS: Final = 100_000
 _ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
+"""A worker holds at most this many bytes of rows, plus one batch, before it writes them."""
 _SAMPLED_ROWS: Final = 1000
-"""A worker holds at most this many bytes of rows, and one batch, before it writes them."""
+"""Rows at the start of a file that decide which columns get a dictionary."""
 
 
 class OpenPart(AbstractContextManager["OpenPart"], Protocol):
-    """The part to which a task writes accepted rows: invisible, and complete when it is left without an error."""
+    """The part to which a task writes accepted rows: invisible, and complete when its context exits without error."""
 
     written: list[str]
-    """Names of the written files, when they are complete; empty if there were no rows."""
+    """Names of the written files, set when they are complete; empty if there were no rows."""
 
     def write(
         self,
@@ -79,22 +80,22 @@ class OpenPart(AbstractContextManager["OpenPart"], Protocol):
         is_written: pa.Array | None,
         judged_by: pa.Array | None = None,
     ) -> list[bytes]:
-        """Write a batch of the columns of INPUT; only the rows that `is_written` names, unless it is None.
+        """Write a batch with the columns of INPUT; only rows where `is_written` is true, unless it is None.
 
         `columns` are its typed columns; None if the target does not use them. `judged_by` has the contract version of
-        each row as `id@version`, if it is not the target's for all. Return the bytes that Spark has to keep.
+        each row as `id@version`; None if all rows have the target's. Return the packed records that Spark must pass on.
         """
         ...
 
 
 class RowTarget(Protocol):
-    """The target for the accepted rows of one batch; pickled for the workers."""
+    """The target of the accepted rows of one batch; it is pickled for the workers."""
 
     is_typed: ClassVar[bool]
     """Whether it writes typed columns instead of the original records."""
 
     def open(self, task: str) -> OpenPart:
-        """Open the part of one attempt of one task, which has no other writer."""
+        """Open the part of one attempt of one task. It has no other writer."""
         ...
 
 
@@ -102,8 +103,8 @@ class RowTarget(Protocol):
 class FileTarget:
     """The data files for the accepted rows of one batch.
 
-    `schema` are the typed columns, then `_source` and `_contract`, each with its field id in the table, and DELETED where
-    files are to be merged. File names begin with `location`; `properties` are those of the table's file system.
+    `schema` has the typed columns, then `_source` and `_contract`, each with its field id if the table format has ids,
+    and DELETED if files will be merged. File names begin with `location`; `properties` are those of the file system.
     """
 
     location: str
@@ -116,14 +117,14 @@ class FileTarget:
     is_typed: ClassVar[bool] = True
 
     def open(self, task: str) -> DataFile:
-        """Open a file of this target."""
+        """Open the file of one attempt of one task."""
         return DataFile(self, task)
 
 
 def judge_and_write(
     plan: EnforcementPlan, target: RowTarget, refused: RecordParts, asked: WorkerRequest = EMPTY_REQUEST
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function for `mapInArrow`: it reads batches of the columns of INPUT and yields batches of RESULT."""
+    """Return a function for `mapInArrow`: it reads batches with the columns of INPUT and yields batches of RESULT."""
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         name = _task_name()
@@ -143,7 +144,7 @@ def judge_and_write(
 
 
 class _Task:
-    """Judges and writes the records of one attempt of one task, and returns its results."""
+    """One attempt of one task: judges and writes its records, and returns its results."""
 
     def __init__(
         self,
@@ -169,7 +170,10 @@ class _Task:
         self._numbers = count(_task().partitionId() << 32)
 
     def judge(self, batch: pa.RecordBatch, now: int | None = None) -> Iterator[Result]:
-        """Judge a batch of the columns of INPUT and write its records; at the moment `now`, or at that of the plan."""
+        """Judge a batch with the columns of INPUT and write its records; yield the results known by then.
+
+        `now` is the time of the verdicts in nanoseconds since 1970; None for that of the plan.
+        """
         plan = self._plan
         self._bytes.update(_bytes_by_partition(batch))
         batch, aside = self._asked.without_set_aside(batch)
@@ -186,7 +190,7 @@ class _Task:
         columns = judged.field(2) if self._is_typed else None
         route = plan.route(batch.column("value"), headers)
         if self._comparison is not None:
-            # Another version of the contract is compared with the newest one, on the records of its group.
+            # The shadow is compared with the newest version, on the records of that version's group.
             compared = (
                 (batch, judged)
                 if route is None
@@ -200,7 +204,7 @@ class _Task:
         judged_by = None if route is None else route.contracts
         yield from self._pieces(AcceptedPiece, self._accepted.write(columns, batch, some_written, judged_by))
         self._mark(columns, batch, is_written)
-        # The expectations are those of the newest version, and concern the records of its compatibility group.
+        # The expectations are those of the newest version, and cover the records of its compatibility group.
         expected = some_written if route is None else pc.and_(pa.array(is_written), route.is_newest)
         for seen in self._noting.add(columns, expected):
             yield LibraryRows(seen)
@@ -211,7 +215,7 @@ class _Task:
         _note_first(self._first_failed, batch, failed, dispositions == int(Disposition.FAILED))
 
     def finish(self) -> Iterator[Result]:
-        """Yield the results that are known after all parts are complete."""
+        """Yield the results that are known only when all parts are complete."""
         for (partition, disposition, failed), records in self._counts.items():
             if records:
                 yield RecordCount(partition, disposition, failed, records)
@@ -232,7 +236,7 @@ class _Task:
     def _mark(
         self, columns: pa.StructArray | None, batch: pa.RecordBatch, is_written: npt.NDArray[np.bool_]
     ) -> None:
-        """Mark the keys of rows that delete; of a replay, those of all written rows."""
+        """Collect marks of the keys of written tombstones; in a replay, of all written rows."""
         if columns is None or not self._asked.marked:
             return
         is_marked = is_written
@@ -262,7 +266,7 @@ class _Task:
 
 
 def _bytes_by_partition(batch: pa.RecordBatch) -> dict[int, int]:
-    """Sum up the bytes of keys, values and headers of each source partition."""
+    """Return the bytes of keys, values and headers of each source partition."""
     lengths = sum(
         pc.fill_null(pc.binary_length(batch.column(name)), 0).to_numpy(zero_copy_only=False).astype(np.int64)
         for name in ("key", "value", "headers")
@@ -273,7 +277,7 @@ def _bytes_by_partition(batch: pa.RecordBatch) -> dict[int, int]:
 def _sums_by_partition(
     batch: pa.RecordBatch, weights: npt.NDArray[np.int64] | npt.NDArray[np.bool_] | None = None
 ) -> dict[int, int]:
-    """Sum up a weight of the rows of each source partition; without weights, count the rows."""
+    """Return the sums of the rows' weights by source partition; without weights, the numbers of rows."""
     partitions, places = np.unique(np.asarray(batch.column("partition")), return_inverse=True)
     sums = np.bincount(places, weights=weights).astype(np.int64)
     return dict(zip(partitions.tolist(), sums.tolist(), strict=True))
@@ -282,7 +286,7 @@ def _sums_by_partition(
 def _note_dropped(
     dropped: dict[int, BitMap64], batch: pa.RecordBatch, is_dropped: npt.NDArray[np.bool_]
 ) -> None:
-    """Record the offsets of dropped records by source partition, because no output has them."""
+    """Add the offsets of dropped records to `dropped`, by source partition, because no output has them."""
     if not is_dropped.any():
         return
     partitions, offsets = np.asarray(batch.column("partition")), np.asarray(batch.column("offset"))
@@ -294,7 +298,7 @@ def _note_dropped(
 def _note_first(
     first: dict[int, FailedRecord], batch: pa.RecordBatch, failed: pa.Array, is_failed: npt.NDArray[np.bool_]
 ) -> None:
-    """Record the first record with a `fail` violation of each source partition."""
+    """Keep in `first` the lowest record with a `fail` violation of each source partition."""
     for index in np.flatnonzero(is_failed).tolist():
         partition, offset = batch.column("partition")[index].as_py(), batch.column("offset")[index].as_py()
         if partition not in first or offset < first[partition].offset:
@@ -302,7 +306,7 @@ def _note_first(
 
 
 class DataFile:
-    """One Parquet file, created with the first rows, complete when it is left without an error."""
+    """One Parquet file. It is created with the first rows, and complete when the context exits without an error."""
 
     def __init__(self, target: FileTarget, task: str) -> None:
         self._target = target
@@ -329,7 +333,10 @@ class DataFile:
         is_written: pa.Array | None,
         judged_by: pa.Array | None = None,
     ) -> list[bytes]:
-        """Write the typed columns of a batch with its positions; only the rows that `is_written` names, unless it is None."""
+        """Write the typed columns of a batch with their provenance; return no packed records.
+
+        Arguments as in `OpenPart.write`; `columns` is required.
+        """
         assert columns is not None, "the target is typed"  # noqa: S101 - a programming error
         rows_in = len(columns)
         target = self._target
@@ -371,21 +378,21 @@ class DataFile:
             stream,
             self._target.schema,
             compression=self._target.compression,
-            # As the table format requires: 4 or 8 bytes if the precision allows.
+            # Required by the table format: 4 or 8 bytes if the precision allows.
             store_decimal_as_integer=True,
-            # A dictionary of unique values costs a fifth of the time to write a file, and makes it larger.
+            # A dictionary of unique values takes a fifth of the time to write a file, and makes it larger.
             use_dictionary=repeating,
         )
         return self._open.enter_context(writer)
 
 
 def _repeating(rows: pa.Table) -> list[str]:
-    """Return the columns in whose first rows most values occur more than once, by their paths in the file."""
+    """Return the paths of columns whose first rows have at most half as many distinct values as rows."""
     sample = rows.slice(0, _SAMPLED_ROWS).flatten()
     return [
         name
         for name, column in zip(sample.column_names, sample.columns, strict=True)
-        # Lists cannot be compared.
+        # Arrow cannot find the unique values of a list column.
         if not pa.types.is_list(column.type) and 2 * len(pc.unique(column)) <= len(column)
     ]
 

@@ -1,8 +1,8 @@
-"""Records between the workers, which have judged them, and the driver, which writes them to a topic later.
+"""Transfer of records from the workers, which judge them, to the driver, which writes them to a topic later.
 
-If workers and driver share a disk they share files. Otherwise the records are passed through Spark, many in a value,
-and the driver fetches them in parts into its own files (`sinks/spool.py`). In both cases the driver reads at most
-CHUNK_BYTES at a time, or one record.
+If workers and driver share a disk, they share files. Otherwise the records are packed, many in one value, and passed
+through Spark; the driver fetches them in groups into its own files (`sinks/spool.py`). In both cases the driver reads
+at most CHUNK_BYTES at a time, or one larger record.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.ledger import Position
 
 CHUNK_BYTES: Final = 8 * 1024 * 1024
-"""Maximum bytes of records in one piece, if it holds more than one record."""
+"""Maximum bytes of a piece with more than one record."""
 
 _HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -40,11 +40,11 @@ RECORDS: Final = pa.schema(
 """Records for output topics; `partition` and `offset` are those of the source."""
 
 REFUSED: Final = RECORDS.append(pa.field("failed", pa.binary()))
-"""Refused records, with the slots that they failed."""
+"""Refused records, with the slots that they failed as `judge` returns them."""
 
 
 def as_records(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows of the columns of INPUT as rows of RECORDS."""
+    """Return rows with the columns of INPUT as rows of RECORDS."""
     kept = ("partition", "offset", "key", "value")
     milliseconds = pc.floor_temporal(batch.column("timestamp"), unit="millisecond").cast(pa.int64())
     arrays = [
@@ -56,19 +56,19 @@ def as_records(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _headers(texts: pa.Array) -> pa.Array:
-    """Parse headers that Spark has written as JSON. A missing value is null."""
+    """Parse headers that Spark has written as JSON; records without headers have null."""
     if texts.null_count == len(texts):
         return pa.nulls(len(texts), _HEADERS)
     return pa.array([None if text is None else header_pairs(text) for text in texts.to_pylist()], _HEADERS)
 
 
 def header_pairs(text: str) -> list[tuple[str, bytes | None]]:
-    """Parse the headers of a record as Spark's `to_json` writes them: values in base64, no member for a null."""
+    """Parse the headers of a record from Spark's `to_json`: values in base64, no member `value` for a null."""
     return [(each["key"], b64decode(each["value"]) if "value" in each else None) for each in json.loads(text)]
 
 
 def pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in pieces of at most CHUNK_BYTES, or of one record."""
+    """Yield the rows in pieces of at most CHUNK_BYTES, or of one larger record."""
     if rows.num_rows > 1 and rows.nbytes > CHUNK_BYTES:
         half = rows.num_rows // 2
         yield from pieces(rows.slice(0, half))
@@ -80,7 +80,10 @@ def pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def divided(
     rows: pa.RecordBatch, positions: Collection[Position]
 ) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-    """Split rows by their columns partition and offset: those that are not at one of the positions, and those that are."""
+    """Split rows by their columns partition and offset: those not at one of the positions, and those that are.
+
+    The second part is None if it would be empty.
+    """
     if not positions:
         return rows, None
     partitions, offsets = np.asarray(rows.column("partition")), np.asarray(rows.column("offset"))
@@ -93,18 +96,18 @@ def divided(
 
 
 class RecordPart(AbstractContextManager["RecordPart"], Protocol):
-    """The records of one attempt of one task; complete when it is left without an error."""
+    """The records of one attempt of one task; complete when the context exits without an error."""
 
     written: list[str]
-    """Names of the written files, when they are complete."""
+    """Names of the written files, set when they are complete."""
 
     def write(self, rows: pa.RecordBatch) -> list[bytes]:
-        """Write some rows. Return the bytes that Spark has to keep."""
+        """Write some rows. Return the packed records that Spark must pass on."""
         ...
 
 
 class RecordParts(Protocol):
-    """The way in which tasks pass records to the driver; pickled for the workers."""
+    """The way in which tasks pass records to the driver; it is pickled for the workers."""
 
     def open(self, task: str, schema: pa.Schema) -> RecordPart:
         """Open the part of one attempt of one task, whose rows have this schema."""
@@ -124,7 +127,7 @@ class InFiles:
 
 
 class RecordFile:
-    """An Arrow stream in a file, which is created with the first rows."""
+    """A part in a file, as an Arrow stream. The file is created with the first rows."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._path = path
@@ -142,7 +145,7 @@ class RecordFile:
             self.written.append(str(self._path))
 
     def write(self, rows: pa.RecordBatch) -> list[bytes]:
-        """Write some rows. Spark keeps nothing of them."""
+        """Write some rows to the file; return no packed records."""
         for piece in pieces(rows):
             if self._writer is None:
                 file = self._open.enter_context(pa.OSFile(str(self._path), "wb"))
@@ -152,15 +155,15 @@ class RecordFile:
 
 
 class Packing:
-    """The records are passed through Spark, many in a value."""
+    """Records are packed, many in one value, and passed through Spark."""
 
-    def open(self, task: str, schema: pa.Schema) -> Packed:  # noqa: ARG002 - nothing is named after the task
+    def open(self, task: str, schema: pa.Schema) -> Packed:  # noqa: ARG002 - there is no file to name
         """Open the part of one task."""
         return Packed(schema)
 
 
 class Packed:
-    """Records as Arrow streams, one for each piece."""
+    """A part whose records are packed as Arrow streams, one for each piece."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -173,7 +176,7 @@ class Packed:
         """Do nothing, because no file is open."""
 
     def write(self, rows: pa.RecordBatch) -> list[bytes]:
-        """Pack some rows."""
+        """Return some rows packed."""
         return [self._pack(piece) for piece in pieces(rows)]
 
     def _pack(self, rows: pa.RecordBatch) -> bytes:
@@ -191,7 +194,7 @@ def unpacked(packed: Iterable[bytes | pa.Buffer]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True, slots=True)
 class RecordTarget:
-    """A target of `judge_and_write`: accepted records in their original form."""
+    """A target of `judge_and_write` that keeps accepted records in their original form."""
 
     parts: RecordParts
 
@@ -218,12 +221,12 @@ class RecordTargetPart:
 
     def write(
         self,
-        columns: pa.StructArray | None,  # noqa: ARG002 - bytes are kept, not columns
+        columns: pa.StructArray | None,  # noqa: ARG002 - the original bytes are kept, not the columns
         batch: pa.RecordBatch,
         is_written: pa.Array | None,
-        judged_by: pa.Array | None = None,  # noqa: ARG002 - the driver asks again, as it writes the headers
+        judged_by: pa.Array | None = None,  # noqa: ARG002 - the driver finds it again when it writes the headers
     ) -> list[bytes]:
-        """Keep the records of a batch of the columns of INPUT; only those that `is_written` names, unless it is None."""
+        """Write the records of a batch with the columns of INPUT; only where `is_written` is true, or all if None."""
         return self._part.write(as_records(batch if is_written is None else batch.filter(is_written)))
 
 
@@ -234,7 +237,7 @@ class SpooledRecords:
     files: tuple[str, ...]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Read the files. Raises Unavailable for a missing one: then the batch is judged again."""
+        """Yield the records. Raises Unavailable if a file is missing; then the batch is judged again."""
         for file in self.files:
             try:
                 source = pa.memory_map(file)
@@ -244,7 +247,7 @@ class SpooledRecords:
                 yield from pa.ipc.open_stream(source)
 
     def partitions(self) -> set[int]:
-        """Return the source partitions that have records here."""
+        """Return the source partitions of the records."""
         return {each for rows in self.batches() for each in pc.unique(rows.column("partition")).to_pylist()}
 
     def release(self) -> None:

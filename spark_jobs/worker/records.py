@@ -1,4 +1,4 @@
-"""Convert judged rows to Kafka records: original key, value and headers, followed by Tidegate's headers."""
+"""Conversion of judged rows to Kafka records: original key, value and headers, followed by Tidegate's headers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tidegate.spark_jobs.worker.record_spool import divided
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """An output topic of one ledger, and the contract that accepts records for it."""
+    """An output topic of one ledger, and the contract that judges the records."""
 
     topic: Topic
     ledger: Ledger
@@ -51,10 +51,10 @@ class Destination:
 
 
 class AcceptedRecords:
-    """Converts records in their original form, with their provenance; with the contract's masks, if it has any."""
+    """Converter of accepted rows to records in their original form, masked by the contract, with their provenance."""
 
     def __init__(self, to: Destination, replay: str = "") -> None:
-        """Prepare the headers. `replay` is the id of the request that replays the records, "" without one."""
+        """Prepare the headers. `replay` is the id of the request that replays the records, "" for a batch."""
         self._to = to
         self._more: Headers = [(REPLAY_HEADER, replay.encode())] if replay else []
         self._masked = MaskedValues(to.plan)
@@ -70,7 +70,7 @@ class AcceptedRecords:
         Reads the columns partition, offset, key, value, headers (list of struct<key, value>, or null) and
         timestamp_ms.
         """
-        # The hot path of the Kafka sink: only the first header differs between records that one version has judged.
+        # The hot path of the Kafka sink. Records judged by one version differ only in the first of our headers.
         topic, partitions, same = self._to.topic.name, self._to.topic.partitions, self._same
         sources, contracts = _sources(self._to.ledger.topic, rows), _judged_by(rows, self._to.plan)
         found = _rows(rows) if self._masked.changes_nothing else _masked(_rows(rows), self._masked)
@@ -78,7 +78,7 @@ class AcceptedRecords:
             sources, contracts, found, strict=True
         ):
             ours: Headers = [(SOURCE_HEADER, source), *same[contract], *self._more]
-            if not timestamp_ms:  # Kafka's client replaces the timestamp 0 by the current time
+            if not timestamp_ms:  # Kafka's client replaces the timestamp 0 with the current time
                 ours = [*ours, timestamp_header(0)]
             if headers is not None:
                 ours = _with_originals(headers, ours)
@@ -88,12 +88,12 @@ class AcceptedRecords:
 def accepted_records(
     batches: Iterable[pa.RecordBatch], to: Destination, replay: str = ""
 ) -> Iterator[OutputRecord]:
-    """Yield the records of all accepted rows of a batch, as `AcceptedRecords.of` does for a part of it."""
+    """Yield the records of all accepted rows of a batch (see `AcceptedRecords.of`)."""
     return chain.from_iterable(map(AcceptedRecords(to, replay).of, batches))
 
 
 def _sources(topic: str, rows: pa.RecordBatch) -> list[bytes]:
-    """Return the event pointer of each row, in the form of `EventPointer`."""
+    """Return the event pointer of each row as text, like `str` of an `EventPointer`."""
     partitions, offsets = (rows.column(name).cast(pa.string()) for name in ("partition", "offset"))
     texts = pc.binary_join_element_wise(topic, partitions, offsets, "/")
     pointers: list[bytes] = texts.cast(pa.binary()).to_pylist()
@@ -102,7 +102,7 @@ def _sources(topic: str, rows: pa.RecordBatch) -> list[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Decisions about records that do not depend on their verdicts: refused batches, and records that are set aside."""
+    """Decisions about records that do not depend on their verdicts: refused batches, and records set aside."""
 
     refusals: tuple[BatchRefusal, ...] = ()
     set_aside: frozenset[Position] = frozenset()
@@ -116,8 +116,8 @@ def refused_records(
 ) -> Iterator[OutputRecord]:
     """Yield records in their original form, with their provenance and the reasons; count the reasons in `evidence`.
 
-    Reads rows of RECORDS. Their column `failed` is a result of `judge`; without it, the records are judged again. A
-    record that fulfils its contract is among them if its batch was refused, or if it was set aside.
+    Reads rows of RECORDS or REFUSED. Without the column `failed`, a result of `judge`, the records are judged again. A
+    valid record is among them if its batch was refused, or if it was set aside.
     """
     topic, partitions, ledger = to.topic.name, to.topic.partitions, to.ledger
     judged_at = judged_at_header(to.plan.now)
@@ -133,7 +133,7 @@ def refused_records(
                 refusal = next((each for each in decided.refusals if each.covers(partition, offset)), None)
                 if refusal is not None:
                     batch_end = refusal.end
-                    # The refusal of the batch is first, so that it is not omitted if a header is full.
+                    # The refusal of the batch is first, so that it is not left out if the header is full.
                     verdict = Verdict(Disposition.QUARANTINED, (*refusal.violations, *verdict.violations))  # noqa: PLW2901 - this one is written
             for rule in rule_keys(verdict.violations):
                 evidence[rule] += 1
@@ -145,7 +145,7 @@ def refused_records(
 
 
 def _set_aside(rows: pa.RecordBatch, to: Destination, evidence: Counter[RuleKey]) -> Iterator[OutputRecord]:
-    """Yield records that are set aside and were not judged; without their bytes if they may exceed the topic's limit."""
+    """Yield records that were set aside without being judged; without their bytes if they may exceed the limit."""
     verdict = Verdict(Disposition.QUARANTINED, (SET_ASIDE,))
     for partition, offset, key, value, headers, timestamp_ms in _rows(rows):
         source = EventPointer(to.ledger.topic, partition, offset)
@@ -169,11 +169,11 @@ def _set_aside(rows: pa.RecordBatch, to: Destination, evidence: Counter[RuleKey]
 
 _RECORD_BYTES = 128
 _HEADER_BYTES = 10
-"""Maximum overhead in bytes of a record in its own batch, and of one header."""
+"""Maximum overhead in bytes: of a record in its own batch (above), and of one header."""
 
 
 def _size(value: bytes | None, key: bytes | None, headers: Headers) -> int:
-    """Return the maximum bytes of a record in its own batch."""
+    """Return an upper bound for the bytes of a record in its own batch."""
     named = sum(_HEADER_BYTES + len(name.encode()) + len(each or b"") for name, each in headers)
     return _RECORD_BYTES + len(value or b"") + len(key or b"") + named
 
@@ -202,7 +202,7 @@ def _verdicts(rows: pa.RecordBatch, plan: EnforcementPlan) -> Iterator[Verdict]:
 
 
 def _judged_by(rows: pa.RecordBatch, plan: EnforcementPlan) -> list[str]:
-    """Return the contract version that judges each row, as `id@version`."""
+    """Return the contract version that judged each row, as `id@version`."""
     if len(plan.plans) == 1:
         return [plan.name] * rows.num_rows
     route = plan.route(rows.column("value"), _schema_headers(rows, plan))
@@ -237,7 +237,7 @@ def _rows(rows: pa.RecordBatch) -> Iterator[_Row]:
 def _with_originals(
     headers: list[dict[str, Any]] | None, ours: Iterable[tuple[str, str | bytes | None]]
 ) -> Headers:
-    """Return a record's own headers, then ours: readers use the last header of a name."""
+    """Return a record's own headers, followed by ours: readers use the last header of a name."""
     together: Headers = [(header["key"], header["value"]) for header in headers or ()]
     together.extend(ours)
     return together

@@ -1,4 +1,4 @@
-"""The aggregates that a worker collects of the accepted rows, for the expectations of their contract."""
+"""The request to the workers for a batch, and the aggregates that they collect for the contract's expectations."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from tidegate.spark_jobs.worker.record_spool import divided
 from tidegate.spark_jobs.worker.shadow import Shadow
 
 JUDGED_AT: Final = "judged_at"
-"""Column of the rows of a replay: the moment of their first verdict, in nanoseconds since 1970; never null."""
+"""Column of the rows of a replay: the time of their first verdict, in nanoseconds since 1970; never null."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerRequest:
-    """The request to the workers for one batch, besides the verdicts; pickled for them.
+    """The request to the workers for one batch, besides the verdicts; it is pickled for them.
 
     `library_columns` are the columns of accepted rows for Great Expectations. `refusals` were decided by an attempt
-    that never published: accepted records below their ends are refused with them. `shadow` judges too, and is only
-    reported. `set_aside` are records that a person has set aside: they are not judged.
+    that never published: accepted records before their ends are refused with them. `shadow` judges too, and is only
+    reported. `set_aside` are positions that a person has set aside: their records are not judged.
 
-    `is_replay`: rows have the column `judged_at`, and all records that may not be written are refused, those that the
-    contract drops or fails for too. `fix` is applied to the values first; one that would become longer than `most_bytes`,
-    which an output topic may not take, stays as it is.
+    `is_replay`: rows have the column `judged_at`, and all records that may not be written are refused, also those that
+    the contract drops or fails on. `fix` is applied to the values first. A value that would grow beyond `most_bytes`,
+    which an output topic may not accept, stays unchanged.
 
-    `marked` are the columns of the primary key of a table with upserts: written tombstones are marked, and all rows that
-    a replay writes.
+    `marked` are the primary key columns of a table with upserts: written tombstones are marked, and in a replay all
+    written rows.
     """
 
     library_columns: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class WorkerRequest:
     marked: tuple[str, ...] = ()
 
     def fixed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows with the values that the fix makes of theirs."""
+        """Return the rows with the fix applied to their values."""
         if self.fix is None:
             return rows
         values = rows.column("value")
@@ -62,9 +62,9 @@ class WorkerRequest:
         return value if len(new or b"") > max(len(value or b""), self.most_bytes) else new
 
     def parts(self, rows: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, int | None]]:
-        """Yield the rows to judge, with the moment that they are judged at; None for the moment of the plan.
+        """Yield the rows to judge, with the time of their verdict in nanoseconds; None for the time of the plan.
 
-        Records of a replay are fixed first. Those that were judged together before are judged together.
+        The records of a replay are fixed first, and grouped by the time of their first verdict, which is used again.
         """
         if not self.is_replay:
             yield rows, None
@@ -75,11 +75,15 @@ class WorkerRequest:
             yield fixed.filter(pc.equal(moments, moment)), moment
 
     def without_set_aside(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-        """Return the rows to judge, and those that are set aside, if there are any."""
+        """Return the rows to judge, and those that are set aside; None if there are none."""
         return divided(rows, self.set_aside)
 
     def refuse(self, dispositions: npt.NDArray[np.int8], positions: pa.RecordBatch) -> npt.NDArray[np.int8]:
-        """Quarantine records that would be written although their batch was refused; of a replay, those dropped or failed."""
+        """Return the dispositions with more records quarantined.
+
+        In a replay these are the dropped and failed ones; otherwise those that would be written although their batch
+        was refused.
+        """
         if self.is_replay:
             return np.where(
                 dispositions > int(Disposition.ALERTED), np.int8(Disposition.QUARANTINED), dispositions
@@ -99,7 +103,7 @@ EMPTY_REQUEST: Final = WorkerRequest()
 
 
 class PartialsCollector:
-    """Collects aggregates for the expectations of a contract, batch by batch. Costs nothing without expectations."""
+    """Collector of aggregates for a contract's expectations, batch by batch. Without expectations it does nothing."""
 
     def __init__(self, plan: EnforcementPlan, library_columns: tuple[str, ...]) -> None:
         self._expectations = plan.expectations
@@ -109,7 +113,7 @@ class PartialsCollector:
         self._noted: list[Partials] = []
 
     def add(self, columns: pa.StructArray | None, is_written: pa.Array | None) -> Iterator[bytes]:
-        """Add the written ones of some rows; yield them as a stream for the library, if it needs them.
+        """Add the rows where `is_written` is true, or all; yield them as an Arrow stream if the library needs them.
 
         `columns` may be None only if the contract has no expectations.
         """
@@ -122,19 +126,19 @@ class PartialsCollector:
             yield as_stream(rows.select(list(self._library_columns)))
 
     def finish(self) -> bytes | None:
-        """Return the aggregates, for `read_partials`."""
+        """Return the pickled aggregates, for `read_partials`; None without expectations."""
         if not self._expectations:
             return None
         return pickle.dumps(self._expectations.merge(self._noted))
 
 
 def read_partials(plan: EnforcementPlan, noted: Iterable[bytes]) -> Partials:
-    """Combine the aggregates of the tasks of a batch."""
+    """Return the merged aggregates of a batch's tasks."""
     return plan.expectations.merge(pickle.loads(each) for each in noted)  # noqa: S301 - written by our own workers
 
 
 def as_stream(rows: pa.RecordBatch) -> bytes:
-    """Write rows as an Arrow stream."""
+    """Return rows as an Arrow stream, compressed with lz4."""
     buffer = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with pa.ipc.new_stream(buffer, rows.schema, options=options) as writer:
@@ -143,6 +147,6 @@ def as_stream(rows: pa.RecordBatch) -> bytes:
 
 
 def read_rows(schema: pa.Schema, streams: Iterable[bytes]) -> pa.Table:
-    """Read rows that workers have written as streams."""
+    """Return the rows of Arrow streams as one table with this schema."""
     tables = [pa.ipc.open_stream(stream).read_all() for stream in streams]
     return pa.concat_tables([schema.empty_table(), *tables])

@@ -1,4 +1,4 @@
-"""The kinds of result that workers return for a batch: each is a class here, and a struct column of RESULT.
+"""The kinds of results that workers return for a batch: each is a class, and a struct column of RESULT.
 
 A row of RESULT holds one result: the column of its kind is set, and the others are null.
 """
@@ -43,14 +43,14 @@ class DroppedOffsets:
 
 @dataclass(frozen=True, slots=True)
 class MarkedRows:
-    """Marks of the primary keys of written rows, as `KeyMarks` packs them."""
+    """Marks of the primary keys of written rows, packed by `KeyMarks`."""
 
     packed: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedPart:
-    """A complete part of accepted rows: a file, or another name of the target."""
+    """A complete part of accepted rows: a file name, or another name that the target returns."""
 
     name: str
 
@@ -71,14 +71,14 @@ class ExpectationPartials:
 
 @dataclass(frozen=True, slots=True)
 class LibraryRows:
-    """Accepted rows for Great Expectations, an Arrow stream."""
+    """Accepted rows for Great Expectations, as an Arrow stream."""
 
     stream: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowFound:
-    """The comparison with another version of the contract, a `ShadowResult` as JSON."""
+    """The comparison with the shadow version of the contract, a `ShadowResult` as JSON."""
 
     json: bytes
 
@@ -129,7 +129,7 @@ COLUMNS: Final[dict[type, str]] = {
     AcceptedPiece: "accepted_piece",
     RefusedPiece: "refused_piece",
 }
-"""The column of each kind."""
+"""The column of each kind of result."""
 
 _ARROW: Final[dict[Any, pa.DataType]] = {
     int: pa.int64(),

@@ -1,4 +1,4 @@
-"""Another version of a contract, which judges batches too; only its differences are reported."""
+"""The shadow: another version of a contract that judges batches too. Only differences of its verdicts are reported."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tidegate.contracts.stream.shadow import ShadowResult
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """A version that judges in addition to the enforced one. Without a plan only its `failure` is reported.
+    """A version that judges in addition to the enforced one. Without a plan, only its `failure` is reported.
 
-    The plan is passed to the workers as bytes, so that a plan that cannot be unpickled fails here and not in the
+    The plan is passed to the workers pickled, so that an error in unpickling it can be caught and does not fail the
     task.
     """
 
@@ -26,23 +26,23 @@ class Shadow:
 
     @classmethod
     def of(cls, plan: EnforcementPlan) -> Shadow:
-        """Return a compiled version for the workers."""
+        """Return the shadow of a compiled version."""
         return cls(plan.contract.version, pickle.dumps(plan))
 
     def for_table(self, limits: Callable[[EnforcementPlan], TableLimits]) -> Shadow:
-        """Return this version for a table with more limits on its rows, as `limits` returns them. Never raises."""
+        """Return this version with the limits of a table added, which `limits` returns. Never raises."""
         if self.pickled is None:
             return self
         try:
             plan = self.plan()
             return Shadow.of(plan.for_table(limits(plan)))
-        except Exception as error:  # noqa: BLE001 - whatever the shadow does must not hurt the enforced version
+        except Exception as error:  # noqa: BLE001 - no error of the shadow may affect the enforced version
             return Shadow(self.version, failure=could_not_judge(type(error).__name__))
 
     def plan(self) -> EnforcementPlan:
-        """Return the compiled version; it is compiled once in a process."""
-        assert self.pickled is not None  # noqa: S101 - asked only where there is one
-        plan: EnforcementPlan = pickle.loads(self.pickled)  # noqa: S301 - our own driver's, and come as Spark's pickles do
+        """Return the compiled version."""
+        assert self.pickled is not None  # noqa: S101 - callers check it
+        plan: EnforcementPlan = pickle.loads(self.pickled)  # noqa: S301 - from our own driver, like Spark's own pickles
         return plan
 
 
@@ -55,5 +55,5 @@ def merged(shadow: Shadow | None, results: Iterable[bytes]) -> ShadowResult | No
 
 
 def could_not_judge(error: str) -> str:
-    """Return the reported failure for an error of a worker."""
+    """Return the reported failure for an error in a worker, given as the name of its class."""
     return f"records were left out, for a worker could not judge them by it: {error}"

@@ -1,4 +1,4 @@
-"""The results of the tasks of a judged batch, in the driver."""
+"""The results of the tasks of a judged batch, on the driver."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ R = TypeVar("R")
 class TaskResults:
     """The results of all tasks of a batch that was judged by `plan` with `request`.
 
-    `rows` has the columns of `result_kinds.RESULT`. Accepted records that Spark keeps are not among them.
+    `rows` has the columns of `result_kinds.RESULT`, without packed records, which Spark keeps.
     """
 
     rows: pa.Table
@@ -47,7 +47,7 @@ class TaskResults:
     refused: SpooledRecords
     """The refused records, with the columns of `result_kinds.REFUSED`."""
     left_out: Positions = field(default_factory=Positions)
-    """Records of the batch that no task has judged, and that count as dropped."""
+    """Records of the batch that were not judged and count as dropped."""
 
     def of(self, kind: type[R]) -> list[R]:
         """Return the results of one kind, a dataclass of `result_kinds`."""
@@ -55,7 +55,7 @@ class TaskResults:
 
     @property
     def tallies(self) -> tuple[Tally, ...]:
-        """Return the records by source partition, disposition and failed slots."""
+        """Return counts of records by source partition, disposition and failed slots."""
         sums: Counter[tuple[int, int, bytes | None]] = Counter()
         for each in self.of(RecordCount):
             sums[each.partition, each.disposition, each.failed] += each.records
@@ -67,18 +67,18 @@ class TaskResults:
         )
 
     def first_failed(self) -> FailedRecord:
-        """Return the failed record of the lowest (partition, offset). Raises ValueError if no record failed."""
+        """Return the failed record with the lowest (partition, offset). Raises ValueError if no record failed."""
         return min(self.of(FailedRecord), key=lambda each: (each.partition, each.offset))
 
     def bytes_read(self) -> dict[int, int]:
-        """Return, by source partition, the number of bytes of keys, values and headers that were read."""
+        """Return the bytes of keys, values and headers that were read, by source partition."""
         read: Counter[int] = Counter()
         for each in self.of(BytesRead):
             read[each.partition] += each.bytes
         return dict(read)
 
     def dropped(self) -> Positions:
-        """Return the positions of the records that the contract drops, and of those that were left out."""
+        """Return the positions of the records that the contract drops, and of those in `left_out`."""
         found = Positions()
         found.add_all(self.left_out)
         for each in self.of(DroppedOffsets):
@@ -86,20 +86,20 @@ class TaskResults:
         return found
 
     def marks(self) -> KeyMarks:
-        """Return the marks of the keys of written tombstones; of a replay, of all written rows."""
+        """Return the marks of the keys of written tombstones; in a replay, of all written rows."""
         return KeyMarks.unpacked(b"".join(each.packed for each in self.of(MarkedRows)))
 
     def partials(self) -> Partials:
-        """Combine what the tasks have aggregated of the accepted rows for the expectations."""
+        """Return the tasks' aggregates of the accepted rows for the expectations, merged."""
         return read_partials(self.plan, (each.pickled for each in self.of(ExpectationPartials)))
 
     def library_rows(self) -> pa.Table:
-        """Combine the columns of the accepted rows that Great Expectations needs, as `request.library_columns`."""
+        """Return the columns `request.library_columns` of the accepted rows, for Great Expectations."""
         columns = [self.plan.columns.field(name) for name in self.request.library_columns]
         return read_rows(pa.schema(columns), (each.stream for each in self.of(LibraryRows)))
 
     def shadow_result(self) -> ShadowResult | None:
-        """Combine what the shadow version made of the records; None without a shadow."""
+        """Return the tasks' comparisons with the shadow version, merged; None without a shadow."""
         return merged(self.request.shadow, (each.json for each in self.of(ShadowFound)))
 
     def parts(self) -> list[str]:

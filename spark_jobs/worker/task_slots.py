@@ -1,11 +1,11 @@
-"""Accepted records that tasks write, each in a transaction of its own producer.
+"""Writing of accepted records by tasks, each in a transaction of its own producer.
 
 The tasks that judge a batch pack the accepted records, and Spark keeps them until the whole batch is decided; then
-tasks write them. A slot is a transactional.id, and the task of partition i uses slot i + 1 (0 is the driver's). Its
-producer is kept in the worker that has used it; if a task runs in another worker, that worker fences the slot. A task
+tasks write them. A slot is a transactional.id, and the task of partition i uses slot i + 1 (slot 0 is the driver's).
+Its producer is kept in the worker that used it; if the task runs in another worker, that worker fences the slot. A task
 of a fenced instance may do so too, long after another instance has fenced its slots. So a worker that fences a slot
-reads the ledger before the first record. If it read the ledger before the claim, the claiming instance has fenced it
-since.
+reads the ledger before its first record. If it read the ledger before another instance's claim, that instance has
+fenced the slot since.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ WRITTEN_DDL: Final = "records bigint"
 
 @dataclass(frozen=True, slots=True)
 class SlotTarget:
-    """The topic and the slots to which the tasks of one batch write; pickled for the workers.
+    """The topic and the slots to which the tasks of one batch write; it is pickled for the workers.
 
-    `turn` counts the batches of this instance that tasks have written. `turns` has for each task the turn in which
-    its slot was last used: the worker with the same turn has its producer. `since` is an end of the topic before the
-    batch. The broker aborts a transaction that is open for `timeout_seconds`.
+    `turn` numbers the batches of this instance that tasks write. `turns` has for each task the turn in which its slot
+    was last used: the worker with that turn has the newest producer. `since` is an end of the topic before the batch.
+    The broker aborts a transaction that is open for more than `timeout_seconds`.
     """
 
     to: Destination
@@ -51,7 +51,7 @@ class SlotTarget:
 
 
 def write_packed(target: SlotTarget) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function for `mapInArrow` that writes packed records, a binary column, and yields batches of WRITTEN.
+    """Return a function for `mapInArrow`: it writes packed records, one binary column, and yields batches of WRITTEN.
 
     Raises Fenced or Unavailable.
     """
@@ -72,7 +72,7 @@ def write_packed(target: SlotTarget) -> Callable[[Iterable[pa.RecordBatch]], Ite
 
 @dataclass(slots=True)
 class _Slot:
-    """A slot of this worker; `written` are the records that an earlier attempt of its task has committed."""
+    """A slot of this worker; `written` are the positions that an earlier attempt of its task has committed."""
 
     id: str
     epoch: int
@@ -81,7 +81,7 @@ class _Slot:
     written: frozenset[Position] = frozenset()
 
     def without_written(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Remove the records that are written already."""
+        """Return the rows without those that are written already."""
         if not self.written:
             return rows
         places = zip(rows.column("partition").to_pylist(), rows.column("offset").to_pylist(), strict=True)
@@ -90,7 +90,7 @@ class _Slot:
     def keep(self, turn: int) -> None:
         """Keep the producer for a later batch.
 
-        After an error it is not kept: the instance that fences the slot aborts its transaction.
+        Do not call this after an error: the next one to fence the slot aborts the open transaction.
         """
         self.turn, self.written = turn, frozenset()
         _kept[self.id] = self
@@ -105,7 +105,7 @@ def _take(target: SlotTarget) -> _Slot:
     task = TaskContext.get()
     assert task is not None  # noqa: S101 - workers run within a task
     ledger, index = target.to.ledger, task.partitionId()
-    # The stage has no shuffle before it, so it runs once, and only single tasks may run again.
+    # No shuffle precedes the stage, so it runs once, and only single tasks may be retried.
     is_retry = task.attemptNumber() > 0
     name = transactional_id(ledger.name, index + 1)
     kept = _kept.pop(name, None)
@@ -114,14 +114,17 @@ def _take(target: SlotTarget) -> _Slot:
     producer = TransactionalProducer(target.kafka, name, target.timeout_seconds)
     producer.fence()
     found = read_ledger(target.kafka, ledger_name(ledger.stream))
-    # Claims count on from an adoption with a gap; still, an epoch of before it may come again.
+    # An adoption leaves a gap before the next epoch. Still, an earlier epoch may occur again, so both are compared.
     if found is None or (found.epoch, found.adopted) != (ledger.epoch, ledger.adopted):
         raise Fenced(f"{ledger.name}: another instance of this stream holds the ledger now")
     return _Slot(name, ledger.epoch, producer, written=_already_written(target) if is_retry else frozenset())
 
 
 def _already_written(target: SlotTarget) -> frozenset[Position]:
-    """Read the records that an earlier attempt of the task has committed before it was lost."""
+    """Return the source positions of the ledger's records that are committed since the batch before.
+
+    Among them are those that an earlier attempt of the task has committed before it was lost.
+    """
     topic, ledger = target.to.topic.name, target.to.ledger
     end = Topics(target.kafka).latest(topic)
     found = (

@@ -1,7 +1,7 @@
-"""Whether a Delta table still contains the commit that last updated its ledger.
+"""Proof that a Delta table still contains the commit that last updated its ledger.
 
-RESTORE restores the rows of an older version and leaves the metadata of our domain unchanged, so the ledger counts
-rows that no longer exist. The log has a commit for each RESTORE, with the restored version.
+RESTORE brings back the rows of an older version and keeps the metadata of our domain, so the ledger counts rows that no
+longer exist. The log has a commit for each RESTORE, with the restored version.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _RESTORE: Final = "RESTORE"
 
 
 def require_unrestored(location: str, newest: int, held: Ledger) -> None:
-    """Require that version `newest` of a table contains the commit that updated the ledger to `held`.
+    """Require that version `newest` of a table contains the commit that last updated the ledger.
 
-    Reads the log back to that commit, one file for each later commit of another writer. Raises StreamStopped if an older
-    version was restored, or if the log no longer has that commit.
+    Reads the log back to that commit, one file for each later commit of another writer. Raises StreamStopped if an
+    older version was restored, or if the log no longer has that commit.
     """
     io = load_file_io({}, location)
     restored: dict[int, int | None] = {}
@@ -50,7 +50,10 @@ def require_unrestored(location: str, newest: int, held: Ledger) -> None:
 def _require_contained(
     location: str, newest: int, published: int, restored: dict[int, int | None], held: Ledger
 ) -> None:
-    """Follow the table's state back to version `published`. The state before a RESTORE is that of the restored version."""
+    """Follow the table's state back to version `published`; raise StreamStopped if a RESTORE went further back.
+
+    The predecessor of a RESTORE is the restored version.
+    """
     version = newest
     while version > published:
         target = restored.get(version, version - 1)
@@ -66,7 +69,7 @@ def _require_contained(
 
 
 def _restore(actions: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the parameters of a commit that restored an older version."""
+    """Return {"version": restored version, or None for a restore to a time}; None if the commit is not a RESTORE."""
     for each in actions:
         info = each.get("commitInfo", {})
         if info.get("operation") == _RESTORE:

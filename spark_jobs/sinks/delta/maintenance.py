@@ -1,9 +1,9 @@
-"""Maintenance of a Delta table: small files through OPTIMIZE, replaced files through VACUUM LITE, orphans by their names.
+"""Maintenance of a Delta table: small files by OPTIMIZE, replaced files by VACUUM LITE, orphan files by their names.
 
-OPTIMIZE plans on one version, and its commit is tried again as long as no other has removed a file of the plan. It
-changes no data in Delta's sense, so that appends and merges conflict with it only where both replace the same file.
-VACUUM LITE deletes what the log says was removed, after `delta.deletedFileRetentionDuration`; it never lists the folder,
-so that files of others stay.
+OPTIMIZE plans on one version. Its commit is retried as long as no other commit has removed a file of the plan. It
+changes no data in Delta's sense, so appends and merges conflict with it only if both replace the same file. VACUUM LITE
+deletes the files that the log lists as removed, after `delta.deletedFileRetentionDuration`. It never lists the folder,
+so files of other writers stay.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ log = structlog.get_logger()
 _OPTIMIZE: Final = "spark.databricks.delta.optimize"
 _DELETED_RATIO: Final = 0.3
 _BATCH_TARGETS: Final = (8, 1)
-"""The number of full-size files in one commit of OPTIMIZE; after a conflict it tries the smaller number."""
+"""Size of one commit of OPTIMIZE, in files of full size; after a conflict the smaller size is tried."""
 
 
 class DeltaMaintenance:
-    """Maintains the table at a location. `snapshot` reads its newest version."""
+    """The maintenance of the table at a location. `snapshot` returns its newest version."""
 
     def __init__(
         self, spark: SparkSession, location: str, rules: MaintenanceRules, snapshot: Callable[[], Any]
@@ -47,7 +47,7 @@ class DeltaMaintenance:
         self._snapshot = snapshot
 
     def compact(self) -> Compacted:
-        """Merge small files when there are enough of them. Raises Unavailable."""
+        """Merge small files if there are enough of them. Raises Unavailable."""
         begun = time.perf_counter()
         try:
             with own_pool(self._spark):
@@ -70,9 +70,9 @@ class DeltaMaintenance:
         return found
 
     def remove_orphans(self, identity: str, epoch: int) -> Orphans:
-        """Delete the files of attempts below `epoch` that the table's state does not name, and those long replaced.
+        """Delete unreferenced files of attempts before `epoch`, and replaced files that are past their retention.
 
-        The state names removed files as long as `delta.deletedFileRetentionDuration` says. Raises Unavailable.
+        The table's state references removed files for `delta.deletedFileRetentionDuration`. Raises Unavailable.
         """
         try:
             with own_pool(self._spark):
@@ -102,14 +102,14 @@ class DeltaMaintenance:
         return levels[-1] if changed >= self._rules.min_files else None
 
     def _optimize(self, level: Level) -> Compacted:
-        """Run OPTIMIZE; in smaller commits when others have replaced files of it meanwhile, and not at all after that."""
+        """Run OPTIMIZE; after a conflict with other writers in smaller commits, and after a second one not at all."""
         session = self._spark.newSession()  # OPTIMIZE takes its limits from the session
         is_last = level == self._rules.levels[-1]
         settings = {
             "minFileSize": level.full,
             "maxFileSize": level.target,
             "maxDeletedRowsRatio": _DELETED_RATIO if is_last else 1.0,
-            # One file, one task: it takes one core at a time.
+            # One task writes one file, so it uses one core at a time.
             "maxThreads": 1,
         }
         for key, value in settings.items():
@@ -128,16 +128,16 @@ class DeltaMaintenance:
         return Compacted()
 
     def _vacuum(self) -> tuple[int, int]:
-        """Delete the files that compactions and merges have replaced, as soon as the table's retention allows it.
+        """Delete the files that compactions and merges have replaced, when the table's retention has passed.
 
-        Return their number and bytes. VACUUM itself returns neither, and writes them into the log of some stores only.
+        Return their number and bytes. VACUUM itself returns neither, and writes them to the log only for some stores.
         """
         metadata = self._snapshot().metadata()
         logs = self._spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]  # noqa: SLF001 - no Python API
         created, retention = metadata.createdTime(), logs.tombstoneRetentionMillis(metadata)
         if created.isDefined() and created.get() + retention > time.time() * 1000:
-            return 0, 0  # nothing is old enough, and to look takes Spark jobs
-        # Attempts delete what they do not publish at the same time: their files are younger.
+            return 0, 0  # no file is old enough, and VACUUM would run Spark jobs to find that out
+        # Only old files: running attempts delete their own unpublished files meanwhile, which are younger.
         before = older_than(self._files(), retention / 1000)
         try:
             self._spark.sql(f"VACUUM delta.`{self._location}` LITE").collect()
@@ -155,7 +155,7 @@ class DeltaMaintenance:
         return files_in(self._location, {}, recursive=False)
 
     def _unnamed(self, found: pa.Table) -> pa.Table:
-        """Return the files that neither the newest version nor a removal of the retention period names."""
+        """Return the files that neither the newest version nor a removal within the retention period references."""
         snapshot = self._snapshot()
         named = DataFrame(snapshot.allFiles().toDF(), self._spark).select("path")
         removed = DataFrame(snapshot.tombstones().toDF(), self._spark).select("path")

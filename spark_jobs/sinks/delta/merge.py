@@ -1,9 +1,9 @@
-"""Merge into a Delta table: the MERGE and the ledger are one commit, and only one successor of a ledger can commit.
+"""Merging into a Delta table: the MERGE and the ledger are one commit, and only one successor of a ledger can commit.
 
-Delta's own MERGE cannot write a domain. It has a transaction version for an application, which is `epoch + n` for the
-ledger's name here: Delta skips a MERGE whose version exists already, and refuses one that conflicts with a commit of
-the same application. Claims and batches each add one, so any two successors of a ledger have the same version. The
-ledger itself is the commit's `userMetadata`, and the counts of staged records are in the commit's metrics.
+Delta's MERGE cannot write a metadata domain. But it takes a transaction version of an application: here `epoch + n`,
+with the ledger's name as application id. Delta skips a MERGE whose version exists already, and refuses a MERGE that
+conflicts with a commit of the same application. Claims and batches each add one, so any two successors of a ledger have
+the same version. The ledger itself is the commit's `userMetadata`; the counts of staged records are in its metrics.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ _COMMITS_LOOKED_AT: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class DeltaMerge:
-    """Merges the rows of files into the table at a location."""
+    """The merge of the rows of files into the table at a location."""
 
     spark: SparkSession
     location: str
     merging: Merging
 
     def expected_ledger(self, files: Sequence[str], held: Ledger, new: Ledger) -> Ledger:
-        """Return the ledger for the commit, before the number of rows that the merge will add is known.
+        """Return the ledger for the commit; the number of rows that the merge will add is not known yet.
 
-        Takes `new` with all staged records counted as written.
+        `new` counts all staged records as written.
         """
         staged = new.totals.written - held.totals.written
         totals = new.totals.merged(staged, count_tombstones(files, {}), 0)
         return new.model_copy(update={"totals": totals})
 
     def commit(self, files: Sequence[str], ledger: Ledger) -> None:
-        """Merge, unless a successor of the same ledger has been committed; then do nothing."""
+        """Merge, unless a successor of the same ledger has been committed; then Delta skips the MERGE."""
         session = ledger_session(self.spark, ledger)
         table = f"delta.`{self.location}`"
         wanted = session.table(table).schema.add(DELETED, BooleanType())
@@ -56,7 +56,7 @@ class DeltaMerge:
 
 
 def ledger_session(spark: SparkSession, ledger: Ledger) -> SparkSession:
-    """Return a session whose next commit tells a ledger: MERGE and DELETE have no options, and take it from there."""
+    """Return a session whose next MERGE or DELETE commits a ledger: these take the metadata from the session."""
     session = spark.newSession()
     session.conf.set("spark.databricks.delta.write.txnAppId", ledger.name)
     session.conf.set("spark.databricks.delta.write.txnVersion", str(ledger.epoch + ledger.n))
@@ -65,10 +65,10 @@ def ledger_session(spark: SparkSession, ledger: Ledger) -> SparkSession:
 
 
 def read_ledger(location: str, snapshot: Any, jvm: Any) -> Ledger | None:
-    """Find the ledger of a snapshot: in the newest commits, otherwise in its state; None if there is none.
+    """Return the ledger of a snapshot, from the newest commits or else from its state; None if there is none.
 
     Building the state takes Spark jobs, and the ledger is in the newest commit unless another writer has committed
-    since. Raises StreamStopped if the commit with the ledger was cleaned up, which takes a crash and then weeks.
+    since. Raises StreamStopped if the commit with the ledger was cleaned up; this needs a crash, and then weeks.
     """
     io = load_file_io({}, location)
     newest = snapshot.version()
@@ -77,7 +77,7 @@ def read_ledger(location: str, snapshot: Any, jvm: Any) -> Ledger | None:
             with io.new_input(f"{location}/_delta_log/{version:020d}.json").open() as file:
                 actions = [json.loads(line) for line in file.read().splitlines()]
         except FileNotFoundError:
-            break  # cleaned up: a checkpoint has it
+            break  # cleaned up: a checkpoint has the state
         if (found := ledger_in_commit(actions)) is not None:
             return found
         if version == 0:
@@ -86,7 +86,7 @@ def read_ledger(location: str, snapshot: Any, jvm: Any) -> Ledger | None:
 
 
 def ledger_of_version(location: str, version: int) -> Ledger | None:
-    """Return the ledger that a version of the log has moved; None when it has moved none, or is no longer there."""
+    """Return the ledger that a version of the log has written; None if it has none, or is no longer in the log."""
     try:
         with (
             load_file_io({}, location).new_input(f"{location}/_delta_log/{version:020d}.json").open() as file
@@ -97,7 +97,7 @@ def ledger_of_version(location: str, version: int) -> Ledger | None:
 
 
 def ledger_in_commit(actions: Sequence[dict[str, Any]]) -> Ledger | None:
-    """Return the ledger that a commit of the log has written, in the domain or as the data of a merge."""
+    """Return the ledger that a commit has written, in the domain or as `userMetadata` of a MERGE or DELETE; or None."""
     by_kind = {kind: action for each in actions for kind, action in each.items() if kind != "domainMetadata"}
     for each in actions:
         domain = each.get("domainMetadata")
@@ -114,7 +114,7 @@ def ledger_in_commit(actions: Sequence[dict[str, Any]]) -> Ledger | None:
         return None  # a MERGE of another writer
     if (version["appId"], version["version"]) != (ledger.name, ledger.epoch + ledger.n):
         return None
-    if operation == "DELETE":  # of a rewind
+    if operation == "DELETE":  # by a rewind: the totals need no correction
         return ledger
     metrics = info["operationMetrics"]
     growth = int(metrics["numTargetRowsInserted"]) - int(metrics["numTargetRowsDeleted"])

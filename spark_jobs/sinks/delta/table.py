@@ -1,9 +1,9 @@
 """A Delta table whose log holds a ledger: data and ledger are committed together, or not at all.
 
-The workers write data files that no commit references. `publish` commits them together with the ledger, as the
-metadata of the domain `tidegate.ledger`: Delta accepts a transaction only if no other has changed that domain since
-the compared snapshot. The log's checkpoints keep it, however old it is. A merge is another commit of the same kind
-(`tidegate.spark_jobs.sinks.delta.merge`).
+The workers write data files that no commit references. `publish` commits them together with the ledger, which is the
+metadata of the domain `tidegate.ledger`. Delta accepts a transaction only if no other has changed that domain since the
+compared snapshot. The log's checkpoints keep the domain, regardless of its age. A merge commits the ledger in another
+way (`tidegate.spark_jobs.sinks.delta.merge`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _CREATE_ATTEMPTS: Final = 3
 _DOMAINS: Final = {"delta.feature.domainMetadata": "supported"}
 """The table feature that the ledger needs; Delta accepts it as a property, and stores it as a feature."""
 _BOUNDED: Final = (int, date)
-"""Types whose bounds are written to the log, because they are exact there. Long texts, times and NaN are not."""
+"""Types whose bounds are written to the log, because they are exact. Those of long texts, times and NaN are not."""
 
 
 def table_location(warehouse: Path, contract_id: str) -> str:
@@ -76,7 +76,7 @@ def table_location(warehouse: Path, contract_id: str) -> str:
 
 
 class DeltaTable:
-    """One table by its location; commits use Delta's own classes."""
+    """One table at a location; commits use Delta's own classes."""
 
     kind = "delta"
 
@@ -102,11 +102,11 @@ class DeltaTable:
 
     @property
     def uuid(self) -> str:
-        """Identity of the table, which changes when it is dropped and recreated."""
+        """Return the identity of the table, which changes when it is dropped and recreated."""
         return str(self._snapshot().metadata().id())
 
     def exists(self) -> bool:
-        """Return whether a table lies there."""
+        """Return whether there is a table at the location."""
         return bool(self._snapshot().version() >= 0)
 
     def ensure(self, rows: TableRows) -> None:
@@ -148,7 +148,7 @@ class DeltaTable:
         return read_ledger(self._location, self._snapshot(), self._jvm)
 
     def archive(self, name: str) -> str | None:
-        """Rename the table's folder; None when there is none."""
+        """Rename the table's folder and return its new path; None if there is no table."""
         if not self.exists():
             return None
         archived = f"{self._location.rpartition('/')[0]}/{name}"
@@ -159,11 +159,11 @@ class DeltaTable:
             raise ConflictError(f"{self.name} cannot be archived as {name}: {archived} is there")
         if not files.rename(source, target):
             raise Unavailable(f"{self.name}: the file system does not rename it to {archived}")
-        self._delta.DeltaLog.clearCache()  # it knows tables by their location
+        self._delta.DeltaLog.clearCache()  # the cache is keyed by location
         return archived.removeprefix("file://")
 
     def has_rows_of(self, topic: str) -> bool:
-        """Return whether the table holds a row that came from this topic; Spark stops at the first."""
+        """Return whether the table holds a row of this topic; Spark stops at the first."""
         if not self.exists():
             return False
         return not rows_of(self._spark.read.format("delta").load(self._location), topic).isEmpty()
@@ -173,16 +173,19 @@ class DeltaTable:
         return sightings(rows_of(self._spark.read.format("delta").load(self._location), topic))
 
     def positions_with(self, topic: str, column: str, values: Sequence[str]) -> Sightings:
-        """Return the source positions of the rows of this topic that have one of these values."""
+        """Return the source positions of the rows of this topic whose column has one of these values, as text."""
         table = self._spark.read.format("delta").load(self._location)
         return sightings(rows_with(table, topic, column, values))
 
     def records_present(self, keys: pa.Table) -> int:
-        """Return how many records have a primary key that a row has."""
+        """Return the number of records whose primary key is in the table."""
         return records_present(self._spark.read.format("delta").load(self._location), keys)
 
     def last_epoch(self, ledger: str) -> int:
-        """Return the highest transaction version of this ledger in the log: Delta skips a MERGE with an existing version."""
+        """Return the highest transaction version of this ledger name; a rebuilt ledger must be above it.
+
+        Delta skips a MERGE whose version is not higher.
+        """
         versions = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(self._snapshot().setTransactions())
         return max((int(each.version()) for each in versions if str(each.appId()) == ledger), default=0)
 
@@ -191,7 +194,7 @@ class DeltaTable:
         fields = [*rows.columns, pa.field("_source", SOURCE), pa.field("_contract", pa.string())]
         if self._merge_mode is not None:
             fields.append(pa.field(DELETED, pa.bool_()))
-        self._identity = self._identity or self.uuid  # read once: it costs a look at the log
+        self._identity = self._identity or self.uuid  # cached, because it is read from the log
         return FileTarget(
             location=f"{self._location}/{attempt_prefix(self._identity, name)}",
             schema=pa.schema(fields),
@@ -202,11 +205,11 @@ class DeltaTable:
         )
 
     def limits(self, plan: EnforcementPlan) -> TableLimits:
-        """Return the limits of the table on its rows."""
+        """Return the limits that the table sets on its rows."""
         return NO_LIMITS if self._merge_mode is None else merge_limits(plan)
 
-    def stage(self, files: Sequence[str], at: Ledger | None = None) -> str:  # noqa: ARG002 - the log's commit says it
-        """Do nothing: files that no commit references are invisible."""
+    def stage(self, files: Sequence[str], at: Ledger | None = None) -> str:  # noqa: ARG002 - the commit itself has it
+        """Return the file names as the mark. Nothing else is needed: files that no commit references are invisible."""
         return json.dumps(list(files))
 
     def publish(
@@ -228,7 +231,7 @@ class DeltaTable:
     def _publish_merged(
         self, merge: DeltaMerge, files: Sequence[str], held: Ledger, new: Ledger
     ) -> Ledger | None:
-        """Merge the rows, in one commit with the ledger; then write the ledger to the domain, which checkpoints keep."""
+        """Merge the rows in one commit with the ledger; then write the ledger to the domain, which checkpoints keep."""
         self._require_held(self._snapshot(), held)
         written = merge.expected_ledger(files, held, new)
         failure: Exception | None = None
@@ -241,7 +244,7 @@ class DeltaTable:
             self._require_held(self._snapshot(), held)
             self._require_overtaken(failure)
             return None
-        # Changes by other writers do not matter: the merge is committed, and its commit has the ledger until this one does.
+        # Conflicts with other writers do not matter: the merge is committed, and its commit has the ledger meanwhile.
         while self._publish_added([], found, found) is None:
             log.info("table_changed_meanwhile", table=self.name)
         return found
@@ -250,7 +253,7 @@ class DeltaTable:
         self, added: Sequence[dict[str, Any]], held: Ledger | None, new: Ledger
     ) -> Ledger | None:
         transaction = self._log().startTransaction()
-        # Any later commit is a conflict of domains.
+        # A later commit of the ledger conflicts on the domain.
         self._require_held(transaction.snapshot(), held)
         changes = {"domain": LEDGER_DOMAIN, "configuration": new.text, "removed": False}
         version = {"appId": new.name, "version": new.epoch + new.n, "lastUpdated": _now_ms()}
@@ -258,7 +261,7 @@ class DeltaTable:
         try:
             transaction.commit(self._actions(actions), self._operation(new.text))
         except JAVA_ERRORS as error:
-            # The outcome may be unknown; the ledger shows it.
+            # The outcome of the commit may be unknown; the ledger shows it.
             if self.read() == new:
                 return new
             self._require_held(self._snapshot(), held)
@@ -267,7 +270,7 @@ class DeltaTable:
         return new
 
     def _require_overtaken(self, error: Exception | None) -> None:
-        """Raise Unavailable unless a commit failed because another writer has changed the table; then a retry may succeed."""
+        """Raise Unavailable for an error that is not a conflict with another writer; conflicts may be retried."""
         if (
             error is not None
             and "Concurrent" not in java_class(error)
@@ -276,7 +279,7 @@ class DeltaTable:
             raise Unavailable(f"{self.name}: the commit failed: {first_line(error)}") from error
 
     def retract(self, taken: Taken, held: Ledger, new: Ledger) -> Ledger | None:
-        """Delete rows in a commit that tells the ledger, as a merge does; then write the ledger into the domain."""
+        """Delete rows in a commit that has the ledger, as a merge does; then write the ledger to the domain."""
         require_unrestored(self._location, self._snapshot().version(), held)
         self._require_held(self._snapshot(), held)
         failure: Exception | None = None
@@ -288,14 +291,14 @@ class DeltaTable:
         if self.read() != new:
             self._require_held(self._snapshot(), held)
             self._require_overtaken(failure)
-            # No row was to be deleted, or another commit came first.
+            # Another commit came first, or there was no row to delete: then there was no commit.
             return None if failure is not None else self._publish_added([], held, new)
         while self._publish_added([], new, new) is None:
             log.info("table_changed_meanwhile", table=self.name)
         return new
 
     def position_at(self, snapshot: int, held: Ledger) -> Vector:
-        """Return where the ledger ended in a version of the log that moved it."""
+        """Return the end vector of the ledger that a version of the log has written."""
         found = ledger_of_version(self._location, snapshot)
         if found is None or found.name != held.name:
             raise ConflictError(
@@ -308,11 +311,11 @@ class DeltaTable:
         """Do nothing: Delta cleans up its log at each checkpoint."""
 
     def compact(self) -> Compacted | None:
-        """Merge small files when there are enough of them. Raises Unavailable."""
+        """Merge small files if there are enough of them; None if this is disabled. Raises Unavailable."""
         return self._maintenance().compact() if self._rules.compacts else None
 
     def remove_orphans(self) -> Orphans | None:
-        """Delete what crashed attempts and, past the table's retention, merges and compactions have left."""
+        """Delete the files of crashed attempts and, past the table's retention, files that were replaced."""
         if not self._rules.removes_orphans or not self.exists():
             return None
         held = self.read()
@@ -336,7 +339,7 @@ class DeltaTable:
                 log.warning("data_file_left", file=name, error=str(error))
 
     def read_with_rows(self) -> tuple[Ledger | None, tuple[str, ...], DataFrame]:
-        """Read the ledger, the primary key of merged rows, and the rows of the ledger's topic, all of one version."""
+        """Return the ledger, the primary key of merged rows, and the rows of the ledger's topic, all of one version."""
         snapshot = self._snapshot()
         ledger = read_ledger(self._location, snapshot, self._jvm)
         rows = self._spark.read.format("delta").option("versionAsOf", snapshot.version()).load(self._location)
@@ -357,7 +360,7 @@ class DeltaTable:
             )
 
     def _add_columns(self, metadata: dict[str, Any], wanted: StructType) -> None:
-        """Add all columns to a definition. Delta itself widens types, because it records the version of the change."""
+        """Add missing columns to a definition. Types are widened with ALTER TABLE, so that Delta records the change."""
         schema = StructType.fromJson(json.loads(metadata["schemaString"]))
         existing = {field.name: field.dataType for field in schema}
         for field in wanted:
@@ -376,7 +379,7 @@ class DeltaTable:
             metadata["schemaString"] = schema.json()
 
     def _follow_key(self, configuration: dict[str, str], key: tuple[str, ...], transaction: Any) -> None:
-        """Require that the table has this primary key, and store it in a new table."""
+        """Require that the table has this primary key; store it in the table's configuration."""
         found = configuration.get(PRIMARY_KEY_PROPERTY)
         if self._merge_mode is None:
             require_appended(self.name, found)
@@ -391,7 +394,7 @@ class DeltaTable:
             raise Fenced(f"{self.name}: another instance of this stream holds the ledger now")
 
     def _added(self, name: str) -> dict[str, Any]:
-        """Describe a data file for the log. Source: Delta transaction log protocol, "Add File"."""
+        """Return the log action for a data file. Source: Delta transaction log protocol, "Add File"."""
         with load_file_io({}, name).new_input(name).open() as file:
             metadata = pq.read_metadata(file)
             size = file.seek(0, 2)
@@ -422,7 +425,7 @@ class DeltaTable:
         return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(found).toSeq()
 
     def _operation(self, user_metadata: str) -> Any:
-        """Return the operation for DESCRIBE HISTORY: an append, with the ledger as the user's metadata."""
+        """Return the operation for DESCRIBE HISTORY: an append, with the ledger as user metadata."""
         option = self._jvm.scala.Option
         write = getattr(self._delta, "DeltaOperations$Write")
         rest = [option.empty() for _ in range(5)]
@@ -431,7 +434,7 @@ class DeltaTable:
 
 
 def _holds_domains(transaction: Any) -> bool:
-    """Return whether the ledger can be written: a table of another writer may lack the feature."""
+    """Return whether the table has the feature that the ledger needs; a table of another writer may lack it."""
     features = json.loads(transaction.protocol().json())["protocol"].get("writerFeatures", ())
     return "domainMetadata" in features
 
@@ -443,7 +446,7 @@ def _created(wanted: StructType) -> dict[str, Any]:
         "format": {"provider": "parquet", "options": {}},
         "schemaString": wanted.json(),
         "partitionColumns": [],
-        # A checkpoint takes longer than a batch: not after every tenth.
+        # A checkpoint takes longer than a batch: Delta's default of one per 10 commits would be too many.
         "configuration": {**_DOMAINS, "delta.checkpointInterval": "100"},
         "createdTime": _now_ms(),
     }
@@ -451,7 +454,7 @@ def _created(wanted: StructType) -> dict[str, Any]:
 
 
 def _statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
-    """Return a file's number of rows, and the bounds of the columns that have exact ones."""
+    """Return a file's statistics for the log: the number of rows, and the bounds of columns where they are exact."""
     lowest: dict[str, Any] = {}
     highest: dict[str, Any] = {}
     for index in range(metadata.num_columns):

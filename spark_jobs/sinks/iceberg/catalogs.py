@@ -1,4 +1,4 @@
-"""The catalog of the Iceberg tables, opened with PyIceberg: the same catalog as Spark's, by the same properties."""
+"""The catalog of the Iceberg tables in PyIceberg: the same catalog as Spark's, from the same properties."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from tidegate.spark_jobs.sinks.iceberg.table import table_name
 
 _SETTING: Final = "TIDEGATE_CATALOG_PROPERTIES"
 _TYPES: Final = ("rest", "hive", "glue")
-"""Catalogs that have the same type and the same properties in Spark and in PyIceberg."""
+"""Catalog types with the same name and the same properties in Spark and in PyIceberg."""
 _SQLITE: Final = "sqlite:///"
 _OF_TLS: Final = ("sslmode", "sslrootcert")
 _REFUSED: Final = (AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError)
 
 
 def open_table(settings: SinkSettings, contract_id: str) -> Table:
-    """Open the current state of a contract's table.
+    """Load the current state of a contract's table.
 
     Raises NotFoundError if it does not exist, SettingsError for a catalog that PyIceberg cannot open or that refuses
     access, Unavailable.
@@ -75,7 +75,7 @@ def outages() -> Iterator[None]:
 
 
 def for_pyiceberg(properties: Mapping[str, str]) -> dict[str, str]:
-    """Convert Spark's properties of a catalog to PyIceberg's. Raises SettingsError for a catalog that only Java can open."""
+    """Convert Spark's catalog properties to PyIceberg's. Raises SettingsError for a catalog that only Java can open."""
     kind = properties.get("type", "hive").lower()  # Spark's default is hive
     if "catalog-impl" in properties or kind not in (*_TYPES, "jdbc"):
         named = "catalog-impl" if "catalog-impl" in properties else f"type={kind}"

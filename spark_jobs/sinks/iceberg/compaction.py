@@ -1,8 +1,8 @@
-"""Compaction of the small files of an Iceberg table, of its delete files and of its manifests, through Iceberg's actions.
+"""Compaction of the small data files, the delete files and the manifests of an Iceberg table, by Iceberg's actions.
 
-The actions plan on one snapshot, write the new files, and then make one commit to `main`. That commit fails if a
-batch has replaced a file of the plan meanwhile, or has deleted rows of it. Then a smaller plan is tried, and in the
-end none. A commit of an action moves the head of `main`, so a batch that is staged at that moment is staged again.
+An action plans on one snapshot, writes the new files, and then makes one commit to `main`. That commit fails if a batch
+has replaced a file of the plan meanwhile, or has deleted rows of it. Then smaller plans are tried, and finally none.
+The commit of an action moves the head of `main`, so a batch that is staged at that moment is staged again.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _SMALLER: Final = 4
-"""By so much a plan shrinks that has conflicted."""
+"""Factor by which a plan shrinks after a conflict."""
 _WORTH_REWRITING: Final = 5
-"""Delete files of a data file from which it is rewritten without the rows that they delete."""
+"""Number of delete files of a data file from which it is rewritten without the deleted rows."""
 _CONFLICTS: Final = ("conflict", "ValidationException", "CommitFailedException")
 _MANIFEST_BYTES: Final = 8 * 1024 * 1024
 
 
 class Compaction:
-    """Compacts one table. `load` opens the table as it is then."""
+    """The compaction of one table."""
 
     def __init__(self, spark: SparkSession, name: str, quoted: str, rules: MaintenanceRules) -> None:
         self._spark = spark
@@ -43,7 +43,10 @@ class Compaction:
         self._actions = iceberg.spark.actions.SparkActions.get(spark._jsparkSession)  # noqa: SLF001 - the same
 
     def run(self, load: Callable[[], Any]) -> Compacted:
-        """Rewrite a bounded number of small files, then delete files and manifests if they are many. Raises Unavailable."""
+        """Rewrite a bounded number of small files, and delete files and manifests if there are many.
+
+        `load` returns the current state of the table. Raises Unavailable.
+        """
         begun = time.perf_counter()
         try:
             with own_pool(self._spark):
@@ -67,10 +70,10 @@ class Compaction:
         return Compacted(files, size, manifests)
 
     def _activate_session(self) -> None:
-        """Make the session active in the Java thread of this Python thread, and in the threads that Iceberg starts there.
+        """Make the session active in the Java thread of this Python thread, and in threads that Iceberg starts.
 
-        They look up `default_rewrite_catalog` in the active session. Without one they do not find it, and every
-        compaction of a job fails.
+        They look up `default_rewrite_catalog` in the active session. Without an active session every compaction of a
+        job fails.
         """
         jvm, session = self._spark._jvm, self._spark._jsparkSession  # noqa: SLF001 - no Python API
         jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)  # type: ignore[union-attr] # the JVM is there
@@ -91,7 +94,7 @@ class Compaction:
         return files, size
 
     def _level(self, files: int, *, with_deletes: bool) -> Level | None:
-        """Return the smallest target size with enough smaller files; None when a round would not be worth it."""
+        """Return the smallest target size with enough smaller files; None if a round is not worth it."""
         levels, last = self._rules.levels, self._rules.levels[-1]
         if files >= self._rules.min_files:
             counts = [f"count_if(file_size_in_bytes < {level.full})" for level in levels]
@@ -107,7 +110,7 @@ class Compaction:
         return last if with_deletes else None
 
     def _retried(self, most: int, rewrite: Callable[[int], Any]) -> Any | None:
-        """Rewrite so many files; fewer when others have changed them meanwhile, and none when that fails too."""
+        """Rewrite up to `most` files; fewer after conflicts with other writers, and None if these do not end."""
         while most >= 2:
             try:
                 return rewrite(most)
@@ -123,14 +126,14 @@ class Compaction:
         options = {
             "target-file-size-bytes": level.target,
             "min-file-size-bytes": level.full,
-            # What is large is left as it is.
+            # Large files are left unchanged.
             "max-file-size-bytes": 2**62,
-            # A group is one file, and one file is one task: a round takes one core at a time.
+            # A group makes one file in one task, so a round uses one core at a time.
             "max-file-group-size-bytes": level.target,
             "max-concurrent-file-group-rewrites": 1,
             "min-input-files": 2,
             "max-files-to-rewrite": most,
-            # A large file with deleted rows would be cut into pieces of a smaller level.
+            # At a smaller level, a large file with deleted rows would be split into pieces of that level.
             "delete-file-threshold": _WORTH_REWRITING if is_last else 2**31 - 1,
             "delete-ratio-threshold": 0.3 if is_last else 1.0,
         }
@@ -143,11 +146,11 @@ class Compaction:
     def _executed(self, action: Any, options: Mapping[str, float]) -> Any:
         for key, value in options.items():
             action = action.option(key, str(value))
-        # The mark by which the expiry knows the snapshots that are not of others.
+        # The mark by which the expiry recognizes the job's own snapshots.
         return action.snapshotProperty(COMPACTED, "true").execute()
 
     def _rewrite_manifests(self, table: Any) -> int:
-        """Merge manifests when they are many and small; return how many there were. Appends merge theirs by themselves."""
+        """Merge manifests if they are many and small; return how many were rewritten. Appends merge theirs anyway."""
         head, limit = table.currentSnapshot(), self._rules.manifest_limit
         manifests = head.dataManifests(table.io())
         if not limit or manifests.size() <= limit:

@@ -1,4 +1,4 @@
-"""Expire the snapshots that a stream has written to its Iceberg table, and measure the table.
+"""Expiry of the snapshots that a stream has written to its Iceberg table, and the size of the table.
 
 Each batch adds a snapshot, and every commit writes the complete metadata. Without expiry, commits become slower,
 until the metadata no longer fits into the driver's memory. Iceberg does not expire snapshots by itself.
@@ -28,16 +28,16 @@ _MUCH_METADATA_BYTES: Final = 16 * 1024 * 1024
 _MANY_FILES: Final = 100_000
 _GZIP: Final = b"\x1f\x8b"
 _MOST_STEPS: Final = 1_000
-"""Snapshots of a branch, from its head, that are searched for the snapshot that it was created from."""
+"""Maximum snapshots of a branch, from its head, that are searched for the snapshot that it was created from."""
 _ONE_AT_A_TIME: Final = Lock()
-"""The streams of a job expire one after another, because each holds the metadata of its table in memory twice."""
+"""Streams of a job expire one after another, because each holds the metadata of its table in memory twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRetention:
-    """The kept snapshots of the stream: at most `most`, none older than `age_seconds`, all of `protected_seconds`.
+    """Which snapshots of the stream are kept: at most `most`, none older than `age_seconds`.
 
-    The last is for readers and attempts that have begun with a snapshot and still use it.
+    Snapshots younger than `protected_seconds` are always kept, for readers and attempts that still use them.
     """
 
     is_on: bool = True
@@ -78,7 +78,7 @@ _METADATA_DECODER: Final = msgspec.json.Decoder(_Metadata)
 
 
 class SnapshotExpiry:
-    """Expires the snapshots of one table that have the job's mark, through Iceberg's own expiry of named snapshots.
+    """Expiry of the snapshots of one table that have the job's mark, by id, through Iceberg's `expireSnapshots`.
 
     It keeps snapshots of other writers, those that a branch or a tag points to, their parents, and those that a
     branch was created from. Iceberg deletes a file only if no remaining snapshot references it.
@@ -105,7 +105,7 @@ class SnapshotExpiry:
         return size
 
     def _may_expire(self, metadata: Any) -> bool:
-        """Return whether snapshots may be expired: not of a table that was rolled back, where they may be needed for repair."""
+        """Return whether snapshots are due and may be expired; a rolled-back table may need them for repair."""
         snapshots = metadata.snapshots()
         if (
             not self._retention.is_on
@@ -184,7 +184,7 @@ def _snapshots(table: Any, metadata: Any) -> list[_Snapshot]:
 
 
 def _needed(metadata: Any) -> set[int]:
-    """Return the snapshots that branches and tags point to, their parents, and those that branches were created from."""
+    """Return the ids of heads of branches and tags, of their parents, and of snapshots that branches start from."""
     needed: set[int] = set()
     for reference in metadata.refs().values():
         head = metadata.snapshot(reference.snapshotId())

@@ -1,4 +1,4 @@
-"""Ids of the fields of an Iceberg table, as its data files have them: readers find a column by its id, not by its name."""
+"""Field ids of an Iceberg table in its data files: readers identify columns by id, not by name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 def field_ids(node: dict[str, Any], prefix: str = "") -> dict[str, int]:
-    """Return the id of each field of a struct of the table's schema, by its dotted name."""
+    """Return the ids of all fields of a struct in the table's schema, nested ones included, by dotted name."""
     ids: dict[str, int] = {}
     for field in node["fields"]:
         name = prefix + field["name"]
@@ -23,7 +23,7 @@ def field_ids(node: dict[str, Any], prefix: str = "") -> dict[str, int]:
 
 
 def with_ids(field: pa.Field, identity: int, ids: dict[str, int], prefix: str = "") -> pa.Field:
-    """Set the id in the table on a field of a data file: readers identify columns by id only."""
+    """Return a nullable field of a data file with its field id, and with the ids of nested fields from `ids`."""
     name = prefix + field.name
     if pa.types.is_struct(field.type):
         members = [with_ids(member, ids[f"{name}.{member.name}"], ids, f"{name}.") for member in field.type]

@@ -1,12 +1,12 @@
-"""Check that `main` of an Iceberg table still contains the snapshot of its published ledger.
+"""Proof that `main` of an Iceberg table still contains the snapshot of its published ledger.
 
 The ledger is a property of the table, and properties are not versioned with snapshots: a rollback of `main` removes
-rows that the ledger counts. Each publication therefore sets a tag on its snapshot, and each claim and each
-publication walks from the head of `main` back to that tag.
+rows that the ledger counts. Therefore each publication sets a tag on its snapshot. Each claim and each publication
+walks from the head of `main` back to that tag.
 
-Other writers may compact the table and expire snapshots while the stream has nothing to write, until no parent leads
-back. Maintenance therefore tags the head of `main` too, while it is proven to contain the published snapshot. Every
-descendant of this head contains that snapshot too.
+Other writers may compact the table and expire snapshots while the stream has nothing to write, until the chain of
+parents is broken. Maintenance therefore tags the head of `main` too, while it is proven to contain the published
+snapshot. Every descendant of this head contains that snapshot too.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ PUBLISHED_TAG: Final = "tidegate-published"
 PROOF_TAGS: Final = "tidegate-contains-"
 """Prefix of the tag of a snapshot that is proven to contain the published one; the id of the published one follows."""
 FOREVER_MS: Final = 2**63 - 1
-"""Age of a tag that is never expired, whatever `history.expire.max-ref-age-ms` of the table is."""
+"""Maximum age of a tag that never expires, regardless of the table's `history.expire.max-ref-age-ms`."""
 STAGED: Final = "tidegate.staged"
 """Key in the summary of every snapshot that the job stages; its value distinguishes attempts."""
 COMPACTED: Final = "tidegate.compacted"
-"""Key in the summary of every snapshot of the job's own compaction, which replaces files and moves no ledger."""
+"""Key in the summary of every snapshot of the job's own compaction, which replaces files and keeps the ledger."""
 _EPOCH: Final = "tidegate.epoch"
 _N: Final = "tidegate.n"
 _MOST_SEARCHED: Final = 1_000
@@ -43,7 +43,7 @@ _MOST_SEARCHED: Final = 1_000
 
 
 def position_summary(at: Ledger) -> dict[str, str]:
-    """Return the summary of a staged snapshot: the position of the ledger that it will be published with.
+    """Return the summary properties of a staged snapshot: the position of the ledger that it will be published with.
 
     Only the ledger's name, epoch, n and end vector are known when it is staged.
     """
@@ -52,7 +52,7 @@ def position_summary(at: Ledger) -> dict[str, str]:
 
 
 def position_in(summary: Mapping[str, str], held: Ledger) -> Vector | None:
-    """Return the end vector that `position_summary` wrote for the same ledger; None when there is none."""
+    """Return the end vector that `position_summary` wrote for the same ledger; None if there is none."""
     end = summary.get("tidegate.end")
     if end is None or summary.get("tidegate.ledger") != held.name:
         return None
@@ -62,9 +62,8 @@ def position_in(summary: Mapping[str, str], held: Ledger) -> Vector | None:
 def published_snapshot(metadata: Any, held: Ledger | None = None) -> Any | None:
     """Return the snapshot that last updated the ledger, or None if the metadata does not show it.
 
-    A version that set no tag has written the table if the tag is missing, or is on a snapshot of another position
-    than `held`. Its published snapshot is then the newest one in the log of snapshots that the job has staged and
-    that was the head of `main`.
+    If the tag is missing, or on a snapshot of another position than `held`, a release that set no tag has written the
+    table. The published snapshot is then the newest snapshot in the log of `main` that the job has staged.
     """
     tag = metadata.ref(PUBLISHED_TAG)
     tagged = metadata.snapshot(tag.snapshotId()) if tag is not None else None
@@ -87,10 +86,10 @@ def _staged_for(snapshot: Any) -> tuple[int, int] | None:
 
 
 def contains(metadata: Any, published: Any) -> bool | None:
-    """Return whether `main` contains a snapshot; None if the parents between them have expired.
+    """Return whether `main` contains a snapshot; None if parents in between have expired.
 
-    A snapshot that is proven to contain it is enough. The walk takes one step for each commit of other writers since.
-    Sequence numbers decrease from a snapshot to its parent, so it ends below the searched snapshot.
+    The walk also ends at a snapshot that is proven to contain it. It takes one step for each later commit of other
+    writers. Sequence numbers decrease from a snapshot to its parent, so it stops below the searched snapshot.
     """
     proof = metadata.ref(_proof_tag(published))
     enough = {published.snapshotId(), *([proof.snapshotId()] if proof is not None else [])}
@@ -126,7 +125,7 @@ class TableHistory:
         """
         published = published_snapshot(metadata, held)
         if published is None:
-            return  # an older release wrote it and no snapshot of ours is known: the next commit sets the tag
+            return  # written by an older release, and none of our snapshots is known: the next commit sets the tag
         self._require_same_position(published, held)
         found = contains(metadata, published)
         if found is None:
@@ -148,7 +147,7 @@ class TableHistory:
         )
 
     def keep_proof(self, operations: Any) -> None:
-        """Tag the head of `main` if it is proven to contain the published snapshot; remove earlier such tags.
+        """Tag the head of `main` if it is proven to contain the published snapshot; remove earlier proof tags.
 
         The commit succeeds only if no other writer has changed the table; otherwise the next round tries again.
         """
@@ -182,7 +181,7 @@ class TableHistory:
         )
 
     def _require_same_position(self, published: Any, held: Ledger) -> None:
-        """Require that our newest snapshot is that of the ledger."""
+        """Raise StreamStopped unless the published snapshot has the ledger's epoch and number."""
         staged_for = _staged_for(published)
         if staged_for is not None and staged_for != (held.epoch, held.n):
             raise StreamStopped(
@@ -193,17 +192,17 @@ class TableHistory:
             )
 
     def _has_rows_since(self, metadata: Any, published: Any) -> bool | None:
-        """Return whether `main` has a file as new as the newest of the published snapshot; None if it does not.
+        """Return True if `main` has a file with the newest sequence number of the published snapshot, else None.
 
-        A commit gives the sequence number of its snapshot to the files that it adds; a compaction gives that of the
-        snapshot it has read. So a file with the number of the newest commit of rows exists only in descendants of
+        A commit gives its added files the sequence number of its snapshot; a compaction gives them that of the snapshot
+        that it has read. So a file with the sequence number of the newest commit of rows exists only in descendants of
         that commit. If other writers have rewritten all rows since, there is no proof.
         """
         head = metadata.currentSnapshot()
         before = self._live_files(published.snapshotId())
         (newest,) = before.agg(functions.max("sequence_number")).collect()[0]
         if newest is None:
-            return True  # it has no rows that could be lost
+            return True  # the published snapshot has no rows that could be lost
         now = self._live_files(head.snapshotId()).where(functions.col("sequence_number") == newest)
         return True if now.limit(1).count() else None
 

@@ -67,7 +67,7 @@ def _key_rows(table: Table, key: KeyFields, topic: str) -> Iterator[pa.RecordBat
 
 
 def _scanned(table: Table, fields: tuple[str, ...], topic: str) -> Iterator[pa.RecordBatch]:
-    """Read some columns of all rows that came from a topic."""
+    """Yield some columns of all rows that came from a topic."""
     scan = table.scan(selected_fields=fields)
     reader = ArrowScan(table.metadata, table.io, scan.projection(), AlwaysTrue())
     doing("reading the rows of the table")
@@ -78,7 +78,7 @@ def _scanned(table: Table, fields: tuple[str, ...], topic: str) -> Iterator[pa.R
 
 
 def _grouped(files: Iterable[FileScanTask]) -> Iterator[list[FileScanTask]]:
-    """Yield files in groups, because PyIceberg reads all files of a call at once and keeps the results."""
+    """Yield files in groups, because PyIceberg reads all files of a call concurrently and keeps the results."""
     group: list[FileScanTask] = []
     rows = 0
     for file in files:

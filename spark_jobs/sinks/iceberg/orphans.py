@@ -1,8 +1,9 @@
 """Removal of the data files that crashed attempts have left in the folder of an Iceberg table.
 
-The candidates are chosen here, by their names: files of this table's own attempts, of an epoch below that of the ledger.
-Their attempts are fenced, so that nothing will name these files any more. Iceberg's action then deletes those that no
-snapshot names, whatever branch or tag it is on. Spark's own files (of merges and compactions) bear no epoch, and stay.
+The candidates are chosen by name: files of this table's own attempts, with an epoch below the ledger's. Those attempts
+are fenced, so no later commit can reference their files. Iceberg's action then deletes the candidates that no snapshot
+of any branch or tag references. Files that Spark writes (in merges and compactions) have no epoch in their names, and
+stay.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ log = structlog.get_logger()
 def remove_orphans(
     spark: SparkSession, name: str, load: Callable[[], Any], epoch: int, age_seconds: float
 ) -> Orphans:
-    """Delete the files of attempts below `epoch` that no snapshot names. Raises Unavailable.
+    """Delete the files of attempts before `epoch` that no snapshot references. Raises Unavailable.
 
-    `epoch` was read from the ledger before: an attempt that begins meanwhile has a higher one.
+    `epoch` was read from the ledger before: an attempt that starts meanwhile has a higher epoch.
     """
     try:
         table = load()
@@ -47,7 +48,7 @@ def remove_orphans(
         iceberg = spark._jvm.org.apache.iceberg  # type: ignore[union-attr]  # noqa: SLF001 - no Python API
         actions = iceberg.spark.actions.SparkActions.get(spark._jsparkSession)  # noqa: SLF001 - the same
         listed = spark.createDataFrame(found.select(["file_path", "last_modified"]))
-        # Opened after the files were listed: what a snapshot names by then is no orphan.
+        # Loaded after the files were listed: a file that a snapshot references by then is not an orphan.
         action = actions.deleteOrphanFiles(load()).compareToFileList(listed._jdf)  # noqa: SLF001 - the same
         now = int(time.time() * 1000) + 1
         deleted = [str(each) for each in action.olderThan(now).execute().orphanFileLocations()]

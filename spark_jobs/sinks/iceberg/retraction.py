@@ -1,6 +1,7 @@
-"""Rows of an Iceberg table deleted on a branch of a rewind's own, where no reader looks and no instance stages.
+"""Deletion of rows of an Iceberg table on a separate branch, which readers and other instances do not use.
 
-DELETE takes no properties for its snapshot. So an empty snapshot with a mark stands on it, and a publication moves `main` there.
+DELETE cannot set properties of its snapshot. So an empty snapshot with a mark is appended to it, and the publication
+moves `main` to that one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _BRANCHES: Final = "tidegate_rewind_"
 
 
 class Retraction:
-    """One deletion. `table` is Iceberg's own, and `quoted` its name as Spark SQL takes it."""
+    """One deletion. `table` is Iceberg's Java object, `quoted` the table's name for Spark SQL."""
 
     def __init__(self, spark: SparkSession, quoted: str, table: Any) -> None:
         self._spark = spark
@@ -31,9 +32,9 @@ class Retraction:
         self._staged: int | None = None
 
     def stage(self, condition: str, summary: Mapping[str, str]) -> None:
-        """Delete the rows of a condition on top of what `main` holds now; `summary` is of the snapshot on top.
+        """Delete the rows that meet a condition, on a branch from the head of `main`.
 
-        Raises Unavailable.
+        `summary` are the properties of the last snapshot. Raises Unavailable.
         """
         try:
             self._table.refresh()
@@ -52,14 +53,14 @@ class Retraction:
             raise Unavailable(f"{self._quoted}: rows could not be deleted: {first_line(error)}") from error
 
     def on_head(self, metadata: Any) -> Any | None:
-        """Return the staged snapshot if `main` is still where it was staged; None otherwise."""
+        """Return the staged snapshot if the head of `main` is still the one it is based on; None otherwise."""
         head = metadata.currentSnapshot()
         if head is None or self._staged is None or int(head.snapshotId()) != self._head:
             return None
         return metadata.snapshot(self._staged)
 
     def clean(self) -> None:
-        """Remove the branches of rewinds, those that crashes have left too: what is published needs none."""
+        """Remove all branches of rewinds, also those that crashes have left: published snapshots need none."""
         with suppress(*JAVA_ERRORS):
             self._table.refresh()
             for name in list(self._table.refs()):

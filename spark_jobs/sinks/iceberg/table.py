@@ -1,8 +1,8 @@
 """An Iceberg table whose metadata holds a ledger: data and ledger are committed together, or not at all.
 
-Rows are staged on a branch, which readers do not read. `publish` then makes one metadata commit that moves `main` to
-the staged snapshot and replaces the property `tidegate.ledger`. Iceberg accepts it only if the metadata is unchanged
-since the comparison. Merged rows are staged in the same way: MERGE writes to the branch.
+Rows are staged on a branch that readers do not use. `publish` then makes one metadata commit that moves `main` to the
+staged snapshot and replaces the property `tidegate.ledger`. Iceberg accepts the commit only if the metadata has not
+changed since the comparison. Merged rows are staged in the same way: MERGE writes to the branch.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ LEDGER_PROPERTY = "tidegate.ledger"
 BRANCH = "tidegate"
 MAIN = "main"
 _TOMBSTONES = "tidegate.tombstones"
-"""Key in the summary of merged snapshots: how many of the staged records were tombstones."""
+"""Key in the summary of merged snapshots: the number of tombstones among the staged records."""
 _SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property"
 _MERGED = "spark.merge-into.num-target-rows"
 _COMMIT_ATTEMPTS = 10
@@ -76,7 +76,7 @@ _TABLE_PROPERTIES = {
     "format-version": "2",
     # Rows arrive by source partition; shuffling them costs more than it helps.
     "write.distribution-mode": "none",
-    # Two metadata files are written for each batch: keep enough for diagnosis, not all for ever.
+    # Each batch writes two metadata files: keep enough for diagnosis, but not all of them.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }
@@ -122,8 +122,8 @@ class IcebergTable:
     def ensure(self, rows: TableRows) -> None:
         """Create the table, or add the contract's columns. Columns that the contract no longer has stay, and are null.
 
-        Raises StreamStopped if the existing table is not ours or has another primary key. It also raises it if a
-        column's type cannot be widened to the contract's.
+        Raises StreamStopped if the existing table is not ours, has another primary key, or has a column whose type
+        cannot be widened to the contract's.
         """
         require_mode(rows, is_upsert=self._merge_mode is not None)
         wanted = StructType([*column_types(rows.columns).fields, *PROVENANCE.fields])
@@ -158,7 +158,7 @@ class IcebergTable:
         self._spark.sql(f"ALTER TABLE {self._quoted} ALTER COLUMN `{column}` TYPE {wanted}")
 
     def _follow_key(self, key: tuple[str, ...]) -> None:
-        """Require that the table has this primary key, and store it in a new table."""
+        """Require that the table has this primary key; store it in a table without one."""
         base = self._operations().refresh()
         found = base.property(PRIMARY_KEY_PROPERTY, None)
         if self._merge_mode is None:
@@ -176,7 +176,7 @@ class IcebergTable:
         try:
             self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
         except JAVA_ERRORS:
-            # Spark checks before it creates; if two streams start at once, the catalog refuses the later one.
+            # Spark checks before it creates; if two streams start concurrently, the catalog refuses the later one.
             if not self._spark.catalog.databaseExists(namespace):
                 raise
 
@@ -191,7 +191,7 @@ class IcebergTable:
         return Ledger.parse(text) if text is not None else None
 
     def archive(self, name: str) -> str | None:
-        """Rename the table; None when there is none. Its files stay where they are."""
+        """Rename the table and return its new name; None if there is no table. Its files stay where they are."""
         if not self.exists():
             return None
         namespace = self._quoted.rpartition(".")[0]
@@ -199,14 +199,14 @@ class IcebergTable:
         if self._spark.catalog.tableExists(archived):
             raise ConflictError(f"{self.name} cannot be archived as {name}: a table of this name is there")
         try:
-            # The new name is one of the same catalog, which Spark would take for a namespace.
+            # The new name is without the catalog, which Spark would take for a namespace.
             self._spark.sql(f"ALTER TABLE {self._quoted} RENAME TO {archived.partition('.')[2]}")
         except JAVA_ERRORS as error:
             raise Unavailable(f"{self.name}: the catalog does not rename it: {first_line(error)}") from error
         return archived.replace("`", "")
 
     def has_rows_of(self, topic: str) -> bool:
-        """Return whether the table holds a row that came from this topic; Spark stops at the first."""
+        """Return whether the table holds a row of this topic; Spark stops at the first."""
         if not self.exists():
             return False
         return not rows_of(self._spark.table(self._quoted), topic).isEmpty()
@@ -216,14 +216,14 @@ class IcebergTable:
         return sightings(rows_of(self._spark.table(self._quoted), topic))
 
     def positions_with(self, topic: str, column: str, values: Sequence[str]) -> Sightings:
-        """Return the source positions of the rows of this topic that have one of these values."""
+        """Return the source positions of the rows of this topic whose column has one of these values, as text."""
         return sightings(rows_with(self._spark.table(self._quoted), topic, column, values))
 
     def records_present(self, keys: pa.Table) -> int:
-        """Return how many records have a primary key that a row has."""
+        """Return the number of records whose primary key is in the table."""
         return records_present(self._spark.table(self._quoted), keys)
 
-    def last_epoch(self, ledger: str) -> int:  # noqa: ARG002 - the ledger is compared as a whole here
+    def last_epoch(self, ledger: str) -> int:  # noqa: ARG002 - commits compare the whole ledger, so epochs may repeat
         """Return 0: properties have no history."""
         return 0
 
@@ -243,15 +243,15 @@ class IcebergTable:
         )
 
     def limits(self, plan: EnforcementPlan) -> TableLimits:
-        """Return the limits of the table on its rows."""
+        """Return the limits that the table sets on its rows."""
         return NO_LIMITS if self._merge_mode is None else merge_limits(plan)
 
     def stage(self, files: Sequence[str], at: Ledger | None = None) -> str:
         """Append or merge data files to the branch, based on the head of `main`; return the mark of the staged snapshot.
 
-        The snapshot's summary has the position of the ledger `at`, as far as it is known before the publication.
-        Without files an empty snapshot is staged, so that every commit moves `main`. A REST catalog asserts only the
-        head of `main`, so a change of properties alone would not be a compare-and-set there.
+        The snapshot's summary has the position of the ledger `at`. Without files an empty snapshot is staged, so that
+        every commit moves `main`. A REST catalog asserts only the head of `main`, so a change of properties alone would
+        not be a compare-and-set there.
         """
         self._align_branch()
         mark = uuid4().hex
@@ -275,7 +275,7 @@ class IcebergTable:
         return mark
 
     def tidy(self, files: Sequence[str]) -> None:
-        """Delete published files whose rows the table has in other files, merged or sorted."""
+        """Delete published files whose rows the table stores in other files, merged or sorted."""
         if files and (self._merging is not None or _arranges(self._load())):
             self.delete_files(files)
 
@@ -289,7 +289,7 @@ class IcebergTable:
                 log.warning("data_file_left", file=name, error=first_line(error))
 
     def _described(self, table: Any, name: str) -> Any:
-        """Describe a data file for the table's metadata, with the bounds of its columns."""
+        """Return Iceberg's description of a data file, with the bounds of its columns."""
         file = table.io().newInputFile(name)
         metrics = self._iceberg.parquet.ParquetUtil.fileMetrics(
             file, self._iceberg.MetricsConfig.forTable(table)
@@ -298,7 +298,7 @@ class IcebergTable:
         return builder.withFormat("PARQUET").withMetrics(metrics).build()
 
     def _stage_arranged(self, files: Sequence[str], summary: dict[str, str]) -> None:
-        """Append the rows of the files to a partitioned or sorted table: Spark sorts them."""
+        """Append the rows of the files to a partitioned or sorted table. Spark partitions and sorts them."""
         wanted = self._spark.table(self._quoted).schema
         rows = self._spark.read.schema(wanted).parquet(*files)
         to = rows.writeTo(f"{self._quoted}.branch_{BRANCH}")
@@ -306,7 +306,7 @@ class IcebergTable:
 
     def _stage_merged(self, merging: Merging, files: Sequence[str], summary: dict[str, str]) -> None:
         """Merge the rows of the files on the branch, in one snapshot."""
-        # A separate session: MERGE has no options, and takes the properties of its snapshot from the session.
+        # A separate session, because MERGE takes the properties of its snapshot from the session.
         session = self._merge_session = self._merge_session or self._spark.newSession()
         wanted = session.table(self._quoted).schema.add(DELETED, BooleanType())
         merging.newest(session.read.schema(wanted).parquet(*files)).createOrReplaceTempView("staged")
@@ -323,7 +323,7 @@ class IcebergTable:
 
         Return None if `main` has moved since staging (compaction, an append of another writer). Return None too if
         the branch no longer has the snapshot of that mark (a fenced instance staged there last). Then stage again.
-        For merged rows, the ledger's totals have the result of each.
+        For merged rows, the totals of the returned ledger are corrected by the counts of the merge.
 
         Raises Fenced if the ledger is no longer `held`, and Unavailable if the commit failed and changed nothing.
         Raises StreamStopped if `main` does not contain the snapshot of `held`, unless the ledger `is_rebuilt`.
@@ -350,7 +350,7 @@ class IcebergTable:
         raise Unavailable(f"{self.name}: other commits kept changing the table's metadata during the commit")
 
     def _commit(self, operations: Any, base: Any, staged: Any, held: Ledger | None, landed: Ledger) -> bool:
-        """Move `main`, the tag and the ledger in one commit; return False if another commit has changed the metadata first.
+        """Move `main`, the tag and the ledger in one commit; return False if another commit came first.
 
         That is usually an expiry, which does not move `main`; then the staged snapshot is still valid.
         """
@@ -365,7 +365,7 @@ class IcebergTable:
         try:
             operations.commit(base, changed)
         except JAVA_ERRORS as error:
-            # The outcome may be unknown; the ledger shows it.
+            # The outcome of the commit may be unknown; the ledger shows it.
             base = operations.refresh()
             if base.property(LEDGER_PROPERTY, None) == landed.text:
                 return True
@@ -386,7 +386,7 @@ class IcebergTable:
             retraction.clean()
 
     def position_at(self, snapshot: int, held: Ledger) -> Vector:
-        """Return where the ledger ended with a snapshot, as its summary says."""
+        """Return the end vector of the ledger at a snapshot, from the snapshot's summary."""
         found = self._operations().refresh().snapshot(snapshot)
         end = None if found is None else position_in(dict(found.summary()), held)
         if end is None:
@@ -397,10 +397,10 @@ class IcebergTable:
         return end
 
     def maintain(self, *, beyond: int = 0) -> TableSize | None:
-        """Expire the stream's old snapshots of a table that has more than `beyond`; return its size.
+        """Expire old snapshots of the stream if the table has more than `beyond` snapshots; return its size.
 
-        Keeps the proof that `main` contains the published snapshot. Return None if there is no table yet. Raises
-        Unavailable.
+        First renews the proof that `main` contains the published snapshot. Returns None if there is no table yet.
+        Raises Unavailable.
         """
         if not self.exists():
             return None
@@ -408,7 +408,7 @@ class IcebergTable:
         return self._expiry.run(self._load(), beyond)
 
     def compact(self) -> Compacted | None:
-        """Compact a bounded number of small files, never of a table that was rolled back. Raises Unavailable."""
+        """Compact a bounded number of small files, but never in a rolled-back table. Raises Unavailable."""
         if not self._rules.compacts or not self.exists():
             return None
         base = self._operations().refresh()
@@ -421,7 +421,7 @@ class IcebergTable:
         return Compaction(self._spark, self.name, self._quoted, self._rules)
 
     def remove_orphans(self) -> Orphans | None:
-        """Delete the files that crashed attempts of earlier epochs have left behind. Raises Unavailable."""
+        """Delete the files of crashed attempts of earlier epochs. Raises Unavailable."""
         if not self._rules.removes_orphans or not self.exists():
             return None
         held, age = self.read(), self._rules.orphan_age_seconds
@@ -435,7 +435,7 @@ class IcebergTable:
     def _align_branch(self) -> None:
         """Move the branch to the head of `main`; it is there already unless another writer has committed.
 
-        Iceberg does not repeat a change of branches that another commit came before. Raises Unavailable.
+        Iceberg does not retry a change of branches after a conflict, so this does. Raises Unavailable.
         """
         for _ in range(STAGE_ATTEMPTS):
             try:
@@ -449,7 +449,7 @@ class IcebergTable:
         base = self._operations().refresh()
         head, branch = base.currentSnapshot(), base.ref(BRANCH)
         if head is None:
-            # The first snapshot on a missing branch creates the branch, without a parent.
+            # The first snapshot on a missing branch creates the branch, and has no parent.
             if branch is not None:
                 self._branches().removeBranch(BRANCH).commit()
         elif branch is None:
@@ -478,7 +478,10 @@ def _staged_on_head(metadata: Any, mark: str) -> Any | None:
 
 
 def _with_outcome(new: Ledger, held: Ledger, summary: dict[str, str]) -> Ledger:
-    """Correct the totals, which count all records as written, by the counts of a MERGE in its snapshot's summary."""
+    """Return `new` with totals corrected by the counts of the MERGE, which are in its snapshot's summary.
+
+    The totals of `new` count all staged records as written.
+    """
     if _TOMBSTONES not in summary:  # nothing was staged
         return new
     staged = new.totals.written - held.totals.written

@@ -41,7 +41,7 @@ def _open(context: SinkContext) -> KafkaSink:
 
 
 class AdoptableTopic:
-    """The accepted topic, and the ledger in the topic of ledgers, as `tidegate adopt` and similar commands use them."""
+    """The accepted topic and its ledger in the ledger topic, as `tidegate adopt` and similar commands use them."""
 
     kind = "kafka"
     is_appended = False
@@ -68,28 +68,31 @@ class AdoptableTopic:
         )
 
     def ledger_if_there(self) -> Ledger | None:
-        """Read the ledger; None if it or the topic of ledgers does not exist."""
+        """Read the ledger; None if it or the ledger topic does not exist."""
         return self.read() if Topics(self._kafka).identity(LEDGER_TOPIC) is not None else None
 
-    def archive(self, name: str) -> str | None:  # noqa: ARG002 - as the protocol has it
+    def archive(self, name: str) -> str | None:  # noqa: ARG002 - required by the protocol
         """Return the topic, or None if it does not exist. Its records stay; their headers name the old ledger."""
         topics = Topics(self._kafka)
         return self._accepted if topics.identity(self._accepted) is not None else None
 
     def new_ledger(self, mark: str) -> str:
-        """Return a ledger name that no record of the topic has."""
+        """Return a ledger name that contains `mark`, so that no record of the topic has it yet."""
         return f"{ledger_name(self._stream)}:{mark}"
 
     def prepare(self) -> None:
-        """Create the topic of ledgers."""
+        """Create the ledger topic."""
         ensure_ledger_topic(Topics(self._kafka))
 
     def read(self) -> Ledger | None:
-        """Read the ledger."""
+        """Read the ledger; None if there is none."""
         return read_ledger(self._kafka, self.own_ledger)
 
     def written(self) -> Sightings:
-        """Return the source positions of accepted records of the ledger; without a ledger, of the only one in their headers."""
+        """Return the source positions of the ledger's accepted records.
+
+        If the ledger is lost, its name is taken from the records' headers. Raises ConflictError if they name several.
+        """
         held = self.read()
         name = held.name if held else self._only_ledger()
         return Sightings(output_positions(self._kafka, self._accepted, name, self._topic))
@@ -104,13 +107,13 @@ class AdoptableTopic:
             )
         return ours[0] if ours else self.own_ledger
 
-    def last_epoch(self, ledger: str) -> int:  # noqa: ARG002 - the instance that initialises slot 0 last is the newest
+    def last_epoch(self, ledger: str) -> int:  # noqa: ARG002 - the fence of slot 0 decides, not the epoch
         """Return 0: records do not name their epoch."""
         return 0
 
     def fence(self, ledger: str, slots: int) -> None:
-        """Fence all slots, and the producer that sends records back; that of slot 0 stays open, to write the ledger."""
-        # All ledgers of a stream have the same slot 0, because they have the same key in the topic of ledgers.
+        """Fence all slots, and the producer that sends records back; slot 0's producer stays open for `write`."""
+        # All ledgers of a stream share slot 0, because they have the same key in the ledger topic.
         self._producer = TransactionalProducer(self._kafka, transactional_id(ledger_name(self._stream), 0))
         self._producer.fence()
         for slot in range(1, slots):
@@ -124,9 +127,9 @@ class AdoptableTopic:
         *,
         is_rebuilt: bool = False,
     ) -> None:
-        """Write the ledger with the producer of slot 0: the broker refuses it if another instance has started since.
+        """Write the ledger with the producer of slot 0; the broker rejects it if another instance has started since.
 
-        With `is_rebuilt`, an unreadable ledger counts as missing.
+        With `is_rebuilt`, an unreadable ledger counts as missing. Raises Unavailable if the ledger is no longer `held`.
         """
         assert self._producer is not None, "fence comes first"  # noqa: S101 - a programming error
         if (readable(self.read) if is_rebuilt else self.read()) != held:
@@ -142,24 +145,24 @@ class AdoptableTopic:
             f"{self._stream} --repeat-records"
         )
 
-    def position_at(self, snapshot: int, held: Ledger) -> Vector:  # noqa: ARG002 - as the protocol has it
+    def position_at(self, snapshot: int, held: Ledger) -> Vector:  # noqa: ARG002 - required by the protocol
         """Raise ConflictError: a topic has no snapshots."""
         raise ConflictError(f"{self.name}: a topic has no snapshots; nothing was changed")
 
-    def written_with(self, column: str, values: Sequence[str]) -> Positions:  # noqa: ARG002 - as the protocol has it
-        """Refuse as `require_rewindable` does."""
+    def written_with(self, column: str, values: Sequence[str]) -> Positions:  # noqa: ARG002 - required by the protocol
+        """Raise ConflictError, as `require_rewindable` does."""
         self.require_rewindable()
 
     def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:
-        """Require what the sink of the job requires."""
+        """Require that no record has a key, or that the request appends it after newer ones of its key."""
         require_order(self._accepted, has_keys=has_keys, append_late=append_late)
 
-    def retract(self, taken: Vector | Positions, held: Ledger, new: Ledger) -> None:  # noqa: ARG002 - as the protocol has it
-        """Refuse as `require_rewindable` does."""
+    def retract(self, taken: Vector | Positions, held: Ledger, new: Ledger) -> None:  # noqa: ARG002 - the protocol's
+        """Raise ConflictError, as `require_rewindable` does."""
         self.require_rewindable()
 
     def follow_quarantine(self, ledger: Ledger) -> None:
-        """Do nothing: a topic has no table of refused records."""
+        """Do nothing: a Kafka sink has no quarantine table."""
 
 
 def _read_outputs(settings: SinkSettings, contract_id: str, _: FindPlan, __: ExitStack) -> Outputs:

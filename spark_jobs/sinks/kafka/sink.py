@@ -1,8 +1,8 @@
 """The Kafka sink: refused records and the ledger in one transaction of the driver's producer, slot 0.
 
-Accepted records are in that transaction too. With slots for tasks, tasks write them before, each in its own
-transaction (`task_slots.py`). The transactional.id of slot 0 is the compare-and-set: only the instance that
-initialised it last can commit the ledger.
+Accepted records are in that transaction too. With slots for tasks, tasks write them first, each in its own transaction
+(`task_slots.py`). The transactional.id of slot 0 acts as the compare-and-set: only the instance that initialized it
+last can commit the ledger.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ if TYPE_CHECKING:
 
 
 _CLAIM_SECONDS = 10.0
-"""Maximum wait for the claim of an instance that has fenced this one, between its fence and its claim."""
+"""Maximum wait for the claim of an instance that has fenced this one."""
 _LOOK_SECONDS = 0.5
 
 
 class KafkaSink:
-    """A topic `<topic>.accepted`, the quarantine topic beside it, and the ledger in a compacted topic."""
+    """The sink of a topic `<topic>.accepted`, its quarantine topic, and the ledger in a compacted topic."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class KafkaSink:
         return self._settled
 
     def adopt(self, plan: EnforcementPlan) -> None:
-        """Require that records can be masked by the contract; a topic needs no other preparation."""
+        """Require that the contract's masks can be applied, and prepare the topic of dropped positions."""
         MaskedValues(plan)
         self._dropped.adopt(plan)
 
@@ -108,7 +108,7 @@ class KafkaSink:
         self.adopt(start.plan)
         kafka = self._settings.kafka
         ensure_ledger_topic(self._topics)
-        with start.watch(Step.FENCE):  # of slot 0: nothing of the ledger is in doubt from here on
+        with start.watch(Step.FENCE):  # slot 0: from here on, no other instance can change the ledger
             producer = self._producer_of(self._ledger_name, 0)
             producer.fence()
         with start.watch(Step.VERIFY):
@@ -133,7 +133,7 @@ class KafkaSink:
         return claimed
 
     def _settle(self, before: Ledger, claimed: Ledger, watch: Stopwatch) -> None:
-        """Fence the slots of tasks, old ones too, and find the records that they have written beyond the ledger.
+        """Fence all slots of tasks, also unused ones; find the records that they wrote ahead of the ledger.
 
         `before` is the ledger as the earlier instances left it.
         """
@@ -141,7 +141,7 @@ class KafkaSink:
         with watch(Step.FENCE):
             for slot in range(1, claimed.slots):
                 self._producer_of(claimed.name, slot).fence()
-        with watch(Step.VERIFY):  # the watermark is taken after the fence, so it bounds all there is
+        with watch(Step.VERIFY):  # the watermark is taken after the fence, so it bounds their records
             self._end = self._topics.latest(self._accepted.name)
             if read_ledger(kafka, self._ledger_name) != claimed:
                 raise Fenced(f"{claimed.name}: another instance of this stream holds the ledger now")
@@ -150,7 +150,7 @@ class KafkaSink:
             self._settled = Settled(found)
 
     def _require_newest(self, ledger: Ledger) -> None:
-        """Raise StreamStopped when the ledger is older than an output that one transaction writes together with it."""
+        """Raise StreamStopped if the ledger is older than an output that is written in one transaction with it."""
         by_tasks = (
             ledger.slots > 1 or ledger.scan_from
         )  # accepted records of tasks may be ahead of the ledger
@@ -158,7 +158,7 @@ class KafkaSink:
             require_not_ahead(self._settings.kafka, topic, ledger)
 
     def _require_unwritten(self, start: StreamStart) -> None:
-        """Raise StreamStopped when a stream without a ledger has written already."""
+        """Raise StreamStopped if a stream without a ledger has already written records."""
         for topic in (self._accepted.name, self._quarantine.name):
             if names_ledger(self._settings.kafka, topic, self._ledger_name, start.source.name):
                 what = f"records of ledger {self._ledger_name}"
@@ -203,7 +203,7 @@ class KafkaSink:
         self._producer = None
 
     def judge(self, batch: MicroBatch) -> JudgedBatch[SpooledRecords | KeptRows]:
-        """Judge the rows that are not settled; the accepted ones are kept for the writer."""
+        """Judge the rows that are not settled; accepted ones are spooled, or persisted in Spark for tasks to write."""
         settled, spool = self._settled.within(batch.start, batch.end), self._spool
         target = RecordTarget(Packing() if self._tasks else spool.parts("accepted"))
         judged = judged_rows(batch, settled, target, spool.parts("refused"), self._tasks or None)
@@ -211,7 +211,7 @@ class KafkaSink:
             with spool.kept(judged) as kept:
                 results = spool.results(kept, batch)
                 return JudgedBatch(batch, results, spool.accepted(kept, results))
-        kept = judged.persist()  # where it is judged: tasks will write the accepted records
+        kept = judged.persist()  # kept on the executors, where tasks will write the accepted records
         try:
             results = spool.results(kept, batch)
         except BaseException:
@@ -222,8 +222,8 @@ class KafkaSink:
     def publish(self, judged: JudgedBatch[SpooledRecords | KeptRows], decision: Decision) -> Published:
         """Write refused records, accepted ones, dropped positions and the ledger, in one transaction.
 
-        Tasks write accepted records that Spark keeps before. If a batch is refused as a whole, all its records are
-        refused.
+        With slots for tasks, tasks write the accepted records first. If a batch is refused as a whole, all of its
+        records are written as refused.
         """
         refused: Iterator[pa.RecordBatch] = judged.results.refused.batches()
         accepted: Iterator[pa.RecordBatch] = iter(())
@@ -236,7 +236,7 @@ class KafkaSink:
         held, batch = self._held, judged.batch
         assert self._producer is not None, "the sink was not started"  # noqa: S101 - a programming error
         ahead = self._settled.after(batch.end)
-        # Where the accepted topic ended when tasks last wrote to it. Records of the driver are never ahead of the ledger.
+        # The end of the accepted topic when tasks last wrote to it. The driver's records are never ahead of the ledger.
         scan_from = ahead.scan_from({self._accepted.name: self._end}) if self._tasks or len(ahead) else {}
         noted, digest = self._dropped.records(held, judged.results.dropped())
         new = held.publish(batch.published(decision, scan_from, self._slots, digest))
@@ -255,11 +255,11 @@ class KafkaSink:
         return Published(new, evidence)
 
     def deletes_known_since(self) -> Vector:
-        """Return no offset: nothing is deleted."""
+        """Return no offsets: a topic has no deletes."""
         return {}
 
     def require_replayable(self, *, has_keys: bool, append_late: bool) -> None:
-        """Require that no record has a key, or that the request appends it behind newer ones of its key."""
+        """Require that no record has a key, or that the request appends it after newer ones of its key."""
         require_order(self._accepted.name, has_keys=has_keys, append_late=append_late)
 
     def keep_positions(self) -> None:
@@ -285,7 +285,7 @@ class KafkaSink:
         return new
 
     def _write_in_tasks(self, accepted: KeptRows, batch: MicroBatch) -> None:
-        """Write accepted records in tasks, one for each partition: all committed before the ledger."""
+        """Write accepted records in tasks, one task per partition of the data frame; all commit before the ledger."""
         turns = self._turns
         target = SlotTarget(
             Destination(self._accepted, self._held, batch.plan),
@@ -308,7 +308,7 @@ class KafkaSink:
 
 @dataclass(frozen=True, slots=True)
 class KeptRows:
-    """Accepted records that Spark keeps where they were judged, in rows of RESULT."""
+    """Accepted records that Spark persists on the executors, in rows of RESULT."""
 
     kept: DataFrame
     results: TaskResults
@@ -316,7 +316,7 @@ class KeptRows:
 
     @property
     def packed(self) -> DataFrame:
-        """Return the records as `Packing` returns them, one binary column."""
+        """Return the records in the form of `Packing`, as one binary column."""
         column = COLUMNS[AcceptedPiece]
         return self.kept.filter(f"{column} IS NOT NULL").select(f"{column}.records")
 
@@ -329,12 +329,12 @@ class KeptRows:
             spooled.release()
 
     def release(self) -> None:
-        """Release the records that Spark keeps."""
+        """Release the persisted records."""
         self.kept.unpersist()
 
 
 def require_order(topic: str, *, has_keys: bool, append_late: bool) -> None:
-    """Require that records have no key, or that the request appends them behind newer ones. Raises ConflictError."""
+    """Raise ConflictError if records have keys, unless the request appends them after newer ones of their keys."""
     if has_keys and not append_late:
         raise ConflictError(
             f"{topic} would get records behind newer ones of their keys: nothing more was replayed. If its readers expect "

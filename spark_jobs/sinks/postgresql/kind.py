@@ -43,7 +43,7 @@ def _read_outputs(
         with connect(settings.postgresql_address) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
-            # Before the moment that is read: after a later rewrite of the table, such a transaction would find no row.
+            # Lock before the snapshot is taken: after a rewrite of the table, an older snapshot would find no rows.
             # Source: PostgreSQL, "Caveats" of concurrency control.
             connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(rows))
             query = "SELECT ledger FROM tidegate.ledger WHERE stream = %s"
@@ -52,12 +52,12 @@ def _read_outputs(
                 raise unclaimed(f"{schema}.{table}")
             key = [name for (name,) in connection.execute(PRIMARY_KEY, (rows.as_string(connection),))]
             written, kept = Sightings(), open_files.enter_context(KeptRows())
-            # The transaction must not stay open until the rows are read.
+            # Rows are kept in a file, because the transaction must not stay open until they are compared.
             ledger = Ledger.parse(found[0])
             keys = keyed(find_plan, key, ledger, lambda *_: kept.batches())
             columns = ["_source_partition", "_source_offset", "_source_timestamp"]
             names = [*columns, *(keys.fields.names if keys else ())]
-            # A cursor on the server returns rows as they are read.
+            # A server-side cursor streams the rows.
             doing("reading the rows of the table")
             with connection.cursor(name="positions") as cursor:
                 selected = sql.SQL(", ").join(map(sql.Identifier, names))

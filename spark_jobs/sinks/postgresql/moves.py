@@ -1,4 +1,4 @@
-"""Move staged rows into a PostgreSQL table: append them, or merge them on its primary key."""
+"""Moves of staged rows into a PostgreSQL table: append, or merge on its primary key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 class Move(Protocol):
-    """Moves rows within the transaction of `connection`; returns the ledger's totals with the results."""
+    """A function that moves rows within the transaction of `connection`; it returns the ledger's corrected totals."""
 
     def __call__(self, connection: Connection, staged: Sequence[Staged], totals: BatchTotals) -> BatchTotals:
         """Move the staged rows; `totals` counts all of them as written."""
@@ -27,13 +27,13 @@ class Move(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Every accepted record is a row of its own."""
+    """A move that appends: every accepted record is a separate row."""
 
     table: sql.Identifier
     columns: tuple[str, ...]
 
     def __call__(self, connection: Connection, staged: Sequence[Staged], totals: BatchTotals) -> BatchTotals:
-        """Insert the staged rows."""
+        """Insert the staged rows; return `totals` unchanged."""
         columns = sql.SQL(", ").join(map(sql.Identifier, self.columns))
         insert = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {}")
         moved = sum(
@@ -45,7 +45,7 @@ class Append:
 
 
 class _Merged(NamedTuple):
-    """Staged rows and tombstones; added and deleted rows of the table."""
+    """Counts of a merge: staged rows and tombstones, and rows added to and deleted from the table."""
 
     rows: int
     tombstones: int
@@ -55,7 +55,7 @@ class _Merged(NamedTuple):
 
 _NEWER: Final = """CASE WHEN {a}._source_partition = {b}._source_partition THEN {a}._source_offset > {b}._source_offset
   ELSE ({a}._source_timestamp, {a}._source_partition) > ({b}._source_timestamp, {b}._source_partition) END"""
-"""Event order: within a partition by offset, which is Kafka's own order; between partitions by time."""
+"""Event order: within a partition by offset, which is Kafka's own order; between partitions by timestamp."""
 
 _MERGE: Final = """
 WITH staged AS MATERIALIZED ({staged}),
@@ -77,14 +77,14 @@ SELECT count(*) FILTER (WHERE NOT _deleted), count(*) FILTER (WHERE _deleted),
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Keeps the newest record by event order of each primary key; a tombstone deletes the row."""
+    """A move that merges: the newest record of a primary key, by event order, is its row; a tombstone deletes it."""
 
     table: sql.Identifier
     columns: tuple[str, ...]
     key: tuple[str, ...]
 
     def __call__(self, connection: Connection, staged: Sequence[Staged], totals: BatchTotals) -> BatchTotals:
-        """Merge the staged rows. `totals` counts all of them as written; some are superseded, or delete."""
+        """Merge the staged rows. `totals` counts all of them as written; some are superseded or are tombstones."""
         row = connection.execute(self._statement(staged)).fetchone()
         assert row is not None, "an aggregate gives one row"  # noqa: S101 - narrows for the type checker
         merged = _Merged(*row)
@@ -120,7 +120,7 @@ class Merge:
 
 
 def _require_all(staged: Sequence[Staged], found: int) -> None:
-    """Require every staged row: rows of a table that a crash of the server has emptied would be lost."""
+    """Raise Unavailable if staged rows are missing: a crash of the server empties unlogged tables."""
     wanted = sum(each.rows for each in staged)
     if found != wanted:
         raise Unavailable(
@@ -129,5 +129,5 @@ def _require_all(staged: Sequence[Staged], found: int) -> None:
 
 
 def _newer(row: str) -> sql.Composed:
-    """Return the condition that a row of this name is newer than `t`."""
+    """Return the SQL condition that the row with this alias is newer than `t`."""
     return sql.SQL(_NEWER).format(a=sql.SQL("s" if row == "s" else "EXCLUDED"), b=sql.SQL("t"))

@@ -1,8 +1,8 @@
-"""Copy accepted rows into PostgreSQL: each task copies its rows into a staging table of its own.
+"""Copying of accepted rows into PostgreSQL: each task copies its rows into its own staging table.
 
-A task's staging table and its rows are one transaction: a failed task leaves nothing. COPY uses the text format,
-which Arrow produces from whole columns: less than half the time of the binary format, which needs each value
-separately.
+A task creates and fills its staging table in one transaction, so a failed task leaves nothing. COPY uses the text
+format, which Arrow produces from whole columns. This takes less than half the time of the binary format, which needs
+each value separately.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNREACHABLE: Final = "unreachable:"
 UNFIT: Final = "unfit:"
 """Prefixes of an error text that a task returns in place of the name of its part; the driver raises the error.
 
-An exception in a worker would count as a bug, and end the stream.
+An exception in a worker would count as a bug and end the stream.
 """
 
 PROVENANCE: Final = pa.schema(
@@ -39,18 +39,18 @@ PROVENANCE: Final = pa.schema(
         ("_contract", pa.string()),
     ]
 )
-"""The columns of every row after its typed columns: its source, and the contract version that accepted it."""
+"""The columns after the typed columns of a row: its source, and the contract version that accepted it."""
 
 _ESCAPES: Final = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 _EMPTY, _TAB, _END_OF_LINE = (pa.scalar(text, pa.large_string()) for text in ("", "\t", "\n"))
 _OPTIONS: Final = (
-    # A worker that was stopped in its transaction must not block others for long.
+    # A worker that is suspended within its transaction must not block others for long.
     "-c idle_in_transaction_session_timeout=60s -c lock_timeout=60s -c client_encoding=UTF8 -c timezone=UTC"
 )
 
 
 class Staged(NamedTuple):
-    """A staging table and the number of its rows. `str` returns `rows@table`, the name of the part.
+    """A staging table and its number of rows. `str` returns `rows@table`, the name of the part.
 
     The rows are counted because the table is unlogged: it is empty after a crash of the server.
     """
@@ -97,8 +97,8 @@ class CopyTarget:
 class CopiedRows:
     """One staging table. It is created with the first rows, and committed if the `with` block ends without an error.
 
-    `written` is filled at the end of the block. It has the name of the part or an error text (UNREACHABLE, UNFIT),
-    and is empty if there were no rows.
+    `written` is set at the end of the block. It has the name of the part or an error text (UNREACHABLE, UNFIT), and is
+    empty if there were no rows.
     """
 
     def __init__(self, target: CopyTarget, name: str) -> None:
@@ -115,7 +115,7 @@ class CopiedRows:
 
     def __exit__(self, *error: object) -> None:
         try:
-            # Commits, or rolls back after an error.
+            # Commits; rolls back after an error.
             self._resources.__exit__(*error)  # type: ignore[arg-type] # what it was called with
         except psycopg.Error as raised:
             self._failure = self._failure or _failure(raised)
@@ -179,7 +179,7 @@ class CopiedRows:
 
 
 def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
-    """Connect for one transaction: the end of the `with` block commits. Connections are not kept between batches."""
+    """Connect for one transaction: the end of the `with` block commits. Connections are not reused between batches."""
     return psycopg.connect(url, options=_OPTIONS, connect_timeout=15, application_name="tidegate")
 
 
@@ -188,7 +188,7 @@ def copy_text(rows: pa.RecordBatch) -> memoryview:
     texts = [_text(column) for column in rows.columns]
     lines = pc.binary_join_element_wise(*texts, _TAB, null_handling="replace", null_replacement="\\N")
     ended = pc.binary_join_element_wise(lines, _EMPTY, _END_OF_LINE)
-    # The values of a string array lie one after the other in its data buffer, so the whole text needs no copy.
+    # The values of a string array are contiguous in its data buffer, so the whole text needs no copy.
     _, offsets, data = ended.buffers()
     bounds = np.frombuffer(offsets, np.int64)[ended.offset : ended.offset + len(ended) + 1]
     return memoryview(data)[bounds[0] : bounds[-1]]
@@ -208,7 +208,7 @@ def _text(column: pa.Array) -> pa.Array:
 
 
 def _json(value: Any) -> str:
-    """Return a value of a list column as JSON: bytes in base64, and U+FFFD for the character NUL, which jsonb refuses."""
+    """Return a value of a list column as JSON: bytes as base64, and U+FFFD for NUL characters, which jsonb rejects."""
     return json.dumps(_plain(value))
 
 
@@ -255,7 +255,7 @@ def definition(field: pa.Field) -> sql.Composable:
 def records_present(
     connection: psycopg.Connection[tuple[Any, ...]], table: sql.Identifier, keys: pa.Table
 ) -> int:
-    """Return how many records have a primary key that a row has; takes what `LedgerStore.records_present` takes."""
+    """Return the number of records whose primary key is in the table; `keys` as in `LedgerStore.records_present`."""
     doing("looking for the primary keys in the table")
     own = [sql.Identifier(f"k{number}") for number in range(keys.num_columns - 1)]
     same = [
@@ -280,5 +280,5 @@ def _failure(error: psycopg.Error) -> str:
 
 
 def first_line(error: psycopg.Error) -> str:
-    """Return the server's message without its detail, which may quote values."""
+    """Return the server's primary message, without its detail, which may quote values."""
     return error.diag.message_primary or str(error).partition("\n")[0]

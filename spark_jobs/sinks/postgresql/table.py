@@ -1,7 +1,7 @@
 """A PostgreSQL table and its ledger: data and ledger are committed together, or not at all.
 
-Staged rows are in separate tables (`tidegate.spark_jobs.sinks.postgresql.rows`). `publish` moves them and replaces
-the row of the ledger in one transaction, which succeeds only if that row is still the compared one.
+Rows are staged in separate tables (`tidegate.spark_jobs.sinks.postgresql.rows`). `publish` moves them and updates the
+ledger's row in one transaction, which succeeds only if that row is unchanged since the comparison.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ log = structlog.get_logger()
 _MAX_NAME_BYTES: Final = 63
 ROWS_AT_A_TIME: Final = 50_000
 _MAX_KEY_BYTES: Final = 2600
-"""An entry of a B-tree has 2,704 bytes at most; the rest is for numbers and dates of the key, and for its header."""
+"""A B-tree entry has at most 2,704 bytes; the remainder is for numbers and dates in the key, and for the header."""
 _LEDGER: Final = """
 CREATE TABLE IF NOT EXISTS tidegate.ledger (
   stream text PRIMARY KEY,
@@ -64,10 +64,10 @@ CREATE TABLE IF NOT EXISTS tidegate.ledger (
 )"""
 _HAS_LEDGERS: Final = "SELECT 1 FROM pg_tables WHERE schemaname = 'tidegate' AND tablename = 'ledger'"
 _LEDGER_STORAGE: Final = {
-    # Each batch updates its row: with room on the page the new version needs no entry of the index, and the old one is
-    # pruned by the next reader, without a vacuum.
+    # Each batch updates its row. With free space on the page, the update is heap-only (HOT): it needs no index entry,
+    # and the old version is pruned by the next reader without a vacuum.
     "fillfactor": "10",
-    # A server with a coarse default would let the dead versions of long ledgers grow: they lie in the TOAST table.
+    # With a coarse server default, dead versions of long ledgers would accumulate in the TOAST table.
     "autovacuum_vacuum_scale_factor": "0",
     "autovacuum_vacuum_threshold": "200",
     "toast.autovacuum_vacuum_scale_factor": "0",
@@ -78,15 +78,15 @@ SELECT true FROM pg_class WHERE oid = 'tidegate.ledger'::regclass AND pg_has_rol
 AND NOT coalesce(reloptions, '{}') @> ARRAY['fillfactor=10']"""
 POSITIONS: Final = sql.SQL(
     "SELECT {} FROM {} "
-    # Rows of other writers have another source, or none.
+    # Rows of other writers have another source or null.
     "WHERE _source_topic = %s AND _source_partition IS NOT NULL AND _source_offset IS NOT NULL"
 )
-"""Selects columns of the rows of a topic in a table."""
+"""Selects columns of a table's rows of a topic."""
 PRIMARY_KEY: Final = (
     "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
     "WHERE i.indrelid = to_regclass(%s) AND i.indisprimary"
 )
-"""Selects the columns of the primary key of a table."""
+"""Selects the primary key columns of a table."""
 
 _COLUMNS: Final = """
 SELECT attname, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = ''
@@ -128,7 +128,7 @@ class PostgresqlTable:
         return self._uuid
 
     def exists(self) -> bool:
-        """Return whether the table is there, and a row for its ledger."""
+        """Return whether the table and its row in `tidegate.ledger` exist."""
         with self._working("look for the table") as connection:
             if not self._columns(connection) or not connection.execute(_HAS_LEDGERS).fetchone():
                 return False
@@ -138,13 +138,13 @@ class PostgresqlTable:
     def ensure(self, rows: TableRows) -> None:
         """Create the table, or add the contract's columns. Columns that the contract no longer has stay, and are null.
 
-        Raises StreamStopped if the existing table is not ours, or has a required column that the contract does not
-        fill. It also raises it if a column's type cannot be widened to the contract's.
+        Raises StreamStopped if the existing table is not ours, has a required column that the contract does not fill,
+        has another primary key, or has a column whose type cannot be widened to the contract's.
         """
         self._require_fitting(rows)
         wanted = [*rows.columns, *PROVENANCE]
         with self._working("create the table") as connection:
-            connection.execute(_ONE_AT_A_TIME)  # two at once would both find no table
+            connection.execute(_ONE_AT_A_TIME)  # two concurrent starts would both find no table
             for schema in (STAGING_SCHEMA, self._schema):
                 connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
             connection.execute(_LEDGER)
@@ -158,7 +158,7 @@ class PostgresqlTable:
             if not existing:
                 fields = sql.SQL(", ").join(definition(field) for field in wanted)
                 connection.execute(sql.SQL("CREATE TABLE {} ({})").format(self._table, fields))
-                gone = [self._stream, *others]  # their table was dropped
+                gone = [self._stream, *others]  # the table of these ledgers was dropped
                 connection.execute("DELETE FROM tidegate.ledger WHERE stream = ANY(%s)", (gone,))
                 existing = self._columns(connection)
             self._require_ours(existing)
@@ -185,7 +185,10 @@ class PostgresqlTable:
         return Ledger.parse(text) if text is not None else None
 
     def archive(self, name: str) -> str | None:
-        """Rename the table; None when there is none. Its ledger goes when the next one is created."""
+        """Rename the table and return its new name; None if there is no table.
+
+        The row of its ledger is deleted when the next table is created.
+        """
         archived = f"{self._schema}.{name}"
         if len(name.encode()) > _MAX_NAME_BYTES:
             raise ConflictError(
@@ -216,14 +219,14 @@ class PostgresqlTable:
         """Return the source positions of the rows of this topic."""
         doing("reading the rows of the table")
         position = sql.SQL("_source_partition, _source_offset")
-        # A cursor on the server returns rows as they are read.
+        # A server-side cursor streams the rows.
         with self._working("read positions") as connection, connection.cursor(name="positions") as cursor:
             cursor.itersize = ROWS_AT_A_TIME
             cursor.execute(POSITIONS.format(position, self._table), (topic,))
             return Sightings(cursor)
 
     def positions_with(self, topic: str, column: str, values: Sequence[str]) -> Sightings:
-        """Return the source positions of the rows of this topic that have one of these values."""
+        """Return the source positions of the rows of this topic whose column has one of these values, as text."""
         position = sql.SQL("_source_partition, _source_offset")
         where = sql.SQL(" AND {}::text = ANY(%s)").format(sql.Identifier(column))
         with self._working("read positions") as connection:
@@ -232,13 +235,13 @@ class PostgresqlTable:
             return Sightings(found)
 
     def records_present(self, keys: pa.Table) -> int:
-        """Return how many records have a primary key that a row has."""
+        """Return the number of records whose primary key is in the table."""
         with self._working("look for keys") as connection:
             if not {*keys.column_names[:-1]} <= self._columns(connection).keys():
-                return 0  # the contract has got its key since the table was written
+                return 0  # the contract's key is newer than the table
             return records_present(connection, self._table, keys)
 
-    def last_epoch(self, ledger: str) -> int:  # noqa: ARG002 - the ledger is compared as a whole here
+    def last_epoch(self, ledger: str) -> int:  # noqa: ARG002 - commits compare the whole ledger, so epochs may repeat
         """Return 0: rows have no history."""
         return 0
 
@@ -246,7 +249,7 @@ class PostgresqlTable:
         """Return where and how the accepted rows of a batch are staged."""
         return CopyTarget(
             url=self._url,
-            # By epoch and attempt: rows of another attempt are in other tables, which are not referenced.
+            # Named by epoch and attempt, so that attempts never share a staging table.
             name=f"{self.uuid[:8]}-{name}-{uuid4().hex[:8]}",
             columns=rows.columns,
             topic=rows.contract.topic,
@@ -254,7 +257,7 @@ class PostgresqlTable:
         )
 
     def limits(self, plan: EnforcementPlan) -> TableLimits:
-        """Return the limits of the table on its rows."""
+        """Return the limits that the table sets on its rows."""
         limits = TableLimits(holds_nul=False)
         return (
             replace(merge_limits(plan), holds_nul=False, max_key_bytes=_MAX_KEY_BYTES)
@@ -263,7 +266,7 @@ class PostgresqlTable:
         )
 
     def stage(self, files: Sequence[str], at: Ledger | None = None) -> str:  # noqa: ARG002 - rows and ledger are restored together
-        """Require that every worker has staged its rows. Raises Unavailable or StreamStopped otherwise."""
+        """Return the parts as the mark. Raises Unavailable or StreamStopped if a worker could not stage its rows."""
         for name in files:
             if name.startswith(UNREACHABLE):
                 raise Unavailable(f"{self.name}: {name.removeprefix(UNREACHABLE)}")
@@ -277,9 +280,9 @@ class PostgresqlTable:
         held: Ledger | None,
         new: Ledger,
         *,
-        is_rebuilt: bool = False,  # noqa: ARG002 - the same
+        is_rebuilt: bool = False,  # noqa: ARG002 - rows and ledger are restored together
     ) -> Ledger | None:
-        """Move staged rows into the table and the ledger to `new` if, and only if, it is still `held`.
+        """Move staged rows into the table and update the ledger to `new` if, and only if, it is still `held`.
 
         Raises Fenced if it is not, Unavailable if the transaction failed and changed nothing.
         """
@@ -291,12 +294,13 @@ class PostgresqlTable:
                     assert self._move is not None, "ensure was called"  # noqa: S101 - a programming error
                     landed = new.model_copy(update={"totals": self._move(connection, staged, new.totals)})
                     self._drop(connection, staged)
-                # Last, so that the ledger is locked for the duration of the commit only.
+                # Last, so that the ledger's row is locked only for the duration of the commit.
                 self._compare_and_set(connection, held, landed)
         except Fenced:
             raise
         except (Unavailable, StreamStopped):
-            # The outcome may be unknown; the ledger shows it. And the staged rows of a fenced instance were dropped.
+            # The outcome of the commit may be unknown; the ledger shows it. The staged rows of a fenced instance may
+            # have been dropped, which causes the same errors.
             found = self.read()
             if found == landed:
                 return landed
@@ -308,11 +312,11 @@ class PostgresqlTable:
         return landed
 
     def retract(self, taken: Taken, held: Ledger, new: Ledger) -> Ledger | None:
-        """Delete rows and move the ledger in one transaction."""
+        """Delete rows and update the ledger in one transaction."""
         places: sql.Composable
         bounds: list[tuple[int, Any]]
         if isinstance(taken, Outdated):
-            # Numbers of our own, and names of columns.
+            # Safe: the condition consists of our own numbers and column names.
             places, bounds = sql.SQL(taken.condition("_source_partition", "_source_offset")), []
         elif isinstance(taken, Positions):
             place = sql.SQL("(_source_partition = %s AND _source_offset = ANY(%s))")
@@ -329,13 +333,13 @@ class PostgresqlTable:
                 connection.execute(query, (held.topic, *values))
                 self._compare_and_set(connection, held, new)
         except (Unavailable, StreamStopped):
-            if self.read() == new:  # the outcome may be unknown; the ledger says what it was
+            if self.read() == new:  # the outcome of the commit may be unknown; the ledger shows it
                 return new
             raise
         return new
 
-    def position_at(self, snapshot: int, held: Ledger) -> Vector:  # noqa: ARG002 - as the protocol has it
-        """Refuse: the server keeps no snapshots."""
+    def position_at(self, snapshot: int, held: Ledger) -> Vector:  # noqa: ARG002 - required by the protocol
+        """Raise ConflictError: the server keeps no snapshots of a table."""
         raise ConflictError(
             f"{self.name}: PostgreSQL keeps no snapshots of a table; give offsets or a time. Nothing was changed"
         )
@@ -344,10 +348,13 @@ class PostgresqlTable:
         """Do nothing: the server's autovacuum maintains the table."""
 
     def compact(self) -> None:
-        """Do nothing: rows have no files of their own here."""
+        """Do nothing: the server stores rows in its own files."""
 
     def remove_orphans(self) -> Orphans | None:
-        """Drop the staging tables that attempts before the present one have left since its claim. Raises Unavailable."""
+        """Drop the staging tables that attempts of earlier epochs have left; None if this is disabled.
+
+        Raises Unavailable.
+        """
         if not self._removes_orphans:
             return None
         held = self.read()
@@ -372,20 +379,20 @@ class PostgresqlTable:
             connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(tables))
 
     def _compare_and_set(self, connection: Connection, held: Ledger | None, new: Ledger) -> None:
-        """Take step 10: update the ledger's row, which must be the one that this instance wrote."""
+        """Run step 10: update the ledger's row. Raises Fenced if it is no longer the one that this instance wrote."""
         update = "UPDATE tidegate.ledger SET epoch = %s, n = %s, ledger = %s WHERE stream = %s"
         values: tuple[object, ...] = (new.epoch, new.n, new.text, self._stream)
         if held is None:
             moved = connection.execute(f"{update} AND ledger IS NULL", values)
         else:
-            # Compare the text too: after an adoption an epoch may occur again, with another ledger.
+            # The text is compared too: after an adoption, the same epoch may occur again with another ledger.
             condition = "AND epoch = %s AND n = %s AND ledger = %s"
             moved = connection.execute(f"{update} {condition}", (*values, held.epoch, held.n, held.text))
         if moved.rowcount != 1:
             raise Fenced(_fenced(self.name))
 
     def _require_fitting(self, rows: TableRows) -> None:
-        """Require names that the server does not truncate, and a contract that fits the write mode."""
+        """Raise StreamStopped if the server would truncate a name, or the contract does not fit the write mode."""
         require_mode(rows, is_upsert=self._is_upsert)
         names = (self._schema, self._quoted.split('"')[3], *rows.columns.names)
         for name in names:
@@ -416,14 +423,17 @@ class PostgresqlTable:
                 addition = sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(self._table, definition(field))
                 connection.execute(addition)
             elif is_wider(sql_type(field.type), found):
-                # The types come from our own code; the server rewrites the table, and locks it meanwhile.
+                # The types come from our own code. The server rewrites the table, and locks it meanwhile.
                 change = sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE " + sql_type(field.type))
                 connection.execute(change.format(self._table, sql.Identifier(field.name)))
             elif found != sql_type(field.type):
                 raise cannot_follow(self.name, field.name, found, sql_type(field.type))
 
     def _merge(self, connection: Connection, merge: Merge) -> Merge:
-        """Return the merge; give the table its primary key unless it has that one."""
+        """Return the merge, after adding the primary key to a table without one.
+
+        Raises StreamStopped if the table has another primary key, or several rows of one key.
+        """
         rows = connection.execute(PRIMARY_KEY, (self._quoted,)).fetchall()
         found = {name for (name,) in rows}
         if not found:
@@ -441,12 +451,12 @@ class PostgresqlTable:
         return merge
 
     def _columns(self, connection: Connection) -> dict[str, tuple[str, bool]]:
-        """Return the type of each column, and whether an INSERT must name it."""
+        """Return the type of each column, and whether an INSERT must give it a value; empty if there is no table."""
         rows = connection.execute(_COLUMNS, (self._quoted,)).fetchall()
         return {name: (type_name, must_be_given) for name, type_name, must_be_given in rows}
 
     def _clean(self, epoch: int) -> int:
-        """Drop the staging tables that earlier instances have left; return how many there were."""
+        """Drop the staging tables of epochs before `epoch`; return how many there were."""
         prefix = f"{self.uuid[:8]}-tidegate-"
         with self._working("look for staging tables") as connection:
             names = connection.execute(
@@ -475,7 +485,7 @@ class PostgresqlTable:
 
     @contextmanager
     def _working(self, doing: str) -> Iterator[Connection]:
-        """Connect for one transaction. Permanent errors of the server become StreamStopped, others Unavailable."""
+        """Connect for one transaction. Permanent server errors become StreamStopped, others Unavailable."""
         try:
             with connect(self._url) as connection:
                 yield connection
