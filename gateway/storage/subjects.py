@@ -354,8 +354,13 @@ class SubjectStore:
         query = select(SubjectVersionRow.dialect).where(SubjectVersionRow.schema_key == schema.key)
         return self._session.scalar(query.order_by(SubjectVersionRow.key).limit(1))
 
-    def referenced_by(self, subject: str, number: int) -> tuple[int, ...]:
-        """List the ids of the schemas that refer to a version, if a version that uses them is not soft-deleted."""
+    def referenced_by(
+        self, subject: str, number: int, visible: Sequence[str] | None = None
+    ) -> tuple[int, ...]:
+        """List the ids of the schemas that refer to a version, if a version that uses them is not soft-deleted.
+
+        With `visible`, only those of subjects whose names begin with one of these prefixes.
+        """
         query = (
             select(SchemaRow.id)
             .join(ReferenceRow, ReferenceRow.schema_key == SchemaRow.key)
@@ -368,6 +373,8 @@ class SubjectStore:
             .distinct()
             .order_by(SchemaRow.id)
         )
+        if visible is not None:
+            query = query.where(begins_with(SubjectVersionRow.subject, visible))
         return tuple(self._session.scalars(query))
 
     def subjects(
@@ -419,9 +426,14 @@ class SubjectStore:
             for row in rows:
                 yield _version(row)
 
-    def contexts(self) -> tuple[str, ...]:
-        """List the contexts that have a version of a subject, soft-deleted or not, ordered."""
+    def contexts(self, visible: Sequence[str] | None = None) -> tuple[str, ...]:
+        """List the contexts that have a version of a subject, soft-deleted or not, ordered.
+
+        With `visible`, a subject whose name begins with one of these prefixes.
+        """
         query = select(SubjectVersionRow.context).distinct().order_by(SubjectVersionRow.context)
+        if visible is not None:
+            query = query.where(begins_with(SubjectVersionRow.subject, visible))
         return tuple(self._session.scalars(query))
 
     def _one(self, query: Select[SubjectVersionRow, SchemaRow]) -> SubjectVersion | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
 from typing import Final, Literal
 
 import orjson
@@ -66,8 +67,8 @@ def _windowed(stores: Stores, last: BatchReport, window_records: int) -> Counted
     """Count batches, newest first, until their records fill the window; at most a day, as the desk shows it."""
     since, until = last.committed_at - _WINDOW, last.committed_at + timedelta(microseconds=1)
     counted = Counted(0, 0)
-    for report in stores.reports.reports(last.stream, since, until, _MOST_BATCHES):
-        counted += Counted(report.records, report.quarantined + report.dropped)
+    for records, refused in islice(stores.reports.counts(last.stream, since, until), _MOST_BATCHES):
+        counted += Counted(records, refused)
         if counted.records >= window_records:
             break
     return counted
