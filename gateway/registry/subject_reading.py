@@ -167,18 +167,17 @@ class SubjectReader:
     ) -> tuple[SubjectVersion, ...]:
         """List versions by subject and number: a page of those that `keeps` accepts; reads no further than its end."""
         with self._database.reading() as stores:
-            prefixes, page = wanted.prefixes, page or Page()
+            page = page or Page()
             with closing(
                 stores.subjects.listed(
-                    wanted.context, wanted.beginning, wanted.deleted, latest_only=latest_only
+                    wanted.context,
+                    wanted.beginning,
+                    wanted.deleted,
+                    wanted.prefixes,
+                    latest_only=latest_only,
                 )
             ) as found:
-                kept = (
-                    one
-                    for one in found
-                    if (prefixes is None or one.subject.startswith(prefixes)) and keeps(one)
-                )
-                return tuple(islice(kept, page.offset, page.end))
+                return tuple(islice(filter(keeps, found), page.offset, page.end))
 
     def contexts(self, prefixes: tuple[str, ...] | None) -> tuple[str, ...]:
         """List the contexts, the default one first, that have a subject with one of these prefixes; None for all."""

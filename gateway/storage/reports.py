@@ -362,12 +362,13 @@ class ReportStore(Store):
         found = (_readable(each) for each in self._session.scalars(query))
         return tuple(each for each in found if each is not None)
 
-    def counts(self, stream: str, since: datetime, until: datetime) -> Iterator[tuple[int, int]]:
-        """Yield (records, refused ones) of the batches committed in [since, until), newest first."""
+    def counts(self, stream: str, since: datetime, until: datetime, limit: int) -> Iterator[tuple[int, int]]:
+        """Yield (records, refused ones) of the batches committed in [since, until), newest first, at most `limit`."""
         query = (
             select(BatchRow.records, BatchRow.quarantined + BatchRow.dropped)
             .where(BatchRow.stream == stream, *_committed_in(since, until))
             .order_by(BatchRow.committed_at.desc(), BatchRow.id.desc())
+            .limit(limit)
         )
         return ((records, refused) for records, refused in self._session.execute(query))
 

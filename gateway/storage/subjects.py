@@ -400,13 +400,15 @@ class SubjectStore:
         return tuple(self._session.scalars(query.offset(offset).limit(limit)))
 
     def listed(
-        self, context: str | None, prefix: str, deleted: Deleted, *, latest_only: bool
-    ) -> Generator[SubjectVersion, None, None]:
+        self, context: str | None, prefix: str, deleted: Deleted, visible: Sequence[str] | None, *, latest_only: bool
+    ) -> Generator[SubjectVersion, None, None]:  # fmt: skip
         """Yield versions ordered by subject and number; with `latest_only` only the highest of each subject.
 
-        Close the generator before the transaction ends: it holds a cursor of the database.
+        With `visible`, only those of subjects whose names begin with one of these prefixes. Close the generator before the transaction ends: it holds a cursor of the database.
         """
         query = _select_versions().where(*_by_name(context, prefix), _by_deletion(deleted))
+        if visible is not None:
+            query = query.where(begins_with(SubjectVersionRow.subject, visible))
         if latest_only:
             newest = (
                 select(SubjectVersionRow.subject, func.max(SubjectVersionRow.number).label("number"))

@@ -473,3 +473,52 @@ class TestImportedIds:
         assert last.json()["id"] == 2**31 - 1
         assert (beyond.status_code, beyond.json()["error_code"]) == (422, 422)
         assert "has given its last schema id (2147483647)" in beyond.json()["message"]
+
+
+ODD_WRITES: list[tuple[str, str, Any]] = [
+    *(
+        ("PUT", f"{path}", {"compatibility": "NONE", "mode": "READONLY"})
+        for spelt in ("", "/", "//", "/%3A.%3A", "/:.::.:", "/:*:", "/:.team:", "/__GLOBAL", f"/:.:{HIDDEN}")
+        for path in (f"/config{spelt}", f"/mode{spelt}")
+    ),
+    *(
+        ("PUT", f"/contexts/{context}/{settings}", {"compatibility": "NONE", "mode": "READONLY"})
+        for context in (".", "%2E", ":.:", "*", ".team", ":.team:", "")
+        for settings in ("config", "mode", f"config/{HIDDEN}", f"mode/:.:{HIDDEN}")
+    ),
+    *(
+        ("DELETE", f"{path}?permanent={flag}", None)
+        for path in (
+            f"/subjects/:.:{HIDDEN}",
+            f"/contexts/./subjects/{HIDDEN}",
+            f"/contexts/.team/subjects/:.:{HIDDEN}",
+            "/subjects/a.alias",
+            "/contexts/.team",
+        )
+        for flag in ("false", "TRUE")
+    ),
+    ("POST", f"/contexts/.team/subjects/:.:{HIDDEN}/versions?force=false&force=true", {"schema": '"int"'}),
+    ("POST", "/subjects/a.alias/versions", {"schema": '"int"'}),
+    ("POST", "/contexts/.team/associations", associate(HIDDEN, "topic-3")),
+    ("PUT", "/associations/resources/topic-1", associate(MINE)),
+    ("DELETE", f"{ASSOCIATION}?cascadeLifecycle=false&cascadeLifecycle=true", None),
+]
+
+
+def test_no_spelling_of_a_write_reaches_what_a_role_does_not_cover(hire: Hire, registry: Person) -> None:
+    attacker = hire("admin:a.")
+    assert attacker.ask("PUT", "/config/a.alias", {"alias": HIDDEN}).status_code == 200
+    paths = (
+        "/subjects?deleted=true",
+        "/config",
+        "/mode",
+        f"/config/{HIDDEN}",
+        f"/mode/{HIDDEN}",
+        ASSOCIATION,
+    )
+    before = [registry.json(path) for path in paths]
+    for method, path, body in ODD_WRITES:
+        answer = attacker.ask(method, path, body)
+        assert answer.status_code in {403, 404, 405, 409, 422}, (method, path, answer.text)
+    assert [registry.json(path) for path in paths] == before
+    assert registry.ask("GET", "/config/:.team:").status_code == 404
