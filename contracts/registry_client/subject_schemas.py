@@ -8,6 +8,7 @@ the highest version is compared each time.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any, Final
 from urllib.parse import quote
 from uuid import UUID
@@ -20,6 +21,8 @@ _FEW: Final = 10
 """So many versions are fetched one by one; more of them with the list of all."""
 _TYPES: Final[dict[str, Any]] = {"AVRO": "avro", "JSON": "json-schema"}
 _QUERY: Final = "deleted=true&format=resolved"
+_PAGE: Final = 1_000
+"""Versions of one list: the most that this registry and the Confluent Schema Registry return by default."""
 
 Ask = Callable[[str], Any]
 """Returns the JSON that a registry has under a path. Raises NotFoundError for none, Unavailable for any other answer."""
@@ -66,12 +69,21 @@ class SubjectSchemas:
                 missing = listed
         found = {number: each for number, each in self._versions.items() if number in set(listed)}
         if len(missing) > _FEW:
-            return self._all()
+            return self._all(set(listed))
         return found | {number: self._version(path, number) for number in missing}
 
-    def _all(self) -> dict[int, WriterSchema]:
-        entries = self._ask(f"/schemas?subjectPrefix={quote(self._subject, safe='')}&{_QUERY}")
-        return {each["version"]: _schema(each) for each in entries if each["subject"] == self._subject}
+    def _all(self, listed: set[int]) -> dict[int, WriterSchema]:
+        """Return the versions of the list of all. Raises NotFoundError if one that was listed is not among them."""
+        path = f"/schemas?subjectPrefix={quote(self._subject, safe='')}&{_QUERY}&limit={_PAGE}"
+        found: dict[int, WriterSchema] = {}
+        for offset in count(0, _PAGE):
+            entries = self._ask(f"{path}&offset={offset}")
+            found |= {each["version"]: _schema(each) for each in entries if each["subject"] == self._subject}
+            if len(entries) < _PAGE:
+                break
+        if not found.keys() >= listed:  # a page moves when a version before it is deleted
+            raise NotFoundError(f"the versions of {self._subject} changed while they were listed")
+        return found
 
     def _version(self, path: str, number: int) -> WriterSchema:
         return _schema(self._ask(f"{path}/{number}?{_QUERY}"))

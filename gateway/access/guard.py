@@ -122,7 +122,7 @@ class AccessGuard:
             await send(message)
             # Only after the response: its latency would otherwise reveal that a hidden subject exists.
             is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
-            is_hidden = is_last and status not in REFUSING and "asks_for_hidden" in scope["state"]
+            is_hidden = is_last and status not in REFUSING and "is_denied" in scope["state"]
             if is_hidden and DenialAudit.covers(status, scope["method"], is_hidden=True):
                 await self._add_denial(scope, status, is_hidden=True)
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from functools import wraps
 from typing import Any, Final, TypeVar
 
@@ -16,6 +17,7 @@ from limits import parse_many
 from limits.storage import MemoryStorage
 from limits.strategies import SlidingWindowCounterRateLimiter
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, TooManyRequests
 
@@ -97,29 +99,45 @@ def _window(seconds: int) -> str:
 
 T = TypeVar("T")
 _RETRY_AFTER_SECONDS: Final = 2
+_REQUEST: Final = "request_in_turn"
 
 
 class CheckTurns:
-    """A concurrency limit for checks: at most `at_once` run at a time, and at most `waiting` more are queued."""
+    """At most `at_once` checks run, and at most `waiting` more wait for a turn.
+
+    With access control one principal has all turns but one, and half of the places, so that nobody keeps the others out.
+    """
 
     def __init__(self, at_once: int, waiting: int) -> None:
         self._free = asyncio.Semaphore(at_once)
         self._most = at_once + waiting
-        self._waiting = 0
+        self._most_turns_of_one = max(1, at_once - 1)
+        self._most_of_one = max(1, self._most // 2)
+        self._places: Counter[str] = Counter()
+        self._turns: dict[str, asyncio.Semaphore] = {}
 
-    async def run(self, work: Callable[..., T], *args: Any, **named: Any) -> T:
-        """Run `work` in a thread when a slot is free; return its result. Raises TooManyRequests for a full queue."""
-        if self._waiting >= self._most:
+    async def run(self, by: Principal, work: Callable[..., T], *args: Any, **named: Any) -> T:
+        """Run `work` in a thread when it is its turn. Raises TooManyRequests when too many wait already."""
+        who, is_one = by.name, by is not ANONYMOUS
+        places = self._places[who] if is_one else 0
+        if places >= self._most_of_one or self._places.total() >= self._most:
+            count, whose = (places, "of yours ") if places >= self._most_of_one else (self._most, "")
             raise TooManyRequests(
-                f"{self._waiting} documents are being checked or wait for it; try again in {_RETRY_AFTER_SECONDS} s",
+                f"{count} documents {whose}are being checked or wait for it; try again in {_RETRY_AFTER_SECONDS} s",
                 {"Retry-After": str(_RETRY_AFTER_SECONDS)},
             )
-        self._waiting += 1
+        self._places[who] += 1
+        own = (
+            self._turns.setdefault(who, asyncio.Semaphore(self._most_turns_of_one)) if is_one else self._free
+        )
         try:
-            async with self._free:
+            async with own, self._free if is_one else nullcontext():
                 return await run_in_threadpool(work, *args, **named)
         finally:
-            self._waiting -= 1
+            self._places[who] -= 1
+            if not self._places[who]:
+                del self._places[who]
+                self._turns.pop(who, None)
 
 
 def checked(handler: Callable[..., T]) -> Callable[..., Awaitable[T]]:
@@ -130,9 +148,12 @@ def checked(handler: Callable[..., T]) -> Callable[..., Awaitable[T]]:
 
     @wraps(handler)
     async def in_turn(**values: Any) -> T:
+        request: Request = values.pop(_REQUEST)
         turns: CheckTurns = values["factory"].check_turns
-        return await turns.run(handler, **values)
+        return await turns.run(request.state.principal, handler, **values)
 
-    # FastAPI reads annotations from the signature. They are strings that only resolve in the handler's module.
-    in_turn.__signature__ = inspect.signature(handler, eval_str=True)  # type: ignore[attr-defined] # a type of functions has no such field
+    # FastAPI reads annotations from here: their names are those of the handler's module.
+    own = inspect.signature(handler, eval_str=True)
+    asked = inspect.Parameter(_REQUEST, inspect.Parameter.KEYWORD_ONLY, annotation=Request)
+    in_turn.__signature__ = own.replace(parameters=[*own.parameters.values(), asked])  # type: ignore[attr-defined] # a type of functions has no such field
     return in_turn

@@ -19,8 +19,8 @@ from tidegate.gateway.access.guard import AccessGuard
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http import problems
 from tidegate.gateway.http.confluent import openapi as confluent
-from tidegate.gateway.http.confluent.calls import confluent_answer
 from tidegate.gateway.http.confluent.middleware import ConfluentMiddleware
+from tidegate.gateway.http.confluent.shown import shown_error
 from tidegate.gateway.http.desk import account_routes, contract_routes, routes
 from tidegate.gateway.http.desk import problem_routes as problem_pages
 from tidegate.gateway.http.desk.desk_route import error_page, refusal_page
@@ -62,7 +62,7 @@ def refused(request: Request, error: TidegateError) -> Response:
         return problems.problem_of(request, error)
     if is_desk(path):
         return refusal_page(request, error)
-    return confluent_answer(error)
+    return shown_error(error).response()
 
 
 def is_desk(path: str) -> bool:

@@ -41,7 +41,7 @@ def authorise(request: Request, role: Role, subject: str) -> Principal:
     if principal.may(role, subject):
         return principal
     if role is Role.VIEWER or not principal.sees(subject):
-        request.state.asks_for_hidden = True  # the guard audits the denial of a write
+        request.state.is_denied = True  # the guard audits it, if it is a write
         raise SubjectHidden(subject)
     raise forbidden(principal, role, f"of the subject {subject}")
 

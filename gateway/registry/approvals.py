@@ -8,11 +8,11 @@ imports, other compatibility groups and new major versions. Each group is also c
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from functools import lru_cache
+from typing import TypeVar
 
 from tidegate.contracts.compatibility.weakening import Weakening, weakenings
 from tidegate.contracts.document.load import dump_contract
@@ -20,6 +20,7 @@ from tidegate.contracts.document.model import DataContract, Status
 from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Principal, Role, require
 from tidegate.gateway.registry.compatibility_groups import groups_of
+from tidegate.gateway.registry.proofs import proven, write
 from tidegate.gateway.registry.subject_scope import ENFORCED, subject_of_contract
 from tidegate.gateway.storage.agreements import Proposal
 from tidegate.gateway.storage.audit_chain import Change
@@ -35,9 +36,10 @@ PROPOSED = "contract.weakening-proposed"
 APPROVED = "contract.weakening-approved"
 REJECTED = "contract.weakening-rejected"
 SELF_APPROVED = "contract.weakening-without-access-control"
-_CACHE_SIZE = 64
 _MOST_SHOWN = 3
 _MOST_WEAKENINGS = 100
+
+T = TypeVar("T")
 
 
 class NotApproved(ConflictError):  # noqa: N818 - named for what is missing
@@ -90,12 +92,13 @@ class Approvals(Service):
             return found
 
 
-@contextmanager
-def write_or_propose(database: Database) -> Iterator[Stores]:
-    """Open a write transaction. On NotApproved, roll it back, store the proposal, and raise the error again."""
+def write_or_propose(database: Database, work: Callable[[Stores], T]) -> T:
+    """Run `work` in a write transaction, again for each proof that it lacks.
+
+    On NotApproved, roll it back, store the proposal, and raise the error again.
+    """
     try:
-        with database.writing() as stores:
-            yield stores
+        return write(database, work)
     except NotApproved as error:
         with database.writing() as stores:
             _propose(stores, error.proposal)
@@ -144,10 +147,10 @@ def propose_draft(stores: Stores, draft: ContractVersion, by: Principal, at: dat
 
 
 def prepare_proofs(stores: Stores, contract: DataContract) -> None:
-    """Compute the weakenings of a publication before its write transaction, which then finds them in the cache."""
+    """Prove what a publication weakens before its write transaction."""
     before = baseline(stores, contract.id)
     if before is not None:
-        _cached_weakenings(_comparable(before.contract), _comparable(contract))
+        proven(_weakenings_of_documents, _comparable(before.contract), _comparable(contract))
 
 
 def baseline(stores: Stores, contract_id: str) -> ContractVersion | None:
@@ -171,16 +174,15 @@ def _weakenings_of(before: ContractVersion, after: ContractVersion | None) -> tu
     if before.registry_id == after.registry_id:
         return ()
     one, other = (each.contract for each in (before, after))
-    return _cached_weakenings(_comparable(one), _comparable(other))
+    return proven(_weakenings_of_documents, _comparable(one), _comparable(other))
 
 
 def _comparable(contract: DataContract) -> bytes:
-    """Dump a contract with a fixed version and status, because these weaken nothing; the result is a cache key."""
+    """Dump a contract with a fixed version and status, because these weaken nothing."""
     return dump_contract(contract.model_copy(update={"version": "0.0.0", "status": Status.ACTIVE}))
 
 
-@lru_cache(maxsize=_CACHE_SIZE)
-def _cached_weakenings(before: bytes, after: bytes) -> tuple[Weakening, ...]:
+def _weakenings_of_documents(before: bytes, after: bytes) -> tuple[Weakening, ...]:
     one, other = (DataContract.model_validate_json(each) for each in (before, after))
     return weakenings(one, other)[:_MOST_WEAKENINGS]
 

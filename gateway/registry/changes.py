@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from tidegate.contracts.compatibility.compare import compare_for, suggested_version
 from tidegate.contracts.compatibility.consumers import unacknowledged
@@ -15,13 +14,13 @@ from tidegate.contracts.document.model import Compatibility, Consumer, DataContr
 from tidegate.contracts.document.semver import major_of, next_major, precedence
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError
+from tidegate.gateway.registry.proofs import proven
 from tidegate.gateway.registry.schema_compatibility import LENIENT, Earlier, check_compatibility
 from tidegate.gateway.registry.schemas.entities import Config
 from tidegate.gateway.registry.subject_contracts import parsed_contract_schema
 from tidegate.gateway.registry.subject_scope import ENFORCED, config_of
 from tidegate.gateway.storage.sql import Stores
 
-_REMEMBERED = 32
 _MOST_SHOWN = 3
 
 
@@ -178,12 +177,12 @@ def _compared(
     base: DataContract, candidate: DataContract, level: Compatibility, apart: tuple[Consumer, ...]
 ) -> Comparison:
     readers = tuple(each.model_dump_json(by_alias=True) for each in apart)
-    return _proven(dump_contract(base), dump_contract(candidate), level, readers)
+    return proven(_compare_documents, dump_contract(base), dump_contract(candidate), level, readers)
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _proven(base: bytes, candidate: bytes, level: Compatibility, apart: tuple[str, ...]) -> Comparison:
-    """Compare two documents. Cached: the proofs are computed before the write transaction, which repeats the call."""
+def _compare_documents(
+    base: bytes, candidate: bytes, level: Compatibility, apart: tuple[str, ...]
+) -> Comparison:
     readers = tuple(Consumer.model_validate_json(each) for each in apart)
     before, after = (DataContract.model_validate_json(one) for one in (base, candidate))
     return compare_for(readers, before, after, level)

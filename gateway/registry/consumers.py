@@ -18,6 +18,7 @@ from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, forbidden, require
 from tidegate.gateway.registry.changes import Review, review
 from tidegate.gateway.registry.lifecycle import find_alive
+from tidegate.gateway.registry.proofs import proven, write
 from tidegate.gateway.registry.publication import compiled, require_id
 from tidegate.gateway.registry.subject_scope import ENFORCED, subject_of_contract
 from tidegate.gateway.storage.agreements import Acknowledgement, StoredConsumer
@@ -68,7 +69,8 @@ class ConsumerService(Service):
         approve, because it could remove an objection.
         """
         stored = StoredConsumer(contract_id, consumer, by.name, self._now())
-        with self._database.writing() as stores:
+
+        def work(stores: Stores) -> tuple[StoredConsumer, bool]:
             subject = subject_of_contract(stores, contract_id)
             known = stores.consumers.find(contract_id, consumer.id)
             if known is not None and known.consumer == consumer:
@@ -78,7 +80,9 @@ class ConsumerService(Service):
                     f"{contract_id} has {MOST_CONSUMERS:,} registered consumers, which is the limit: remove one that no longer "
                     f"reads, or register one for a whole team"
                 )
-            _check(consumer, _current(stores, contract_id))
+            wrong = proven(_mistakes, consumer.model_dump_json(by_alias=True), _current(stores, contract_id))
+            if wrong:
+                raise WrongConsumer(wrong)
             if known is not None:
                 _require_approver(by, subject)
             stores.consumers.withdraw(contract_id, consumer.id)  # also for one that only the document named
@@ -89,6 +93,8 @@ class ConsumerService(Service):
                 Change(stored.registered_at, by.name, action, subject, before, _hash(consumer))
             )
             return stored, known is None
+
+        return write(self._database, work)
 
     def remove(self, contract_id: str, consumer_id: str, by: Principal = ANONYMOUS) -> StoredConsumer:
         """Delete a registered consumer. Raises NotFoundError, ConflictError for one that only the document names."""
@@ -168,11 +174,12 @@ class ConsumerService(Service):
             return stores.consumers.acknowledgements(contract_id)
 
 
-def _current(stores: Stores, contract_id: str) -> DataContract:
+def _current(stores: Stores, contract_id: str) -> bytes:
+    """Return the document of the enforced version, or else of the highest. Raises NotFoundError."""
     found = stores.contracts.highest(contract_id, ENFORCED) or stores.contracts.highest(contract_id)
     if found is None:
         raise NotFoundError(f"every version of {contract_id} was deleted; publish one first")
-    return found.contract
+    return found.document
 
 
 def _known(stores: Stores, contract_id: str) -> dict[str, KnownConsumer]:
@@ -193,9 +200,10 @@ def _readers(version: ContractVersion, apart: Sequence[StoredConsumer]) -> tuple
     return tuple(sorted(written | named))
 
 
-def _check(consumer: Consumer, contract: DataContract) -> None:
-    """Check a consumer against the enforced schema. Raises WrongConsumer with every mistake."""
-    fields = Judge(contract).fields
+def _mistakes(written: str, document: bytes) -> tuple[Problem, ...]:
+    """Check a consumer against the schema of a contract; return every mistake."""
+    consumer = Consumer.model_validate_json(written)
+    fields = Judge(DataContract.model_validate_json(document)).fields
     problems = [
         Problem(f"/reads/{index}", f"the schema declares no field `{read}`{suggestion(read, fields)}")
         for index, read in enumerate(consumer.reads)
@@ -209,8 +217,7 @@ def _check(consumer: Consumer, contract: DataContract) -> None:
                 Problem("/assumes" + each.pointer.removeprefix(_DEFINITION), each.message)
                 for each in error.problems
             ]
-    if problems:
-        raise WrongConsumer(tuple(problems))
+    return tuple(problems)
 
 
 def _require_approver(by: Principal, subject: str) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 
-from tidegate.contracts.document.model import Status
+from tidegate.contracts.document.model import DataContract, Status
 from tidegate.contracts.document.terms import subject_of
-from tidegate.contracts.errors import ConflictError, NotFoundError
-from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.errors import ConflictError, ContractError, NotFoundError
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
-from tidegate.gateway.registry.approvals import guard_weakening, write_or_propose
+from tidegate.gateway.registry.approvals import guard_weakening, prepare_proofs, write_or_propose
 from tidegate.gateway.registry.changes import check_publication
 from tidegate.gateway.registry.compatibility_groups import require_group, require_one_table
-from tidegate.gateway.registry.subject_contracts import add_subject_version
+from tidegate.gateway.registry.subject_contracts import add_subject_version, problems_of
 from tidegate.gateway.registry.subject_scope import (
     ENFORCED,
     READONLY,
@@ -48,7 +48,12 @@ class ContractLifecycle(Service):
         NotApproved for a change that weakens the enforced contract.
         """
         at = self._now()
-        with write_or_propose(self._database) as stores:
+        if status is Status.ACTIVE:
+            # Proofs take long, so they are made before the write transaction, which checks again.
+            with suppress(ConflictError):
+                self._database.read(lambda stores: _prove_promotion(stores, contract_id, version))
+
+        def work(stores: Stores) -> ContractVersion:
             found = find_alive(stores, contract_id, version)
             if found.status == status:
                 return found
@@ -57,7 +62,7 @@ class ContractLifecycle(Service):
                 raise ConflictError(_refused_step(found, status))
             if found.status == Status.DRAFT and status == Status.ACTIVE:
                 contract = found.contract
-                compile_plan(contract)
+                require_compiled(contract)
                 registered = stores.subjects.of_contract(found.registry_id)
                 if registered is None:
                     require_group(stores, contract)
@@ -72,6 +77,8 @@ class ContractLifecycle(Service):
             stores.audit.append(_change(found, by, action, at))
             return find_alive(stores, contract_id, version)
 
+        return write_or_propose(self._database, work)
+
     def delete(self, contract_id: str, version: str, by: Principal = ANONYMOUS) -> ContractVersion:
         """Soft-delete a version: it is no longer enforced or listed, in both APIs.
 
@@ -79,7 +86,8 @@ class ContractLifecycle(Service):
         version would be enforced.
         """
         at = self._now()
-        with write_or_propose(self._database) as stores:
+
+        def work(stores: Stores) -> ContractVersion:
             found = find_alive(stores, contract_id, version)
             check_mode(stores, found.topic)
             subject_version = stores.subjects.of_contract(found.registry_id)
@@ -97,13 +105,16 @@ class ContractLifecycle(Service):
             stores.audit.append(_change(found, by, "contract.deleted", at, is_gone=True))
             return found
 
+        return write_or_propose(self._database, work)
+
     def undelete(self, contract_id: str, version: str, by: Principal = ANONYMOUS) -> ContractVersion:
         """Restore a deleted version with the status that it had; a version that is not deleted is returned as it is.
 
         Raises NotFoundError, ConflictError if it is purged, NotApproved if that weakens the enforced contract.
         """
         at = self._now()
-        with write_or_propose(self._database) as stores:
+
+        def work(stores: Stores) -> ContractVersion:
             found = stores.contracts.version(contract_id, version)
             if found is None or found.deleted_at is None:
                 return find_alive(stores, contract_id, version)
@@ -119,6 +130,8 @@ class ContractLifecycle(Service):
                 stores.lifecycle.undelete(found.registry_id, found.status, at)
             stores.audit.append(_change(found, by, "contract.undeleted", at, is_new=True))
             return find_alive(stores, contract_id, version)
+
+        return write_or_propose(self._database, work)
 
     def as_of(self, contract_id: str, at: datetime) -> ContractVersion:
         """Find the version that was enforced at an instant: the highest that was active or deprecated then.
@@ -140,6 +153,13 @@ class ContractLifecycle(Service):
             return found
 
 
+def require_compiled(contract: DataContract) -> None:
+    """Require that a contract compiles. Raises ContractError."""
+    problems = problems_of(contract)
+    if problems:
+        raise ContractError(problems)
+
+
 def find_alive(stores: Stores, contract_id: str, version: str) -> ContractVersion:
     """Find a version that is not deleted. Raises NotFoundError."""
     found = stores.contracts.version(contract_id, version)
@@ -152,6 +172,15 @@ def find_alive(stores: Stores, contract_id: str, version: str) -> ContractVersio
     if highest is None:
         raise unknown_contract(contract_id)
     raise NotFoundError(f"{contract_id} has no version {version}; the highest is {highest.version}")
+
+
+def _prove_promotion(stores: Stores, contract_id: str, version: str) -> None:
+    """Make the proofs of a promotion. Raises NotFoundError, ContractError, BreakingChange."""
+    found = find_alive(stores, contract_id, version)
+    if found.status == Status.DRAFT:
+        require_compiled(found.contract)
+        prepare_proofs(stores, found.contract)
+        check_publication(stores, found.contract)
 
 
 def _end_shadow(stores: Stores, found: ContractVersion, status: Status) -> None:

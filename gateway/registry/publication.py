@@ -80,12 +80,11 @@ class Registry(Service):
         warnings = (*loaded.warnings, *compiled(loaded).warnings)
         candidate = new_version(contract, self._now())
         if candidate.status in ENFORCED:
-            # Proofs take long, so they are computed before the write transaction, which repeats the check from the cache.
+            # Proofs take long, so they are made before the write transaction, which checks again.
             with suppress(ConflictError):
                 self._database.read(lambda stores: check_publication(stores, contract))
         self._database.read(lambda stores: prepare_proofs(stores, contract))
-        with write_or_propose(self._database) as stores:
-            kept = _store(stores, candidate, contract, by)
+        kept = write_or_propose(self._database, lambda stores: _store(stores, candidate, contract, by))
         return replace(kept, warnings=warnings)
 
     def version(self, contract_id: str, version: str) -> ContractVersion:

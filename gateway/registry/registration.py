@@ -112,8 +112,8 @@ class SchemaRegistration(Service):
     def register(self, name: str, request: SchemaRequest, options: RegistrationOptions) -> Registration:
         """Register a schema, or return the existing version.
 
-        The comparison with earlier versions runs before the write lock is taken, so that a long one blocks no other
-        writer. It runs again with the lock if another version was registered in the meantime. Raises Refused.
+        The comparison with earlier versions is made before the write transaction, and again if another version was
+        registered in the meantime; its proofs are never made in that transaction. Raises Refused.
         """
         subject = subject_to_register(name)
         check_type(request.schema_type)
@@ -123,8 +123,7 @@ class SchemaRegistration(Service):
         if found is not None:
             return found
         at = self._now()
-        with write_or_propose(self._database) as stores:
-            return _register(stores, wanted, compared, at)
+        return write_or_propose(self._database, lambda stores: _register(stores, wanted, compared, at))
 
     def look_up(self, name: str, request: SchemaRequest, *, normalize: bool, deleted: bool) -> SubjectVersion:
         """Find the version of a subject that has this schema. Raises Refused (40401, 40403)."""

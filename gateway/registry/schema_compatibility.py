@@ -15,7 +15,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 from tidegate.contracts.compatibility.advice import advice_about
@@ -24,12 +23,12 @@ from tidegate.contracts.document.model import Compatibility
 from tidegate.contracts.inclusion.answer import Difference, Inclusion, Outcome
 from tidegate.contracts.inclusion.avro import includes as avro_includes
 from tidegate.contracts.inclusion.json_schema import Pair
+from tidegate.gateway.registry.proofs import proven
 from tidegate.gateway.registry.schemas.entities import AVRO, JSON, Config
 from tidegate.gateway.registry.schemas.json_schema import NAMES, NEWEST, READINGS, closed, json_text, opened
 from tidegate.gateway.registry.schemas.parsing import ParsedSchema, is_json_schema
 from tidegate.gateway.registry.subject_scope import DEFAULT_LEVEL
 
-_REMEMBERED = 512
 Directions = frozenset[Direction]
 _NOT_READABLE: Final = "schema.not-readable"
 _ONE_DRAFT: Final = (
@@ -159,12 +158,11 @@ def _answer(old: ParsedSchema, new: ParsedSchema, direction: Direction) -> Inclu
     """
     if old.text == new.text and old.definition == new.definition:
         return Inclusion(Outcome.PROVEN)
-    return _included(old.schema_type, json_text(old.definition), json_text(new.definition), direction)
+    texts = json_text(old.definition), json_text(new.definition)
+    return proven(_included, old.schema_type, *texts, direction)
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def _included(schema_type: str, old: str, new: str, direction: Direction) -> Inclusion:
-    """Decide inclusion. Cached: the same schemas are compared before the write transaction and in it."""
     before, after = json.loads(old), json.loads(new)
     is_forward = direction is Direction.FORWARD
     if schema_type == AVRO:
@@ -288,6 +286,6 @@ def _is_lenient(reading: _Reading, directions: Directions) -> bool:
     pairs = [(old, new) if each is Direction.BACKWARD else (new, old) for each in sorted(directions)]
     asked = [(json_text(closed(one.definition)), json_text(opened(other.definition))) for one, other in pairs]
     return all(
-        _included(JSON, writer, reader, Direction.BACKWARD).outcome is Outcome.PROVEN
+        proven(_included, JSON, writer, reader, Direction.BACKWARD).outcome is Outcome.PROVEN
         for writer, reader in asked
     )

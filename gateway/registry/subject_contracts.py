@@ -15,10 +15,11 @@ from tidegate.contracts.document.model import AvroSchema, DataContract, JsonSche
 from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.document.semver import next_major, next_minor, next_patch, precedence
 from tidegate.contracts.document.terms import subject_of
-from tidegate.contracts.errors import ContractError
+from tidegate.contracts.errors import ContractError, Problem
 from tidegate.contracts.inclusion.answer import Outcome
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.gateway.registry.compatibility_groups import group_setting
+from tidegate.gateway.registry.proofs import proven
 from tidegate.gateway.registry.schema_compatibility import Earlier, check_compatibility, inclusion
 from tidegate.gateway.registry.schema_content import (
     SchemaContent,
@@ -309,31 +310,51 @@ def _with_rules(contract: DataContract, imported: ImportedRules) -> tuple[DataCo
     taken, refused = _compiling(contract, imported.rules)
     notes = noted((*imported.left_out, *refused))
     contract = contract.model_copy(update={"rules": (*own, *taken), "status": Status.ACTIVE})
-    try:
-        compile_plan(contract)
-    except ContractError as error:
+    problems = problems_of(contract)
+    if problems:
         contract = contract.model_copy(update={"status": Status.DRAFT})
-        mistakes = "; ".join(f"{problem.pointer} {problem.message}" for problem in error.problems)
+        mistakes = "; ".join(f"{problem.pointer} {problem.message}" for problem in problems)
         notes.insert(0, f"a draft, because it does not compile with this schema: {mistakes}")
     return contract, notes
 
 
 def _compiling(contract: DataContract, rules: tuple[Cel, ...]) -> tuple[tuple[Cel, ...], tuple[str, ...]]:
     """Split rules into those that compile against the contract's schema and the reasons why others do not."""
-    bare = contract.model_copy(
+    if not rules:
+        return (), ()
+    written = tuple(rule.model_dump_json(by_alias=True) for rule in rules)
+    wrong = proven(_wrong_rules, dump_contract(contract), written)
+    refused = (
+        f"{rules[index].id.removeprefix(PREFIX)} is no expression of the judge ({message})"
+        for index, message in wrong.items()
+    )
+    return tuple(rule for index, rule in enumerate(rules) if index not in wrong), tuple(refused)
+
+
+def _wrong_rules(document: bytes, rules: tuple[str, ...]) -> dict[int, str]:
+    """Compile the schema of a contract with each rule alone; return what is wrong with a rule, by its place in the list."""
+    bare = DataContract.model_validate_json(document).model_copy(
         update={"columns": (), "expectations": (), "primary_key": (), "classification": {}}
     )
-    taken: list[Cel] = []
-    refused: list[str] = []
-    for rule in rules:
+    found = {}
+    for index, rule in enumerate(rules):
         try:
-            compile_plan(bare.model_copy(update={"rules": (rule,)}))
+            compile_plan(bare.model_copy(update={"rules": (Cel.model_validate_json(rule),)}))
         except ContractError as error:
             wrong = [problem for problem in error.problems if problem.pointer.startswith("/rules/")]
             if wrong:
-                refused.append(
-                    f"{rule.id.removeprefix(PREFIX)} is no expression of the judge ({wrong[0].message})"
-                )
-                continue
-        taken.append(rule)
-    return tuple(taken), tuple(refused)
+                found[index] = wrong[0].message
+    return found
+
+
+def problems_of(contract: DataContract) -> tuple[Problem, ...]:
+    """Return why a contract does not compile; empty if it does."""
+    return proven(_compile_problems, dump_contract(contract))
+
+
+def _compile_problems(document: bytes) -> tuple[Problem, ...]:
+    try:
+        compile_plan(DataContract.model_validate_json(document))
+    except ContractError as error:
+        return error.problems
+    return ()

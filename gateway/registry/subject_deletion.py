@@ -37,24 +37,26 @@ class SubjectDeletion(Service):
         Raises Refused (40401, 40404, 40405, 42205, 42206), NotApproved if that weakens the enforced contract.
         """
         subject = canonical(name)
-        at = self._now()
-        with write_or_propose(self._database) as stores:
+        deletion = _Deletion(by, self._now(), permanent=permanent)
+
+        def work(stores: Stores) -> tuple[int, ...]:
             everything = stores.subjects.numbers(subject, Deleted.SHOWN)
             alive = stores.subjects.numbers(subject, Deleted.LEFT_OUT)
             if not everything:
                 raise subject_not_found(subject)
             check_writable(stores, subject)
+            if permanent and alive:
+                raise subject_not_soft_deleted(subject)
+            if not permanent and not alive:
+                raise subject_soft_deleted(subject)
+            numbers = everything if permanent else alive
+            self._delete(stores, subject, numbers, deletion)
             if permanent:
-                if alive:
-                    raise subject_not_soft_deleted(subject)
-                self._delete(stores, subject, everything, _Deletion(by, at, permanent=True))
                 stores.settings.put_config(subject, None)
                 stores.settings.put_mode(subject, None)
-                return everything
-            if not alive:
-                raise subject_soft_deleted(subject)
-            self._delete(stores, subject, alive, _Deletion(by, at, permanent=False))
-            return alive
+            return numbers
+
+        return write_or_propose(self._database, work)
 
     def delete_version(self, name: str, number: int, *, permanent: bool, by: Principal) -> int:
         """Delete one version (-1: the latest); return its number.
@@ -62,8 +64,9 @@ class SubjectDeletion(Service):
         Raises Refused (40401, 40402, 40406, 40407, 42205, 42206), NotApproved if that weakens the enforced contract.
         """
         subject = canonical(name)
-        at = self._now()
-        with write_or_propose(self._database) as stores:
+        deletion = _Deletion(by, self._now(), permanent=permanent)
+
+        def work(stores: Stores) -> int:
             everything = stores.subjects.numbers(subject, Deleted.SHOWN)
             if not everything:
                 raise subject_not_found(subject)
@@ -75,8 +78,10 @@ class SubjectDeletion(Service):
                 raise version_not_soft_deleted(subject, found.number)
             if not permanent and found.deleted_at is not None:
                 raise version_soft_deleted(subject, found.number)
-            self._delete(stores, subject, (found.number,), _Deletion(by, at, permanent=permanent))
+            self._delete(stores, subject, (found.number,), deletion)
             return found.number
+
+        return write_or_propose(self._database, work)
 
     def delete_context(self, context: str) -> None:
         """Check that a context is empty, and so deleted: it exists only by its subjects. Raises Refused (42211)."""

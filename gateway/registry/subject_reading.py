@@ -150,12 +150,15 @@ class SubjectReader:
         found = self._database.read(lambda stores: stores.subjects.of_schema(schema, Deleted.SHOWN))
         return tuple(dict.fromkeys(subject for subject, _ in found))
 
-    def referenced_by(self, name: str, number: int) -> tuple[int, ...]:
-        """List the ids of the schemas that refer to a version. Raises Refused (40401, 40402)."""
+    def referenced_by(self, name: str, number: int, prefixes: tuple[str, ...] | None) -> tuple[int, ...]:
+        """List the ids of the schemas that refer to a version, in subjects with these prefixes; None for all.
+
+        Raises Refused (40401, 40402).
+        """
         subject = canonical(name)
         with self._database.reading() as stores:
             found = find_version(stores, subject, number, deleted=True)
-            return stores.subjects.referenced_by(subject, found.number)
+            return stores.subjects.referenced_by(subject, found.number, prefixes)
 
     def listed(
         self,
@@ -167,22 +170,21 @@ class SubjectReader:
     ) -> tuple[SubjectVersion, ...]:
         """List a page of the versions that `keeps` accepts, by subject and number; read no further than its end."""
         with self._database.reading() as stores:
-            prefixes, page = wanted.prefixes, page or Page()
+            page = page or Page()
             with closing(
                 stores.subjects.listed(
-                    wanted.context, wanted.beginning, wanted.deleted, latest_only=latest_only
+                    wanted.context,
+                    wanted.beginning,
+                    wanted.deleted,
+                    wanted.prefixes,
+                    latest_only=latest_only,
                 )
             ) as found:
-                kept = (
-                    one
-                    for one in found
-                    if (prefixes is None or one.subject.startswith(prefixes)) and keeps(one)
-                )
-                return tuple(islice(kept, page.offset, page.end))
+                return tuple(islice(filter(keeps, found), page.offset, page.end))
 
-    def contexts(self) -> tuple[str, ...]:
-        """List the contexts, the default one first."""
-        found = self._database.read(lambda stores: stores.subjects.contexts())
+    def contexts(self, prefixes: tuple[str, ...] | None) -> tuple[str, ...]:
+        """List the contexts, the default one first, that have a subject with one of these prefixes; None for all."""
+        found = self._database.read(lambda stores: stores.subjects.contexts(prefixes))
         return (DEFAULT_CONTEXT, *(one for one in found if one != DEFAULT_CONTEXT))
 
     def highest_id(self, context: str) -> int:

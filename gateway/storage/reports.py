@@ -7,7 +7,7 @@ ones share the name OTHER.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -142,20 +142,22 @@ class StreamSumStore(Store):
             self._session.execute(insert(StreamRuleRow), new)
         return kept
 
-    def rules(self, stream: str) -> Sequence[RuleSum]:
-        """List the sums by rule, in the order of the first violations: new rules come last."""
-        query = select(StreamRuleRow).where(StreamRuleRow.stream == stream).order_by(StreamRuleRow.key)
-        return tuple(
-            RuleSum(Stage(row.stage), row.code, Severity(row.severity), row.records)
-            for row in self._session.scalars(query)
-        )
+    def rules(self, streams: Sequence[str]) -> dict[str, list[RuleSum]]:
+        """Return the sums by rule of each stream, in the order in which its rules were first violated."""
+        query = select(StreamRuleRow).where(StreamRuleRow.stream.in_(streams)).order_by(StreamRuleRow.key)
+        found: dict[str, list[RuleSum]] = {}
+        for row in self._session.scalars(query):
+            rule = RuleSum(Stage(row.stage), row.code, Severity(row.severity), row.records)
+            found.setdefault(row.stream, []).append(rule)
+        return found
 
-    def milliseconds(self, stream: str) -> dict[str, int]:
-        """Return how many milliseconds the batches of a stream took in each step."""
-        rows = self._session.scalars(
-            select(StreamStepRow).where(StreamStepRow.stream == stream).order_by(StreamStepRow.step)
-        )
-        return {row.step: row.milliseconds for row in rows}
+    def milliseconds(self, streams: Sequence[str]) -> dict[str, dict[str, int]]:
+        """Return how long the batches of each stream took in each step."""
+        query = select(StreamStepRow).where(StreamStepRow.stream.in_(streams)).order_by(StreamStepRow.step)
+        found: dict[str, dict[str, int]] = {}
+        for row in self._session.scalars(query):
+            found.setdefault(row.stream, {})[row.step] = row.milliseconds
+        return found
 
 
 class ExpectationResultRow(Table):
@@ -320,14 +322,6 @@ class ReportStore(Store):
         """Return the sums of one stream; None for a stream that never reported."""
         return self._session.get(StreamRow, stream)
 
-    def last_report(self, stream: str) -> BatchReport | None:
-        """Return the report of the last batch of a stream's ledger, whatever the order of arrival.
-
-        None for a stream that never reported, and for a report that this version refuses.
-        """
-        found = self._session.scalar(_last_batch(stream, BatchRow.report))
-        return None if found is None else _readable(found)
-
     def last_reports(self, streams: Sequence[str]) -> dict[str, BatchReport]:
         """Return the report of the last batch of each ledger, by stream; without those that this version refuses."""
         newest = _last_batch(StreamRow.stream, BatchRow.id).correlate(StreamRow).scalar_subquery()
@@ -371,6 +365,16 @@ class ReportStore(Store):
         )
         found = (_readable(each) for each in self._session.scalars(query))
         return tuple(each for each in found if each is not None)
+
+    def counts(self, stream: str, since: datetime, until: datetime, limit: int) -> Iterator[tuple[int, int]]:
+        """Yield (records, refused ones) of the batches committed in [since, until), newest first, at most `limit`."""
+        query = (
+            select(BatchRow.records, BatchRow.quarantined + BatchRow.dropped)
+            .where(BatchRow.stream == stream, *_committed_in(since, until))
+            .order_by(BatchRow.committed_at.desc(), BatchRow.id.desc())
+            .limit(limit)
+        )
+        return ((records, refused) for records, refused in self._session.execute(query))
 
     def records_between(self, stream: str, since: datetime, until: datetime) -> int:
         """Sum the records of the batches of a stream committed in [since, until)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ForeignKey, Text, delete
+from sqlalchemy import ForeignKey, Text, delete, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tidegate.contracts.stream.report import BatchReport
@@ -27,6 +27,11 @@ class ShadowStore(Store):
         """Return the findings of a stream's last shadow; None before its first batch."""
         row = self._session.get(ShadowRow, stream)
         return None if row is None else ShadowFindings.model_validate_json(row.findings)
+
+    def all(self) -> dict[str, ShadowFindings]:
+        """Return the findings of the last shadow of each stream."""
+        rows = self._session.scalars(select(ShadowRow))
+        return {row.stream: ShadowFindings.model_validate_json(row.findings) for row in rows}
 
     def forget(self, stream: str) -> None:
         """Delete the findings of a stream, because another shadow was declared."""

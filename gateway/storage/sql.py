@@ -5,7 +5,7 @@ Stores only write and find rows; `gateway.registry` and `gateway.streams` contai
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -257,6 +257,10 @@ class ContractStore(Store):
         if registry_id > _HIGHEST_ID:
             return None  # PostgreSQL raises an error for a number that its type cannot hold
         return self._one(_versions().where(VersionRow.registry_id == registry_id))
+
+    def with_fingerprints(self, fingerprints: Collection[str]) -> tuple[ContractVersion, ...]:
+        """List the versions that have one of these fingerprints, deleted ones too."""
+        return self._all(_versions().where(VersionRow.fingerprint.in_(fingerprints)))
 
     def highest(self, contract_id: str, statuses: Sequence[str] | None = None) -> ContractVersion | None:
         """Find the version of highest precedence that is not deleted and has one of `statuses` (None: any)."""

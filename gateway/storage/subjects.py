@@ -358,8 +358,13 @@ class SubjectStore:
         query = select(SubjectVersionRow.dialect).where(SubjectVersionRow.schema_key == schema.key)
         return self._session.scalar(query.order_by(SubjectVersionRow.key).limit(1))
 
-    def referenced_by(self, subject: str, number: int) -> tuple[int, ...]:
-        """List the ids of the schemas that refer to a version, if a version that uses them is not soft-deleted."""
+    def referenced_by(
+        self, subject: str, number: int, visible: Sequence[str] | None = None
+    ) -> tuple[int, ...]:
+        """List the ids of the schemas that refer to a version, if a version that uses them is not soft-deleted.
+
+        With `visible`, only those of subjects whose names begin with one of these prefixes.
+        """
         query = (
             select(SchemaRow.id)
             .join(ReferenceRow, ReferenceRow.schema_key == SchemaRow.key)
@@ -372,6 +377,8 @@ class SubjectStore:
             .distinct()
             .order_by(SchemaRow.id)
         )
+        if visible is not None:
+            query = query.where(begins_with(SubjectVersionRow.subject, visible))
         return tuple(self._session.scalars(query))
 
     def subjects(
@@ -397,13 +404,15 @@ class SubjectStore:
         return tuple(self._session.scalars(query.offset(offset).limit(limit)))
 
     def listed(
-        self, context: str | None, prefix: str, deleted: Deleted, *, latest_only: bool
-    ) -> Generator[SubjectVersion, None, None]:
+        self, context: str | None, prefix: str, deleted: Deleted, visible: Sequence[str] | None, *, latest_only: bool
+    ) -> Generator[SubjectVersion, None, None]:  # fmt: skip
         """Yield versions ordered by subject and number; with `latest_only` only the highest of each subject.
 
-        Close the generator before the transaction ends: it has an open cursor of the database.
+        With `visible`, only those of subjects whose names begin with one of these prefixes. Close the generator before the transaction ends: it holds a cursor of the database.
         """
         query = _select_versions().where(*_by_name(context, prefix), _by_deletion(deleted))
+        if visible is not None:
+            query = query.where(begins_with(SubjectVersionRow.subject, visible))
         if latest_only:
             newest = (
                 select(SubjectVersionRow.subject, func.max(SubjectVersionRow.number).label("number"))
@@ -423,9 +432,14 @@ class SubjectStore:
             for row in rows:
                 yield _version(row)
 
-    def contexts(self) -> tuple[str, ...]:
-        """List the contexts that have a version of a subject, soft-deleted or not, ordered."""
+    def contexts(self, visible: Sequence[str] | None = None) -> tuple[str, ...]:
+        """List the contexts that have a version of a subject, soft-deleted or not, ordered.
+
+        With `visible`, a subject whose name begins with one of these prefixes.
+        """
         query = select(SubjectVersionRow.context).distinct().order_by(SubjectVersionRow.context)
+        if visible is not None:
+            query = query.where(begins_with(SubjectVersionRow.subject, visible))
         return tuple(self._session.scalars(query))
 
     def _one(self, query: Select[SubjectVersionRow, SchemaRow]) -> SubjectVersion | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal
@@ -43,11 +44,14 @@ class BudgetUse:
         return self.refused / allowed if allowed else None
 
 
-def budget_use(stores: Stores, last: BatchReport) -> BudgetUse | None:
-    """Return how much of its error budget a stream has used as of its last report; None without a budget."""
-    budget = _budget(stores, last)
-    if budget is None:
-        return None
+def budget_uses(stores: Stores, last: Mapping[str, BatchReport]) -> dict[str, BudgetUse]:
+    """Return how much of its budget each stream has used, by the last reports; without streams that have no budget."""
+    budgets = _budgets(stores, {report.fingerprint for report in last.values()})
+    found = {stream: budgets.get(report.fingerprint) for stream, report in last.items()}
+    return {stream: _use(stores, last[stream], each) for stream, each in found.items() if each is not None}
+
+
+def _use(stores: Stores, last: BatchReport, budget: ErrorBudget) -> BudgetUse:
     counted = Counted(last.records, last.quarantined + last.dropped)
     if budget.window_records is not None and counted.records < budget.window_records:
         counted = _windowed(stores, last, budget.window_records)
@@ -66,23 +70,30 @@ def _windowed(stores: Stores, last: BatchReport, window_records: int) -> Counted
     """Count batches, newest first, until their records fill the window; at most a day, as the desk shows it."""
     since, until = last.committed_at - _WINDOW, last.committed_at + timedelta(microseconds=1)
     counted = Counted(0, 0)
-    for report in stores.reports.reports(last.stream, since, until, _MOST_BATCHES):
-        counted += Counted(report.records, report.quarantined + report.dropped)
+    for records, refused in stores.reports.counts(last.stream, since, until, _MOST_BATCHES):
+        counted += Counted(records, refused)
         if counted.records >= window_records:
             break
     return counted
 
 
-def _budget(stores: Stores, last: BatchReport) -> ErrorBudget | None:
-    if last.fingerprint in _known:
-        return _known[last.fingerprint]
-    contract_id, _, version = last.contract.rpartition("@")
-    found = stores.contracts.version(contract_id, version)
-    if found is None or found.fingerprint != last.fingerprint or not found.document:
-        return None  # a report may name a version that does not exist
-    document = orjson.loads(found.document).get("error_budget")
-    budget = None if document is None else ErrorBudget.model_validate(document)
-    if len(_known) >= _MOST_KNOWN:
-        _known.clear()
-    _known[last.fingerprint] = budget
-    return budget
+def _budgets(stores: Stores, fingerprints: set[str]) -> dict[str, ErrorBudget | None]:
+    """Return the budgets of versions, of those that exist: a report may name another one."""
+    known = dict(_known)  # another thread may clear it meanwhile
+    found = {each: known[each] for each in fingerprints if each in known}
+    if missing := fingerprints - found.keys():
+        new = {
+            version.fingerprint: _budget_in(version.document)
+            for version in stores.contracts.with_fingerprints(missing)
+            if version.document
+        }
+        found |= new
+        if len(_known) + len(new) > _MOST_KNOWN:
+            _known.clear()
+        _known.update(new)
+    return found
+
+
+def _budget_in(document: bytes) -> ErrorBudget | None:
+    written = orjson.loads(document).get("error_budget")
+    return None if written is None else ErrorBudget.model_validate(written)

@@ -97,45 +97,45 @@ class StreamMetrics(Collector):
 
 
 def _facts(stores: Stores, by: Principal) -> list[StreamFacts]:
+    """Return the figures of the visible streams by name, in as many queries for a thousand streams as for one."""
     controls, events = stores.controls.all(), stores.controls.last_events()
     heartbeats = stores.controls.heartbeats()
     sums = {each.stream: each for each in stores.reports.sums()}
     topics = stores.contracts.topics()
     lags, problems = stores.quarantine.lags(), stores.problems.state_counts()
+    known = topics.keys() & (sums.keys() | controls.keys() | events.keys() | heartbeats.keys() | lags.keys())
+    streams = [stream for stream in sorted(known) if by.sees(subject_of(topics[stream]))]
+    last, rules = stores.reports.last_reports(streams), stores.sums.rules(streams)
+    milliseconds = stores.sums.milliseconds(streams)
+    reconciled, shadows = stores.reconciliations.last_findings(), stores.shadows.all()
     facts = []
-    for stream in sorted(
-        topics.keys() & (sums.keys() | controls.keys() | events.keys() | heartbeats.keys() | lags.keys())
-    ):
-        if not by.sees(subject_of(topics[stream])):
-            continue
-        known = StreamFacts(
+    for stream in streams:
+        control = controls.get(stream, StreamControl(stream=stream))
+        found = StreamFacts(
             stream,
-            controls.get(stream, StreamControl(stream=stream)),
+            control,
             events.get(stream),
             heard=heartbeats.get(stream),
-            reconciled=stores.reconciliations.last_findings(stream),
+            reconciled=reconciled.get(stream),
             index_lag=lags.get(stream),
             problems=problems.get(stream, {}),
         )
         if stream in sums:
-            known = replace(
-                known,
+            found = replace(
+                found,
                 sums=sums[stream],
-                last=stores.reports.last_report(stream),
+                last=last.get(stream),
                 topic=topics[stream],
-                rules=stores.sums.rules(stream),
-                step_milliseconds=stores.sums.milliseconds(stream),
-                shadow=_shadow(stores, known.control),
+                rules=rules.get(stream, ()),
+                step_milliseconds=milliseconds.get(stream, {}),
+                shadow=_shadow(shadows.get(stream), control),
             )
-        facts.append(known)
+        facts.append(found)
     return facts
 
 
-def _shadow(stores: Stores, control: StreamControl) -> ShadowFindings | None:
-    """Return the findings of the current shadow; None without one, because an ended shadow has no series."""
-    if control.shadow is None:
-        return None
-    found = stores.shadows.find(control.stream)
+def _shadow(found: ShadowFindings | None, control: StreamControl) -> ShadowFindings | None:
+    """Return what the shadow of now has found; one that was ended has no series any more."""
     return found if found is not None and found.result.version == control.shadow else None
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from tidegate.contracts.document.model import Status
 from tidegate.contracts.errors import ConflictError, NotFoundError
-from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.stream.control import StreamControl
 from tidegate.contracts.stream.shadow import ShadowFindings
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
 from tidegate.gateway.registry.changes import Review, review
-from tidegate.gateway.registry.lifecycle import find_alive
+from tidegate.gateway.registry.lifecycle import find_alive, require_compiled
+from tidegate.gateway.registry.proofs import write
 from tidegate.gateway.registry.subject_scope import ENFORCED, subject_of_contract
 from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import ContractVersion, Stores
@@ -43,7 +43,8 @@ class Shadows(Service):
         not compile.
         """
         at = self._now()
-        with self._database.writing() as stores:
+
+        def work(stores: Stores) -> StreamControl:
             subject = subject_of_contract(stores, stream)
             before = stores.controls.find(stream)
             if before.shadow == version:
@@ -55,6 +56,8 @@ class Shadows(Service):
             action = "stream.shadow-ended" if version is None else "stream.shadow-declared"
             keep_control(stores, (before, after), action, subject, (by.name, at))
             return after
+
+        return write(self._database, work)
 
     def findings(self, stream: str) -> ShadowFindings:
         """Return the findings of the last shadow, also after its end. Raises NotFoundError before its first batch."""
@@ -82,7 +85,7 @@ class Shadows(Service):
             found = find_alive(stores, contract_id, version)
             enforced = stores.contracts.highest(contract_id, ENFORCED)
             contract = found.contract
-            compile_plan(contract)
+            require_compiled(contract)
             shadow = stores.shadows.find(contract_id)
             return Promotion(
                 found,
@@ -99,4 +102,4 @@ def _require_shadow(stores: Stores, stream: str, version: str) -> None:
         raise ConflictError(f"{stream} {version} is the version that is enforced; name another one")
     if found.status == Status.RETIRED:
         raise ConflictError(f"{stream} {version} is retired, and will never be enforced again")
-    compile_plan(found.contract)
+    require_compiled(found.contract)

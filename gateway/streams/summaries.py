@@ -13,7 +13,7 @@ from tidegate.gateway.storage.reports import Buckets
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.storage.stream_control import HeartbeatRow
 from tidegate.gateway.storage.tables import StreamRow
-from tidegate.gateway.streams.budgets import BudgetUse, budget_use
+from tidegate.gateway.streams.budgets import BudgetUse, budget_uses
 
 _RATE_WINDOW = timedelta(minutes=1)
 _SPARKLINE = timedelta(minutes=30), 48  # 24 hours
@@ -100,7 +100,7 @@ def summaries_of(stores: Stores, topics: Mapping[str, str], now: datetime) -> tu
     )
     volumes = reports.volumes(names, buckets)
     controls, events = stores.controls.all(names), stores.controls.last_events(names)
-    heartbeats = stores.controls.heartbeats(names)
+    heartbeats, budgets = stores.controls.heartbeats(names), budget_uses(stores, last)
     found = []
     for sums in reports.sums(names):
         name = sums.stream
@@ -111,7 +111,7 @@ def summaries_of(stores: Stores, topics: Mapping[str, str], now: datetime) -> tu
         rate = _rate(recent.get(name, 0), min(_RATE_WINDOW, now - sums.first_started_at))
         spark = spark_buckets(volumes.get(name, {}), buckets)
         heard = heartbeats.get(name)
-        facts = topics[name], condition, rate, spark, budget_use(stores, last[name])
+        facts = topics[name], condition, rate, spark, budgets.get(name)
         found.append(_summary(sums, last[name], heard, facts))
     return tuple(found)
 

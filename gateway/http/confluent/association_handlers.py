@@ -6,16 +6,15 @@ from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
-from tidegate.gateway.access.principal import Role
+from tidegate.contracts.errors import TidegateError, Unavailable
+from tidegate.gateway.access.principal import Forbidden, Role
 from tidegate.gateway.http.confluent.calls import Answer, Call, in_context, read_entity
-from tidegate.gateway.http.confluent.shown import weaker_contract
+from tidegate.gateway.http.confluent.shown import shown_error
 from tidegate.gateway.http.confluent.subject_handlers import check_references
 from tidegate.gateway.http.gate import authorise
-from tidegate.gateway.registry.approvals import NotApproved
 from tidegate.gateway.registry.associations import AssociationFilter
 from tidegate.gateway.registry.schemas.entities import AssociationRequest
 from tidegate.gateway.registry.schemas.errors import (
-    Refused,
     invalid_association,
     no_association,
     resource_associated,
@@ -77,7 +76,7 @@ def delete(call: Call) -> Answer:
 def batch_get(call: Call) -> Answer:
     """List the associations of several resources at once."""
     results = []
-    for one in _requests(call):
+    for index, one in enumerate(_requests(call)):
         wanted = AssociationFilter(
             name=one.get("resourceName"),
             namespace=one.get("resourceNamespace"),
@@ -87,42 +86,49 @@ def batch_get(call: Call) -> Answer:
             context=_context(call),
         )
         if not (wanted.name or wanted.resource_id):
-            raise invalid_association(
-                "resourceId", "a request names a resource by its id, or by resourceName"
-            )
+            advice = f"request {index} names no resource: give its id, or resourceName"
+            raise invalid_association("resourceId", advice)
         results.append({"result": [_shown(found) for found in _visible(call, wanted)]})
     return Answer({"results": results})
 
 
 def batch_mutate(call: Call) -> Answer:
-    """Create several associations; each has its own answer."""
+    """Create several associations; each has its own answer, in the order of the requests.
+
+    Each is a transaction of its own, so a refused one stops no other. An outage ends the batch, which may be sent again.
+    """
+    incompatible = call.factory.settings.incompatible_error_code
     results: list[dict[str, Any]] = []
     for one in _requests(call):
         try:
             results.append({"result": _put(call, one, replaces=True)})
-        except Refused as error:
-            results.append({"error": {"error_code": error.error_code, "message": error.message}})
-        except NotApproved as error:
-            refused = weaker_contract(error)
-            results.append({"error": {"error_code": refused.error_code, "message": refused.message}})
+        except Unavailable:
+            raise
+        except TidegateError as error:
+            if isinstance(error, Forbidden):
+                call.request.state.is_denied = True  # the guard audits it, whatever the status of the batch
+            results.append({"error": shown_error(error, incompatible).members()})
     return Answer({"results": results})
 
 
 def _requests(call: Call) -> list[dict[str, Any]]:
     found = call.json().get("requests")
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+    if not isinstance(found, list):
         raise invalid_association("requests", "it is a list of objects")
     if len(found) > _MOST_REQUESTS:
         raise invalid_association(
             "requests", f"it has {len(found):,} members; send at most {_MOST_REQUESTS:,} at once"
         )
-    for one in found:
+    for index, one in enumerate(found):
+        if not isinstance(one, dict):
+            raise invalid_association("requests", f"request {index} is not an object")
         texts = [
             one.get(name) for name in ("resourceName", "resourceNamespace", "resourceId", "resourceType")
         ]
         types = one.get("associationTypes") or []
         if not all(text is None or isinstance(text, str) for text in texts) or not isinstance(types, list):
-            raise invalid_association("requests", "a resource is named by strings")
+            advice = f"request {index} does not name a resource by strings, and its types by a list"
+            raise invalid_association("requests", advice)
     return found
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 import orjson
 from pydantic import ValidationError
 from starlette.requests import Request
-from starlette.responses import Response
 
-from tidegate.contracts.errors import TidegateError
-from tidegate.gateway.access.principal import AccessError, Forbidden, Principal
-from tidegate.gateway.http import problems
+from tidegate.gateway.access.principal import Principal
 from tidegate.gateway.registry.schemas.entities import Entity
 from tidegate.gateway.registry.schemas.errors import Refused, invalid_rule_set
 from tidegate.gateway.registry.schemas.names import DEFAULT_CONTEXT, GLOBAL, context_of, qualified
@@ -34,6 +30,10 @@ READABLE = (
     "application/octet-stream",
 )
 _MAX_NUMBER = 2**31 - 1
+MOST_SCHEMAS: Final = 1_000
+"""Most schemas of one list. Source: Schema Registry configuration, `schema.search.max.limit`."""
+MOST_SUBJECTS: Final = 20_000
+"""Most subjects of one list. Source: Schema Registry configuration, `subject.search.max.limit`."""
 
 E = TypeVar("E", bound=Entity)
 
@@ -113,9 +113,14 @@ class Call:
 
     @property
     def page(self) -> Page:
-        """Return the requested page of a list; a limit below 1 means no limit."""
+        """Return the part of a list that is asked for; a limit below 1 means no limit."""
+        return self.page_of(None)
+
+    def page_of(self, most: int | None) -> Page:
+        """Return the part of a list of at most `most` members; a limit that is not in 1..most means `most`."""
         limit = self.number("limit", -1)
-        return Page(max(0, self.number("offset", 0)), limit if limit > 0 else None)
+        is_meant = limit > 0 and (most is None or limit <= most)
+        return Page(max(0, self.number("offset", 0)), limit if is_meant else most)
 
     @property
     def deleted(self) -> Deleted:
@@ -182,18 +187,3 @@ def in_context(context: str, subject: str) -> str:
     if context == DEFAULT_CONTEXT or context_of(subject) != DEFAULT_CONTEXT or subject.startswith(":"):
         return subject
     return qualified(context, subject)
-
-
-_FORBIDDEN_CODE = 40301
-
-
-def confluent_answer(error: TidegateError) -> Response:
-    """Build the response of an access error in the format of the Schema Registry API.
-
-    Source: Schema Registry API, errors: 40301 for a denied operation, else the status as the code.
-    """
-    status = problems.status_of(error)
-    code = _FORBIDDEN_CODE if isinstance(error, Forbidden) else status
-    body = json.dumps({"error_code": code, "message": str(error)})
-    headers = error.headers if isinstance(error, AccessError) else None
-    return Response(body, status, headers, MEDIA_TYPE)

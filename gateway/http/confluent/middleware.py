@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import orjson
 import structlog
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
@@ -20,26 +19,23 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidegate.contracts.errors import TidegateError, Unavailable
-from tidegate.gateway.access.principal import AccessError, Principal
-from tidegate.gateway.http import problems
+from tidegate.gateway.access.principal import Principal
 from tidegate.gateway.http.confluent.calls import (
     MEDIA_TYPE,
     READABLE,
     Answer,
     Call,
-    confluent_answer,
     in_context,
     read_query,
     read_segments,
 )
 from tidegate.gateway.http.confluent.operations import ROOTS, Match, Operation, find_operation
 from tidegate.gateway.http.confluent.schema_handlers import get_root
-from tidegate.gateway.http.confluent.shown import differs_by_client, weaker_contract
+from tidegate.gateway.http.confluent.shown import ShownError, differs_by_client, shown_error
 from tidegate.gateway.http.confluent.subject_handlers import get_version
 from tidegate.gateway.http.dependencies import read_body
 from tidegate.gateway.http.gate import SubjectHidden, permit_rule, principal_of
-from tidegate.gateway.registry.approvals import NotApproved
-from tidegate.gateway.registry.schemas.errors import IncompatibleSchema, Refused, subject_not_found
+from tidegate.gateway.registry.schemas.errors import Refused
 from tidegate.gateway.registry.schemas.names import DEFAULT_CONTEXT, canonical
 
 if TYPE_CHECKING:
@@ -180,7 +176,7 @@ class ConfluentMiddleware:
             return
         except Exception as error:  # noqa: BLE001 - clients expect this error format also for a bug
             _log.exception("request_crashed", path=request.url.path, method=request.method, exc_info=error)
-            await _error(500, 500, "the registry's log says more")(scope, receive, send)
+            await ShownError(500, 500, "the registry's log says more").response()(scope, receive, send)
             return
         body = answer.body()
         await Response(body, answer.status, dict(answer.headers), MEDIA_TYPE if body else None)(
@@ -205,6 +201,8 @@ class ConfluentMiddleware:
         context = DEFAULT_CONTEXT
         if segments[0] == "contexts" and len(segments) > 2:
             context, segments = segments[1], segments[2:]
+            if context != DEFAULT_CONTEXT and segments in {("config",), ("mode",)}:
+                segments = (*segments, f":{context}:")  # of that context, under the same rules as by its name
         match = find_operation(request.method, segments)
         if not isinstance(match, Match):
             return _no_such(match)
@@ -244,8 +242,9 @@ class ConfluentMiddleware:
         )
 
     def _refusal(self, request: Request, error: TidegateError) -> Response:
-        shown = weaker_contract(error) if isinstance(error, NotApproved) else error
-        return _refusal(request, shown, self._factory.settings.incompatible_error_code)
+        if isinstance(error, Unavailable):
+            _log.error("request_failed", path=request.url.path, status=500, error=str(error))
+        return shown_error(error, self._factory.settings.incompatible_error_code).response()
 
     def _call(self, request: Request, match: Match, context: str) -> Call:
         path = dict(match.parameters)
@@ -258,8 +257,6 @@ class ConfluentMiddleware:
                 query["subjectPrefix"] = (in_context(context, prefix),)
             elif match.operation.path.startswith("/schemas/ids"):
                 query["subject"] = (in_context(context, query.get("subject", ("",))[-1]),)
-            elif match.operation.path in {"/config", "/mode"}:
-                path["subject"] = f":{context}:"
         headers = {name.lower(): value for name, value in request.headers.items()}
         return Call(request, path, query, headers, b"", principal_of(request), self._factory)
 
@@ -280,13 +277,13 @@ class ConfluentMiddleware:
         return replace(call, path={**call.path, "subject": meant})
 
     async def _run(self, operation: Operation, call: Call, raw_path: bytes | None) -> Answer:
-        """Run an operation in a thread. One with a body may check a schema, so it waits for a slot of `check_turns`.
+        """Run an operation; one that may change something, or compares a schema, waits for a turn.
 
         The response about a version is cached under `raw_path`, unless that is None: then the path has an alias.
         """
-        if call.request.method in _BODY_METHODS:
-            return await self._factory.check_turns.run(operation.run, call)
-        # Read before the query: a concurrent commit changes the mark, so the cached response is not used again.
+        if call.request.method != "GET":
+            return await self._factory.check_turns.run(call.principal, operation.run, call)
+        # A commit while the answer is made changes the mark, and the answer is not given again.
         mark = self._factory.database.change_mark() if operation.run is get_version else None
         answer = await run_in_threadpool(operation.run, call)
         if mark is not None and raw_path is not None:
@@ -362,30 +359,3 @@ def _no_such(methods: tuple[str, ...]) -> Answer:
 
 def _plain_error(status: int, message: str) -> Answer:
     return Answer({"error_code": status, "message": message}, status)
-
-
-def _error(status: int, code: int, message: str) -> Response:
-    return Response(orjson.dumps({"error_code": code, "message": message}), status, None, MEDIA_TYPE)
-
-
-def _refusal(request: Request, error: TidegateError, incompatible: int) -> Response:
-    """Build an error response with the error code of the Schema Registry API.
-
-    `incompatible` is the configured code for an incompatible schema.
-    """
-    match error:
-        case IncompatibleSchema():
-            return _error(error.status, incompatible, error.message)
-        case Refused():
-            return _error(error.status, error.error_code, error.message)
-        case SubjectHidden():
-            hidden = subject_not_found(error.subject)
-            return _error(hidden.status, hidden.error_code, hidden.message)
-        case AccessError():
-            return confluent_answer(error)
-        case Unavailable():
-            _log.error("request_failed", path=request.url.path, status=500, error=str(error))
-            return _error(500, 50001, str(error))
-        case _:
-            status = problems.status_of(error)
-            return _error(status, status, str(error))

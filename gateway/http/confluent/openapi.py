@@ -198,7 +198,10 @@ def _query_parameter(name: str) -> dict[str, Any]:
         schema, description = {"type": "boolean"}, _FLAGS[name]
     elif name in _NUMBERS:
         schema = {"type": "integer"}
-        description = {"offset": "How many to pass over.", "limit": "How many to give; below 1 all."}[name]
+        description = {
+            "offset": "How many to pass over.",
+            "limit": "How many to give; below 1 all, of subjects at most 20,000 and of schemas 1,000.",
+        }[name]
     elif name in _LISTS:
         schema = {"type": "array", "items": schema}
     return {"name": name, "in": "query", "required": False, "description": description, "schema": schema}

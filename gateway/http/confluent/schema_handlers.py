@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from tidegate.gateway.http.confluent.calls import Answer, Call
+from tidegate.gateway.http.confluent.calls import MOST_SCHEMAS, Answer, Call
 from tidegate.gateway.http.confluent.shown import differs_by_client, show_schema, show_version
 from tidegate.gateway.registry.schemas.errors import schema_not_found
-from tidegate.gateway.registry.schemas.names import DEFAULT_CONTEXT, EVERY_CONTEXT, context_of
+from tidegate.gateway.registry.schemas.names import EVERY_CONTEXT
 from tidegate.gateway.registry.schemas.parsing import SCHEMA_TYPES
-from tidegate.gateway.registry.subject_reading import ListedSubjects, Page, has_rule_type
-from tidegate.gateway.storage.subjects import Deleted, StoredSchema
+from tidegate.gateway.registry.subject_reading import ListedSubjects, has_rule_type
+from tidegate.gateway.storage.subjects import StoredSchema
 
 IMMUTABLE = "private, max-age=31536000, immutable"
 
@@ -58,14 +58,14 @@ def list_versions_of_schema(call: Call) -> Answer:
 
 
 def list_schemas(call: Call) -> Answer:
-    """List versions with their schemas, by subject and number."""
+    """List versions with their schemas, by subject and number; MOST_SCHEMAS at once, as they are built in memory."""
     prefix = call.text("subjectPrefix") or EVERY_CONTEXT
     wanted = ListedSubjects(prefix, call.deleted, call.principal.prefixes)
     reader = call.factory.subjects()
     rule_type = call.text("ruleType")
     found = reader.listed(
         wanted,
-        call.page,
+        call.page_of(MOST_SCHEMAS),
         latest_only=call.flag("latestOnly"),
         keeps=lambda one: not rule_type or has_rule_type(one, rule_type),
     )
@@ -79,13 +79,7 @@ def list_schema_types(_call: Call) -> Answer:
 
 def list_contexts(call: Call) -> Answer:
     """List the contexts, the default one first."""
-    reader = call.factory.subjects()
-    found = reader.contexts()
-    if call.principal.prefixes is not None:
-        wanted = ListedSubjects(EVERY_CONTEXT, Deleted.SHOWN, call.principal.prefixes)
-        visible = {context_of(subject) for subject in reader.subjects(wanted, Page())}
-        found = tuple(context for context in found if context == DEFAULT_CONTEXT or context in visible)
-    return Answer(call.page.cut(found))
+    return Answer(call.page.cut(call.factory.subjects().contexts(call.principal.prefixes)))
 
 
 def delete_context(call: Call) -> Answer:

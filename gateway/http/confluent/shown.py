@@ -1,11 +1,20 @@
-"""The JSON representations of schemas and versions in the API."""
+"""Schemas, versions and errors as clients are shown them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from tidegate.gateway.http.confluent.calls import Call
+import orjson
+from starlette.responses import Response
+
+from tidegate.contracts.errors import TidegateError, Unavailable
+from tidegate.gateway.access.principal import AccessError, Forbidden
+from tidegate.gateway.http.confluent.calls import MEDIA_TYPE, Call
+from tidegate.gateway.http.gate import SubjectHidden
+from tidegate.gateway.http.problems import status_of
 from tidegate.gateway.registry.approvals import NotApproved, next_step
 from tidegate.gateway.registry.schema_content import (
     metadata_of,
@@ -14,7 +23,12 @@ from tidegate.gateway.registry.schema_content import (
     whole_references_of,
 )
 from tidegate.gateway.registry.schemas.entities import Metadata, Reference
-from tidegate.gateway.registry.schemas.errors import Refused, WeakerContract
+from tidegate.gateway.registry.schemas.errors import (
+    IncompatibleSchema,
+    Refused,
+    WeakerContract,
+    subject_not_found,
+)
 from tidegate.gateway.registry.schemas.fields import with_inline_tags
 from tidegate.gateway.registry.subject_reading import SubjectReader
 from tidegate.gateway.storage.subjects import StoredSchema, SubjectVersion
@@ -23,8 +37,51 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FORMATS = ("", "default", "resolved", "ignore_extensions", "serialized")
 
 
-def weaker_contract(error: NotApproved) -> WeakerContract:
-    """Convert the error of a missing approval to the error of an incompatible schema, which clients understand."""
+@dataclass(frozen=True, slots=True)
+class ShownError:
+    """An error with the status and the number that clients of a schema registry know; `headers` are those of the answer."""
+
+    status: int
+    code: int
+    message: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def members(self) -> dict[str, Any]:
+        """Return the error as an object of an answer."""
+        return {"error_code": self.code, "message": self.message}
+
+    def response(self) -> Response:
+        """Return the error as an answer."""
+        return Response(orjson.dumps(self.members()), self.status, dict(self.headers), MEDIA_TYPE)
+
+
+def shown_error(error: TidegateError, incompatible: int = 409) -> ShownError:
+    """Show an error to clients; `incompatible` is the number of an incompatible schema.
+
+    Source: Schema Registry API, errors: 40301 for an operation that is denied, else the status as the code.
+    """
+    shown: TidegateError = error
+    if isinstance(error, NotApproved):
+        shown = _weaker_contract(error)
+    elif isinstance(error, SubjectHidden):
+        shown = subject_not_found(error.subject)
+    status = shown.status if isinstance(shown, Refused) else status_of(shown)
+    code = status
+    match shown:
+        case IncompatibleSchema():
+            code = incompatible
+        case Refused():
+            code = shown.error_code
+        case Forbidden():
+            code = 40301
+        case Unavailable():
+            status, code = 500, 50001
+    headers = shown.headers if isinstance(shown, AccessError) else {}
+    return ShownError(status, code, shown.message if isinstance(shown, Refused) else str(shown), headers)
+
+
+def _weaker_contract(error: NotApproved) -> WeakerContract:
+    """Show a change that lacks an approval as clients read the refusal of a schema."""
     proposal = error.proposal
     details = [
         f"{{errorType:'{each.code}', description:'{each.sentence}', path:'{each.pointer}', field:'{each.field}'}}"

@@ -9,8 +9,7 @@ from urllib.parse import unquote
 import structlog
 from pydantic import ValidationError
 
-from tidegate.gateway.http.confluent.calls import Answer, Call
-from tidegate.gateway.http.confluent.schema_handlers import is_visible
+from tidegate.gateway.http.confluent.calls import MOST_SUBJECTS, Answer, Call
 from tidegate.gateway.http.confluent.shown import show_version
 from tidegate.gateway.registry.registration import Registration, RegistrationOptions
 from tidegate.gateway.registry.schema_content import whole_name
@@ -30,7 +29,7 @@ def list_subjects(call: Call) -> Answer:
     """List subjects by name."""
     prefix = call.text("subjectPrefix", "subject") or EVERY_CONTEXT
     wanted = ListedSubjects(prefix, call.deleted, call.principal.prefixes)
-    return Answer(call.factory.subjects().subjects(wanted, call.page))
+    return Answer(call.factory.subjects().subjects(wanted, call.page_of(MOST_SUBJECTS)))
 
 
 def list_versions(call: Call) -> Answer:
@@ -73,11 +72,10 @@ def get_with_metadata(call: Call) -> Answer:
 
 def list_referencing(call: Call) -> Answer:
     """List the ids of the schemas that refer to a version."""
-    reader = call.factory.subjects()
-    found = reader.referenced_by(call.subject, version_number(call.path["version"]))
-    if call.principal.prefixes is not None:
-        found = tuple(one for one in found if is_visible(call, reader.schema(one, call.subject)))
-    return Answer(call.page.cut(found))
+    number = version_number(call.path["version"])
+    return Answer(
+        call.page.cut(call.factory.subjects().referenced_by(call.subject, number, call.principal.prefixes))
+    )
 
 
 def register_schema(call: Call) -> Answer:

@@ -285,6 +285,7 @@ def change_contract_status(
     summary="Delete a version",
     responses=responses(404, 409, 503),
 )
+@checked
 def delete_contract_version(
     contract_id: ContractId, version: NamedVersion, factory: FactoryDep, principal: PrincipalDep
 ) -> PublishedContract:
@@ -300,6 +301,7 @@ def delete_contract_version(
     summary="Undelete a version",
     responses=responses(404, 409, 503),
 )
+@checked
 def undelete_contract_version(
     contract_id: ContractId, version: NamedVersion, factory: FactoryDep, principal: PrincipalDep
 ) -> PublishedContract:

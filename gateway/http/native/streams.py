@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Path, Query, Response
 from pydantic import BaseModel, ConfigDict
@@ -29,6 +29,8 @@ from tidegate.gateway.http.problems import InvalidBody, responses
 router = APIRouter(prefix="/api/v1/streams", tags=["streams"])
 
 _DAY = timedelta(days=1)
+_MOST_REPORT_BYTES: Final = 8 << 20
+"""Largest report, whatever the setting says: the bounds of its fields allow more than a document may have."""
 
 StreamName = Annotated[
     str, Path(description="Name of the stream: the id of its contract.", examples=["hospital.admissions"])
@@ -65,7 +67,7 @@ TimeRangeDep = Annotated[TimeRange, Depends()]
 )
 def report_batch(
     stream: StreamName,
-    report: Annotated[BatchReport, posted(BatchReport, "batch report")],
+    report: Annotated[BatchReport, posted(BatchReport, "batch report", least_limit_bytes=_MOST_REPORT_BYTES)],
     factory: FactoryDep,
     principal: PrincipalDep,
     response: Response,

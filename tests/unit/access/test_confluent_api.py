@@ -173,6 +173,32 @@ def test_contexts_are_shown_to_those_who_see_something_in_them(hire: Hire, admin
     assert hire("viewer:x").json("/contexts") == ["."]
 
 
+@pytest.mark.parametrize("path", ["/contexts/.team/{}", "/{}/:.team:"])
+def test_settings_of_a_context_are_shown_and_changed_by_those_who_have_a_role_there(
+    hire: Hire, admin: Person, path: str
+) -> None:
+    config, mode = path.format("config"), path.format("mode")
+    stranger, reader, approver = (
+        hire("admin:x", "admin::.other:"),
+        hire("viewer::.team:"),
+        hire("admin::.team:"),
+    )
+    unset = [stranger.ask("GET", each).json() for each in (config, mode)]
+    assert [each["error_code"] for each in unset] == [40408, 40409]
+    for each, body in ((config, {"compatibility": "NONE"}), (mode, {"mode": "READWRITE"})):
+        assert stranger.ask("PUT", each, body).status_code == 403
+        assert reader.ask("PUT", each, body).status_code == 403
+        assert approver.ask("PUT", each, body).status_code == 200
+    assert admin.json(config) == reader.json(config) == {"compatibilityLevel": "NONE"}
+    assert admin.json(mode) == reader.json(mode) == {"mode": "READWRITE"}
+    assert [stranger.ask("GET", each).json() for each in (config, mode)] == unset
+    for each in (config, mode):
+        assert stranger.ask("GET", f"{each}?defaultToGlobal=true").status_code == 404
+        assert stranger.ask("DELETE", each).status_code == 404
+        assert reader.ask("DELETE", each).status_code == 403
+        assert approver.ask("DELETE", each).status_code == 200
+
+
 @pytest.mark.usefixtures("registry")
 def test_another_spelling_of_a_name_is_the_same_name(hire: Hire) -> None:
     people = [hire(grant) for grant in ("viewer:a.", "viewer::", "viewer::.", "viewer::.:", "viewer:b.")]
@@ -226,6 +252,32 @@ def test_who_refers_to_a_schema_is_shown_as_far_as_one_may_see(hire: Hire, admin
     assert hire("viewer:a.").json(f"/subjects/{MINE}/versions/1/referencedby") == made[:1]
 
 
+def test_who_refers_to_a_schema_from_another_context_is_shown_as_far_as_one_may_see(
+    hire: Hire, admin: Person
+) -> None:
+    """Each context counts ids from 1, so an id is no name of a schema of another context."""
+    of_team = {
+        "schema": '{"type":"array","items":"U"}',
+        "references": [{"name": "U", "subject": ":.:a.base", "version": 1}],
+    }
+    for name, body in (
+        ("a.base", {"schema": AVRO}),
+        (":.team:fill", {"schema": '"int"'}),
+        (":.team:fill-2", {"schema": '"long"'}),
+        (":.team:x", of_team),
+    ):
+        assert admin.ask("POST", f"/subjects/{name}/versions", body).status_code == 200
+    path = "/subjects/a.base/versions/1/referencedby"
+    assert admin.json(path) == [3]
+    assert hire("viewer:a.", "viewer::.team:x").json(path) == [3]
+    assert hire("viewer:a.").json(path) == []  # no schema 3 in the context of the subject
+    for name in ('"string"', '"bytes"'):
+        assert admin.ask("POST", f"/subjects/a.{name[1:-1]}/versions", {"schema": name}).status_code == 200
+    assert hire("viewer:a.").json(path) == []  # the schema 3 there is another one
+    refused = admin.ask("DELETE", "/subjects/a.base/versions/1")
+    assert (refused.status_code, refused.json()["error_code"]) == (422, 42206)
+
+
 @pytest.mark.usefixtures("registry")
 class TestAssociations:
     def test_a_resource_of_a_hidden_subject_cannot_be_taken_from_it(
@@ -251,6 +303,36 @@ class TestAssociations:
         assert hire("producer:b.").ask("DELETE", ASSOCIATION).status_code == 403
         assert hire("approver:b.").ask("DELETE", f"{ASSOCIATION}?cascadeLifecycle=true").status_code == 403
         assert hire("approver:b.").ask("DELETE", ASSOCIATION).status_code == 204
+
+    def test_a_refused_member_of_a_batch_stops_no_other(self, hire: Hire) -> None:
+        """Each is a transaction of its own, so that the answer must say what became of each."""
+        mine = [associate(MINE, "topic-8"), associate(MINE, "topic-9")]
+        answer = hire("producer:a.").ask(
+            "POST",
+            "/associations:batchMutate",
+            {"requests": [mine[0], associate(HIDDEN, "topic-7"), {"resourceId": "r"}, mine[1]]},
+        )
+        assert answer.status_code == 200
+        results = answer.json()["results"]
+        assert ["result" in each for each in results] == [True, False, False, True]
+        assert [each["error"]["error_code"] for each in results[1:3]] == [40401, 422]
+        viewer = hire("viewer:b.", "producer:a.")
+        answer = viewer.ask(
+            "POST", "/associations:batchMutate", {"requests": [associate(HIDDEN, "topic-7"), *mine]}
+        )
+        assert answer.json()["results"][0]["error"]["error_code"] == 40301
+        assert [each["subject"] for each in viewer.json("/associations/resources/topic-9")] == [MINE]
+
+    def test_a_member_that_cannot_be_read_is_named(self, hire: Hire) -> None:
+        person = hire("producer:a.")
+        for path in ("/associations:batchGet", "/associations:batchMutate"):
+            for wrong in (7, {"resourceId": 7}, {"resourceId": "r", "associationTypes": "key"}):
+                answer = person.ask("POST", path, {"requests": [associate(MINE), wrong]})
+                assert (answer.status_code, answer.json()["error_code"]) == (422, 42212)
+                assert "request 1 " in answer.json()["message"], (path, wrong)
+        answer = person.ask("POST", "/associations:batchGet", {"requests": [{"resourceId": "r"}, {}]})
+        assert "request 1 " in answer.json()["message"]
+        assert person.json("/associations/resources/topic-1") == []  # nothing of a wrong batch is done
 
     def test_a_subject_of_others_cannot_be_associated(self, hire: Hire) -> None:
         producer = hire("producer:a.")
@@ -391,3 +473,52 @@ class TestImportedIds:
         assert last.json()["id"] == 2**31 - 1
         assert (beyond.status_code, beyond.json()["error_code"]) == (422, 422)
         assert "has given its last schema id (2147483647)" in beyond.json()["message"]
+
+
+ODD_WRITES: list[tuple[str, str, Any]] = [
+    *(
+        ("PUT", f"{path}", {"compatibility": "NONE", "mode": "READONLY"})
+        for spelt in ("", "/", "//", "/%3A.%3A", "/:.::.:", "/:*:", "/:.team:", "/__GLOBAL", f"/:.:{HIDDEN}")
+        for path in (f"/config{spelt}", f"/mode{spelt}")
+    ),
+    *(
+        ("PUT", f"/contexts/{context}/{settings}", {"compatibility": "NONE", "mode": "READONLY"})
+        for context in (".", "%2E", ":.:", "*", ".team", ":.team:", "")
+        for settings in ("config", "mode", f"config/{HIDDEN}", f"mode/:.:{HIDDEN}")
+    ),
+    *(
+        ("DELETE", f"{path}?permanent={flag}", None)
+        for path in (
+            f"/subjects/:.:{HIDDEN}",
+            f"/contexts/./subjects/{HIDDEN}",
+            f"/contexts/.team/subjects/:.:{HIDDEN}",
+            "/subjects/a.alias",
+            "/contexts/.team",
+        )
+        for flag in ("false", "TRUE")
+    ),
+    ("POST", f"/contexts/.team/subjects/:.:{HIDDEN}/versions?force=false&force=true", {"schema": '"int"'}),
+    ("POST", "/subjects/a.alias/versions", {"schema": '"int"'}),
+    ("POST", "/contexts/.team/associations", associate(HIDDEN, "topic-3")),
+    ("PUT", "/associations/resources/topic-1", associate(MINE)),
+    ("DELETE", f"{ASSOCIATION}?cascadeLifecycle=false&cascadeLifecycle=true", None),
+]
+
+
+def test_no_spelling_of_a_write_reaches_what_a_role_does_not_cover(hire: Hire, registry: Person) -> None:
+    attacker = hire("admin:a.")
+    assert attacker.ask("PUT", "/config/a.alias", {"alias": HIDDEN}).status_code == 200
+    paths = (
+        "/subjects?deleted=true",
+        "/config",
+        "/mode",
+        f"/config/{HIDDEN}",
+        f"/mode/{HIDDEN}",
+        ASSOCIATION,
+    )
+    before = [registry.json(path) for path in paths]
+    for method, path, body in ODD_WRITES:
+        answer = attacker.ask(method, path, body)
+        assert answer.status_code in {403, 404, 405, 409, 422}, (method, path, answer.text)
+    assert [registry.json(path) for path in paths] == before
+    assert registry.ask("GET", "/config/:.team:").status_code == 404

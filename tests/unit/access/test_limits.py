@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from fastapi.routing import APIRoute
 
-from tidegate.gateway.access.limits import RateLimit
-from tidegate.gateway.access.principal import TooManyRequests
+from tidegate.gateway.access.limits import CheckTurns, RateLimit
+from tidegate.gateway.access.principal import ANONYMOUS, Principal, TooManyRequests, read_grants
 from tidegate.gateway.settings import GatewaySettings
 
 from .conftest import Hire
@@ -48,6 +50,50 @@ def test_a_refusal_says_when_to_ask_again() -> None:
     ) as raised:
         limit.count("key:a")
     assert 1 <= int(raised.value.headers["Retry-After"]) <= 7200
+
+
+class TestTurns:
+    """Two checks run at once and four wait: an attacker with a key sends slow ones without end."""
+
+    ATTACKER = Principal("key:a", read_grants(["viewer:a."]))
+    OTHER = Principal("key:b", read_grants(["producer:b."]))
+
+    @staticmethod
+    def run(*asked: Principal) -> tuple[list[str], list[str]]:
+        """Ask for a turn for each, in this order; return who was refused, and who ended, in that order."""
+        refused: list[str] = []
+        ended: list[str] = []
+        is_over = threading.Event()
+
+        def work(by: Principal) -> None:
+            if by is TestTurns.ATTACKER:
+                assert is_over.wait(timeout=30)
+            ended.append(by.name)
+
+        async def ask(turns: CheckTurns, by: Principal) -> None:
+            try:
+                await turns.run(by, work, by)
+            except TooManyRequests:
+                refused.append(by.name)
+            if by is not TestTurns.ATTACKER:
+                is_over.set()
+
+        async def all_of_them() -> None:
+            turns = CheckTurns(2, 4)
+            await asyncio.gather(*(ask(turns, each) for each in asked))
+            assert await turns.run(TestTurns.OTHER, str, 7) == "7"  # everything was given back
+
+        asyncio.run(all_of_them())
+        return refused, ended
+
+    def test_one_principal_keeps_no_other_from_its_turn(self) -> None:
+        refused, ended = self.run(*[self.ATTACKER] * 10, self.OTHER)
+        assert refused == ["key:a"] * 7
+        assert ended == ["key:b", *["key:a"] * 3]
+
+    def test_without_access_control_all_are_one_and_have_every_place(self) -> None:
+        refused, ended = self.run(*[ANONYMOUS] * 10)
+        assert (len(refused), len(ended)) == (4, 6)
 
 
 @only_sqlite

@@ -110,8 +110,8 @@ def test_a_million_names_of_rules_and_steps_do_not_grow_what_is_kept(
         report = REPORT | {"n": 500 + batch, "rules": counts, "timings_ms": steps}
         answer = registry.ask("POST", f"/api/v1/streams/{OURS}/batches", report)
         assert answer.status_code == 201, answer.text
-    rules = factory.database.read(lambda stores: stores.sums.rules(OURS))
-    steps_kept = factory.database.read(lambda stores: stores.sums.milliseconds(OURS))
+    rules = factory.database.read(lambda stores: stores.sums.rules([OURS])[OURS])
+    steps_kept = factory.database.read(lambda stores: stores.sums.milliseconds([OURS])[OURS])
     assert len(rules) <= MOST_RULES + 1
     assert sum(rule.records for rule in rules if rule.code != "age-is-known") == 3 * names
     assert next(rule.records for rule in rules if rule.code == OTHER) > 2 * names

@@ -65,6 +65,18 @@ def test_every_list_is_cut_into_pages(ask: Ask, lists: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("lists")
+def test_a_list_has_a_bounded_length_whatever_its_limit(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = {path: ask("GET", path)[1] for path in ("/schemas", "/subjects")}
+    monkeypatch.setattr("tidegate.gateway.http.confluent.schema_handlers.MOST_SCHEMAS", 2)
+    monkeypatch.setattr("tidegate.gateway.http.confluent.subject_handlers.MOST_SUBJECTS", 2)
+    for path, members in whole.items():
+        for query in ("", "?limit=3", "?limit=0", "?limit=-1", "?limit=99999999999"):
+            assert ask("GET", f"{path}{query}") == (200, members[:2]), (path, query)
+        assert ask("GET", f"{path}?limit=1&offset=1") == (200, members[1:2])
+        assert ask("GET", f"{path}?offset=2") == (200, members[2:4])
+
+
+@pytest.mark.usefixtures("lists")
 def test_a_page_of_schemas_reads_no_more_than_it_shows(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     """A registry has thousands of subjects with schemas of many kilobytes."""
     read: list[Any] = []

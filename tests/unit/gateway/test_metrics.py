@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
+from sqlalchemy import Engine, event
 
 from tidegate.contracts.stream.control import StreamEvent
-from tidegate.contracts.stream.reconciliation import ReconciliationResult
+from tidegate.contracts.stream.reconciliation import ReconciliationRequest, ReconciliationResult
 from tidegate.contracts.stream.report import BatchReport, TableMaintenance, TableSize
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.native.reconciliations import RESULT
+from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.streams import metrics as stream_metrics
 
 MakeContract = Callable[..., bytes]
@@ -228,3 +231,38 @@ def test_the_number_of_series_is_bounded_and_no_counter_falls(
         ("z", "error", "rule"): 2,
         ("other", "error", "other"): 12,
     }
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/metrics", "/api/v1/streams", "/api/v1/contracts", "/api/v1/problems", "/desk", "/desk/contracts"],
+)
+def test_many_streams_take_as_many_queries_as_few(
+    client: Any, factory: Factory, make_report: MakeReport, path: str
+) -> None:
+    """A registry has a thousand streams, and Prometheus asks every few seconds."""
+
+    def answered(asked: ReconciliationRequest, stores: Stores) -> None:
+        stores.reconciliations.add(asked)
+        stores.reconciliations.answer(asked.id, ReconciliationResult.model_validate(RESULT))
+
+    def queries(*streams: str) -> int:
+        for stream in streams:
+            factory.report_book().record(stream, make_report(stream=stream, rules=[rule("age", 1)]))
+            asked = ReconciliationRequest(id=uuid4(), stream=stream, by="cli:a", at=NOON)
+            factory.database.write(partial(answered, asked))
+        assert client.get(path).status_code == 200  # once, for what is kept in memory
+        found: list[str] = []
+
+        def note(_connection: Any, _cursor: Any, statement: str, *_others: Any) -> None:
+            found.append(statement)
+
+        event.listen(Engine, "before_cursor_execute", note)
+        try:
+            assert client.get(path).status_code == 200
+        finally:
+            event.remove(Engine, "before_cursor_execute", note)
+        return len(found)
+
+    few = queries("a", STREAM)
+    assert queries("b", "new", "old") == few

@@ -195,11 +195,13 @@ class TestLimits:
             update={"max_document_bytes": 2000, "max_judge_bytes": 2000, "max_judge_records": 3}
         )
 
-    @pytest.mark.parametrize("path", [CONTRACTS, JUDGE, BATCHES])
-    def test_a_larger_body_answers_413(self, client: Any, path: str) -> None:
-        answer = client.post(path, b" " * 2001)
+    @pytest.mark.parametrize(("path", "limit"), [(CONTRACTS, 2000), (JUDGE, 2000), (BATCHES, 8 << 20)])
+    def test_a_larger_body_answers_413(self, client: Any, path: str, limit: int) -> None:
+        answer = client.post(path, b" " * (limit + 1))
         assert answer.status_code == 413
-        assert problem(answer)["detail"] == "the body is larger than 2000 bytes, the limit of this operation"
+        assert (
+            problem(answer)["detail"] == f"the body is larger than {limit} bytes, the limit of this operation"
+        )
 
     def test_a_body_of_unknown_length_is_read_up_to_the_limit(self, client: Any) -> None:
         sent = []

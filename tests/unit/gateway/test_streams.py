@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from pydantic import SecretStr
 from tests.marks import examples
 from tests.unit.conftest import know
 from tidegate.contracts.errors import ConflictError, NotFoundError
+from tidegate.contracts.stream.bounds import MOST_RULES
 from tidegate.contracts.stream.counts import RuleCount
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Severity, Stage
@@ -53,6 +55,17 @@ def test_a_report_sent_again_may_differ_in_its_timings_only(
         ConflictError, match=r"batch 1/1 of hospital.admissions was reported with other offsets"
     ):
         book.record(STREAM, make_report(1, end={0: 1200}))
+
+
+def test_a_report_as_large_as_its_bounds_allow_is_kept(client: Any, make_report: MakeReport) -> None:
+    """A job sends a report once: one that is refused is lost to totals and metrics."""
+    codes = [
+        {"stage": "rule", "code": f"{n:0>500}", "severity": "error", "records": 1} for n in range(MOST_RULES)
+    ]
+    offsets = dict.fromkeys(range(20_000), 10**12)
+    content = make_report(1, rules=codes, start=offsets, end=offsets).model_dump_json().encode()
+    assert len(content) > 1 << 20
+    assert client.post(f"/api/v1/streams/{STREAM}/batches", content).status_code == 201
 
 
 def test_a_report_about_another_stream_is_refused(book: ReportService, make_report: MakeReport) -> None:

@@ -28,7 +28,7 @@ def entry(number: int, **others: Any) -> dict[str, Any]:
 
 
 class FakeRegistry(httpx.MockTransport):
-    """Answers what a test puts into it, by path; anything else is 404."""
+    """Answers what a test puts into it, by path; anything else is 404. Of schemas it lists at most 1,000 at once."""
 
     def __init__(self, answers: dict[str, Any]) -> None:
         super().__init__(self._answer)
@@ -37,6 +37,9 @@ class FakeRegistry(httpx.MockTransport):
     def _answer(self, request: httpx.Request) -> httpx.Response:
         path = request.url.raw_path.decode().partition("?")[0]
         found = self.answers.get(path, 404)
+        if path == "/schemas" and isinstance(found, list):
+            offset, limit = (int(request.url.params.get(name, "0")) for name in ("offset", "limit"))
+            found = found[offset:][: limit if 0 < limit <= 1_000 else 1_000]
         return httpx.Response(found) if isinstance(found, int) else httpx.Response(200, json=found)
 
 
@@ -68,6 +71,16 @@ def test_many_are_fetched_at_once_and_those_of_other_subjects_are_left_out() -> 
     others = [entry(number, subject="t/x-value-2") for number in range(3)]
     answers = {VERSIONS: list(range(1, 21)), "/schemas": [*(entry(n) for n in range(1, 21)), *others]}
     assert [each.id for each in schemas_of(answers).current().schemas] == list(range(101, 121))
+
+
+def test_more_than_a_registry_lists_at_once_are_fetched_page_by_page() -> None:
+    deleted = [entry(number, subject="t/x-valu") for number in range(500)]
+    entries = [entry(number) for number in range(1, 2_101)]
+    answers: dict[str, Any] = {VERSIONS: list(range(1, 2_101)), "/schemas": [*deleted, *entries]}
+    assert len(schemas_of(answers).current().schemas) == 2_100
+    answers["/schemas"] = entries[:1_999]
+    with pytest.raises(Unavailable, match="what holds no more"):  # one was missed
+        schemas_of(answers).current()
 
 
 def test_a_version_that_is_gone_for_good_is_forgotten() -> None:
