@@ -166,7 +166,11 @@ class ReconciliationStore(EntryStore[ReconciliationRow]):
         has_findings = func.substr(row.result, 1, 100).not_like('%"findings":null%')
         newest = select(func.max(row.key)).where(has_findings).group_by(row.stream)
         found = self._session.execute(select(row.stream, row.result).where(row.key.in_(newest)))
-        return {stream: ReconciliationResult.model_validate_json(result) for stream, result in found}
+        return {
+            stream: ReconciliationResult.model_validate_json(result)
+            for stream, result in found
+            if result is not None
+        }
 
     def add(self, request: ReconciliationRequest) -> None:
         """Store a new request; delete the oldest of its stream."""
