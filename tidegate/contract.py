@@ -21,7 +21,7 @@ from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan, schema_fields
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.verdict import Verdict
-from tidegate.frames import VERDICT, VERDICT_TYPE, kind_of
+from tidegate.frames import VERDICT, VERDICT_TYPE, kind_of, rows_where
 
 if TYPE_CHECKING:
     from tidegate.gateway.client.registry import RegistryClient
@@ -180,8 +180,8 @@ class Contract:
         judged = self.judge_frame(frame)
         if isinstance(judged, pa.Table):
             is_accepted = judged.column(VERDICT).combine_chunks().field("accepted")
-            refused = judged.filter(pc.invert(is_accepted))
-            return cast("Frame", judged.filter(is_accepted).drop_columns([VERDICT])), cast("Frame", refused)
+            accepted = rows_where(judged, is_accepted).drop_columns([VERDICT])
+            return cast("Frame", accepted), cast("Frame", rows_where(judged, pc.invert(is_accepted)))
         return kind_of(frame).split(judged)
 
     def enforce(

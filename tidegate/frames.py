@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
@@ -121,7 +122,11 @@ def _row(inference: Inference) -> pa.RecordBatch:
 
 class _Pandas:
     def judge(self, contract: Contract, frame: Any) -> Any:
-        judged = contract.judge_table(_table_of_pandas(frame))
+        definition = contract.document.schema_.definition
+        table = _table_of_pandas(
+            frame, definition.get("properties", ()) if isinstance(definition, dict) else ()
+        )
+        judged = contract.judge_table(table)
         return frame.assign(**{VERDICT: judged.column(VERDICT).to_pylist()})
 
     def split(self, judged: Any) -> tuple[Any, Any]:
@@ -129,36 +134,55 @@ class _Pandas:
         return judged[is_accepted].drop(columns=VERDICT), judged[~is_accepted]
 
     def infer(self, frame: Any) -> Inference:
-        return infer_table(_table_of_pandas(frame))
+        return infer_table(_table_of_pandas(frame, frame.index.names))
 
 
-def _table_of_pandas(frame: Any) -> pa.Table:
-    """Convert a DataFrame of pandas. Raises SettingsError that names the column that Arrow has no type for."""
+def _table_of_pandas(frame: Any, fields: Iterable[Any]) -> pa.Table:
+    """Convert a DataFrame of pandas; an index with the name of one of the `fields` would be left out.
+
+    Raises SettingsError for that index, and for a column that Arrow has no type for.
+    """
+    if frame.columns.nlevels > 1:
+        raise SettingsError(
+            f"the columns of the data frame have {frame.columns.nlevels} levels of names; join them, such as with "
+            "`frame.columns = ['_'.join(map(str, each)) for each in frame.columns]`"
+        )
     names = [str(name) for name in frame.columns]
     name, count = Counter(names).most_common(1)[0] if names else ("", 0)
     if count > 1:
         raise SettingsError(f"the data frame has two columns `{name}`; rename one of them")
+    wanted = {str(each) for each in fields} - {"None", *names}
+    for level in frame.index.names:
+        if str(level) in wanted:
+            raise SettingsError(
+                f"`{level}` is the index of the data frame and no column, so it would be left out; make it a column with "
+                "`frame.reset_index()`, or remove it with `frame.reset_index(drop=True)`"
+            )
     if len(frame) and not names:
         raise SettingsError("the data frame has rows without a column: there is nothing to judge")
     return pa.table({str(name): _array(name, values) for name, values in frame.items()})
 
 
 def _array(name: Any, values: Any) -> pa.Array | pa.ChunkedArray:
-    held = ""
+    if str(values.dtype).startswith("Sparse["):
+        values = values.sparse.to_dense()
+    held, advice = "", f"`frame[{name!r}].astype(str)`"
     try:
         array = pa.Array.from_pandas(values)
     except OverflowError:
         held = "holds an integer of more than 64 bits"
+    except UnicodeEncodeError:
+        held = "holds text with half a surrogate pair"
+        advice = f"`frame[{name!r}].str.encode('utf-8', 'replace').str.decode('utf-8')`"
     except (pa.ArrowException, TypeError, ValueError):
         held = _held(values)
     else:
-        # Arrow reads an integer beside a timestamp as a time since 1970.
-        if values.dtype == object and pa.types.is_temporal(array.type) and _is_mixed(values):
-            held = _held(values)
+        held = "" if _is_as_it_was(values, array.type) else _held(values)
     if held:
+        if "datetime" in held or "Timestamp" in held:
+            advice = f"`pandas.to_datetime(frame[{name!r}], utc=True)`"
         raise SettingsError(
-            f"the column `{name}` {held}, for which Arrow has no type; convert it, such as with "
-            f"`frame[{name!r}].astype(str)`, or leave it out"
+            f"the column `{name}` {held}, for which Arrow has no type; convert it, such as with {advice}, or leave it out"
         )
     return array
 
@@ -167,16 +191,40 @@ def _held(values: Any) -> str:
     """Return the end of a sentence about the types of a column, never its values."""
     if values.dtype != object and values.dtype.name != "category":
         return f"is of type {values.dtype}"
-    types = sorted({type(each).__name__ for each in values.dropna()})
+    types = sorted({_type_name(each) for each in values.dropna()})
+    if types in (["dict"], ["list"]):
+        return f"holds values of type {types[0]} whose members are of different types"
     several = len(types) > 1
     return f"holds values of {'the types' if several else 'type'} {', '.join(types[:5])}"
 
 
-def _is_mixed(values: Any) -> bool:
-    # Loaded already, as the frame is one of pandas, which publishes no types.
-    from pandas.api.types import infer_dtype  # type: ignore[import-untyped] # noqa: PLC0415 - the same
+def _type_name(value: Any) -> str:
+    zone = " with a time zone" if isinstance(value, datetime) and value.tzinfo is not None else ""
+    return type(value).__name__ + zone
 
-    return bool(infer_dtype(values, skipna=True).startswith("mixed"))
+
+def _is_as_it_was(values: Any, kind: pa.DataType) -> bool:
+    """Return whether Arrow kept what the values of a column are.
+
+    Arrow reads an integer beside a timestamp as a time since 1970, text beside bytes as bytes, a time beside dates as a date,
+    and a local time beside one with a zone as if both had that zone. Of a period it has a number alone.
+    """
+    if values.dtype.name == "category":
+        kind, values = kind.value_type, values.cat.categories
+    if isinstance(kind, pa.BaseExtensionType) and kind.extension_name.startswith("pandas."):
+        return False
+    if values.dtype != object or not (pa.types.is_temporal(kind) or pa.types.is_binary(kind)):
+        return True
+    return len({_kind_name(each) for each in values.dropna()}) <= 1
+
+
+def _kind_name(value: Any) -> str:
+    """Return one name for types of which Arrow reads all values alike."""
+    if isinstance(value, datetime):
+        return "local" if value.tzinfo is None else "zoned"
+    if isinstance(value, np.datetime64):
+        return "local"
+    return "duration" if isinstance(value, timedelta | np.timedelta64) else type(value).__name__
 
 
 class _Polars:
@@ -236,6 +284,16 @@ def kind_of(frame: object) -> FrameKind:
     if "pyspark.pandas" in kind.__module__:
         advice = "call `.to_spark()` on it first"
     raise SettingsError(f"{name} is no DataFrame of Spark, pandas or polars, and no pyarrow.Table; {advice}")
+
+
+def rows_where(table: pa.Table, chosen: pa.BooleanArray) -> pa.Table:
+    """Return the rows that are `chosen`, which has no null."""
+    try:
+        return table.filter(chosen)
+    except pa.ArrowNotImplementedError:  # a view of text or bytes, also within a list
+        edges = np.flatnonzero(np.diff(chosen.to_numpy(zero_copy_only=False), prepend=False, append=False))
+        parts = [table.slice(begin, end - begin) for begin, end in edges.reshape(-1, 2)]
+        return pa.concat_tables(parts) if parts else table.slice(0, 0)
 
 
 def infer_table(table: pa.Table) -> Inference:

@@ -45,6 +45,14 @@ def is_known_type(written: object) -> bool:
     return bool(logical_type(written)) or plain in {"variant", "json", "jsonb", "null", "bytes", "binary"}
 
 
+def unjudged_size(written: object, source: str) -> Iterator[LeftOut]:
+    """Yield the length, the digits or the members in a type such as `varchar(20)`, which no value is judged by."""
+    if logical_type(written) and set(str(written)) & set("(<"):
+        yield LeftOut(
+            source, f"of the type `{written}`, what is in brackets is not judged; write it as a rule"
+        )
+
+
 def mapping(written: Any, source: str) -> dict[str, Any]:
     """Return a part of a document that must be a mapping; an empty one for null. Raises ContractError."""
     if not isinstance(written, dict) and written is not None:

@@ -18,6 +18,7 @@ from tidegate.contracts.exchange.converted import (
     logical_type,
     mapping,
     sequence,
+    unjudged_size,
     unread,
     unread_of_checks,
 )
@@ -181,6 +182,7 @@ class _Converter:
         kind = field.get("type")
         if kind is not None and not is_known_type(kind):
             self._leave(origins["type"], f"the type `{kind}` is not known; any value passes")
+        self.left_out += unjudged_size(kind, origins.get("type", source))
         converted = logical_type(kind) | {
             name: field[word] for word, name in _WORDS.items() if field.get(word) is not None
         }

@@ -11,12 +11,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tidegate.contracts.errors import ContractError
 from tidegate.contracts.exchange.converted import (
     Places,
     is_known_type,
     logical_type,
     mapping,
     sequence,
+    unjudged_size,
     unread,
 )
 from tidegate.contracts.exchange.imported import LeftOut, pointer
@@ -32,7 +34,10 @@ _SEVERITIES: Final = frozenset({"warn", "error"})
 
 
 def convert_dbt(document: dict[str, Any]) -> tuple[dict[str, Any], Places, list[LeftOut]]:
-    """Return the document in the standard, the places of its parts, and the parts that have no counterpart."""
+    """Return the document in the standard, the places of its parts, and the parts that have no counterpart.
+
+    Raises ContractError.
+    """
     converter = _Converter()
     converter.left_out += unread(document, {"version", "models"}, "")
     models = converter.named(document.get("models"), "/models")
@@ -130,7 +135,12 @@ class _Converter:
             self._property(each, f"{place}/properties/{at}", where)
             for at, (where, each) in enumerate(self.named(model.get("columns"), f"{source}/columns"))
         ]
-        named = {each["name"]: each for each in properties}
+        named: dict[str, dict[str, Any]] = {}
+        for at, each in enumerate(properties):
+            if each["name"] in named:
+                where = self.places.of(f"{place}/properties/{at}")
+                raise ContractError.at(where, f"another column is named `{each['name']}`; rename one of them")
+            named[each["name"]] = each
         for at, each in enumerate(sequence(model.get("constraints"), f"{source}/constraints")):
             where = f"{source}/constraints/{at}"
             keys = mapping(each, where).get("columns") or []
@@ -144,7 +154,17 @@ class _Converter:
             for at, each in enumerate(sequence(model.get(word), f"{source}/{word}")):
                 where = f"{source}/{word}/{at}"
                 self._leave(where, f"the test `{self._test(each, where).name}` of the model is not judged")
-        return {"name": model["name"], "description": model.get("description"), "properties": properties}
+        return {"name": model["name"], **self._description(model, source), "properties": properties}
+
+    def _description(self, part: dict[str, Any], source: str) -> dict[str, Any]:
+        """Return the description of a model or a column, unless only dbt has its text."""
+        text = part.get("description")
+        if "{{" in str(text):
+            self._leave(
+                f"{source}/description", f"only dbt can evaluate `{text}`; write the description yourself"
+            )
+            return {}
+        return {"description": text} if text else {}
 
     def _property(self, column: dict[str, Any], place: str, source: str) -> dict[str, Any]:
         self.places.note(place, source)
@@ -152,8 +172,9 @@ class _Converter:
         written = column.get("data_type")
         if written is not None and not is_known_type(written):
             self._leave(f"{source}/data_type", f"the type `{written}` is not known; any value passes")
+        self.left_out += unjudged_size(written, f"{source}/data_type")
         found: dict[str, Any] = {"name": column["name"], **logical_type(written), "quality": []}
-        found |= {"description": column["description"]} if column.get("description") else {}
+        found |= self._description(column, source)
         for at, each in enumerate(sequence(column.get("constraints"), f"{source}/constraints")):
             where = f"{source}/constraints/{at}"
             given = mapping(each, where)

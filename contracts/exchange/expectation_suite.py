@@ -133,8 +133,8 @@ class _Converter:
         if "fields" not in rule:
             column = str(expectation.kwargs.get("column"))
             rule["field"] = pointer(column)
-            if not self.properties[column].get("logicalType") and (kind := _type_of(rule)):
-                self.properties[column]["logicalType"] = kind
+            if not self.properties[column].get("logicalType"):
+                self.properties[column] |= _type_of(rule)
         self._quality(source, expectation, ENGINE, {"id": expectation.id, **rule, **_words(expectation)})
 
     def _quality(self, source: str, expectation: Expectation, engine: str, written: dict[str, Any]) -> None:
@@ -217,21 +217,34 @@ def _range(kwargs: Any) -> dict[str, Any]:
     return rule
 
 
-def _type_of(rule: dict[str, Any]) -> str | None:
-    """Return the logical type of a column that a suite says nothing of but a rule."""
+def _type_of(rule: dict[str, Any]) -> dict[str, Any]:
+    """Return the logical type of a column that a suite says nothing of but a rule, as keys of a property."""
+    bounds = [each for name, each in rule.items() if name not in ("kind", "field")]
     match rule:
         case {"kind": "matches"}:
-            return "string"
-        case {"kind": "range"}:
-            bounds = [each for name, each in rule.items() if name not in ("kind", "field")]
-            if all(isinstance(each, str) for each in bounds):
-                return "date" if all(len(each) == len("2026-01-31") for each in bounds) else "timestamp"
-            return "number"
+            return {"logicalType": "string"}
+        case {"kind": "range"} if bounds and all(isinstance(each, str) for each in bounds):
+            return _type_of_times(bounds)
+        case {"kind": "range"} if bounds:
+            return {"logicalType": "number"}
         case {"values": [*values]} if values and all(isinstance(each, str) for each in values):
-            return "string"
-        case {"values": [*values]} if all(
+            return {"logicalType": "string"}
+        case {"values": [*values]} if values and all(
             isinstance(each, int | float) and not isinstance(each, bool) for each in values
         ):
-            return "number"
+            return {"logicalType": "number"}
         case _:
-            return None
+            return {}
+
+
+def _type_of_times(bounds: list[str]) -> dict[str, Any]:
+    """Return the type of dates or times, if all bounds are written alike; else none, and the rule has no field to suit."""
+    day = len("2026-01-31")
+    if all(len(each) == day for each in bounds):
+        return logical_type("date")
+    has_zone = {
+        each[day:].endswith("Z") or "+" in each[day:] or "-" in each[day:] for each in bounds if each[day:]
+    }
+    if len(has_zone) > 1 or any(len(each) == day for each in bounds):
+        return {}
+    return logical_type("timestamp" if True in has_zone else "timestamp_ntz")

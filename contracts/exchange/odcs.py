@@ -41,6 +41,8 @@ _STATUS: Final = {
     "deprecated": "deprecated",
     "retired": "retired",
 }
+_UNFIT: Final = "unfit"
+"""Where a kept document names the rules and expectations that an import left out, because they do not suit their field."""
 _OURS: Final = "tidegate"
 """The custom property with what a contract has and the standard has not."""
 _STANDARD: Final = frozenset(
@@ -80,13 +82,18 @@ def objects_of_odcs(document: dict[str, Any]) -> list[str]:
 def read_odcs(document: dict[str, Any], chosen: str | None = None) -> Imported:
     """Return the contract of one object of a document of the standard; `chosen` names it if there are several.
 
-    Raises ContractError for a version before 3.0, and where no object or several could be meant.
+    Raises ContractError for a version before 3.0, where no object or several could be meant, and for names that repeat.
     """
+    require_version(document)
+    return _read(document, _chosen(document, chosen))
+
+
+def require_version(document: dict[str, Any]) -> None:
+    """Raise ContractError for a version of the standard before 3.0."""
     if not str(document.get("apiVersion")).lstrip("v").startswith("3."):
         raise ContractError.at(
             "/apiVersion", "only versions 3.0 to 3.2 of the Open Data Contract Standard are read"
         )
-    return _read(document, _chosen(document, chosen))
 
 
 def _read(document: dict[str, Any], index: int) -> Imported:
@@ -207,6 +214,10 @@ def _not_judged(document: dict[str, Any], part: dict[str, Any], source: str) -> 
         yield LeftOut(pointer("slaProperties", index), reason)
     if part.get("relationships"):
         yield LeftOut(f"{source}/relationships", "other data is not looked up")
+    if not part.get("properties"):
+        yield LeftOut(
+            "", f"`{part.get('name')}` names no fields, so every record passes; add them to the schema"
+        )
     if str(document.get("status")).lower() not in _STATUS:
         yield LeftOut(
             "/status", f"the status `{document.get('status')}` is not known; the contract is a draft"
@@ -226,10 +237,23 @@ def _kept(document: dict[str, Any], index: int) -> dict[str, Any]:
     return copy.deepcopy({"document": rest, "object": mine, "position": index, "others": others})
 
 
+def with_unfit(contract: dict[str, Any], ids: Iterable[str]) -> dict[str, Any]:
+    """Return a contract that knows of rules and expectations which are left out of it, so that their source is written again.
+
+    One that was not read from a document of the standard keeps nothing.
+    """
+    definition = contract["schema"].get("definition")
+    kept = definition.get(KEPT) if isinstance(definition, dict) else None
+    if kept is None:
+        return contract
+    kept = kept | {_UNFIT: [*kept.get(_UNFIT, ()), *ids]}
+    return contract | {"schema": contract["schema"] | {"definition": definition | {KEPT: kept}}}
+
+
 def _without_ours(level: dict[str, Any]) -> dict[str, Any]:
     kept = dict(level)
     for name, word, ours in (("customProperties", "property", _OURS), ("quality", "engine", ENGINE)):
-        if any(each.get(word) == ours for each in kept.get(name, ())):
+        if any(each.get(word) == ours for each in kept.get(name) or ()):
             kept[name] = [each for each in kept[name] if each.get(word) != ours]
             kept.pop(name) if not kept[name] else None
     return kept
@@ -258,7 +282,9 @@ def write_odcs(contract: DataContract) -> dict[str, Any]:
     ]
     levels = [(document, kept["document"]), (part, kept["object"])]
     levels += _kept_properties(part["properties"], definition)
-    writer = _Writer(document, index, _without_kept(written))
+    rules = {each["id"] for each in (*written.get("rules", ()), *written.get("expectations", ()))}
+    unfit = frozenset(kept.get(_UNFIT, ())) - rules
+    writer = _Writer(document, index, _without_kept(written), unfit)
     writer.put_back(levels)
     writer.drop_doubles(part)
     return document
@@ -275,6 +301,8 @@ class _Writer:
     document: dict[str, Any]
     index: int
     wanted: dict[str, Any]
+    unfit: frozenset[str]
+    """Ids of rules and expectations that the import left out, because they do not suit their field."""
 
     def put_back(self, levels: list[Level]) -> None:
         """Put kept parts back: all of them or, if the contract has changed, those that still agree with it."""
@@ -287,7 +315,7 @@ class _Writer:
 
     def drop_doubles(self, part: dict[str, Any]) -> None:
         """Remove our own parts that the standard's parts say already: rules of the engine `tidegate`, and the schema."""
-        for each in self.document.get("customProperties", ()):
+        for each in self.document.get("customProperties") or ():
             if each.get("property") == _OURS and _SAID_BY_PROPERTIES & each["value"].keys():
                 before = each["value"]
                 each["value"] = {
@@ -295,16 +323,15 @@ class _Writer:
                 }
                 if not self._agrees():
                     each["value"] = before
-        if custom := _without_empty(self.document.get("customProperties", ())):
-            self.document["customProperties"] = custom
-        else:
-            self.document.pop("customProperties", None)
-        for each in [each for each in part.get("quality", ()) if each.get("engine") == ENGINE]:
+        if custom := self.document.get("customProperties"):
+            self.document["customProperties"] = _without_empty(custom)
+            self.document.pop("customProperties") if not self.document["customProperties"] else None
+        for each in [each for each in part.get("quality") or () if each.get("engine") == ENGINE]:
             before = part["quality"]
             part["quality"] = [other for other in before if other is not each]
             if not self._agrees():
                 part["quality"] = before
-        if not part.get("quality", True):
+        if part.get("quality") == []:
             del part["quality"]
 
     def _replace(self, levels: list[Level]) -> bool:
@@ -314,8 +341,8 @@ class _Writer:
             ours |= {"schema": target["schema"]} if target is self.document else {}
             joined = {
                 name: [
-                    *kept.get(name, ()),
-                    *(each for each in target[name] if each not in kept.get(name, ())),
+                    *(kept.get(name) or ()),
+                    *(each for each in target[name] if each not in (kept.get(name) or ())),
                 ]
                 for name in ("customProperties", "quality")
                 if name in target
@@ -332,8 +359,11 @@ class _Writer:
         return False
 
     def _agrees(self) -> bool:
+        found = _read(self.document, self.index).document
+        for kind in {"rules", "expectations"} & found.keys():
+            found[kind] = [each for each in found[kind] if each["id"] not in self.unfit]
         try:
-            read = DataContract.model_validate_json(json.dumps(_read(self.document, self.index).document))
+            read = DataContract.model_validate_json(json.dumps(found))
         except ValidationError:
             return False
         return _without_kept(_plain(read)) == self.wanted

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tidegate.contracts.errors import ContractError
 from tidegate.contracts.exchange.imported import LeftOut
 from tidegate.contracts.exchange.odcs_quality import forbids_nulls
 
@@ -74,11 +75,16 @@ class PropertyReader:
     """Place in the source, field and property, of every property."""
 
     def object_schema(self, properties: list[dict[str, Any]], source: str, place: str) -> dict[str, Any]:
-        """Return the schema of an object with these properties."""
+        """Return the schema of an object with these properties. Raises ContractError for a name that repeats."""
         named: dict[str, Any] = {}
         required: list[str] = []
         for index, each in enumerate(properties):
             name = name_of(each)
+            if name in named:
+                raise ContractError.at(
+                    f"{source}/{index}",
+                    f"another property is named `{name}` in the records; rename one of them",
+                )
             step = name.replace("~", "~0").replace("/", "~1")
             named[name] = self.schema(each, f"{source}/{index}", f"{place}/{step}")
             if is_required(each):
@@ -93,6 +99,9 @@ class PropertyReader:
         schema: dict[str, Any] = dict(_TYPES.get(logical, {})) if isinstance(logical, str) else {}
         if logical is not None and not schema:
             self._leave(source, "logicalType", f"the logical type `{logical}` is not known; any value passes")
+        if logical is None and given.get("physicalType"):
+            reason = "without a `logicalType` any value passes: a physical type is not judged"
+            self._leave(source, "physicalType", reason)
         self._add_members(schema, given, source, place)
         self._add_options(schema, given, source, place)
         schema |= {word: given[name] for name, word in _TEXTS.items() if given.get(name)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable
 from importlib.resources import files
@@ -20,7 +19,7 @@ from tidegate.contracts.exchange.datacontract import convert_datacontract
 from tidegate.contracts.exchange.dbt import convert_dbt
 from tidegate.contracts.exchange.expectation_suite import convert_suite
 from tidegate.contracts.exchange.imported import Imported, LeftOut, identifier, pointer
-from tidegate.contracts.exchange.odcs import is_odcs, read_odcs
+from tidegate.contracts.exchange.odcs import is_odcs, read_odcs, require_version
 from tidegate.contracts.exchange.odcs_properties import KEPT
 
 ODCS: Final = "Open Data Contract Standard"
@@ -71,6 +70,7 @@ def read_foreign(source: Source, chosen: str | None = None) -> Imported:
     document, found = source.value, recognised(source.value)
     try:
         if found == ODCS:
+            require_version(document)
             _require_valid(document)
             return read_odcs(document, chosen)
         if found in _CONVERTERS:
@@ -121,18 +121,33 @@ def _require_valid(document: dict[str, Any]) -> None:
         errors = [each for each in errors if each.validator != "unevaluatedProperties"] or errors[:1]
     if errors:
         raise ContractError(
-            tuple(Problem(pointer(*each.absolute_path), each.message[:300]) for each in errors[:_SHOWN])
+            tuple(Problem(pointer(*each.absolute_path), _message(each)) for each in errors[:_SHOWN])
         )
 
 
-def _in_newest_form(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document of 3.0 with what it writes otherwise in the form of the newest version, only for its schema.
+def _message(error: ValidationError) -> str:
+    is_unquoted = error.validator_value == "string" and isinstance(error.instance, int | float)
+    return error.message[:300] + ("; put it in quotes" if error.validator == "type" and is_unquoted else "")
 
-    The package has the schema of the newest version, which has no flag `exclusiveMinimum` and no metric named `rule`.
+
+def _without_nulls(node: Any) -> Any:
+    """Return a document without keys that have no value, which authors write for what they leave open."""
+    if isinstance(node, dict):
+        return {
+            name: _without_nulls(part) for name, part in node.items() if part is not None or name == "value"
+        }
+    return [_without_nulls(each) for each in node] if isinstance(node, list) else node
+
+
+def _in_newest_form(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document with what it may write otherwise in the form of the newest version, only for its schema.
+
+    The package has the schema of the newest version, which has no flag `exclusiveMinimum`, no metric named `rule`, and no
+    check without a limit; 3.0 has them.
     """
+    newest: dict[str, Any] = _without_nulls(document)
     if not str(document["apiVersion"]).lstrip("v").startswith("3.0"):
-        return document
-    newest = copy.deepcopy(document)
+        return newest
     for each in objects_of(newest.get("schema")):
         if isinstance(options := each.get("logicalTypeOptions"), dict):
             for name in ("exclusiveMinimum", "exclusiveMaximum"):
@@ -140,6 +155,8 @@ def _in_newest_form(document: dict[str, Any]) -> dict[str, Any]:
         for check in each["quality"] if isinstance(each.get("quality"), list) else ():
             if isinstance(check, dict) and isinstance(check.get("rule"), str):
                 check.setdefault("metric", "rowCount")
+                if not any(name.startswith("mustBe") or name == "mustNotBe" for name in check):
+                    check["mustBe"] = 0
     return newest
 
 

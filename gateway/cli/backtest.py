@@ -22,7 +22,6 @@ from tidegate.contracts.infer.values import Tally
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.rules.clock import Moments
-from tidegate.contracts.words import counted
 from tidegate.gateway.checks.backtest import (
     Backtest,
     BacktestReport,
@@ -35,7 +34,8 @@ from tidegate.gateway.checks.discovery import Candidate, select
 from tidegate.gateway.checks.formats.backtest import FORMATS
 from tidegate.gateway.cli.check import REGISTRY, Against, open_baseline, write_file
 from tidegate.gateway.cli.infer import MostSeconds, Servers
-from tidegate.gateway.cli.options import DEFAULT_REGISTRY, AllowEmpty, KafkaConfig
+from tidegate.gateway.cli.options import DEFAULT_REGISTRY, AllowEmpty, KafkaConfig, Nulls
+from tidegate.gateway.cli.reading import unread_text
 from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.sources.files import FileFormat
@@ -94,6 +94,7 @@ def backtest(  # noqa: PLR0913 - one parameter for each option
     registry: Registry = None,
     start: Start = "0",
     sample: Sample = None,
+    null: Nulls = None,
     max_newly_refused: MostRefused = None,
     allow_empty: AllowEmpty = False,
     report_format: Format = "text",
@@ -131,6 +132,7 @@ def backtest(  # noqa: PLR0913 - one parameter for each option
         contract = loaded.contract
         base, origin = _base(loaded, candidate, against, registry or DEFAULT_REGISTRY, stack)
         options = SourceOptions(
+            nulls=tuple(null or ()),
             most_seconds=max_seconds,
             bootstrap_servers=bootstrap_servers,
             kafka_config=kafka_config,
@@ -202,11 +204,8 @@ def _unread(source: Source, max_seconds: float, unreadable: Tally) -> str | None
         reasons.append(
             f"--max-seconds {max_seconds:g} were over after {source.progress():,} of {source.size or 0:,}"
         )
-    if unreadable.count:
-        reasons.append(
-            f"{counted(unreadable.count, 'record')} cannot be read ({source.places(unreadable.first)}); "
-            "`tidegate judge` says why"
-        )
+    if (unread := unread_text(source, unreadable)) is not None:
+        reasons.append(unread)
     return "; ".join(reasons) or None
 
 

@@ -17,10 +17,11 @@ from ruamel.yaml import YAML
 
 from tidegate.contracts.document.load import parse_contract, read_source
 from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.source import Source
 from tidegate.contracts.errors import ContractError, Problem, SettingsError
 from tidegate.contracts.exchange.imported import Imported, LeftOut
-from tidegate.contracts.exchange.odcs import write_odcs
-from tidegate.contracts.exchange.read import read_foreign
+from tidegate.contracts.exchange.odcs import with_unfit, write_odcs
+from tidegate.contracts.exchange.read import AVRO, JSON_SCHEMA, read_foreign, recognised
 from tidegate.contracts.judge.plan import check_compiles
 from tidegate.contracts.lint.lint import lint
 from tidegate.gateway.cli.options import ContractFile
@@ -67,6 +68,7 @@ class Target(StrEnum):
 
 
 _ADDRESS = re.compile("https?://")
+_DEFINITION = "/schema/definition"
 
 To = Annotated[Target, typer.Option("--to", help="Format to write.")]
 
@@ -103,21 +105,41 @@ def import_(
     mistakes; 2 usage, or the file to write exists; 3 the registry does not
     answer; 7 the credentials are rejected.
     """
-    imported = _of_registry(file, subject) if _ADDRESS.match(file) else _of_file(file, subject, chosen)
+    source = None if _ADDRESS.match(file) else _source(file, subject)
+    imported = _of_registry(file, subject) if source is None else read_foreign(source, chosen)
     named = {name: value for name, value in (("id", id_), ("topic", topic)) if value}
-    imported = _judged(replace(imported, document=imported.document | named))
+    try:
+        imported = _judged(replace(imported, document=imported.document | named))
+    except ContractError as error:
+        raise error if source is None else _located(error, source) from None
     _write(_as_yaml(imported), out)
     show_left_out(imported.left_out)
 
 
-def _of_file(file: str, subject: str | None, chosen: str | None) -> Imported:
+def _source(file: str, subject: str | None) -> Source:
     if subject is not None:
         raise SettingsError(f"--subject is of a schema registry, and {file} is not the address of one")
     try:
         content = Path(file).read_bytes()
     except OSError as error:
         raise SettingsError(f"cannot read {file}: {error.strerror}") from None
-    return read_foreign(read_source(file, content), chosen)
+    return read_source(file, content)
+
+
+def _located(error: ContractError, source: Source) -> ContractError:
+    """Return the error with places in the document for those in the schema that was made of it."""
+    is_schema = recognised(source.value) in {AVRO, JSON_SCHEMA}
+    problems = []
+    for each in error.problems:
+        place = each.pointer.removeprefix(_DEFINITION)
+        if is_schema and place != each.pointer:
+            problems.append(source.problem(place, each.message))
+        elif place != each.pointer:
+            message = f"the schema that it describes has a mistake at {place}: {each.message}"
+            problems.append(Problem("", message, source.name))
+        else:
+            problems.append(each)
+    return ContractError(tuple(problems))
 
 
 def _of_registry(url: str, subject: str | None) -> Imported:
@@ -150,6 +172,7 @@ def _judged(imported: Imported) -> Imported:
             name = document[kind][index]["id"]
             place = imported.places.get(name, "")
             left_out.append(LeftOut(place, f"`{name}` does not suit its field: {message}"))
+        document = with_unfit(document, [document[kind][index]["id"] for kind, index in unfit])
         for kind in {kind for kind, _ in unfit}:
             document[kind] = [each for at, each in enumerate(document[kind]) if (kind, at) not in unfit]
 

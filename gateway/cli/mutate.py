@@ -11,11 +11,13 @@ import pyarrow as pa
 import typer
 from rich.text import Text
 
+from tidegate.contracts.infer.values import Tally
 from tidegate.contracts.lint.lint import lint
 from tidegate.contracts.strength.measure import GoodRecords, Outcome, Strength, measure, plan_for_mutation
 from tidegate.contracts.strength.text import suggested_rules
 from tidegate.contracts.words import counted, seen
-from tidegate.gateway.cli.options import ContractFile, OutputFormat
+from tidegate.gateway.cli.options import ContractFile, Nulls, OutputFormat
+from tidegate.gateway.cli.reading import unread_text
 from tidegate.gateway.cli.terminal import err, out
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.sources.files import FileFormat
@@ -49,6 +51,7 @@ def mutate(  # noqa: PLR0913 - one parameter for each option
     contract: ContractFile,
     *,
     data: Data = Path("-"),
+    null: Nulls = None,
     mutants: Mutants = 20,
     max_records: MostRecords = 5000,
     seed: Seed = 0,
@@ -80,34 +83,39 @@ def mutate(  # noqa: PLR0913 - one parameter for each option
     is accepted, or the contract has problems; 2 usage.
     """
     good = GoodRecords(plan_for_mutation(lint(contract).contract), max_records)
-    with open_source(str(data), SourceOptions(default=FileFormat.LINES)) as source:
+    unreadable = Tally()
+    with open_source(str(data), SourceOptions(nulls=tuple(null or ()), default=FileFormat.LINES)) as source:
         for block in RecordReader(source, good.plan.contract).blocks():
+            unreadable.add_counted(len(block.unreadable), [each.position for each in block.unreadable])
             good.add(pa.array(block.values, pa.large_binary()))
             if good.is_full:
                 break
+        unread = unread_text(source, unreadable)
     if not good.values:
         why = (
             f"{good.plan.contract.id} accepts no record of {source.title}; {counted(good.read, 'record')} judged"
             if good.read
             else f"{source.title} has no records"
         )
+        why = why if unread is None else f"{why}; {unread}"
         err.print(Text.assemble((why, "bold red"), ": nothing to corrupt"))
         raise typer.Exit(ExitCode.FINDINGS)
     found = measure(good, mutants=mutants, seed=seed)
     if output_format == "json":
-        typer.echo(orjson.dumps(_report(found), option=orjson.OPT_INDENT_2))
+        typer.echo(orjson.dumps(_report(found, unread), option=orjson.OPT_INDENT_2))
     else:
-        _print(found)
+        _print(found, unread)
     if max_missed is not None and found.missed_share > max_missed:
         err.print(f"{found.missed_share:.1%} are missed, more than --max-missed {max_missed:.1%}")
         raise typer.Exit(ExitCode.FINDINGS)
 
 
-def _print(found: Strength) -> None:
+def _print(found: Strength, unread: str | None) -> None:
     out.print(
         f"[bold]{found.contract}[/] · {found.good:,} accepted records of {found.read:,} · "
-        f"{found.mutants:,} corrupted · {found.missed:,} missed ({found.missed_share:.1%})\n"
+        f"{found.mutants:,} corrupted · {found.missed:,} missed ({found.missed_share:.1%})"
     )
+    out.print("" if unread is None else f"{seen(unread)}\n", markup=False)
     missed = [each for each in found.outcomes if each.missed]
     if not missed:
         out.print("  every corrupted record is refused, or noticed with a warning")
@@ -131,12 +139,13 @@ def _row(each: Outcome) -> tuple[str, str, str, str]:
     return ", ".join(each.pointers), each.mutation, f"{each.missed} of {each.mutants}", rule
 
 
-def _report(found: Strength) -> dict[str, Any]:
+def _report(found: Strength, unread: str | None) -> dict[str, Any]:
     return {
         "format": "tidegate/mutate/v1",
         "contract": found.contract,
         "seed": found.seed,
         "records": {"read": found.read, "accepted": found.good},
+        "unread": unread,
         "mutants": found.mutants,
         "missed": found.missed,
         "missed_share": found.missed_share,

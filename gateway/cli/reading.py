@@ -9,7 +9,10 @@ from typing import Protocol
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from tidegate.contracts.infer.values import Tally
+from tidegate.contracts.words import counted
 from tidegate.gateway.cli.terminal import SILENT_SECONDS, err
+from tidegate.gateway.sources.source import Source
 
 
 class Readable(Protocol):
@@ -47,3 +50,11 @@ def reading(source: Readable) -> Iterator[Callable[[int], None]]:
         yield show
     finally:
         progress.stop()
+
+
+def unread_text(source: Source, unreadable: Tally) -> str | None:
+    """Return how many records of a source cannot be read, and where the first ones are; None without one."""
+    if not unreadable.count:
+        return None
+    number = counted(unreadable.count, "record")
+    return f"{number} cannot be read ({source.places(unreadable.first)}); `tidegate judge` says why"

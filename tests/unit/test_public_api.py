@@ -180,8 +180,13 @@ class Frame(pd.DataFrame):
     """A data frame of a program."""
 
 
+def objects(*values: object) -> pd.DataFrame:
+    return pd.DataFrame({"a": pd.Series(values, dtype=object)})
+
+
 TAKEN = "is no DataFrame of Spark, pandas or polars, and no pyarrow.Table; "
 CONVERT = r"convert it, such as with `frame\['a'\].astype\(str\)`, or leave it out"
+AS_TIMES = r"convert it, such as with `pandas.to_datetime\(frame\['a'\], utc=True\)`, or leave it out"
 OPERATIONS: list[Callable[[tidegate.Contract, Any], Any]] = [
     lambda contract, frame: contract.judge_frame(frame),
     lambda contract, frame: contract.split(frame),
@@ -203,8 +208,19 @@ OPERATIONS: list[Callable[[tidegate.Contract, Any], Any]] = [
         (Thing(), rf"tests.Thing {TAKEN}convert it to one of them"),
         (pd.DataFrame({"a": [1, "x", None]}), rf"the column `a` holds values of the types int, str, .*{CONVERT}"),
         (pd.DataFrame({"a": pd.Categorical([1, "x"])}), rf"holds values of the types int, str, .*{CONVERT}"),
-        (pd.DataFrame({"a": [pd.Timestamp(0), 3]}), rf"holds values of the types Timestamp, int, .*{CONVERT}"),
+        (pd.DataFrame({"a": [pd.Timestamp(0), 3]}), rf"holds values of the types Timestamp, int, .*{AS_TIMES}"),
+        (objects(pd.Timestamp(0), pd.Timestamp(0, tz="UTC")), rf"types Timestamp, Timestamp with a time zone, .*{AS_TIMES}"),
+        (objects(date(2026, 1, 1), pd.Timestamp(0)), rf"the types Timestamp, date, .*{AS_TIMES}"),
+        (objects(b"x", "y"), rf"the types bytes, str, .*{CONVERT}"),
+        (objects("y", b"x"), rf"the types bytes, str, .*{CONVERT}"),
+        (pd.DataFrame({"a": pd.Categorical([b"x", "y"])}), rf"the types bytes, str, .*{CONVERT}"),
+        (pd.DataFrame({"a": pd.cut([1, 2, 3], 2)}), rf"holds values of type Interval, .*{CONVERT}"),
+        (pd.DataFrame({"a": pd.period_range("2026-01", periods=2, freq="M")}), rf"is of type period\[M\], .*{CONVERT}"),
+        (pd.DataFrame({"a": ["\ud800"]}), r"holds text with half a surrogate pair, .*encode\('utf-8', 'replace'\)"),
+        (pd.DataFrame({"a": [{"b": 1}, {"b": "x"}]}), rf"type dict whose members are of different types, .*{CONVERT}"),
         (pd.DataFrame({"a": [{"b": 1}, [1]]}), rf"holds values of the types dict, list, .*{CONVERT}"),
+        (pd.DataFrame([[1]], columns=pd.MultiIndex.from_tuples([("a", "x")])), r"have 2 levels of names; join them, "),
+        (pd.DataFrame({"b": [1]}, index=pd.Index([7], name="age")), r"`age` is the index .*`frame.reset_index\(\)`"),
         (pd.DataFrame({"a": [Thing()]}), rf"holds values of type Thing, for which Arrow has no type; {CONVERT}"),
         (pd.DataFrame({"a": [2**70]}), rf"holds an integer of more than 64 bits, .*{CONVERT}"),
         (pd.DataFrame({"a": [1j]}), rf"is of type complex128, .*{CONVERT}"),
@@ -221,6 +237,30 @@ def test_what_is_no_frame_is_refused_with_what_to_do(
     with pytest.raises(SettingsError, match=message) as refused:
         run(contract, frame)
     assert "'x'" not in str(refused.value)  # no value of a record
+
+
+def test_objects_of_one_kind_and_sparse_values_are_judged(contract: tidegate.Contract) -> None:
+    frame = pd.DataFrame(
+        {
+            "age": pd.arrays.SparseArray([0, 999]),
+            "consultant": ["C1", None],
+            "seen": pd.Series(
+                [datetime(2026, 1, 1, tzinfo=UTC), pd.Timestamp(0, tz="Europe/Berlin")], dtype=object
+            ),
+            "left": pd.Series([date(2026, 1, 1), pd.NaT], dtype=object),
+        },
+        index=pd.Index([4, 4], name="row"),  # which the contract says nothing about
+    )
+    assert codes(contract.judge_frame(frame)["verdict"]) == [[], ["age-is-known"]]
+
+
+def test_views_of_texts_are_split(contract: tidegate.Contract) -> None:
+    ages = [63, 999, 7, 8, 999]
+    table = pa.table({"age": ages, "consultant": pa.array(["C"] * 5, pa.string_view())})
+    accepted, refused = contract.split(table)
+    assert (accepted.column("age").to_pylist(), len(refused)) == ([63, 7, 8], 2)
+    assert accepted.schema == table.schema
+    assert contract.split(table.slice(1, 1))[0].schema == table.schema
 
 
 def test_the_frame_of_a_subclass_is_judged(contract: tidegate.Contract) -> None:

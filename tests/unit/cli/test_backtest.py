@@ -107,6 +107,16 @@ def test_rows_of_parquet_and_of_a_delta_table(
     assert report["newly_refused_by"][0]["first"] == "rows 91, 92, 93, 94, 95"
 
 
+def test_texts_for_null_in_rows_of_csv_are_nulls(
+    tidegate: Run, contract: Path, changed: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "records.csv"
+    path.write_text('age,admitted\n3,NA\n4,"NA"\n')
+    options = ("--against", contract, "--data", path, "--format", "json")
+    assert found(tidegate("backtest", changed, *options, "--null", "NA"))["refused_by_base"] == 0
+    assert found(tidegate("backtest", changed, *options))["refused_by_base"] == 2
+
+
 def test_containers_are_judged_with_their_schemas(tidegate: Run, tmp_path: Path) -> None:
     old = contract_of(tmp_path, id="stays", schema={"type": "avro", "definition": NEW}, rules=[])
     (tmp_path / "new").mkdir()

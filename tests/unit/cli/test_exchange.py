@@ -72,6 +72,33 @@ def test_bounds_of_the_standard_that_do_not_suit_are_named_with_their_place(
     assert b"not judged %s: `day-in-range` does not suit" % place in imported.stderr
 
 
+def test_what_does_not_suit_is_exported_again(tidegate: Run, tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "admissions.odcs.yaml", tmp_path / "contract.yaml"
+    theirs.write_text(DOCUMENT.replace('pattern: "[a-z]+"', 'pattern: "(?=x)y"'))
+    imported = tidegate("import", theirs, "--out", ours)
+    place = b"/schema/0/properties/2/quality/1"
+    assert b"not judged %s: `ward-invalidvalues-2` does not suit" % place in imported.stderr
+    exported = read_yaml("exported", tidegate("export", ours).stdout.decode()).value
+    assert exported == read_yaml("theirs", theirs.read_text()).value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.avsc", '{"type": "record", "name": "R", "fields": [\n {"name": "a", "type": "Gone"}]}', "a.avsc:2:24: not an "),
+        ("a.json", '{"type": "object",\n "properties": {"a": {"$ref": "https://a.example/b"}}}', "a.json:2:31: the refe"),
+        ("a.odcs.yaml", DOCUMENT.replace("^A[0-9]+$", "["), "a.odcs.yaml: the schema that it describes has a mistake at /p"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_schema_has_its_place_in_the_document(
+    tidegate: Run, tmp_path: Path, name: str, text: str, message: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    refused = tidegate("import", tmp_path / name)
+    assert refused.returncode == ExitCode.FINDINGS
+    assert f"{tmp_path}/{message}" in refused.stderr.decode()
+
+
 def test_many_rules_that_do_not_suit_are_left_out_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

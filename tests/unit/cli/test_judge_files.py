@@ -18,6 +18,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from tidegate.contracts.explain.account import Explanation
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
@@ -62,9 +63,18 @@ def with_dates() -> list[dict[str, Any]]:
     ]
 
 
-def write_parquet(path: Path) -> None:
+def table() -> pa.Table:
     schema = pa.schema([("age", pa.int32()), ("ward", pa.string()), ("admitted", pa.date32())])
-    pq.write_table(pa.Table.from_pylist(with_dates(), schema), path)
+    return pa.Table.from_pylist(with_dates(), schema)
+
+
+def write_parquet(path: Path) -> None:
+    pq.write_table(table(), path)
+
+
+def write_zst(path: Path) -> None:
+    with pa.CompressedOutputStream(pa.OSFile(str(path), "w"), "zstd") as file:
+        file.write(lines(RECORDS))
 
 
 def write_csv(path: Path) -> None:
@@ -86,6 +96,8 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "records.csv": write_csv,
     "records.parquet": write_parquet,
     "records.avro": lambda path: path.write_bytes(container(ADMISSION, with_dates())),
+    "records.jsonl.zst": write_zst,
+    "delta": lambda path: write_deltalake(path, table()),
 }
 
 
@@ -250,6 +262,8 @@ def test_the_report_tells_the_producer_without_values_of_classified_fields(
         "type /age",
     ]
     assert "10 records · 14.29%" in cards[1]
+    shares = [re.findall(r'class="bar".*?width: (.*?)%', card, re.DOTALL) for card in cards]
+    assert shares == [["100.0000"], *[["50.0000"]] * 4]
     assert "Old &lt;b&gt;systems&lt;/b&gt;" in cards[1]
     assert "passes with any value but 999" in cards[1]
     assert re.findall(r'class="place">(.*?)<', cards[1]) == [f"line {2 + 7 * each}" for each in range(5)]

@@ -65,4 +65,19 @@ def test_cells_of_csv_are_values_of_the_types_of_the_schema(
     path = tmp_path / "records.csv"
     path.write_text("age,ward,admitted\n" + "".join(f"{20 + index},icu,\n" for index in range(30)))
     found = json.loads(tidegate("mutate", contract, "--data", path, "--format", "json").stdout)
-    assert found["records"] == {"read": 30, "accepted": 30}
+    assert (found["records"], found["unread"]) == ({"read": 30, "accepted": 30}, None)
+
+
+def test_texts_for_null_are_nulls_and_rows_that_cannot_be_read_are_counted(
+    tidegate: Run, contract: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "records.csv"
+    rows = "".join(f'{20 + index},"NA",\r\n' for index in range(30))
+    path.write_text(f"age,ward,admitted\r\n{rows}50,icu\r\n")
+    options = ("--data", path, "--format", "json")
+    unread = "1 record cannot be read (row 31); `tidegate judge` says why"
+    found = json.loads(tidegate("mutate", contract, *options, "--null", "NA").stdout)
+    assert (found["records"], found["unread"]) == ({"read": 30, "accepted": 30}, unread)
+    ran = tidegate("mutate", contract, "--data", path)
+    assert ran.returncode == 1
+    assert f"30 records judged; {unread}: nothing to corrupt" in " ".join(ran.stderr.decode().split())

@@ -112,6 +112,32 @@ def test_a_suite_that_the_library_writes() -> None:
 
 def test_an_expectation_with_a_condition_on_rows_is_listed() -> None:
     kwargs = {"column": "a", "min_value": 0, "row_condition": "b = 1", "condition_parser": "pandas"}
-    contract, (line,) = imported([{"type": "expect_column_values_to_be_between", "kwargs": kwargs}])
+    contract, (line, whole) = imported([{"type": "expect_column_values_to_be_between", "kwargs": kwargs}])
+    assert whole == "/: `shop.orders` names no fields, so every record passes; add them to the schema"
     assert line.startswith("/expectations/0: `expect_column_values_to_be_between` with a condition")
     assert contract.rules == ()
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "good", "bad"),
+    [
+        ({"min_value": None, "max_value": None}, (7, "x", {}), ()),
+        ({"value_set": []}, (7, "x", {}), ()),
+        ({"min_value": "2020-01-01"}, ("2026-01-01",), ("2019-01-01", "2026-01-01T00:00:00", 7)),
+        ({"min_value": "2020-01-01T00:00:00"}, ("2026-01-01T00:00:00",), ("2019-01-01T00:00:00",)),
+        ({"min_value": "2020-01-01T00:00:00Z"}, ("2026-01-01T00:00:00Z",), ("2019-01-01T00:00:00Z",)),
+        ({"min_value": "2020-01-01", "max_value": "2030-01-01T00:00:00"}, (7, "x"), ()),
+    ],
+)
+def test_the_type_of_a_column_is_only_what_its_rule_says(
+    kwargs: dict[str, Any], good: tuple[Any, ...], bad: tuple[Any, ...]
+) -> None:
+    name = "in_set" if "value_set" in kwargs else "between"
+    expectation = {"type": f"expect_column_values_to_be_{name}", "kwargs": {"column": "age", **kwargs}}
+    suite = json.dumps({"name": "s", "expectations": [expectation]})
+    document = read_foreign(read_source("suite.json", suite)).document
+    if not bad:
+        del document["rules"]  # as the command does with a rule that does not suit its field
+    contract = parse_contract(json.dumps(document), name="c.json", read_schema=None).contract
+    assert [codes(contract, age=value) for value in good] == [[]] * len(good)
+    assert all(codes(contract, age=value) for value in bad)

@@ -122,6 +122,7 @@ def test_what_is_not_judged_is_listed_with_its_place(document: dict[str, Any]) -
         "/schema/0/properties/0/unique",
         "/schema/0/properties/1/quality/1",
         "/schema/0/properties/4/logicalTypeOptions/format",
+        "/schema/0/properties/7/physicalType",
     }
     assert left_out["/schema/0/properties/1/quality/1"].startswith("SQL is not run on a stream")
 
@@ -196,6 +197,65 @@ def test_mistakes_by_the_official_schema_are_located() -> None:
     with pytest.raises(ContractError, match=r"admissions\.odcs\.yaml:\d+:\d+: .*'Kind'") as caught:
         read_foreign(source_of(DOCUMENT.replace("kind: DataContract", "kind: DataContract\nKind: 1")))
     assert len(caught.value.problems) == 1
+
+
+OPEN = """\
+apiVersion: v3.0.2
+kind: DataContract
+id: payments
+version: 1.1.0
+status: active
+domain: null
+description: {purpose: Payments., limitations: null, usage: null}
+team: null
+servers: null
+support: null
+tags: null
+slaProperties: null
+customProperties: null
+schema:
+  - name: payments
+    description: null
+    tags: null
+    customProperties: null
+    quality: [{rule: countCheck, type: library, dimension: completeness, scheduler: cron}]
+    properties:
+      - {name: id, logicalType: string, required: true, description: null, primaryKeyPosition: null, quality: null,
+         logicalTypeOptions: {minLength: 2, maxLength: null, pattern: null}, examples: null, classification: null}
+      - {name: country, logicalType: string, logicalTypeOptions: null, quality: [{rule: nullCheck, type: library}]}
+"""
+
+
+def test_what_authors_leave_open_is_nothing_and_comes_back() -> None:
+    """The example of the standard itself has keys without a value, and checks of 3.0 without a limit."""
+    found = read_foreign(source_of(OPEN))
+    contract = contract_of(found)
+    assert contract.schema_.definition["properties"]["id"]["minLength"] == 2
+    assert {each.pointer: each.reason for each in found.left_out} == {
+        "/schema/0/quality/0": "the metric `countCheck` is not known",
+        "/schema/0/properties/1/quality/0": "the metric `nullCheck` is not known",
+    }
+    assert write_odcs(contract) == source_of(OPEN).value
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("apiVersion: v2.2.2\nkind: DataContract\nuuid: a\n", r":1:13: only versions 3\.0 to 3\.2"),
+        (DOCUMENT.replace("v1.4", "1.4"), r":5:10: 1\.4 is not of type 'string'; put it in quotes"),
+        (DOCUMENT.replace("{name: extra,", "{name: age,"), r"another property is named `age` in the records"),
+    ],
+)
+def test_a_mistake_says_what_to_do(text: str, message: str) -> None:
+    with pytest.raises(ContractError, match=message):
+        read_foreign(source_of(text))
+
+
+def test_an_object_without_properties_is_listed() -> None:
+    head = DOCUMENT[: DOCUMENT.index("    physicalName: hospital.admissions")]
+    assert [str(each) for each in read_odcs(source_of(head).value).left_out][1:] == [
+        "/: `Admissions` names no fields, so every record passes; add them to the schema"
+    ]
 
 
 @pytest.mark.parametrize(

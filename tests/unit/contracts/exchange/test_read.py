@@ -102,6 +102,7 @@ def test_the_data_contract_specification_is_read() -> None:
         "/models/orders/fields/order_id/unique",
         "/models/orders/fields/total/quality/0",
         "/models/orders/fields/blob/type",
+        "/models/orders/fields/lines/items/fields/sku/type",
         "/models/orders/quality/0",
     }
 
@@ -157,6 +158,8 @@ def test_models_of_dbt_are_read() -> None:
         "total-in-range",
     }
     assert left_out.keys() == {
+        "/models/0/columns/1/data_type",
+        "/models/0/columns/2/data_type",
         "/models/0/columns/1/data_tests/0",
         "/models/0/columns/1/data_tests/2",
         "/models/0/columns/1/data_tests/3",
@@ -256,8 +259,22 @@ def test_parts_of_other_models_are_not_listed_one_by_one() -> None:
     found = read_foreign(read_source("schema.yml", text), "b")
     assert [str(each) for each in found.left_out] == [
         "/models/1/meta: a contract has no field for `meta`",
+        "/: `b` names no fields, so every record passes; add them to the schema",
         "/models: a: import these with `--object`",
     ]
+
+
+def test_a_text_that_only_dbt_has_is_no_description() -> None:
+    column = "{name: n, description: \"{{ doc('n') }}\"}"
+    text = f"models: [{{name: o, description: \"The {{{{ var('o') }}}}\", columns: [{column}]}}]"
+    contract, left_out = imported("schema.yml", text)
+    assert left_out.keys() == {"/models/0/description", "/models/0/columns/0/description"}
+    assert contract.description is None
+
+
+def test_columns_of_one_name_are_refused_with_their_place() -> None:
+    with pytest.raises(ContractError, match=r"schema\.yml:3:5: another column is named `n`; rename one"):
+        imported("schema.yml", "models: [{name: o, columns: [\n    {name: n},\n    {name: n}]}]")
 
 
 @pytest.mark.parametrize(
