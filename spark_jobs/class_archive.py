@@ -28,7 +28,7 @@ _QUIET: Final = "-Xlog:cds*=off"
 
 
 def class_archive(spark_jars: Path) -> Path:
-    """Return the path of the archive for this Spark and this Java, beside the folder of the jars. It need not exist."""
+    """Return the path of the archive for this Spark and Java, next to the folder of the jars. It need not exist."""
     import pyspark  # noqa: PLC0415 - only its path is needed; the session has loaded it
 
     home = os.environ.get("JAVA_HOME")

@@ -1,4 +1,4 @@
-"""The commands `tidegate enforce`, `reconcile` and `maintain`. Cheap to import: Spark is loaded when the command runs."""
+"""The commands `tidegate enforce`, `reconcile` and `maintain`. Importing this module does not load Spark."""
 
 from __future__ import annotations
 

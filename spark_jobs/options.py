@@ -128,7 +128,7 @@ Settings = TypeVar("Settings", bound=SparkSettings)
 
 
 def read_settings(given: Given, kind: type[Settings]) -> Settings:
-    """Return settings of class `kind` from options and the environment; None means not given. Raises SettingsError."""
+    """Return settings of class `kind` from options and environment; None means not given. Raises SettingsError."""
     try:
         return kind(**{name: value for name, value in given.items() if value is not None})
     except UnreadableSource as error:

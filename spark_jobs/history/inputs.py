@@ -91,7 +91,7 @@ def _digest(name: str) -> str:
 
 
 def table_of(spark: SparkSession, name: str) -> HistoryInput:
-    """Return a table of Spark's catalogs, or `delta:FOLDER`, with its current snapshot or version and that one's time.
+    """Return a table of Spark's catalogs, or `delta:FOLDER`, with its current snapshot or version, and the time of it.
 
     A folder gets its absolute path as name. Raises SettingsError for a table that cannot be read, or has no snapshot.
     """
@@ -118,7 +118,7 @@ def _head(spark: SparkSession, name: str) -> int | None:
 
 
 def appended_since(spark: SparkSession, name: str, before: int) -> bool:
-    """Return whether all snapshots of an Iceberg table since snapshot `before` only appended rows or rewrote files."""
+    """Return whether all snapshots of an Iceberg table since `before` have only appended rows or rewritten files."""
     rows = spark.table(f"{quoted(name)}.snapshots").select("snapshot_id", "parent_id", "operation").collect()
     snapshots = {row.snapshot_id: row for row in rows}
     at = _head(spark, name)

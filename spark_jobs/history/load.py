@@ -174,7 +174,7 @@ def _frames(
     tables: tuple[HistoryInput, ...],
     since: dict[str, int],
 ) -> Iterator[DataFrame]:
-    """Yield data frames with the columns of _COPIED: one for each format, each distinct CSV header, and each table."""
+    """Yield data frames with the columns of _COPIED: one per format, distinct CSV header, and table."""
     groups: dict[tuple[str, str], list[str]] = {}
     for each in files:
         kind, header = kind_of_file(Path(each.name))

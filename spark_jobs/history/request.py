@@ -1,4 +1,4 @@
-"""The request of a run over a history. Separate from the loading code, because the command line must not load Spark."""
+"""The request of a run over a history, in a separate module because the command line must not load Spark."""
 
 from __future__ import annotations
 

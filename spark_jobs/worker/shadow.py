@@ -1,4 +1,4 @@
-"""The shadow: another version of a contract that judges batches too. Only differences of its verdicts are reported."""
+"""The shadow: another version of a contract that judges batches too. Only differing verdicts are reported."""
 
 from __future__ import annotations
 
