@@ -1,7 +1,7 @@
-"""The class-data archive of the job's Java: what a run has read of its classes, for the starts that follow.
+"""The class data sharing (CDS) archive of the job's Java: one run writes its loaded classes for later starts.
 
-Half of the processor time of a start is spent reading, checking and linking classes. Java ignores an archive of another
-Java or other jars, so a wrong one costs nothing but the time.
+Half of the CPU time of a start is spent reading, verifying and linking classes. Java ignores an archive of a different
+Java or of different jars, so an outdated archive only makes the start slower.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _END_SECONDS: Final = 180.0
-"""Longest wait for the end of Java, which writes 190 MB then."""
+"""Maximum wait for the end of Java, which writes 190 MB at its exit."""
 _QUIET: Final = "-Xlog:cds*=off"
 
 
 def class_archive(spark_jars: Path) -> Path:
-    """Return the archive of this Spark and this Java, beside the folder of the jars. It need not exist."""
-    import pyspark  # noqa: PLC0415 - where it is installed; the session has loaded it
+    """Return the path of the archive for this Spark and Java, next to the folder of the jars. It need not exist."""
+    import pyspark  # noqa: PLC0415 - only its path is needed; the session has loaded it
 
     home = os.environ.get("JAVA_HOME")
     java = os.path.realpath(f"{home}/bin/java" if home else shutil.which("java") or "java")
@@ -38,8 +38,8 @@ def class_archive(spark_jars: Path) -> Path:
 
 
 def java_options(settings: SinkSettings) -> tuple[str, ...]:
-    """Return the options by which Java writes the archive at its end, or uses the one that is there."""
-    assert settings.spark_jars is not None  # noqa: S101 - the session has refused to start without
+    """Return the options with which Java writes the archive at its exit, or uses an existing one; or none."""
+    assert settings.spark_jars is not None  # noqa: S101 - the session does not start without jars
     archive = class_archive(settings.spark_jars)
     if settings.write_class_archive:
         return (f'"-XX:ArchiveClassesAtExit={_written(archive)}"', _QUIET)
@@ -47,9 +47,9 @@ def java_options(settings: SinkSettings) -> tuple[str, ...]:
 
 
 def keep_archive(settings: SinkSettings, java: Popen[bytes] | None) -> None:
-    """Wait until Java has ended, and let later starts use the archive that it has written. Never raises.
+    """Wait until Java has ended, and publish the archive that it has written for later starts. Never raises.
 
-    Call it when the session is stopped. Java ends when its standard input does.
+    Call it after the session was stopped. Java ends when its standard input is closed.
     """
     if java is None or java.stdin is None or settings.spark_jars is None:
         return
@@ -67,5 +67,5 @@ def keep_archive(settings: SinkSettings, java: Popen[bytes] | None) -> None:
 
 
 def _written(archive: Path) -> Path:
-    """Return the file that Java writes; each process has its own, so that a start never reads half a file."""
+    """Return the file that Java writes; each process has its own, so that a start never reads an incomplete one."""
     return archive.with_suffix(f".{os.getpid()}")

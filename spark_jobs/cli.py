@@ -1,4 +1,4 @@
-"""The commands `tidegate enforce`, `reconcile` and `maintain`. Cheap to import: Spark is loaded when the command runs."""
+"""The commands `tidegate enforce`, `reconcile` and `maintain`. Importing this module does not load Spark."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tidegate.spark_jobs.progress import shown_progress
 from tidegate.spark_jobs.settings import JobSettings, MaintainSettings, ReconcileSettings, Selection
 
 _EXIT_CODES = {Answer.HOLDS: 0, Answer.LOST: 1, Answer.UNPROVEN: 6}
-"""Those of the gateway's table of exit codes."""
+"""Exit codes of the answers, as in the gateway's table of exit codes."""
 
 Contracts = Annotated[
     list[str] | None, typer.Argument(metavar="[CONTRACT_ID]...", help="Contracts to enforce.")
@@ -307,7 +307,7 @@ def maintain(
     with shown_progress():
         found = maintain_table(settings, stream)
     if output_format == "json":
-        # The counts of both tables: what is measured is the work for the stream.
+        # The sums over both tables, because they show the work for the stream.
         tables = [found.done, *([found.refusals.done] if found.refusals else [])]
         sums = {name: sum(getattr(each, name) for each in tables) for name in type(found.done).model_fields}
         typer.echo(type(found.done)(**sums).model_dump_json(indent=2))

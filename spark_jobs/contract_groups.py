@@ -1,4 +1,4 @@
-"""Fetch the compatibility groups of a stream's contract, and the newest version of each."""
+"""The compatibility groups of a stream's contract, and the newest version of each, from the registry."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ log = structlog.get_logger()
 
 
 def compile_answer(answer: Answer, name: str, mask_key: MaskKey | None) -> EnforcementPlan:
-    """Compile the contract of an answer. Raises ContractError, or SettingsError for masks without a key."""
+    """Return the compiled contract of an answer. Raises ContractError, or SettingsError for masks without a key."""
     contract = requests.read_contract(answer, name)
     require_key(contract, mask_key)
     return compile_plan(contract, mask_key)
 
 
 class GroupSource:
-    """Keeps the groups of one contract. Versions never change, so each is fetched and compiled once.
+    """The groups of one contract, cached. Versions never change, so each is fetched and compiled once.
 
-    Groups that have not changed cost one conditional request.
+    Unchanged groups cost one conditional request.
     """
 
     def __init__(self, client: httpx.Client, contract_id: str, mask_key: MaskKey | None) -> None:
@@ -55,7 +55,7 @@ class GroupSource:
             self._plans = {}
             return None
         known = {**self._plans, latest.contract.version: latest}
-        # The rest would only be refused, with the same sentence.
+        # One more than the limit is enough for the error about too many groups.
         wanted = sorted(versions)[: MOST_GROUPS + 1]
         self._plans = {version: known.get(version) or self._fetch(version) for version in wanted}
         groups = [
@@ -71,7 +71,7 @@ class GroupSource:
 
     def _fetch(self, version: str) -> EnforcementPlan:
         answer = send(self._client, requests.contract_version(self._contract_id, version))
-        if answer.is_missing:  # deleted between two requests: the next list lacks it
+        if answer.is_missing:  # deleted between the two requests: the next list will lack it
             raise Unavailable(f"the registry listed {self._contract_id}@{version}, and has it no more")
         if not answer.is_ok:
             raise Unavailable(f"the registry answered {answer.status} for {self._contract_id}@{version}")

@@ -1,4 +1,4 @@
-"""Fetch a stream's contract from the registry, at each batch boundary."""
+"""The source of a stream's contract: the registry, asked at each batch boundary."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 _RETRY_SECONDS = 0.5
 _FIRST_CONTRACT_SECONDS = 300.0
-"""How long a stream without a contract waits for the registry, unless the settings have a grace period."""
+"""How long a stream without a contract waits for the registry if the settings have no grace period."""
 _WARN_AGAIN_SECONDS = 300.0
 _VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?")
 
@@ -59,17 +59,17 @@ def registry_auth(settings: RegistrySettings) -> Callable[[httpx.Request], httpx
 
 
 def registry_http(settings: RegistrySettings, url: str, timeout_seconds: float) -> httpx.Client:
-    """Open the connections to a registry, with the credentials of the settings. Raises SettingsError for incomplete ones."""
+    """Return an HTTP client for a registry, with the settings' credentials. Raises SettingsError if incomplete."""
     return httpx.Client(base_url=url, timeout=timeout_seconds, auth=registry_auth(settings))
 
 
 def ask_registry(client: httpx.Client, path: str) -> Any:
-    """Fetch the JSON of a path. Raises NotFoundError, Unavailable, or httpx.HTTPError."""
+    """Return the parsed JSON of a path. Raises NotFoundError, Unavailable, or httpx.HTTPError."""
     answer = send(client, Request("GET", path))
     if answer.is_missing:
         raise NotFoundError(f"the registry has no {path.partition('?')[0]}")
     if not answer.is_ok:
-        # Also for a revoked key: the caller tries again later.
+        # Also for a revoked key: the caller retries later.
         raise Unavailable(f"the registry answered {answer.status} to {path.partition('?')[0]}")
     return json.loads(answer.content)
 
@@ -82,7 +82,7 @@ class ContractSource(Protocol):
         ...
 
     def require_published(self, judged_by: str | None) -> None:
-        """Raise StreamStopped when the version of the last batch, `id@version`, was lost and an older one is in force."""
+        """Raise StreamStopped if the last batch's version (`id@version`) was lost and an older one is enforced."""
         ...
 
 
@@ -90,9 +90,10 @@ class RegistryContract:
     """The latest enforced version of one contract in the registry.
 
     An unchanged contract costs one conditional request (If-None-Match). Records that name their writer's schema cost
-    two small requests more, and compatibility groups of the subject one more. While the registry does not answer, the
+    two more small requests, and compatibility groups of the subject one more. While the registry does not answer, the
     last contract and the known schemas are used: for `grace_seconds`, or without limit if that is None. A stream
-    without a contract waits for the same time, or for five minutes. After that `current` raises RegistryGone.
+    without a contract waits for `grace_seconds`, or for five minutes if that is None. Then `current` raises
+    RegistryGone.
 
     The registry's own 404 raises ContractNotFoundError. Any other 404, such as a proxy's, counts as an outage if the
     stream has a contract. Setting `stopping` ends the wait. Without `mask_key` a contract that hashes fields raises
@@ -142,16 +143,16 @@ class RegistryContract:
                     raise Unavailable("stopped while waiting for the registry") from error
 
     def require_published(self, judged_by: str | None) -> None:
-        """Raise StreamStopped when the registry has lost the version of the last batch and enforces an older one.
+        """Raise StreamStopped if the registry has lost the version of the last batch and enforces an older one.
 
-        A version that was retired is still known. A registry that does not answer stops nothing.
+        A retired version is still known. If the registry does not answer, nothing is raised.
         """
         version = (judged_by or "").rpartition("@")[2]
         plan = self._plan
         if plan is None or not _VERSION.fullmatch(version):
             return
         if precedence(version) <= precedence(plan.contract.version):
-            return  # nothing older is in force
+            return  # the enforced version is not older
         try:
             answer = send(self._client, requests.contract_version(self._contract_id, version))
         except httpx.HTTPError as error:
@@ -165,7 +166,7 @@ class RegistryContract:
             )
 
     def _prepare(self, answer: Answer) -> EnforcementPlan:
-        """Return the plan of an answer, with the writer schemas that its records may name, and the groups of these."""
+        """Return the plan of an answer, with the compatibility groups and writer schemas that its records need."""
         plan = self._plan_of(answer)
         self._has_groups = answer.groups_by is not None
         if not self._has_groups:
@@ -176,21 +177,21 @@ class RegistryContract:
             return plan
         writers = self._writers(plan)
         if self._has_groups:
-            # After the schemas: so the groups contain every schema that the list of schemas does.
+            # Fetched after the schemas, so that the groups contain every schema of that list.
             plan = self._grouped = self._grouped_plan(plan)
         self._record_answer()
         return plan.with_writers(writers)
 
     @property
     def _held(self) -> EnforcementPlan | None:
-        """Return the plan for an outage of the registry: never the newest version for all groups."""
+        """Return the plan to use while the registry is away, or None; with groups, only a plan with all groups."""
         return self._grouped if self._has_groups else self._plan
 
     def _writers(self, plan: EnforcementPlan) -> WriterSchemas:
         topic = plan.contract.topic
         if self._writer_schemas is None or self._writer_schemas.topic != topic:
             self._writer_schemas = SubjectSchemas(partial(ask_registry, self._client), topic)
-        return self._writer_schemas.current()  # may raise: then the registry did not answer
+        return self._writer_schemas.current()  # raises if the registry does not answer
 
     def _grouped_plan(self, plan: EnforcementPlan) -> EnforcementPlan:
         if self._groups is None:
@@ -233,7 +234,7 @@ class RegistryContract:
                 raise Unavailable(f"the registry answered {status}")
 
     def _unauthorized(self, status: int) -> Exception:
-        """Return the error for a refused key: CredentialsError for a stream without a contract, else Unavailable."""
+        """Return the error for a rejected key: CredentialsError for a stream without a contract, else Unavailable."""
         reason = (
             f"the registry at {self._client.base_url} answers {status} to this job: set TIDEGATE_REGISTRY_TOKEN (or "
             f"TIDEGATE_REGISTRY_USER and TIDEGATE_REGISTRY_PASSWORD) to a key that may publish {self._contract_id}"
@@ -241,7 +242,7 @@ class RegistryContract:
         return CredentialsError(reason) if self._plan is None else Unavailable(reason)
 
     def _record_outage(self, error: Exception) -> None:
-        """Log an outage, every five minutes. Raises RegistryGone after the grace period."""
+        """Log an outage, at most every five minutes. Raises RegistryGone after the grace period."""
         now = time.monotonic()
         away_seconds = now - self._last_answer
         grace_seconds = self._grace_seconds
@@ -265,7 +266,7 @@ class RegistryContract:
 
 
 def mask_key_of(settings: RegistrySettings) -> MaskKey | None:
-    """Return the key for the tokens of hashed fields, if the settings have one."""
+    """Return the key for the tokens of hashed fields; None if the settings have none."""
     secret = settings.mask_key
     return None if secret is None else MaskKey.of(secret.get_secret_value())
 

@@ -1,4 +1,4 @@
-"""Errors of a worker without values of a record: Spark writes the whole traceback to its log."""
+"""Errors of workers without record values, because Spark writes the whole traceback to its log."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tidegate.contracts.errors import TidegateError, Unavailable
 _LONGEST_REASON: Final = 300
 
 
-class WorkerCrash(Exception):  # noqa: N818 - what Spark shows, and what people look for
-    """A crash in a worker, with its place."""
+class WorkerCrash(Exception):  # noqa: N818 - the name that Spark shows, and that people search for
+    """A crash in a worker, with its location in the code."""
 
 
 @contextmanager
@@ -27,8 +27,8 @@ def crashes_without_values() -> Iterator[None]:
     except TidegateError:
         raise
     except OSError as error:
-        # Its message names a file or an object, whose names hold no value of a record. Spark passes on its first line.
+        # The message may name a file or an object; these names contain no record values. Spark passes on one line only.
         reason = " ".join(str(error).split())[:_LONGEST_REASON]
         raise Unavailable(f"a worker could not write its part of the batch: {reason}") from None
-    except Exception as error:  # noqa: BLE001 - whatever it is, it may quote a record
+    except Exception as error:  # noqa: BLE001 - any message may quote a record
         raise WorkerCrash(described(error)) from None

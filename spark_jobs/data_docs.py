@@ -18,14 +18,14 @@ from tidegate.contracts.stream.report import ExpectationOutcome, ExpectationResu
 def data_docs_page(
     contract: DataContract, results: Sequence[ExpectationResult], name: str, at: datetime
 ) -> str:
-    """Return the page of HTML that Great Expectations renders; it loads its style from the internet.
+    """Return the HTML page that Great Expectations renders; it loads its style sheet from the internet.
 
-    `name` says what was audited, `at` when. Skipped expectations are left out. As in the results there is no value of a
-    record.
+    `name` is what was audited, `at` when. Skipped expectations are left out. Like the results, the page contains no
+    record values.
     """
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of its dependencies
+        warnings.simplefilter("ignore")  # warnings of its dependencies
         from great_expectations.core.expectation_validation_result import (  # noqa: PLC0415 - the import takes seconds
             ExpectationSuiteValidationResult,
             ExpectationValidationResult,
@@ -64,13 +64,13 @@ def data_docs_page(
         },
         meta={"run_id": {"run_name": _escaped(name), "run_time": at.isoformat()}},
     )
-    view: Any = DefaultJinjaPageView()  # without types
+    view: Any = DefaultJinjaPageView()  # it has no type annotations
     page: str = view.render(ValidationResultsPageRenderer(run_info_at_end=True).render(validation))
     return page
 
 
 def _escaped(value: Any) -> Any:
-    """Return JSON whose texts are safe in HTML, because the library's renderer escapes none."""
+    """Return JSON with all texts escaped for HTML, because the library's renderer does not escape them."""
     match value:
         case str():
             return escape(value)
@@ -82,7 +82,7 @@ def _escaped(value: Any) -> Any:
 
 
 def _figures(result: ExpectationResult) -> dict[str, Any]:
-    """Return the figures of a result by the names that Great Expectations has for them."""
+    """Return the figures of a result under the names that Great Expectations uses."""
     figures: dict[str, Any] = {"element_count": result.considered}
     if result.observed is not None:
         figures["observed_value"] = result.observed

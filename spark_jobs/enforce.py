@@ -1,4 +1,4 @@
-"""Enforce contracts: connect the parts, run the streams, release all resources."""
+"""Enforcement of contracts: connect the parts, run the streams, release all resources."""
 
 from __future__ import annotations
 
@@ -29,17 +29,15 @@ def enforce_contracts(
     observer: StepObserver = ignore_steps,
     history: HistoryRequest | None = None,
 ) -> int | None:
-    """Run a stream for each contract until all have ended; return the signal that ended them, or None.
+    """Run a stream for each contract until all have ended; return the number of the signal that ended them, or None.
 
-    With a `history`, the named contracts judge that instead of their topics.
-
-    With a selection, streams start and end with the contracts of the registry, until a signal. Raises the most severe
-    TidegateError of the failed streams.
+    With a `history`, the named contracts judge that instead of their topics. With a selection, streams start and stop
+    with the contracts of the registry, until a signal. Raises the most severe TidegateError of the failed streams.
     """
     log_to_stderr()
     with ThreadPoolExecutor(1, thread_name_prefix="session") as starter:
         starting = starter.submit(build_session, settings)
-        # Imported while Java starts: after a crash, nothing is judged until both are done.
+        # Imported while Java starts, because after a crash, nothing is judged until both are done.
         from tidegate.spark_jobs.contract_source import registry_http  # noqa: PLC0415 - see above
         from tidegate.spark_jobs.job.reports import RegistryReporter  # noqa: PLC0415 - see above
         from tidegate.spark_jobs.job.stream import Job  # noqa: PLC0415 - see above
@@ -65,12 +63,12 @@ def enforce_contracts(
                 tracer.close()
     finally:
         stop_session(spark, settings)
-        # Python ends a thread that is inside Arrow by unwinding its C++ frames, and that aborts the process.
+        # At exit, Python ends a thread inside Arrow by unwinding its C++ frames, which aborts the process.
         warming.join(_WARM_UP_SECONDS)
 
 
 def log_to_stderr() -> None:
-    """Log JSON to stderr, one object for each line, so that stdout holds only the output of a command."""
+    """Configure logging as JSON lines to stderr, so that stdout holds only the output of a command."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

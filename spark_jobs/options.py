@@ -1,4 +1,4 @@
-"""The options that several commands of the job share, and the settings that follow from them."""
+"""Options that several commands of the job share, and the settings read from them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TOPICS = [name for name, rules in SINKS.items() if not rules.is_table]
 if TYPE_CHECKING:
     SinkName = str
 else:
-    # Typer offers the values of a Literal; mypy knows none whose values are computed.
+    # Typer offers the values of a Literal; mypy does not support computed ones.
     SinkName = Literal[tuple(SINKS)]
 SinkOption = Annotated[
     SinkName | None,
@@ -97,9 +97,9 @@ Given = dict[str, Any]
 
 
 def output_options(*further: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that replaces the parameter `given` of a command by the options that say where a stream's outputs are.
+    """Return a decorator that replaces the parameter `given` of a command with the options that locate outputs.
 
-    The command gets their values as `given`. `further` names more options, of `_FURTHER`.
+    The command receives their values as `given`. `further` names more options, of `_FURTHER`.
     """
     names = [name for name in _SHARED if name in further or name not in _FURTHER]
 
@@ -128,11 +128,11 @@ Settings = TypeVar("Settings", bound=SparkSettings)
 
 
 def read_settings(given: Given, kind: type[Settings]) -> Settings:
-    """Read settings from options and the environment; an option that is None is not set. Raises SettingsError."""
+    """Return settings of class `kind` from options and environment; None means not given. Raises SettingsError."""
     try:
         return kind(**{name: value for name, value in given.items() if value is not None})
     except UnreadableSource as error:
-        # Its cause quotes the text, which may hold secrets.
+        # The cause quotes the text, which may contain secrets.
         raise SettingsError(
             f'{error}: it should be JSON, as in TIDEGATE_CATALOG_PROPERTIES=\'{{"type": "rest"}}\''
         ) from None

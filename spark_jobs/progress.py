@@ -1,4 +1,4 @@
-"""The progress of a command: one line on standard error of a terminal, once it takes two seconds.
+"""The progress of a command: one line on standard error, if that is a terminal, after two seconds.
 
 The job itself logs its batches, and shows no progress.
 """
@@ -19,7 +19,7 @@ _LONGEST: Final = 100
 
 
 class _Line:
-    """The line, repainted by a thread so that its time goes on while Spark works."""
+    """The progress line. A thread repaints it, so that its elapsed time advances while Spark works."""
 
     def __init__(self, terminal: TextIO) -> None:
         self._terminal = terminal
@@ -31,11 +31,11 @@ class _Line:
         self._thread = Thread(target=self._repaint, name="progress", daemon=True)
 
     def start(self) -> None:
-        """Begin to repaint."""
+        """Start the thread that repaints the line."""
         self._thread.start()
 
     def show(self, text: str) -> None:
-        """Replace the text; with an empty text, other output can use the terminal."""
+        """Replace the text; an empty text removes the line, so that other output can use the terminal."""
         with self._lock:
             self._text = text
             if not text:
@@ -67,12 +67,12 @@ class _Line:
 
 
 _LINES: Final[list[_Line]] = []
-"""The line of the command that runs; none in the job."""
+"""The line of the running command; empty in the job."""
 
 
 @contextmanager
 def shown_progress() -> Iterator[None]:
-    """Show what `doing` is told, if standard error is a terminal."""
+    """Show the texts passed to `doing` within this context, if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -87,6 +87,6 @@ def shown_progress() -> Iterator[None]:
 
 
 def doing(text: str) -> None:
-    """Show what the command does now, in a few words; do nothing where no progress is shown."""
+    """Show what the command is doing, in a few words; do nothing outside `shown_progress`."""
     for line in _LINES:
         line.show(text)

@@ -1,4 +1,4 @@
-"""The Spark session: every setting that differs from Spark's default, with its reason."""
+"""The Spark session: all settings that differ from Spark's defaults, with their reasons."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LOGIN: Final = ("user", "password")
 _LAUNCH_VARIABLES: Final = ("PYSPARK_SUBMIT_ARGS", "SPARK_SUBMIT_OPTS")
 """Variables whose text PySpark and Spark's launcher pass to Java as arguments."""
 _SOCKET_NAME_BYTES: Final = len("/.") + 36 + len(".sock")
-"""A slash, a dot, a UUID and `.sock`: the name that Spark gives to a socket."""
+"""Length of the name that Spark gives to a socket: a slash, a dot, a UUID and `.sock`."""
 _SOCKET_PATH_BYTES: Final = 103
 """Maximum path of a Unix socket on macOS; Linux allows 107."""
 
@@ -49,9 +49,9 @@ _SOCKET_PATH_BYTES: Final = 103
 def build_session(settings: SinkSettings) -> SparkSession:
     """Start the one Spark session of this process.
 
-    Raises SettingsError if the jars are missing, if a variable would make a secret an argument of Java, and for Kafka
-    delegation tokens. Raises it, too, if the executors run another version of Tidegate or do not see the folder of the
-    tables, or if the jars of the catalog's object store are missing.
+    Raises SettingsError if jars are missing, also those of the catalog's object store; if a variable would pass a
+    secret to Java as an argument; and for Kafka delegation tokens. Raises it too if the executors run another version
+    of Tidegate, or do not see the folder of the tables.
     """
     refuse_launch_secrets(os.environ)
     spark = _started(settings, {**_engine(settings), **_of_sink(settings)}, catalog_options(settings))
@@ -68,9 +68,9 @@ def build_session(settings: SinkSettings) -> SparkSession:
 
 
 def build_plain_session(settings: SparkSettings) -> SparkSession:
-    """Start the one Spark session of this process, for work that needs neither Kafka nor tables: no jars, no catalog.
+    """Start the one Spark session of this process without jars and catalog, for work without Kafka and tables.
 
-    Raises SettingsError if the executors run another version of Tidegate, and what `build_session` raises about secrets.
+    Raises SettingsError if the executors run another version of Tidegate, or a variable would pass a secret to Java.
     """
     refuse_launch_secrets(os.environ)
     spark = _started(settings, _plain_engine(settings), {})
@@ -89,10 +89,10 @@ def _started(settings: SparkSettings, engine: dict[str, str], private: dict[str,
     from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - the same
     from pyspark.sql import SparkSession  # noqa: PLC0415 - the same
 
-    # Otherwise the workers start the machine's python3, where our packages are not installed.
+    # Otherwise the workers would start the machine's python3, where our packages are not installed.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     if is_local(settings):
-        # Otherwise Spark looks the machine's name up, and warns about what it finds.
+        # Otherwise Spark looks up the machine's name, and logs a warning about the result.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # PySpark passes the configuration to Java as arguments, which every user of the machine can list. The catalog's
     # properties may be secrets: they follow through the connection to Java, whose token is in a file of this user.
@@ -104,7 +104,7 @@ def _started(settings: SparkSettings, engine: dict[str, str], private: dict[str,
             f"Java ended when it was started ({error.getCondition()}); its message is above. Look at JAVA_HOME, the variables "
             "with options of Java, such as JDK_JAVA_OPTIONS, and the free memory: tidegate doctor"
         ) from error
-    jvm = SparkContext._jvm  # noqa: SLF001 - the folder of sockets is known to the Java process alone
+    jvm = SparkContext._jvm  # noqa: SLF001 - only the Java process knows the folder of sockets
     assert jvm is not None  # noqa: S101 - narrows for the type checker
     sockets = worker_sockets(settings.spark_master, jvm.System.getProperty("java.io.tmpdir"))
     builder = SparkSession.builder.appName("tidegate").master(settings.spark_master)
@@ -114,11 +114,11 @@ def _started(settings: SparkSettings, engine: dict[str, str], private: dict[str,
 
 
 def stop_session(spark: SparkSession, settings: SinkSettings) -> None:
-    """Stop the session; where a class archive is to be written, wait until its Java has ended, and keep it."""
+    """Stop the session. If a class archive is to be written, wait until Java has ended, and keep the archive."""
     from pyspark import SparkContext  # noqa: PLC0415 - as above
 
     gateway = SparkContext._gateway  # noqa: SLF001 - the process of Java has no Python API
-    # A Java process that has ended needs no stop, and raises an error of its own.
+    # A Java process that has ended already needs no stop, and raises these errors.
     with suppress(Py4JError, OSError):
         spark.stop()
     if settings.write_class_archive:
@@ -131,18 +131,18 @@ def active_session(settings: SinkSettings) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
     try:
-        return SparkSession.active()  # of another thread too
+        return SparkSession.active()  # also if another thread has started it
     except PySparkRuntimeError:
         doing("starting Spark")
         return build_session(settings)
 
 
 def worker_sockets(master: str, temporary_folder: str) -> dict[str, str]:
-    """Return the setting of the connection between Java and Python workers: Unix sockets, or TCP if their paths are too long.
+    """Return the setting that connects Java and Python workers by Unix sockets, or by TCP if paths are too long.
 
     With Unix sockets a task takes a third less time, because over TCP a small message waits for the acknowledgement
-    of the previous one. Only this user can open them. Spark creates them in Java's temporary folder. On YARN that is
-    a folder of the container, whose path is longer than the limit of a socket.
+    of the previous one. Only this user can open the sockets. Spark creates them in Java's temporary folder. On YARN
+    that is a folder of the container, whose path exceeds the limit for sockets.
     """
     is_short = len(temporary_folder.encode()) + _SOCKET_NAME_BYTES <= _SOCKET_PATH_BYTES
     return {
@@ -169,7 +169,7 @@ def refuse_launch_secrets(environment: Mapping[str, str]) -> None:
 
 def _engine(settings: SinkSettings) -> dict[str, str]:
     jars = [str(jar) for jar in (*_jars(settings.spark_jars), *_extra_jars(settings.spark_extra_jars))]
-    # A local Spark would copy `spark.jars` at each start, and load them in a way that no archive of classes has.
+    # A local Spark would copy `spark.jars` at each start, and load them in a way that class archives do not cover.
     local = {"spark.driver.extraClassPath": os.pathsep.join(jars)}
     plain = _plain_engine(settings)
     options = " ".join((plain[_JAVA_OPTIONS], *java_options(settings)))
@@ -181,7 +181,7 @@ def _engine(settings: SinkSettings) -> dict[str, str]:
 
 
 def _plain_engine(settings: SparkSettings) -> dict[str, str]:
-    # A local session talks to itself only; its ports must not be reachable.
+    # A local session only talks to itself; its ports must not be reachable from outside.
     local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return {
         **(local if is_local(settings) else _cluster(settings)),
@@ -193,8 +193,8 @@ def _plain_engine(settings: SparkSettings) -> dict[str, str]:
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         # A worker that dies in native code prints its stack.
         "spark.python.worker.faulthandler.enabled": "true",
-        # Twice the default. With 10,000 records, the overhead of a batch in worker and JVM is a tenth of the judge's
-        # time; 40,000 are not faster. Spark's limit of 64 MB for a batch stays, for large records.
+        # Twice the default. With 10,000 records, the overhead per batch in worker and JVM is a tenth of the time for
+        # judging; 40,000 are not faster. Spark's limit of 64 MB per batch still applies, for large records.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
         # A batch is small; the default of 200 tasks costs more than the work.
         "spark.sql.shuffle.partitions": "2",
@@ -202,18 +202,18 @@ def _plain_engine(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
-        # Streams share the cores evenly instead of in order of arrival.
+        # Streams share the cores evenly, not in order of arrival.
         "spark.scheduler.mode": "FAIR",
         "spark.ui.enabled": str(settings.spark_ui).lower(),
         "spark.ui.showConsoleProgress": "false",
-        # The job logs what matters itself, as JSON.
+        # The job has its own log, as JSON.
         "spark.log.level": "ERROR",
-        # Plans, the UI, event logs and SET show options. This covers Spark's own pattern, more names of secrets for Kafka
-        # and stores, and all properties of the catalog, which choose their names themselves.
+        # Plans, the UI, event logs and SET show options. This pattern covers Spark's own, more names of secrets for
+        # Kafka and stores, and all properties of the catalog, which may have any name.
         "spark.redaction.regex": f"(?i){_SECRET.pattern}|sql[.]catalog[.]{CATALOG}[.]",
         # Cached batches live for a second: packing them costs more than the memory is worth.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
-        # A checkpoint is not needed for correctness, so none of it is kept.
+        # Checkpoints are not needed for correctness, so as little as possible is kept.
         "spark.sql.streaming.minBatchesToRetain": "2",
         "spark.sql.streaming.numRecentProgressUpdates": "4",
     }
@@ -234,7 +234,7 @@ def _cluster(settings: SparkSettings) -> dict[str, str]:
     return {
         **{key: str(value) for key, value in given.items() if value is not None},
         "spark.executor.memory": settings.spark_executor_memory,
-        # Others may know the host by a name that no local interface has.
+        # The configured host may be a name or address that no local interface has.
         **({"spark.driver.bindAddress": "0.0.0.0"} if settings.spark_driver_host else {}),  # noqa: S104 - executors come from outside
     }
 
@@ -250,7 +250,7 @@ def _jars(directory: Path | None) -> list[Path]:
 
 
 def _extra_jars(places: str) -> list[Path]:
-    """Return the jars of files and folders, separated as in PATH. Raises SettingsError for a place without any."""
+    """Return the jars of files and folders, separated as in PATH. Raises SettingsError for an entry without jars."""
     found: list[Path] = []
     for place in filter(None, places.split(os.pathsep)):
         path = Path(place).absolute()
@@ -285,7 +285,7 @@ def _without_login(properties: dict[str, str]) -> dict[str, str]:
 
 
 def catalog_options(settings: SinkSettings) -> dict[str, str]:
-    """Return the options of a session that has the Iceberg catalog."""
+    """Return the session options for the Iceberg catalog; create the warehouse of the embedded catalog."""
     if not settings.catalog_properties:
         settings.warehouse.absolute().mkdir(parents=True, exist_ok=True)
     prefix = f"spark.sql.catalog.{CATALOG}"
@@ -311,10 +311,10 @@ def _of_sink(settings: SinkSettings) -> dict[str, str]:
 def warm_up(spark: SparkSession) -> None:
     """Start the Python workers, and load the classes that a judging query needs. Never raises.
 
-    Runs beside the start of a stream: otherwise its first batch after a crash waits for both.
+    It runs concurrently with the start of a stream; otherwise the first batch after a crash would wait for both.
     """
     slots = spark.sparkContext.defaultParallelism
-    with suppress(Exception):  # the first batch fails with a better message
+    with suppress(Exception):  # the first batch will fail with a better message
         spark.range(0, slots, 1, slots).mapInArrow(_unchanged, "id long").toArrow()
 
 
@@ -329,7 +329,7 @@ def _refuse_delegation_tokens(spark: SparkSession) -> None:
 
 
 def _require_same_version(spark: SparkSession) -> None:
-    """Compare the installed version on an executor with ours."""
+    """Raise SettingsError unless an executor has the same version of Tidegate as the driver."""
     ours = metadata.version("tidegate")
     (theirs,) = spark.sparkContext.parallelize([0], 1).map(lambda _: metadata.version("tidegate")).collect()
     if theirs != ours:
@@ -337,7 +337,7 @@ def _require_same_version(spark: SparkSession) -> None:
 
 
 def _require_file_io(spark: SparkSession, settings: SinkSettings) -> None:
-    """Require that Java can load what reads and writes the catalog's object store."""
+    """Raise SettingsError unless Java can load the FileIO class of the catalog's object store."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
     name = settings.catalog_properties.get("io-impl")
@@ -357,7 +357,7 @@ def _require_file_io(spark: SparkSession, settings: SinkSettings) -> None:
 
 
 def _require_shared_warehouse(spark: SparkSession, settings: SinkSettings) -> None:
-    """Require that executors see the folder of the tables: otherwise they write files that cannot be found."""
+    """Raise SettingsError unless executors see the folder of the tables: their files would not be found."""
     if is_local(settings) or not settings.rules.needs_warehouse(settings):
         return
     folder = settings.warehouse.absolute()

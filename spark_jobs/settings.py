@@ -1,4 +1,4 @@
-"""Settings of the streaming job: read once at the entry, then passed on."""
+"""Settings of the streaming job. They are read once at the start, and passed on."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class SinkRules:
     is_table: bool = True
     """Whether accepted records become rows of a table, which may use upserts, instead of records of a topic."""
     required: str | None = None
-    """The setting without which the sink cannot work."""
+    """Name of the setting that the sink requires, if any."""
     needs_warehouse: Callable[[SinkSettings], bool] = lambda _: False
     """Whether executors write to the folder `warehouse`, so that they must see it."""
     jar: str | None = None
-    """Prefix of the name of the jar that the sink needs in addition to those of every session."""
+    """Prefix of the name of the jar that the sink needs in addition to those of every session, if any."""
     spark: Mapping[str, str] = field(default_factory=dict)
     """Properties of the Spark session that only this sink needs; extensions are added to those of every session."""
 
@@ -53,11 +53,11 @@ SINKS: Final[dict[str, SinkRules]] = {
         f"{_IN}.delta.kind",
         needs_warehouse=lambda _: True,
         jar="delta-spark",
-        # Delta requires both before it opens a table.
+        # Delta requires the extension and the catalog before it opens a table.
         spark={
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-            # Otherwise its state is read in 50 tasks, and it is small.
+            # The state of a table is small; by default it would be read in 50 tasks.
             "spark.databricks.delta.snapshotPartitions": "2",
         },
     ),
@@ -75,7 +75,7 @@ class SparkSettings(BaseSettings):
         frozen=True,
         extra="forbid",
         env_ignore_empty=True,
-        allow_inf_nan=False,  # no thread can wait so long
+        allow_inf_nan=False,  # threads cannot wait for infinite times
     )
 
     spark_master: str = Field(
@@ -129,7 +129,7 @@ class SinkSettings(KafkaSettings, SparkSettings):
 
     @property
     def kafka(self) -> KafkaConnection:
-        """Return how to connect to Kafka. Raises SettingsError if its file is no longer valid."""
+        """Return the connection to Kafka. Raises SettingsError if its file is no longer valid."""
         return self.connection_to(self.bootstrap_servers)
 
     @model_validator(mode="after")
@@ -144,7 +144,7 @@ class SinkSettings(KafkaSettings, SparkSettings):
 
     @property
     def postgresql_address(self) -> str:
-        """Return the database of the PostgreSQL sink, with its password."""
+        """Return the URL of the PostgreSQL sink's database, with its password."""
         assert self.postgresql_url is not None, "it was required"  # noqa: S101 - a programming error
         return self.postgresql_url.get_secret_value()
 
@@ -167,7 +167,7 @@ class SinkSettings(KafkaSettings, SparkSettings):
     @field_validator("postgresql_url")
     @classmethod
     def _is_readable(cls, value: SecretStr | None) -> SecretStr | None:
-        """Refuse a URL that libpq cannot parse: its message would repeat the URL, or a part of the password."""
+        """Reject a URL that libpq cannot parse, without libpq's message, which may quote a part of the password."""
         if value is not None:
             try:
                 conninfo_to_dict(value.get_secret_value())
@@ -206,7 +206,7 @@ class ReconcileSettings(RegistrySettings):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The contracts of the registry that a job enforces; without prefixes and domains all that its key may read."""
+    """The contracts that a job enforces: by id prefixes and domains, or without both all that its key may read."""
 
     prefixes: tuple[str, ...] = ()
     domains: tuple[str, ...] = ()
@@ -353,7 +353,7 @@ class JobSettings(RegistrySettings):
 
     @property
     def batch_seconds(self) -> float:
-        """Return the maximum seconds between batches that are not full: each commit to a table costs files."""
+        """Return the maximum seconds between batches that are not full; longer for tables: each commit adds files."""
         if self.trigger_seconds is not None:
             return self.trigger_seconds
         return _TABLE_SECONDS if self.rules.is_table else _TOPIC_SECONDS
@@ -361,19 +361,19 @@ class JobSettings(RegistrySettings):
     def scratch(self, stream: str) -> Path:
         """Return the folder of a stream's checkpoint and of the records that wait for their batch to be decided.
 
-        Each sink has its own: two jobs may write one stream to two sinks, and each start deletes the files of earlier
-        starts.
+        Each sink has its own folder: two jobs may write one stream to two sinks, and each start deletes the files of
+        earlier starts.
         """
         return self.checkpoints.absolute() / stream / self.sink
 
     @property
     def merging(self) -> MergeMode | None:
-        """Return how Iceberg and Delta upsert; None if rows are appended."""
+        """Return the merge mode of Iceberg and Delta; None if rows are appended."""
         return self.merge_mode if self.write_mode == "upsert" else None
 
     @property
     def appending(self) -> Self:
-        """Return these settings for a table that is appended to, whatever the write mode."""
+        """Return these settings for a table with appended rows, regardless of the write mode."""
         return self.model_copy(update={"write_mode": "append"})
 
     @model_validator(mode="after")

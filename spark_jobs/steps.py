@@ -14,8 +14,8 @@ from tidegate.spark_jobs.tracing import NO_TRACE, Trace
 class Step(StrEnum):
     """The steps of a start (claim to scan) and of a batch (contract to publish), in order.
 
-    A slot's transaction is a part of quarantine, and not timed; if tasks write, slot covers all their transactions.
-    Committed is reported at the end, and not timed.
+    `slot`, the transaction of one slot, is part of `quarantine` and not timed; if tasks write, it covers all of their
+    transactions and is timed. `committed` is reported at the end and not timed.
     """
 
     CLAIM = "claim"
@@ -33,12 +33,12 @@ class Step(StrEnum):
 
 
 class ReplayStep(StrEnum):
-    """The steps of one chunk of a replay, in order. Positions and stage run in this order for a table only."""
+    """The steps of one chunk of a replay, in order. `stage` occurs only for tables."""
 
     READ = "replay-read"
     JUDGE = "replay-judge"
     SEND = "replay-send"
-    """Of a request to the source topic only."""
+    """Only in requests that send records to the source topic."""
     POSITIONS = "replay-positions"
     STAGE = "replay-stage"
     PUBLISH = "replay-publish"
@@ -57,7 +57,7 @@ AnyStep = Step | ReplayStep | QuarantineTableStep
 
 
 class StepObserver(Protocol):
-    """Called after every finished step of a stream. The job itself passes `ignore_steps`."""
+    """A function that is called after every finished step of a stream. The job itself passes `ignore_steps`."""
 
     def __call__(self, stream: str, step: AnyStep) -> None:
         """Observe a step; an exception fails the attempt."""
@@ -65,11 +65,11 @@ class StepObserver(Protocol):
 
 
 def ignore_steps(stream: str, step: AnyStep) -> None:
-    """Observe nothing."""
+    """Do nothing."""
 
 
 class Stopwatch:
-    """Times the steps of one start or one batch; notifies the observer and the trace after each."""
+    """The times of the steps of one start or one batch. It notifies the observer and the trace after each step."""
 
     def __init__(self, stream: str, observer: StepObserver, trace: Trace = NO_TRACE) -> None:
         self._stream = stream

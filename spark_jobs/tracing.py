@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry for starts and batches of streams: only with the extra `otel`, if the OTEL_ variables ask for them."""
+"""OpenTelemetry spans for starts and batches of streams. They need the extra `otel`, and the OTEL_ variables."""
 
 from __future__ import annotations
 
@@ -32,27 +32,33 @@ class Trace(Protocol):
         ...
 
     def current(self) -> AbstractContextManager[None]:
-        """Make it the span to which the requests of this thread belong."""
+        """Return a context in which this is the current span of the thread."""
         ...
 
     def end(self, attributes: Attributes) -> None:
-        """End it in good order. Only the first end counts."""
+        """End the span successfully. Only the first end counts."""
         ...
 
     def fail(self, error: BaseException) -> None:
-        """End it with the class of an error; its message may quote a record. Only the first end counts."""
+        """End the span with the class of an error, without its message, which may quote a record.
+
+        Only the first end counts.
+        """
         ...
 
 
 class Tracer(Protocol):
-    """Makes the spans of a job."""
+    """Factory of the spans of a job."""
 
     def begin(self, name: str, attributes: Attributes) -> Trace:
         """Begin a span."""
         ...
 
     def traceparent(self) -> str | None:
-        """Return the span of this thread, as the header `traceparent` has it. Source: W3C, Trace Context, clause 3.2."""
+        """Return the current span of this thread as value of the header `traceparent`; None without a span.
+
+        Source: W3C, Trace Context, clause 3.2.
+        """
         ...
 
     def follow(self, client: httpx.Client) -> None:
@@ -60,12 +66,12 @@ class Tracer(Protocol):
         ...
 
     def close(self) -> None:
-        """Export what is left."""
+        """Export the remaining spans."""
         ...
 
 
 class NoTrace:
-    """The span of a job that makes none."""
+    """The span of a job without traces."""
 
     def step(self, name: str, began_ns: int, ended_ns: int) -> None:
         """Do nothing."""
@@ -87,12 +93,12 @@ NO_TRACE: Final = NoTrace()
 class NoTracer:
     """The tracer of a job without traces."""
 
-    def begin(self, name: str, attributes: Attributes) -> Trace:  # noqa: ARG002 - as the protocol has it
+    def begin(self, name: str, attributes: Attributes) -> Trace:  # noqa: ARG002 - required by the protocol
         """Return a span that does nothing."""
         return NO_TRACE
 
     def traceparent(self) -> str | None:
-        """Return no span."""
+        """Return None."""
         return None
 
     def follow(self, client: httpx.Client) -> None:
@@ -103,7 +109,7 @@ class NoTracer:
 
 
 def open_tracer() -> Tracer:
-    """Return the tracer that the OTEL_ variables ask for. A job never fails because of its traces."""
+    """Return the tracer that the OTEL_ variables configure. Tracing problems are logged, and never fail a job."""
     if not are_traces_wanted(os.environ):
         return NoTracer()
     if (protocol := wanted_protocol(os.environ)) != HTTP_PROTOBUF:
@@ -126,7 +132,7 @@ def open_tracer() -> Tracer:
 
 
 class OtelTracer:
-    """Makes spans with a provider of OpenTelemetry."""
+    """The tracer with a provider of OpenTelemetry."""
 
     def __init__(self, provider: TracerProvider) -> None:
         from opentelemetry.trace.propagation.tracecontext import (  # noqa: PLC0415 - an extra
@@ -138,13 +144,13 @@ class OtelTracer:
         self._propagator = TraceContextTextMapPropagator()
 
     def begin(self, name: str, attributes: Attributes) -> Trace:
-        """Begin a span; it has no parent, because it belongs to no request."""
+        """Begin a span without a parent, because it does not belong to a request."""
         from opentelemetry.context import Context  # noqa: PLC0415 - an extra
 
         return _OtelTrace(self._tracer, self._tracer.start_span(name, Context(), attributes=dict(attributes)))
 
     def traceparent(self) -> str | None:
-        """Return the span of this thread."""
+        """Return the current span of this thread as value of the header; None without a span."""
         carrier: dict[str, str] = {}
         self._propagator.inject(carrier)
         return carrier.get(TRACEPARENT)
@@ -160,7 +166,7 @@ class OtelTracer:
         client.event_hooks = {**client.event_hooks, "request": [*client.event_hooks["request"], add]}
 
     def close(self) -> None:
-        """Export what is left, for as long as the exporter waits for its receiver."""
+        """Export the remaining spans, within the timeout of the exporter."""
         self._provider.shutdown()
 
 

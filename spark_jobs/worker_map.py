@@ -1,4 +1,4 @@
-"""A function over many items, called in the Python workers of Spark: for commands that read more than one machine can."""
+"""A parallel map in Spark's Python workers, for commands that read more than one machine can."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _WAVES: Final = 2
-"""Jobs at one time: while the last tasks of one end, those of the next run."""
+"""Concurrent Spark jobs: while the last tasks of one end, those of the next run."""
 _TASKS_OF_A_SLOT: Final = 4
 _LONGEST_REASON: Final = 300
 
@@ -34,13 +34,13 @@ _LONGEST_REASON: Final = 300
 def map_in_workers(
     work: Callable[[Item], Result], items: Sequence[Item], *, spark_master: str | None = None
 ) -> Iterator[Result]:
-    """Yield the result of `work` for each item, in their order, from the workers of this process's Spark session.
+    """Yield the result of `work` for each item, in order, from the workers of this process's Spark session.
 
-    Starts the session if there is none, by TIDEGATE_SPARK_MASTER and its like; `spark_master` goes before. Each item is a
-    task. The driver has the results of a few tasks for each slot at a time, however many items there are. `work` and the
-    items are pickled; a task may run more than once, and the result of one run is yielded.
+    Starts a session if there is none, by TIDEGATE_SPARK_MASTER and similar variables; `spark_master` takes precedence.
+    Each item is a task. The driver holds the results of a few tasks per slot at a time, for any number of items. `work`
+    and the items are pickled. A task may run more than once; only one result is yielded.
 
-    Raises the TidegateError that `work` raised for an item, and SettingsError for a session that cannot start. Raises
+    Raises the TidegateError that `work` raised for an item, and SettingsError if the session cannot start. Raises
     Unavailable if Spark gives up a task, such as after the loss of an executor.
     """
     given = {"spark_master": spark_master}
@@ -66,7 +66,7 @@ def map_in_workers(
 def _run(
     context: SparkContext, tag: str, work: Callable[[Item], Result], items: Sequence[Item]
 ) -> list[Result | TidegateError]:
-    context.addJobTag(tag)  # of this thread
+    context.addJobTag(tag)  # for the jobs of this thread
     return context.parallelize(items, len(items)).map(partial(_guarded, work)).collect()
 
 
@@ -85,8 +85,8 @@ def _results(wave: Future[list[Result | TidegateError]]) -> Iterator[Result]:
 
 
 def _guarded(work: Callable[[Item], Result], item: Item) -> Result | TidegateError:
-    """Call the work in a worker. An error of ours is a value: Spark would repeat the task, which ends as before."""
-    gc.enable()  # the job's daemon turns it off, because a batch is small; an item may be a large file
+    """Call `work` in a worker. A TidegateError is returned: if it were raised, Spark would retry the task in vain."""
+    gc.enable()  # the job's daemon disables it, because batches are small; an item may be a large file
     try:
         return work(item)
     except TidegateError as error:

@@ -55,7 +55,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A partition in which the ledger is moved to offset `first`. `end` is its present offset; None if it has none."""
+    """A partition in which the ledger moves to offset `first`. `end` is its present offset; None if it has none."""
 
     sink: str
     held: Ledger

@@ -1,4 +1,4 @@
-"""The commands `tidegate adopt`, `archive`, `rewind` and `erase`. Cheap to import: Spark is loaded when a command runs."""
+"""The commands `tidegate adopt`, `archive`, `rewind` and `erase`. Importing this module does not load Spark."""
 
 from __future__ import annotations
 

@@ -252,7 +252,7 @@ class Eraser(StreamChange):
 
 
 class Matches:
-    """The test whether a refused record is the person's: by key or field, or by the raw bytes if it is undecodable."""
+    """The test whether a refused record is the person's: by key or field, or by raw bytes if it is undecodable."""
 
     def __init__(self, plan: EnforcementPlan, subject: Subject) -> None:
         self._plan = plan

@@ -112,9 +112,10 @@ class AdoptionLog:
             raise self._unreadable() from error
 
     def keep(self, adoption: Adoption) -> None:
-        """Store an adoption. Raises NotFoundError, CredentialsError, ConflictError or Unavailable if it is not stored.
+        """Store an adoption, before it is carried out.
 
-        Then the caller must not carry it out.
+        Raises NotFoundError, CredentialsError, ConflictError or Unavailable if it is not stored. Then the caller must
+        not carry it out.
         """
         answer = self._ask(requests.post(requests.stream_path(adoption.stream, "adoptions"), adoption))
         if answer.is_missing:

@@ -190,7 +190,7 @@ def _replayed(
 
 
 def _report(found: StreamReplay, registry: str, *, has_run: bool) -> None:
-    """Print the state of a replay. Exit with 1 if it was stopped; raise Unavailable if it is still open after --run."""
+    """Print the state of a replay. Exit with 1 if it was stopped; raise Unavailable if still open after --run."""
     from tidegate.spark_jobs.adopt.replay import replay_text  # noqa: PLC0415 - loads Spark
 
     typer.echo(replay_text(found))

@@ -1,4 +1,4 @@
-"""Preview of a replay by ledger and table: records are read, fixed and judged as in the job, and nothing is written."""
+"""Preview of a replay by ledger and table: records are read, fixed and judged as in the job, but not written."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""History: records of files and tables, copied once, and read from the copy like a topic. Start with `load.py`."""
+"""Histories: records of files and tables, copied once, and read from the copy like a topic. Start with `load.py`."""

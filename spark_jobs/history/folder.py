@@ -1,4 +1,4 @@
-"""The folder of copies of one stream: the manifest, a new file for each version of it, and a folder for each load."""
+"""The folder with the copies of one stream: a manifest file for each version, and a folder for each load."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEFT_SECONDS: Final = 24 * 3600
 
 
 class HistoryFolder:
-    """`<warehouse>/tidegate-history/<stream>`, which the driver and all executors see."""
+    """The folder `<warehouse>/tidegate-history/<stream>`, which must be visible to the driver and all executors."""
 
     def __init__(self, settings: SinkSettings, stream: str) -> None:
         self.path: Path = settings.warehouse.absolute() / _FOLDER / stream
@@ -39,11 +39,11 @@ class HistoryFolder:
         return None if newest is None else HistoryManifest.parse(newest.read_text(), str(newest))
 
     def read_or_new(self) -> HistoryManifest:
-        """Return the newest manifest, or that of a new history, which is not written yet."""
+        """Return the newest manifest, or a new one that is not written yet."""
         return self.read() or HistoryManifest(id=uuid4().hex, stream=self.stream)
 
     def new_load(self) -> Path:
-        """Return the path of a folder for a load, which no other run uses; remove what crashed runs left a day ago."""
+        """Return a unique folder path for a new load; remove folders that crashed runs left more than a day ago."""
         self.path.mkdir(parents=True, exist_ok=True)
         manifest = self.read()
         loads = () if manifest is None else manifest.loads
@@ -61,7 +61,7 @@ class HistoryFolder:
         scratch = path.with_name(f".{load.id}.json")
         scratch.write_text(added.model_dump_json())
         try:
-            path.hardlink_to(scratch)  # fails if the file is there, and is never seen in part
+            path.hardlink_to(scratch)  # atomic, and fails if the file exists
         except FileExistsError:
             raise Unavailable(f"another run has loaded the history of {self.stream} meanwhile") from None
         finally:
@@ -71,9 +71,9 @@ class HistoryFolder:
         return added
 
     def held(self, mark: HistoryMark | None, end: int) -> tuple[int, Positions]:
-        """Return the first offset from which the copy has all records below `end`, and their source positions.
+        """Return the first offset from which the copy has all records before `end`, and their source positions.
 
-        It is `end` if the folder holds another history than that of this mark, or no longer any.
+        The offset is `end` if the folder holds a different history than this mark's, or none.
         """
         manifest = self.read()
         begin, offsets = end, BitMap64()
@@ -86,7 +86,7 @@ class HistoryFolder:
         return begin, Positions.of({HISTORY_PARTITION: offsets})
 
     def has_copies(self) -> bool:
-        """Return whether a part of the copy is left, or one that a run has not finished."""
+        """Return whether any folder of a load exists, finished or not."""
         return next(self.path.glob("load-*"), None) is not None
 
     def _has(self, part: HistoryPart) -> bool:
@@ -94,7 +94,7 @@ class HistoryFolder:
         return path.is_file() and path.stat().st_size == part.size
 
     def require_whole(self, manifest: HistoryManifest, start: int) -> None:
-        """Require that the parts with offsets from `start` on are there with their sizes. Raises StreamStopped."""
+        """Raise StreamStopped unless the parts with offsets from `start` on exist with their sizes."""
         for placed in manifest.placed(start):
             path = self.path / placed.part.path
             if not self._has(placed.part):

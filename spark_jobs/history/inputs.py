@@ -31,10 +31,10 @@ DELTA: Final = "delta:"
 
 
 def files_of(names: tuple[str, ...]) -> tuple[HistoryInput, ...]:
-    """Return the files of paths, patterns and folders, without their digests, in the order of their paths.
+    """Return the files of paths, patterns and folders, without digests, sorted by path.
 
-    What begins with `.` or `_` is left out of folders and patterns, because Spark does not read it. Raises SettingsError
-    where there is no file.
+    Names that begin with `.` or `_` are left out of folders and patterns, because Spark does not read them. Raises
+    SettingsError if a name matches no file.
     """
     found: dict[str, HistoryInput] = {}
     for name in names:
@@ -72,12 +72,12 @@ def _is_hidden(path: Path) -> bool:
 
 
 def spark_path(name: str) -> str:
-    """Return the path of one file for a reader of Spark, which takes a path for a pattern."""
+    """Return the escaped path of one file for Spark's readers, which treat a path as a pattern."""
     return "file://" + _SPECIAL.sub(r"\\\1", name)
 
 
 def with_digests(files: tuple[HistoryInput, ...]) -> tuple[HistoryInput, ...]:
-    """Return files with the SHA-256 of their bytes, which are read once."""
+    """Return the files with the SHA-256 of their contents."""
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         digests = pool.map(_digest, [each.name for each in files])
         return tuple(
@@ -91,9 +91,9 @@ def _digest(name: str) -> str:
 
 
 def table_of(spark: SparkSession, name: str) -> HistoryInput:
-    """Return a table of Spark's catalogs, or `delta:FOLDER`, with its current snapshot or version, and the time of that.
+    """Return a table of Spark's catalogs, or `delta:FOLDER`, with its current snapshot or version, and the time of it.
 
-    A folder is named by its absolute path. Raises SettingsError for a table that cannot be read, or has no snapshot.
+    A folder gets its absolute path as name. Raises SettingsError for a table that cannot be read, or has no snapshot.
     """
     try:
         if name.startswith(DELTA):
@@ -112,13 +112,13 @@ def table_of(spark: SparkSession, name: str) -> HistoryInput:
 
 
 def _head(spark: SparkSession, name: str) -> int | None:
-    """Return the current snapshot of an Iceberg table; None without one."""
+    """Return the id of the current snapshot of an Iceberg table; None if it has none."""
     found = spark.table(f"{quoted(name)}.refs").where(F.col("name") == "main").select("snapshot_id").take(1)
     return int(found[0][0]) if found else None
 
 
 def appended_since(spark: SparkSession, name: str, before: int) -> bool:
-    """Return whether all snapshots of an Iceberg table since `before` have only added rows, or rewritten files."""
+    """Return whether all snapshots of an Iceberg table since `before` have only appended rows or rewritten files."""
     rows = spark.table(f"{quoted(name)}.snapshots").select("snapshot_id", "parent_id", "operation").collect()
     snapshots = {row.snapshot_id: row for row in rows}
     at = _head(spark, name)
@@ -131,7 +131,7 @@ def appended_since(spark: SparkSession, name: str, before: int) -> bool:
 
 
 def quoted(name: str) -> str:
-    """Return the name of a table as SQL."""
+    """Return the name of a table, quoted for SQL."""
     return ".".join(f"`{part.replace('`', '``')}`" for part in name.split("."))
 
 
@@ -141,7 +141,7 @@ def _quoted_path(name: str) -> str:
 
 
 def unreadable(name: str, error: Exception) -> SettingsError:
-    """Return the error about an input that Spark cannot read, with the line that says why and quotes no record."""
+    """Return the error for an input that Spark cannot read, with the reason in one line that quotes no record."""
     text = str(error).strip()
     found = next(filter(None, (each.search(text) for each in _REASONS)), None)
     reason = text.partition("\n")[0] if found is None else found[1]

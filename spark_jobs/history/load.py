@@ -1,7 +1,7 @@
-"""Load a history: copy the records of files and tables into Parquet files that nothing changes afterwards.
+"""Loading of a history: the records of files and tables are copied into Parquet files that never change.
 
-The copy fixes which record has which offset, whatever reads it and however often. A file or table may change or vanish
-after its load: what a crashed run has not judged yet is in the copy.
+The copy fixes the offset of each record for all later reads. A file or table may change or vanish after its load:
+records that a crashed run has not judged yet are in the copy.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _PART_RECORDS: Final = 250_000
-"""A batch reads whole parts: the most records that it reads in vain at each end."""
+"""Maximum records of a part. A batch reads whole parts, so this bounds the records that it reads in excess."""
 _MOST_INPUTS: Final = 100_000
-"""Most files and tables of a history: each load writes the list of all."""
+"""Maximum files and tables of a history: each load writes the list of all."""
 _MOST_NAMED: Final = 5
-"""Most inputs that a message names."""
+"""Maximum inputs named in a message."""
 _COPIED: Final = "value binary, changed timestamp, origin string"
 _OURS: Final = ("_source", "_contract")
-"""Columns that Tidegate adds to its tables: they are no part of a record."""
+"""Columns that Tidegate adds to its tables. They are not part of a record."""
 _FORMATS: Final = {
     ".jsonl": "lines",
     ".ndjson": "lines",
@@ -69,16 +69,17 @@ _FORMATS: Final = {
     ".parquet": "parquet",
 }
 Convert = Callable[[pa.RecordBatch], pa.Array]
-"""Returns the records that rows stand for, as JSON in an array of large_binary."""
+"""Converts rows to records, as JSON in an array of large_binary."""
 
 
 def load_history(
     spark: SparkSession, folder: HistoryFolder, contract: DataContract, request: HistoryRequest
 ) -> HistoryManifest:
-    """Copy what the request names and no load has yet; return the manifest with it.
+    """Copy the requested inputs that are not loaded yet; return the resulting manifest.
 
-    Raises SettingsError for an input or a contract that has no such records. Raises ConflictError for an input that
-    has changed since it was loaded, or while it was copied. Raises Unavailable if another run loads at the same time.
+    Raises SettingsError for an input that cannot be read, or a contract that a history does not support. Raises
+    ConflictError for an input that changed since it was loaded, or while it was copied. Raises Unavailable if another
+    run loads at the same time.
     """
     _require_json(contract)
     manifest = folder.read_or_new()
@@ -133,7 +134,7 @@ def _require_unchanged(
     files: tuple[HistoryInput, ...],
     tables: tuple[HistoryInput, ...],
 ) -> dict[str, int]:
-    """Return for each table with new rows the snapshot that was loaded last. Raises ConflictError for other changes."""
+    """Return the last loaded snapshot of each table with appended rows. Raises ConflictError for other changes."""
     touched = manifest.touched(files)
     content = with_digests(tuple(new for _, new in touched))
     bad = [new.name for (old, _), new in zip(touched, content, strict=True) if old.sha256 != new.sha256]
@@ -158,7 +159,7 @@ def _changed(folder: HistoryFolder, names: list[str]) -> ConflictError:
 
 
 def _require_still(folder: HistoryFolder, files: tuple[HistoryInput, ...]) -> None:
-    """Raise ConflictError for files that were written while they were copied."""
+    """Raise ConflictError for files that changed while they were copied."""
     again = files_of(tuple(each.name for each in files)) if files else ()
     moved = [old.name for old, new in zip(files, again, strict=True) if not old.is_like(new)]
     if moved:
@@ -173,7 +174,7 @@ def _frames(
     tables: tuple[HistoryInput, ...],
     since: dict[str, int],
 ) -> Iterator[DataFrame]:
-    """Yield data frames of _COPIED: one for each format, header of CSV, and table."""
+    """Yield data frames with the columns of _COPIED: one per format, distinct CSV header, and table."""
     groups: dict[tuple[str, str], list[str]] = {}
     for each in files:
         kind, header = kind_of_file(Path(each.name))
@@ -217,7 +218,7 @@ def _converted(
     places: tuple[Column, Column],
     make: Callable[[], Convert],
 ) -> DataFrame:
-    """Convert rows to values in Python workers; `make` is called once in each task."""
+    """Return a data frame of rows converted to values in Python workers; `make` is called once per task."""
     record = F.struct("*").alias("record")
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -250,7 +251,7 @@ def _of_cells(contract: DataContract, nulls: tuple[str, ...]) -> Convert:
 
 
 def _copied(target: Path, frames: Iterable[DataFrame]) -> tuple[HistoryPart, ...]:
-    """Write data frames below a folder; return the parts with records, in the order of their paths."""
+    """Write data frames below a folder; return the parts with records, sorted by path."""
     parts: list[HistoryPart] = []
     for number, frame in enumerate(frames):
         path = target / f"{number:04}"
@@ -268,7 +269,10 @@ def _copied(target: Path, frames: Iterable[DataFrame]) -> tuple[HistoryPart, ...
 
 
 def kind_of_file(path: Path) -> tuple[str, str]:
-    """Return the format of a file, and the first line of CSV. Raises SettingsError for other formats, or if it cannot be read."""
+    """Return the format of a file, and the first line of a CSV file, else "".
+
+    Raises SettingsError for unknown formats, and if the file cannot be read.
+    """
     suffixes = [each.lower() for each in path.suffixes]
     is_packed = suffixes[-1:] == [".gz"]
     suffix = (suffixes[:-1] if is_packed else suffixes)[-1:]

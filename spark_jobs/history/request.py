@@ -1,4 +1,4 @@
-"""The request of a run over a history. Apart from the code that loads it, because the command line must not load Spark."""
+"""The request of a run over a history, in a separate module because the command line must not load Spark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class HistoryRequest:
-    """Files (paths, folders, patterns) and tables to load; `nulls` are texts that stand for null in CSV, besides an empty cell."""
+    """Files (paths, folders, patterns) and tables to load; `nulls` are texts for null in CSV, besides empty cells."""
 
     files: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()

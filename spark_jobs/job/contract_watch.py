@@ -189,7 +189,7 @@ class ContractWatch(Generic[S]):
                 self._take_back(name, each)
 
     def _take_back(self, name: str, ended: _Ended) -> None:
-        """Allow a stream that was taken over to start again, if the registry says that no job enforces its contract."""
+        """Allow a stream that was taken over to start again, if by the registry no job enforces its contract."""
         try:
             answer = send(self._registry, requests.contract_detail(name))
         except httpx.HTTPError:

@@ -36,7 +36,7 @@ class StreamPaused(StreamStopped):
 
 
 class Control(Protocol):
-    """The control plane of one stream, as the job uses it. `window` holds the batches that its error budget covers."""
+    """The control plane of one stream, for the job. `window` holds the batches that its error budget covers."""
 
     window: BudgetWindow
 
@@ -189,7 +189,7 @@ class RegistryControl:
             return 0
 
     def fill_window(self, budget: ErrorBudget | None) -> None:
-        """Fetch the earlier batches that the budget's window covers, once; without an answer the window stays empty."""
+        """Fetch the earlier batches of the budget's window, once; without an answer the window stays empty."""
         if budget is None or budget.window_records is None or self._is_filled:
             return
         self._is_filled = True

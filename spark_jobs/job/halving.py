@@ -1,4 +1,4 @@
-"""Classification of failures: whether the size of the batch or one of its records is the cause, so halves may pass."""
+"""Classification of failures: whether the batch's size or one of its records is the cause, so halves may pass."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Reconciler:
         self._untold: dict[UUID, ReconciliationResult] = {}
 
     def take(self, request: ReconciliationRequest | None) -> None:
-        """Start a reconciliation without waiting for it; do nothing if `request` is None or another one is running."""
+        """Start a reconciliation without waiting for it; do nothing if `request` is None or another one runs."""
         with self._lock:
             is_busy = self._thread is not None and self._thread.is_alive()
             if request is None or is_busy or self._is_closed:

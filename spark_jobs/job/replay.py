@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 _MOST_REASONS: Final = 100
 _MOST_UNTOLD: Final = 20_000
-"""Limit of the undelivered places of closed, or of failed, records. Beyond it they are dropped and looked up again."""
+"""Limit of undelivered places of closed, or of failed, records. Beyond it they are dropped and looked up again."""
 
 
 @dataclass(frozen=True, slots=True)

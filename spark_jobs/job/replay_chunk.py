@@ -78,7 +78,7 @@ class FailedAgain:
     places: dict[str, Positions] = field(default_factory=dict)
 
     def add(self, place: Position, violations: tuple[Violation, ...]) -> None:
-        """Add a record. Its place is listed under violations of severity error; under warnings if it has no errors."""
+        """Add a record. Its place is listed under its errors; under its warnings if it has no errors."""
         keys = rule_keys(violations)
         self.reasons.update(keys)
         for _, code, _ in [key for key in keys if key[2] is Severity.ERROR] or keys:

@@ -58,7 +58,7 @@ class ReplayLoop:
         self._is_waiting = False
 
     def run(self, stopping: Stop) -> None:
-        """Process the open requests until none is left, `stopping` is set, the attempt ends, or there is an outage."""
+        """Process open requests until none is left, `stopping` is set, the attempt ends, or there is an outage."""
         while not stopping.is_set():
             is_done = self.step()
             if not is_done and self._is_waiting:

@@ -55,7 +55,7 @@ _CAUSE = "Caused by: "
 _HEARTBEATS_AT_ONCE = 16
 _LONGEST_BACKOFF_SECONDS = 30.0
 _MOST_DOUBLINGS = 100
-"""Limit of the exponent of the backoff: the pause is capped long before, and a larger exponent may overflow a float."""
+"""Limit of the backoff's exponent: the pause is capped long before, and a larger exponent may overflow a float."""
 _STEP_SECONDS = 0.2
 """Pause between two steps of a watch; the registry is asked less often."""
 
@@ -65,7 +65,7 @@ class SparkGone(Unavailable):
 
 
 class StreamThread(InheritableThread):
-    """The thread of one stream: runs attempt after attempt, until the stream is stopped, ends, or must not continue."""
+    """The thread of one stream: runs attempts until the stream is stopped, ends, or must not continue."""
 
     def __init__(
         self,

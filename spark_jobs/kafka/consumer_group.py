@@ -23,7 +23,7 @@ def group_of(contract_id: str) -> str:
 
 
 class PublishedOffsets:
-    """The committed offsets of a stream. Commits are asynchronous and best effort: no batch waits or fails for them."""
+    """The committed offsets of a stream. Commits are asynchronous, best effort: no batch waits or fails for them."""
 
     def __init__(self, kafka: KafkaConnection, contract_id: str) -> None:
         self._group = group_of(contract_id)

@@ -26,16 +26,16 @@ _INIT_SECONDS = 60.0
 _COMMIT_SECONDS = 60.0
 _FLUSH_SECONDS = 0.5
 _LOOK_SECONDS = 0.05
-"""Duration of one poll. A poll returns when its time is over, not at the end of the data; a start waits for 2 or 3."""
+"""Duration of one poll. A poll takes this long even at the end of the data; a start waits for two or three."""
 _STALL_SECONDS = 90.0
 """Maximum wait for the next record: an open transaction of another producer ends by then (timeout of 60 s)."""
 
 
 OutputRecord = tuple[str, bytes | None, bytes | None, int, int, Headers]
-"""One record to produce: topic, value, key, partition, milliseconds since 1970 UTC, headers. Value and key may be None.
+"""One record to produce: topic, value, key, partition, milliseconds since 1970 UTC, headers.
 
-A plain tuple, because one is created for every record of the Kafka sink. Records of one source partition go to one
-output partition, and so stay in order.
+Value and key may be None. A plain tuple, because one is created for every record of the Kafka sink. Records of one
+source partition go to one output partition, and so stay in order.
 """
 
 
@@ -125,7 +125,7 @@ class TransactionalProducer:
         raise error
 
     def _await_delivered(self) -> None:
-        """Wait until the records are delivered. Raise if one is too large: later ones would wait for their timeout."""
+        """Wait until the records are delivered. Raise if one is too large: later ones would only time out."""
         deadline = time.monotonic() + _COMMIT_SECONDS
         while True:
             waiting = self._producer.flush(_FLUSH_SECONDS)
@@ -150,7 +150,7 @@ class TransactionalProducer:
 
 
 def _noting(too_large: list[KafkaError]) -> Callable[[KafkaError | None, Message], None]:
-    """Return a callback for failed deliveries. It holds no producer, so that unused producers are freed immediately."""
+    """Return a callback for failed deliveries. It holds no producer, so unused producers are freed immediately."""
 
     def note(error: KafkaError | None, _: Message) -> None:
         if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:

@@ -80,7 +80,7 @@ def require_replayed(kafka: KafkaConnection, ledger: Ledger) -> Positions:
 
 
 def require_closed(kafka: KafkaConnection, ledger: Ledger) -> Closed:
-    """Return the source positions of all closed refused records, sent ones that the ledger does not name yet included.
+    """Return the source positions of all closed refused records, also of sent ones that the ledger does not name.
 
     Raises ConflictError if their topic has lost some, Unavailable.
     """
@@ -96,7 +96,7 @@ def require_closed(kafka: KafkaConnection, ledger: Ledger) -> Closed:
 
 
 def read_closed(kafka: KafkaConnection, ledger: Ledger) -> dict[Closure, Positions]:
-    """Return the source positions of discarded and of resent records that a ledger names, as far as the topic has them.
+    """Return the positions of discarded and of resent records that a ledger names, as far as the topic has them.
 
     Raises Unavailable.
     """
@@ -147,7 +147,7 @@ def left_out(kafka: KafkaConnection, ledger: Ledger) -> Positions:
 
 
 def ever_closed(kafka: KafkaConnection, topic: str, ledger: str) -> dict[Closure, Positions]:
-    """Return the closed positions that the topic has for a lost ledger, also those of chunks that were never published.
+    """Return the closed positions that the topic has for a lost ledger, also those of unpublished chunks.
 
     The records of unpublished chunks stay refused: they were to be closed, and no output has them.
     """
@@ -157,7 +157,7 @@ def ever_closed(kafka: KafkaConnection, topic: str, ledger: str) -> dict[Closure
 
 
 def ever_replayed(kafka: KafkaConnection, topic: str, ledger: str) -> Positions:
-    """Return all replayed positions that the topic has for a ledger, also those of chunks that were never published."""
+    """Return all replayed positions that the topic has for a ledger, also those of unpublished chunks."""
     return named_by(ledger, read_texts(kafka, replayed_topic(topic)))
 
 

@@ -1,12 +1,12 @@
-"""Reconcile a stream: verify that every offset was written, quarantined or dropped exactly once.
+"""Reconciliation of a stream: verify that every offset was written, quarantined or dropped exactly once.
 
 The proof is independent of the job: topics are read with a plain read_committed consumer, tables with PyIceberg, SQL or
-Delta's reader in Spark. The result is exact while the stream runs, because of the order of reading:
+Delta's reader in Spark. The result is exact even while the stream runs, because of the order of reading:
 
 1. The ledger, with the table's rows of the same moment: one metadata file of Iceberg, one version of Delta, one
 transaction of PostgreSQL. Kafka has no such snapshot: the ledger, then the accepted records, then the ledger again.
-2. The topics, up to their current ends: all that the ledger covers was committed before it. Later records are in
-flight. The copy of the history never changes.
+2. The topics, up to their current ends: everything that the ledger covers was committed before it. Later records are
+in flight. The copy of the history never changes.
 3. The first offsets of the topics: records that were deleted during the read are past retention, and not missing.
 """
 
@@ -62,7 +62,7 @@ def reconcile_stream(
 def _kept_refusals(
     settings: SinkSettings, contract_id: str, ledger: Ledger, resources: ExitStack
 ) -> Outputs | None:
-    """Read the quarantine table; None when there is none, or when it does not follow this ledger yet."""
+    """Read the quarantine table; return None if there is none, or it does not follow this ledger yet."""
     if not settings.rules.is_table:
         return None
     try:
@@ -82,7 +82,7 @@ def _reconcile(settings: SinkSettings, outputs: Outputs, kept: Outputs | None) -
             f"topic {ledger.topic} was deleted or created again since: its offsets say nothing about the ledger's"
         )
     source, written = Positions(), outputs.written
-    # Only upserts remove rows: then a record without a row needs a later one of the same key.
+    # Only upserts remove rows: a record without a row is then explained only by a later record of the same key.
     has_removed_rows = ledger.totals.superseded or ledger.totals.deleted
     keys = outputs.keys if has_removed_rows else None
     records = None if keys is None else RecordKeys(keys.plan, keys.fields)
@@ -103,11 +103,11 @@ def _reconcile(settings: SinkSettings, outputs: Outputs, kept: Outputs | None) -
         if (message.offset() or 0) < mark.get(message.partition() or 0, 0):
             to_keep.add(*position)
     if outputs.later is not None:
-        # Written by a replay after the first ledger was read, which counts them as refused.
+        # Records written by a replay after the first ledger was read; that ledger counts them as refused.
         fresh = read_replayed(kafka, outputs.later) - replayed
         written.seen = written.seen - fresh
     retained = Retained(
-        # Deleted parts of the copy are as records that a topic has deleted.
+        # Deleted parts of the copy count like records that a topic has deleted.
         source={**topics.earliest(ledger.topic), HISTORY_PARTITION: history_begin},
         is_source_compacted=topics.is_compacted(ledger.topic),
         is_quarantine_whole=not any(topics.earliest(quarantine).values()),
@@ -119,7 +119,7 @@ def _reconcile(settings: SinkSettings, outputs: Outputs, kept: Outputs | None) -
     dropped = read_dropped(kafka, ledger)
     upserts = None
     if keys is not None and records is not None:
-        # The source has what was refused, not what was written: the keys of replayed records are those of their marks.
+        # The source has replayed records as they were refused, without the fix: their keys come from their marks.
         rowless = replayed - written.seen
         marked = read_marks(kafka, ledger).records(rowless) if rowless else RECORDS.empty_table()
         found = pa.concat_tables([records.table(quarantined.seen | dropped | rowless), marked])

@@ -1,9 +1,9 @@
 """The process of a reconciliation: `python -m tidegate.spark_jobs.reconcile.process STREAM`.
 
-It is separate, so that neither its memory nor a crash affects the stream. Its settings are in its environment,
-because arguments are visible to all users. The parent writes one line to its stdin: the plan of the stream, or an
-empty line if the table needs no record keys. It writes one line to stdout: a `ReconciliationResult` as JSON. It ends
-when its parent process has ended.
+It is a separate process, so that neither its memory nor a crash affects the stream. Its settings are in its
+environment, because arguments are visible to all users. The parent writes one line to its stdin: the plan of the
+stream, or an empty line if the table needs no record keys. It writes one line to stdout: a `ReconciliationResult` as
+JSON. It ends when its parent process has ended.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tidegate.spark_jobs.reconcile.report import as_findings
 from tidegate.spark_jobs.settings import SinkSettings
 
 _MOST_LISTED = 20
-"""Maximum number of records of each fault that are listed."""
+"""Maximum number of records that are listed for each kind of fault."""
 _MOST_FAILURE_CHARACTERS = 2000
 _NICENESS = 10
 
@@ -45,12 +45,12 @@ def main() -> None:
 
 
 def plan_line(plan: EnforcementPlan | None) -> bytes:
-    """Return the line of stdin that `read_plan` reads: base64 of a pickle, or empty for None."""
+    """Return the line for stdin that `read_plan` parses: a pickle in base64, or empty for None."""
     return (b"" if plan is None else b64encode(pickle.dumps(plan))) + b"\n"
 
 
 def read_plan(line: bytes) -> EnforcementPlan | None:
-    """Parse the plan from a line of `plan_line`."""
+    """Return the plan in a line of `plan_line`; None for an empty line."""
     if not line.strip():
         return None
     found = pickle.loads(b64decode(line))  # noqa: S301 - from the process that has started this one
@@ -73,7 +73,7 @@ def reconcile_to_result(stream: str, plan: EnforcementPlan | None = None) -> Rec
 
 
 def lower_priority() -> None:
-    """Lower the priority of this process for the processor, and let the kernel kill it first when memory is short."""
+    """Lower the CPU priority of this process, and let the kernel kill it first if memory is short."""
     with suppress(OSError):
         os.nice(_NICENESS)
     with suppress(OSError):  # the file exists on Linux only
@@ -85,7 +85,7 @@ def _failed(reason: str) -> ReconciliationResult:
 
 
 def _end_with_parent() -> None:
-    """Exit at the end of stdin, which the parent holds open: without the parent, the result is not needed."""
+    """Exit at the end of stdin, which the parent keeps open: without the parent, the result is not needed."""
     os.read(0, 1)
     os._exit(1)
 

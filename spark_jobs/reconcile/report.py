@@ -8,11 +8,10 @@ from tidegate.contracts.stream.reconciliation import FaultyRecords, Findings, Na
 
 
 def as_findings(found: Reconciliation, limit: int) -> Findings:
-    """Return counts of every fate, and the records that have none or two as `partition/offset`, `limit` of each kind.
+    """Return the counts of all outcomes, and up to `limit` faulty records of each kind, as `partition/offset`.
 
-    Records without a fate cannot be distinguished from those that the ledger counts as dropped. In a table with
-    upserts they cannot be distinguished from superseded ones whose keys are unknown. They are listed only if some of
-    them are lost.
+    Records in no output cannot be distinguished from those that the ledger counts as dropped; in a table with upserts
+    neither from superseded records whose keys are unknown. They are listed only if some of them are lost.
     """
     ledger = found.ledger
     return Findings(

@@ -79,7 +79,7 @@ class AdoptableSink(Protocol):
         ...
 
     def last_epoch(self, ledger: str) -> int:
-        """Return the highest epoch of this ledger name that the sink's history shows; 0 if unknown."""
+        """Return a number above which the next epoch of this ledger name must be, by the history; 0 if unknown."""
         ...
 
     def fence(self, ledger: str, slots: int) -> None:
@@ -191,7 +191,7 @@ class AdoptableTable:
         return self._store.positions_of(self._plan.contract.topic)
 
     def last_epoch(self, ledger: str) -> int:
-        """Return the highest epoch of this ledger name in the table's history; 0 if unknown."""
+        """Return a number above which the next epoch of this ledger name must be, by the table's history."""
         return self._store.last_epoch(ledger)
 
     def fence(self, ledger: str, slots: int) -> None:

@@ -10,7 +10,7 @@ from tidegate.contracts.errors import StreamStopped
 _WIDER: Final = frozenset(
     {("int", "bigint"), ("integer", "bigint"), ("float", "double"), ("real", "double precision")}
 )
-"""Pairs of a type and a wider type that represents all its values exactly, in the spelling of Spark and PostgreSQL."""
+"""Pairs of a type and a wider type that represents all its values exactly, as Spark and PostgreSQL spell them."""
 
 _DECIMAL: Final = re.compile(r"(?:decimal|numeric)\((\d+),(\d+)\)")
 

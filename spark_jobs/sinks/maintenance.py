@@ -61,7 +61,7 @@ class MaintenanceRules:
 
 
 class Level(NamedTuple):
-    """A file size: files below `full` bytes are merged into files of `target` bytes, at most `most_files` per round."""
+    """A file size: files below `full` bytes are merged into files of `target` bytes, up to `most_files` a round."""
 
     target: int
     full: int
@@ -77,7 +77,7 @@ class Compacted(NamedTuple):
 
 
 class Orphans(NamedTuple):
-    """Counts of removed files: of crashed attempts; and of replaced files, for tables that keep these for some time."""
+    """Counts of removed files: of crashed attempts, and of replaced files where a table keeps them for some time."""
 
     files: int = 0
     bytes: int = 0

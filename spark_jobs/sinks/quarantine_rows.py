@@ -62,7 +62,7 @@ class QuarantineRows:
 
     @classmethod
     def of(cls, contract: DataContract) -> QuarantineRows:
-        """Return the rows of a stream. Each refusal is one row, so the primary key of accepted rows does not apply."""
+        """Return the rows of a stream. Each refusal is one row, so the contract's primary key does not apply."""
         return cls(contract.model_copy(update={"primary_key": (), "tombstones": "pass"}))
 
 

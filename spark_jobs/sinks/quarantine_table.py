@@ -171,7 +171,7 @@ class QuarantineTable:
             self._read_to = read_to
 
     def _read(self, end: Vector) -> tuple[RefusedRows, dict[int, int], bool]:
-        """Read the next records up to `end`; return rows, the offsets read to, and whether nothing is left to read."""
+        """Read the next records up to `end`; return rows, the offsets read to, and whether nothing is left."""
         rows, read_to = RefusedRows(), dict(self._read_to)
         waiting: set[int] = set()
         for message in read_committed(self._kafka, self._topic, self._read_to, end):

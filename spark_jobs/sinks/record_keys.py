@@ -148,7 +148,7 @@ class KeptRows:
 
 
 def rows_of_spark(rows: DataFrame, key: KeyFields, wanted: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a data frame, as RECORDS, whose key is in `wanted`; only these are collected to the driver."""
+    """Yield the rows of a data frame whose key is in `wanted`, as RECORDS; only these are sent to the driver."""
     columns = [f"`{name}`" for name in key.names]
     source = ["_source.partition", "_source.offset", "_source.timestamp"]
 

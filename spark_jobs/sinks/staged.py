@@ -370,7 +370,7 @@ class StagedSink:
 
 
 def own_ledger_name(table: LedgerStore, stream: str) -> str:
-    """Return the name of a table's first ledger. It contains the table's UUID, so a recreated table has a new ledger."""
+    """Return the name of a table's first ledger. It contains the table's UUID: a recreated table has a new ledger."""
     return f"{stream}@{table.kind}:{table.uuid[:8]}"
 
 

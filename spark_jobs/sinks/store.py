@@ -81,7 +81,7 @@ class LedgerStore(Protocol):
         ...
 
     def last_epoch(self, ledger: str) -> int:
-        """Return the highest epoch of this ledger name in the table's history; 0 if unknown."""
+        """Return a number above which the next epoch of this ledger name must be, by the history; 0 if unknown."""
         ...
 
     def target(self, rows: TableRows, contract: str, name: str) -> RowTarget:

@@ -124,7 +124,7 @@ class Upkeep:
         }
 
     def _exclusively(self, work: Callable[[], T | None]) -> T | None:
-        """Run `work` exclusively among the job's streams; return None if the wait exceeds the pause between rounds."""
+        """Run `work` exclusively among the job's streams; return None if that takes longer than a pause to start."""
         if not _ONE_AT_A_TIME.acquire(timeout=self._seconds):
             log.info("maintenance_put_off", table=self._store.name)
             return None

@@ -39,7 +39,7 @@ class ShadowComparison:
 
     @classmethod
     def of(cls, active: EnforcementPlan, shadow: Shadow | None, *, typed: bool) -> Self | None:
-        """Return a comparison for verdicts of `judge`, or of `judge_typed` if `typed`; None without a usable shadow."""
+        """Return a comparison for verdicts of `judge`, or of `judge_typed` if `typed`; None without a plan."""
         return None if shadow is None or shadow.pickled is None else cls(active, shadow, typed=typed)
 
     def add(self, batch: pa.RecordBatch, judged: pa.StructArray) -> None:

@@ -1,4 +1,4 @@
-"""The shadow: another version of a contract that judges batches too. Only differences of its verdicts are reported."""
+"""The shadow: another version of a contract that judges batches too. Only differing verdicts are reported."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Shadow:
             return Shadow(self.version, failure=could_not_judge(type(error).__name__))
 
     def plan(self) -> EnforcementPlan:
-        """Return the compiled version."""
+        """Return the compiled version. Unpickling compiles it only once in a process."""
         assert self.pickled is not None  # noqa: S101 - callers check it
         plan: EnforcementPlan = pickle.loads(self.pickled)  # noqa: S301 - from our own driver, like Spark's own pickles
         return plan

@@ -97,7 +97,7 @@ def ledger_of_version(location: str, version: int) -> Ledger | None:
 
 
 def ledger_in_commit(actions: Sequence[dict[str, Any]]) -> Ledger | None:
-    """Return the ledger that a commit has written, in the domain or as `userMetadata` of a MERGE or DELETE; or None."""
+    """Return the ledger of a commit, from the domain or the `userMetadata` of a MERGE or DELETE; None without one."""
     by_kind = {kind: action for each in actions for kind, action in each.items() if kind != "domainMetadata"}
     for each in actions:
         domain = each.get("domainMetadata")

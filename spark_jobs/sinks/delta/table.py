@@ -209,7 +209,7 @@ class DeltaTable:
         return NO_LIMITS if self._merge_mode is None else merge_limits(plan)
 
     def stage(self, files: Sequence[str], at: Ledger | None = None) -> str:  # noqa: ARG002 - the commit itself has it
-        """Return the file names as the mark. Nothing else is needed: files that no commit references are invisible."""
+        """Return the file names as the mark. No more is needed: files that no commit references are invisible."""
         return json.dumps(list(files))
 
     def publish(
@@ -231,7 +231,7 @@ class DeltaTable:
     def _publish_merged(
         self, merge: DeltaMerge, files: Sequence[str], held: Ledger, new: Ledger
     ) -> Ledger | None:
-        """Merge the rows in one commit with the ledger; then write the ledger to the domain, which checkpoints keep."""
+        """Merge rows in one commit with the ledger; then write the ledger to the domain, which checkpoints keep."""
         self._require_held(self._snapshot(), held)
         written = merge.expected_ledger(files, held, new)
         failure: Exception | None = None
@@ -339,7 +339,7 @@ class DeltaTable:
                 log.warning("data_file_left", file=name, error=str(error))
 
     def read_with_rows(self) -> tuple[Ledger | None, tuple[str, ...], DataFrame]:
-        """Return the ledger, the primary key of merged rows, and the rows of the ledger's topic, all of one version."""
+        """Return the ledger, the primary key of merged rows, and the rows of the ledger's topic, of one version."""
         snapshot = self._snapshot()
         ledger = read_ledger(self._location, snapshot, self._jvm)
         rows = self._spark.read.format("delta").option("versionAsOf", snapshot.version()).load(self._location)
@@ -360,7 +360,7 @@ class DeltaTable:
             )
 
     def _add_columns(self, metadata: dict[str, Any], wanted: StructType) -> None:
-        """Add missing columns to a definition. Types are widened with ALTER TABLE, so that Delta records the change."""
+        """Add missing columns to a definition. Types are widened with ALTER TABLE, so Delta records the change."""
         schema = StructType.fromJson(json.loads(metadata["schemaString"]))
         existing = {field.name: field.dataType for field in schema}
         for field in wanted:

@@ -203,7 +203,7 @@ class KafkaSink:
         self._producer = None
 
     def judge(self, batch: MicroBatch) -> JudgedBatch[SpooledRecords | KeptRows]:
-        """Judge the rows that are not settled; accepted ones are spooled, or persisted in Spark for tasks to write."""
+        """Judge the rows that are not settled; accepted ones are spooled, or persisted in Spark for tasks."""
         settled, spool = self._settled.within(batch.start, batch.end), self._spool
         target = RecordTarget(Packing() if self._tasks else spool.parts("accepted"))
         judged = judged_rows(batch, settled, target, spool.parts("refused"), self._tasks or None)

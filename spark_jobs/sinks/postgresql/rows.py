@@ -179,7 +179,7 @@ class CopiedRows:
 
 
 def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
-    """Connect for one transaction: the end of the `with` block commits. Connections are not reused between batches."""
+    """Connect for one transaction; the end of the `with` block commits. Connections are not reused for batches."""
     return psycopg.connect(url, options=_OPTIONS, connect_timeout=15, application_name="tidegate")
 
 
@@ -208,7 +208,7 @@ def _text(column: pa.Array) -> pa.Array:
 
 
 def _json(value: Any) -> str:
-    """Return a value of a list column as JSON: bytes as base64, and U+FFFD for NUL characters, which jsonb rejects."""
+    """Return a value of a list column as JSON: bytes as base64, and U+FFFD for NUL, which jsonb rejects."""
     return json.dumps(_plain(value))
 
 
