@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from base64 import b64encode
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 import orjson
 import pyarrow as pa
@@ -25,6 +27,22 @@ VALUES: Final = {
     "at": st.datetimes(timezones=st.just(UTC)),
     "local": st.datetimes(),
     "list": st.lists(st.one_of(st.none(), st.integers(0, 3)), max_size=3),
+    "bytes": st.binary(max_size=3),
+    "time": st.times(),
+    "word": st.sampled_from(["a", "bc", ""]),
+    "berlin": st.datetimes(
+        datetime(1971, 1, 1),  # noqa: DTZ001 - `timezones` adds the zone
+        datetime(2100, 1, 1),  # noqa: DTZ001 - the same
+        timezones=st.just(ZoneInfo("Europe/Berlin")),
+    ),
+    "took": st.timedeltas(timedelta(0), timedelta(days=9)),
+    "counts": st.dictionaries(st.text(max_size=2), st.integers(-1, 3), max_size=3).map(dict.items).map(list),
+    "stays": st.lists(
+        st.fixed_dictionaries(
+            {"ward": st.none() | st.text(max_size=2), "days": st.none() | st.integers(-1, 3)}
+        ),
+        max_size=3,
+    ),
     "object": st.fixed_dictionaries({"name": st.none() | PLACES["name"], "born": st.none() | PLACES["born"]}),
 }
 TYPES: Final = pa.schema(
@@ -38,6 +56,13 @@ TYPES: Final = pa.schema(
         ("at", pa.timestamp("us", "UTC")),
         ("local", pa.timestamp("us")),
         ("list", pa.list_(pa.int64())),
+        ("bytes", pa.binary()),
+        ("time", pa.time64("us")),
+        ("word", pa.dictionary(pa.int8(), pa.string())),
+        ("berlin", pa.timestamp("us", "Europe/Berlin")),
+        ("took", pa.duration("us")),
+        ("counts", pa.map_(pa.string(), pa.int64())),
+        ("stays", pa.list_(pa.struct([("ward", pa.string()), ("days", pa.int64())]))),
         ("object", pa.struct([("name", pa.string()), ("born", pa.date32())])),
     ]
 )
@@ -62,6 +87,13 @@ schema:
       at: {type: string, format: date-time}
       local: {type: string, format: date-time-local}
       list: {type: array, items: {type: integer, maximum: 2}, maxItems: 2}
+      bytes: {type: string, maxLength: 2}
+      time: {type: string, pattern: "^0"}
+      word: {enum: [a, bc]}
+      berlin: {type: string, format: date-time}
+      took: {type: number, multipleOf: 0.5}
+      counts: {type: object, additionalProperties: {minimum: 0}, maxProperties: 2}
+      stays: {type: array, items: {type: object, required: [ward], properties: {ward: {type: string}, days: {type: integer, minimum: 0}}}}
       object: {type: object, required: [name], properties: {name: {type: string}, born: {type: string, format: date}}}
 rules:
   - {id: day, kind: range, field: /day, after: 1900-01-01}
@@ -78,14 +110,26 @@ rows = st.fixed_dictionaries({}, optional={name: st.none() | values for name, va
 def record_of(row: dict[str, Any]) -> bytes:
     """Write the record by hand: the mapping that the documentation promises."""
     record = {name: row.get(name) for name in TYPES.names if row.get(name) is not None or name in NULLABLE}
-    if record.get("object"):
-        record["object"] = {name: value for name, value in record["object"].items() if value is not None}
+    for name in record.keys() & {"counts", "object"}:
+        record[name] = without_nulls(dict(record[name]))
+    if "stays" in record:
+        record["stays"] = [without_nulls(each) for each in record["stays"]]
+    if "time" in record:
+        record["time"] = record["time"].isoformat()
     return orjson.dumps(record, default=exact, option=orjson.OPT_UTC_Z)
 
 
+def without_nulls(members: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
+
+
 def exact(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, timedelta):
+        value = Decimal(value // timedelta(microseconds=1)) / 1_000_000
     assert isinstance(value, Decimal), value
-    return orjson.Fragment(str(value).encode() if "E" not in str(value) else f"{value:f}".encode())
+    return orjson.Fragment(f"{value:f}".encode())
 
 
 @settings(max_examples=examples(500), deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
 
 from tidegate.contracts.explain.account import Explanation
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
@@ -77,6 +78,14 @@ def write_zst(path: Path) -> None:
         file.write(lines(RECORDS))
 
 
+def write_iceberg(path: Path) -> None:
+    """Write a table whose folder is `path`."""
+    catalog = SqlCatalog("test", uri=f"sqlite:///{path.parent}/catalog.db", warehouse=f"file://{path.parent}")
+    catalog.create_namespace("hospital")
+    catalog.create_table("hospital.stays", table().schema, location=f"file://{path}").append(table())
+    catalog.close()
+
+
 def write_csv(path: Path) -> None:
     rows = [[str(record.get(name, "")) for name in ("age", "ward", "admitted")] for record in RECORDS]
     path.write_text("age,ward,admitted\n" + "".join(",".join(row) + "\n" for row in rows))
@@ -98,6 +107,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "records.avro": lambda path: path.write_bytes(container(ADMISSION, with_dates())),
     "records.jsonl.zst": write_zst,
     "delta": lambda path: write_deltalake(path, table()),
+    "iceberg": write_iceberg,
 }
 
 
