@@ -304,7 +304,7 @@ class TestAssociations:
         assert hire("approver:b.").ask("DELETE", f"{ASSOCIATION}?cascadeLifecycle=true").status_code == 403
         assert hire("approver:b.").ask("DELETE", ASSOCIATION).status_code == 204
 
-    def test_a_refused_member_of_a_batch_stops_no_other(self, hire: Hire) -> None:
+    def test_a_refused_member_of_a_batch_stops_no_other(self, hire: Hire, registry: Person) -> None:
         """Each is a transaction of its own, so that the answer must say what became of each."""
         mine = [associate(MINE, "topic-8"), associate(MINE, "topic-9")]
         answer = hire("producer:a.").ask(
@@ -321,6 +321,9 @@ class TestAssociations:
             "POST", "/associations:batchMutate", {"requests": [associate(HIDDEN, "topic-7"), *mine]}
         )
         assert answer.json()["results"][0]["error"]["error_code"] == 40301
+        entries = registry.json("/api/v1/audit?limit=1000")["entries"]
+        denied = [(each["who"], each["subject"]) for each in entries if each["action"] == "request.denied"]
+        assert (viewer.name, "200 POST /associations:batchMutate") in denied
         assert [each["subject"] for each in viewer.json("/associations/resources/topic-9")] == [MINE]
 
     def test_a_member_that_cannot_be_read_is_named(self, hire: Hire) -> None:
