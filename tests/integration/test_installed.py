@@ -114,6 +114,27 @@ def test_the_light_installation_brings_nothing_heavy(light: Path, tmp_path: Path
 
 
 @pytest.mark.full
+def test_a_program_of_a_user_is_checked_against_the_types_of_the_package(light: Path, tmp_path: Path) -> None:
+    def check(program: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "job.py").write_text(program)
+        command = [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--strict",
+            "--python-executable",
+            light / "python",
+            "job.py",
+        ]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+
+    good = check(DOOR + 'accepted: bool = contract.judge("{}").is_accepted\n')
+    assert good.returncode == 0, good.stdout
+    wrong = check(DOOR + "contract.judge(1)\n")
+    assert (wrong.returncode, "[arg-type]" in wrong.stdout) == (1, True), wrong.stdout
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("beside", [False, True], ids=["empty folder", "beside a user's packages"])
 def test_the_light_installation_lints_checks_and_judges(light: Path, tmp_path: Path, *, beside: bool) -> None:
     folder = make_project(tmp_path / "project") if beside else tmp_path

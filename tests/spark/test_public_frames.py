@@ -52,7 +52,7 @@ def contract() -> Contract:
 
 
 def check_frames(session: Any, contract: Contract) -> None:
-    """Judge, split and enforce a frame of a session, and check what comes out."""
+    """Judge and split a frame of a session, and check what comes out."""
     frame = session.sql(SELECT)
     judged = contract.judge_frame(frame)
     assert judged.columns == [*frame.columns, "verdict"]

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.utils.config import Config
 
 from tests.postgresql import Postgresql
 from tidegate.contracts.columns.json_rows import json_rows
@@ -76,6 +77,26 @@ def test_a_delta_table_is_read_without_spark(tmp_path: Path) -> None:
 def test_an_iceberg_table_is_read_from_its_folder(iceberg: Path) -> None:
     found = rows_of(str(iceberg))
     assert (len(found), found[0]) == (400, FIRST)
+
+
+def test_an_iceberg_table_is_read_from_the_default_catalog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = SqlCatalog(
+        "default", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse"
+    )
+    catalog.create_namespace("hospital")
+    catalog.create_table("hospital.stays", ROWS.schema).append(ROWS)
+    catalog.close()
+    monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__TYPE", "sql")
+    monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__URI", f"sqlite:///{tmp_path}/catalog.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__WAREHOUSE", f"file://{tmp_path}/warehouse")
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # as a new process reads it
+    assert rows_of("iceberg:hospital.stays")[0] == FIRST
+    with pytest.raises(
+        SettingsError, match=r"the Iceberg table hospital\.none cannot be read: NoSuchTableError"
+    ):
+        rows_of("iceberg:hospital.none")
 
 
 def test_a_table_has_typed_columns_and_rules(iceberg: Path) -> None:
