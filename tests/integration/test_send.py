@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.schema_registry import SchemaRegistryClient, dual_schema_id_deserializer
 from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from tests.integration.registry_line import serve_registry
@@ -152,6 +153,30 @@ def test_avro_is_framed_with_the_ids_of_the_registry(
         (b"2", 2, "1970-01-04"),
         (b"3", 3, "None"),
     ]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("framing", ["confluent-prefix", "confluent-header"])
+def test_json_is_framed_with_the_id_of_the_registry(
+    broker: Broker, make_topic: Callable[..., str], registry: str, tmp_path: Path, framing: str
+) -> None:
+    topic = make_topic("orders")
+    contract = contract_of(tmp_path, topic, JSON, framing=framing)
+    headers = {"Content-Type": "application/yaml"}
+    httpx.post(
+        f"{registry}/api/v1/contracts", content=contract.read_bytes(), headers=headers
+    ).raise_for_status()
+    (tmp_path / "orders.jsonl").write_text('{"id": "x", "n": 7, "shop": "north"}\n')
+    options = ("--bootstrap-servers", broker.bootstrap, "--registry", registry)
+    ran = send(contract, tmp_path / "orders.jsonl", *options)
+    assert ran.returncode == 0, ran.stderr
+    client = SchemaRegistryClient({"url": registry})
+    conf = {"schema.id.deserializer": dual_schema_id_deserializer}
+    read = JSONDeserializer(None, schema_registry_client=client, conf=conf)
+    (message,) = received(broker, topic)
+    context = SerializationContext(topic, MessageField.VALUE, message.headers())
+    assert read(message.value(), context) == {"id": "x", "n": 7, "shop": "north"}
+    assert (message.value() or b"")[:1] == (b"\0" if framing == "confluent-prefix" else b"{")
 
 
 def test_bare_avro_has_no_place_to_name_another_schema(tmp_path: Path) -> None:
