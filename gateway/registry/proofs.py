@@ -9,6 +9,8 @@ from contextvars import ContextVar
 from hashlib import blake2b
 from typing import Final, TypeVar, cast
 
+from tidegate.contracts.document.load import dump_contract
+from tidegate.contracts.document.model import DataContract
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import Stores
 
@@ -84,7 +86,13 @@ def _key_of(prove: Callable[..., object], arguments: tuple[object, ...]) -> _Key
     """Return a short key: the documents themselves may have a megabyte each."""
     digest = blake2b()
     for each in arguments:
-        content = each if isinstance(each, bytes) else repr(each).encode()
+        match each:
+            case bytes():
+                content = each
+            case DataContract():
+                content = dump_contract(each)
+            case _:
+                content = repr(each).encode()
         digest.update(len(content).to_bytes(8))
         digest.update(content)
     return f"{prove.__module__}.{prove.__qualname__}", digest.digest()

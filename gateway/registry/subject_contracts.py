@@ -322,8 +322,7 @@ def _compiling(contract: DataContract, rules: tuple[Cel, ...]) -> tuple[tuple[Ce
     """Split rules into those that compile against the contract's schema and the reasons why others do not."""
     if not rules:
         return (), ()
-    written = tuple(rule.model_dump_json(by_alias=True) for rule in rules)
-    wrong = proven(_wrong_rules, dump_contract(contract), written)
+    wrong = proven(_wrong_rules, contract, rules)
     refused = (
         f"{rules[index].id.removeprefix(PREFIX)} is no expression of the judge ({message})"
         for index, message in wrong.items()
@@ -331,15 +330,15 @@ def _compiling(contract: DataContract, rules: tuple[Cel, ...]) -> tuple[tuple[Ce
     return tuple(rule for index, rule in enumerate(rules) if index not in wrong), tuple(refused)
 
 
-def _wrong_rules(document: bytes, rules: tuple[str, ...]) -> dict[int, str]:
+def _wrong_rules(contract: DataContract, rules: tuple[Cel, ...]) -> dict[int, str]:
     """Compile the schema of a contract with each rule alone; return what is wrong with a rule, by its place in the list."""
-    bare = DataContract.model_validate_json(document).model_copy(
+    bare = contract.model_copy(
         update={"columns": (), "expectations": (), "primary_key": (), "classification": {}}
     )
     found = {}
     for index, rule in enumerate(rules):
         try:
-            compile_plan(bare.model_copy(update={"rules": (Cel.model_validate_json(rule),)}))
+            compile_plan(bare.model_copy(update={"rules": (rule,)}))
         except ContractError as error:
             wrong = [problem for problem in error.problems if problem.pointer.startswith("/rules/")]
             if wrong:
@@ -349,12 +348,12 @@ def _wrong_rules(document: bytes, rules: tuple[str, ...]) -> dict[int, str]:
 
 def problems_of(contract: DataContract) -> tuple[Problem, ...]:
     """Return why a contract does not compile; empty if it does."""
-    return proven(_compile_problems, dump_contract(contract))
+    return proven(_compile_problems, contract)
 
 
-def _compile_problems(document: bytes) -> tuple[Problem, ...]:
+def _compile_problems(contract: DataContract) -> tuple[Problem, ...]:
     try:
-        compile_plan(DataContract.model_validate_json(document))
+        compile_plan(contract)
     except ContractError as error:
         return error.problems
     return ()
