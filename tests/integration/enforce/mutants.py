@@ -248,7 +248,7 @@ STOPPED_ON_ICEBERG = Part.ONE_COMMIT_DATA_FIRST
 """The walk to the published snapshot finds one that is newer than the ledger: the next instance stops before it harms."""
 
 _READ = "self._ledger = read_ledger(kafka, self._ledger_name)"
-_OF_SLOT_0 = "with start.watch(Step.FENCE):  # of slot 0: nothing of the ledger is in doubt from here on"
+_OF_SLOT_0 = "with start.watch(Step.FENCE):  # slot 0: from here on, no other instance can change the ledger"
 _IN_TRANSACTION = "self._producer.write(records)"
 _LEDGER_RECORD = "self._producer.write([ledger_record(new)])"
 _NO_LEDGER = ("[ledger_record(new)],", "")
