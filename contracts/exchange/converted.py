@@ -11,9 +11,9 @@ from tidegate.contracts.exchange.odcs_quality import forbids_nulls
 
 LOCAL_TIMESTAMP: Final = "yyyy-MM-dd'T'HH:mm:ss"
 _LOGICAL: Final = {
-    "string": "string text varchar char character nvarchar nchar uuid enum",
-    "integer": "int integer long bigint smallint tinyint int64 int32 serial bigserial",
-    "number": "number decimal numeric float double real float64 float32",
+    "string": "string text varchar char character bpchar nvarchar nchar uuid enum",
+    "integer": "int integer long bigint smallint tinyint int64 int32 int8 int4 int2 serial bigserial",
+    "number": "number decimal numeric float double real float64 float32 float8 float4",
     "boolean": "boolean bool",
     "timestamp": "timestamp timestamp_tz timestamptz timestamp_ltz timestamp_ntz datetime",
     "date": "date",
@@ -31,6 +31,7 @@ def logical_type(written: object) -> dict[str, Any]:
     """Return the logical type of a type such as `varchar(20)`, as keys of a property; {} for one that any value may have."""
     plain = str(written).lower().partition("(")[0].partition("<")[0].strip()
     plain = plain.removesuffix(" without time zone").removesuffix(" with time zone")
+    plain = plain.removesuffix(" varying").removesuffix(" precision").removesuffix(" unsigned").strip()
     logical = _LOGICAL_OF.get(plain)
     if logical is None:
         return {}

@@ -126,6 +126,18 @@ class _Converter:
                 self._leave(f"{source}/{at}", "it has no name")
         return found
 
+    def _columns(self, model: dict[str, Any], source: str) -> list[tuple[str, dict[str, Any]]]:
+        """Return the columns of a model with their places; list those that are a part of a column, such as `payload.a`."""
+        found = []
+        for where, each in self.named(model.get("columns"), f"{source}/columns"):
+            name = str(each["name"])
+            if "." in name and each.get("quote") is not True:
+                parts = pointer(*name.split("."))
+                self._leave(where, f"`{name}` is a part of a column; write rules for the pointer {parts}")
+            else:
+                found.append((where, each))
+        return found
+
     def model(self, index: int, source: str, model: dict[str, Any]) -> dict[str, Any]:
         """Return the schema object of a model."""
         place = pointer("schema", index)
@@ -133,7 +145,7 @@ class _Converter:
         self.left_out += unread(model, _MODEL, source)
         properties = [
             self._property(each, f"{place}/properties/{at}", where)
-            for at, (where, each) in enumerate(self.named(model.get("columns"), f"{source}/columns"))
+            for at, (where, each) in enumerate(self._columns(model, source))
         ]
         named: dict[str, dict[str, Any]] = {}
         for at, each in enumerate(properties):

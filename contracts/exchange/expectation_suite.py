@@ -108,9 +108,9 @@ class _Converter:
             case "expect_column_values_to_be_between":
                 self._rule(expectation, source, _range(kwargs))
             case "expect_column_values_to_be_in_set":
-                self._rule(expectation, source, {"kind": "one_of", "values": kwargs.get("value_set")})
+                self._rule(expectation, source, {"kind": "one_of", "values": _values(kwargs)})
             case "expect_column_values_to_not_be_in_set":
-                self._rule(expectation, source, {"kind": "forbidden", "values": kwargs.get("value_set")})
+                self._rule(expectation, source, {"kind": "forbidden", "values": _values(kwargs)})
             case "expect_column_values_to_match_regex":
                 self._rule(expectation, source, {"kind": "matches", "pattern": kwargs.get("regex")})
             case "expect_column_pair_values_a_to_be_greater_than_b" if not kwargs.get("ignore_row_if"):
@@ -201,6 +201,12 @@ def _derived(name: str, known: Collection[str]) -> str:
 def _words(expectation: Expectation) -> dict[str, Any]:
     words = {"description": expectation.description} if expectation.description else {}
     return words | ({"severity": "warning"} if expectation.severity is Severity.WARNING else {})
+
+
+def _values(kwargs: Any) -> Any:
+    """Return the set of values without null, which the library does not compare."""
+    values = kwargs.get("value_set")
+    return [each for each in values if each is not None] if isinstance(values, list | tuple) else values
 
 
 def _range(kwargs: Any) -> dict[str, Any]:

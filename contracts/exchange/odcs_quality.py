@@ -89,7 +89,8 @@ class QualityReader:
         metric = str(each.get("metric") or each.get("rule"))
         make = _METRICS.get(metric)
         if make is None:
-            raise _NotJudgedError(_REFUSED.get(metric, f"the metric `{metric}` is not known"))
+            reason = f"the standard does not define the metric `{metric}`; write a rule"
+            raise _NotJudgedError(_REFUSED.get(metric, reason))
         if not place:
             raise _NotJudgedError(f"the metric `{metric}` needs a property")
         if not _holds_for_all(each):
@@ -184,6 +185,7 @@ _METRICS: Final[dict[str, Callable[[dict[str, Any]], list[dict[str, Any]]]]] = {
     "missingValues": _missing,
 }
 _REFUSED: Final = {
+    "nullCheck": "the standard does not define the metric `nullCheck`; write `required: true` or the metric `nullValues`",
     "duplicateValues": _OF_THE_TABLE + "use a primary key and upserts",
     "duplicateCount": _OF_THE_TABLE + "use a primary key and upserts",
     "rowCount": _OF_THE_TABLE + "write an expectation about the rows of a batch",

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from jsonschema import Draft201909Validator, ValidationError
+from jsonschema.exceptions import best_match
 
 from tidegate.contracts.document.fields import objects_of
 from tidegate.contracts.document.model import SCHEMA_KEY
@@ -30,6 +31,29 @@ JSON_SCHEMA: Final = "JSON Schema"
 SUITE: Final = "Great Expectations suite"
 _SHOWN: Final = 20
 """Maximum mistakes of a document that are reported."""
+_OPEN_IN_3_0: Final = (
+    "AuthoritativeDefinitions",
+    "CustomProperty",
+    "DataQuality",
+    "Pricing",
+    "Role",
+    "Server",
+    "ServiceLevelAgreementProperty",
+    "SupportItem",
+    "Team",
+    "TeamMember",
+)
+"""Parts of the standard that may have any key in 3.0, and only those of the standard in later versions."""
+_COMPARISONS: Final = (
+    "mustBe",
+    "mustNotBe",
+    "mustBeGreaterThan",
+    "mustBeGreaterOrEqualTo",
+    "mustBeLessThan",
+    "mustBeLessOrEqualTo",
+    "mustBeBetween",
+    "mustNotBeBetween",
+)
 _CONVERTERS: Final = {SPECIFICATION: convert_datacontract, DBT: convert_dbt, SUITE: convert_suite}
 
 
@@ -114,15 +138,37 @@ def _require_valid(document: dict[str, Any]) -> None:
     schema = json.loads(
         files("open_data_contract_standard").joinpath("schema.json").read_text(encoding="utf-8")
     )
+    if _is_of_3_0(document):
+        for name in _OPEN_IN_3_0:
+            for each in objects_of(schema["$defs"][name]):
+                each.pop("additionalProperties", None)
+                each.pop("unevaluatedProperties", None)
     validator = Draft201909Validator(schema)
     found = [each for each in validator.iter_errors(_in_newest_form(document)) if not _is_of_no_type(each)]
     errors = sorted(found, key=lambda each: list(map(str, each.absolute_path)))
     if len(errors) > 1:  # an unknown key is reported by two keywords of the schema
         errors = [each for each in errors if each.validator != "unevaluatedProperties"] or errors[:1]
     if errors:
-        raise ContractError(
-            tuple(Problem(pointer(*each.absolute_path), _message(each)) for each in errors[:_SHOWN])
-        )
+        raise ContractError(tuple(map(_problem, errors[:_SHOWN])))
+
+
+def _problem(error: ValidationError) -> Problem:
+    """Return what is wrong, without a copy of the whole part; of several forms, what the nearest one lacks."""
+    place = pointer(*error.absolute_path)
+    if error.validator in {"oneOf", "anyOf"} and isinstance(error.instance, dict):
+        if {each.validator for each in error.context or ()} == {"required"}:
+            names = [str(name) for each in error.context or () for name in each.validator_value]
+            return Problem(place, f"one of these keys is needed: {', '.join(dict.fromkeys(names))}")
+        if len(given := [each for each in _COMPARISONS if each in error.instance]) > 1:
+            return Problem(place, f"only one of these keys is allowed: {', '.join(given)}")
+    # A form of another type, such as the object where a list is given, is not the one that was meant.
+    meant = [each for each in error.context or () if each.validator != "type" or each.path]
+    nearest = best_match(meant)
+    return Problem(place, _message(error)) if nearest is None else _problem(nearest)
+
+
+def _is_of_3_0(document: dict[str, Any]) -> bool:
+    return str(document["apiVersion"]).lstrip("v").startswith("3.0")
 
 
 def _message(error: ValidationError) -> str:
@@ -146,7 +192,7 @@ def _in_newest_form(document: dict[str, Any]) -> dict[str, Any]:
     check without a limit; 3.0 has them.
     """
     newest: dict[str, Any] = _without_nulls(document)
-    if not str(document["apiVersion"]).lstrip("v").startswith("3.0"):
+    if not _is_of_3_0(document):
         return newest
     for each in objects_of(newest.get("schema")):
         if isinstance(options := each.get("logicalTypeOptions"), dict):
@@ -155,7 +201,7 @@ def _in_newest_form(document: dict[str, Any]) -> dict[str, Any]:
         for check in each["quality"] if isinstance(each.get("quality"), list) else ():
             if isinstance(check, dict) and isinstance(check.get("rule"), str):
                 check.setdefault("metric", "rowCount")
-                if not any(name.startswith("mustBe") or name == "mustNotBe" for name in check):
+                if check.get("type", "library") == "library" and not check.keys() & set(_COMPARISONS):
                     check["mustBe"] = 0
     return newest
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -232,8 +233,9 @@ def test_what_authors_leave_open_is_nothing_and_comes_back() -> None:
     contract = contract_of(found)
     assert contract.schema_.definition["properties"]["id"]["minLength"] == 2
     assert {each.pointer: each.reason for each in found.left_out} == {
-        "/schema/0/quality/0": "the metric `countCheck` is not known",
-        "/schema/0/properties/1/quality/0": "the metric `nullCheck` is not known",
+        "/schema/0/quality/0": "the standard does not define the metric `countCheck`; write a rule",
+        "/schema/0/properties/1/quality/0": "the standard does not define the metric `nullCheck`; write `required: true` or the "
+        "metric `nullValues`",
     }
     assert write_odcs(contract) == source_of(OPEN).value
 
@@ -285,3 +287,62 @@ def test_options_of_numbers(document: dict[str, Any], options: dict[str, Any], g
     assert refused(contract, {"n": good}) == set()
     assert refused(contract, {"n": bad})
     assert write_odcs(contract) == document
+
+
+OFFICIAL_3_0 = """\
+apiVersion: v3.0.2
+kind: DataContract
+id: payments
+version: 1.0.0
+status: active
+team: [{username: ceastwood, role: dpo, comment: Away until April.}]
+slaProperties: [{property: latency, value: 4, unit: d, column: txn_ref_dt}]
+schema:
+  - name: payments
+    quality: [{rule: countCheck, type: library, description: Ensures that the rows are complete.}]
+    properties:
+      - name: rcvr_id
+        logicalType: string
+        quality:
+          - {rule: nullCheck, type: library, dimension: completeness, severity: error, schedule: 0 20 * * *}
+          - {rule: minCheck, customProperties: [{property: min, value: 100000}]}
+"""
+"""As the examples of the standard's version 3.0 have it: checks without a comparison, and keys that 3.1 does not allow."""
+
+
+def test_checks_and_keys_that_only_version_3_0_allows_are_read_and_kept() -> None:
+    found = read_foreign(source_of(OFFICIAL_3_0))
+    reasons = {each.pointer: each.reason for each in found.left_out}
+    assert reasons.keys() == {
+        "/slaProperties/0",
+        "/schema/0/quality/0",
+        "/schema/0/properties/0/quality/0",
+        "/schema/0/properties/0/quality/1",
+    }
+    assert "write `required: true`" in reasons["/schema/0/properties/0/quality/0"]
+    assert write_odcs(contract_of(found)) == source_of(OFFICIAL_3_0).value
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "rule: countCheck",
+            "metric: rowCount",
+            r":10:\d+: one of these keys is needed: mustBe, mustNotBe, ",
+        ),
+        (
+            "{rule: countCheck",
+            "{metric: rowCount, mustBe: 1, mustBeLessThan: 3",
+            r":10:\d+: only one of these keys is allowed: mustBe, mustBeLessThan$",
+        ),
+        ("[{username", "[{user: 1, username", r":6:8: Additional properties are not allowed"),
+    ],
+)
+def test_what_fits_no_form_of_the_standard_is_reported_without_a_copy_of_it(
+    old: str, new: str, message: str
+) -> None:
+    with pytest.raises(ContractError) as caught:
+        read_foreign(source_of(OFFICIAL_3_0.replace("v3.0.2", "v3.1.0").replace(old, new)))
+    assert any(re.search(message, str(each)) for each in caught.value.problems), caught.value
+    assert "'type': 'library'" not in str(caught.value)

@@ -272,6 +272,17 @@ def test_a_text_that_only_dbt_has_is_no_description() -> None:
     assert contract.description is None
 
 
+def test_a_part_of_a_column_of_dbt_is_listed_and_is_no_field_of_its_own() -> None:
+    columns = "{name: payload.a, data_tests: [not_null]}, {name: payload}, {name: odd.name, quote: true, data_tests: [not_null]}"
+    contract, left_out = imported("schema.yml", f"models: [{{name: o, columns: [{columns}]}}]")
+    assert (
+        left_out["/models/0/columns/0"]
+        == "`payload.a` is a part of a column; write rules for the pointer /payload/a"
+    )
+    assert codes(contract, {"payload": {"a": 1}, "odd.name": 1}) == set()
+    assert codes(contract, {"payload": {"a": 1}}) == {"required"}
+
+
 def test_columns_of_one_name_are_refused_with_their_place() -> None:
     with pytest.raises(ContractError, match=r"schema\.yml:3:5: another column is named `n`; rename one"):
         imported("schema.yml", "models: [{name: o, columns: [\n    {name: n},\n    {name: n}]}]")
@@ -290,3 +301,29 @@ def test_parts_of_another_kind_are_refused_with_their_place(field: str, message:
     text = SPECIFICATION.replace("{type: text, format: uuid, description: An internal id.}", field)
     with pytest.raises(ContractError, match=r"orders\.yaml:\d+:\d+: .*" + message):
         imported("orders.yaml", text)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "good", "bad"),
+    [
+        ("int8", 7, "7"),
+        ("float8", 0.5, "0.5"),
+        ("double precision", 0.5, "0.5"),
+        ("character varying", "a", 7),
+        ("int unsigned", 7, "7"),
+    ],
+)
+def test_types_of_databases_are_known(data_type: str, good: object, bad: object) -> None:
+    contract, left_out = imported_test("unique", data_type)
+    assert left_out.keys() == {PLACE}
+    assert codes(contract, {"n": good}) == set()
+    assert codes(contract, {"n": bad}) == {"type"}
+
+
+def test_null_in_a_set_of_values_of_a_suite_says_nothing() -> None:
+    kwargs = {"column": "sex", "value_set": ["f", "m", None]}
+    suite = {"name": "s", "expectations": [{"type": "expect_column_values_to_be_in_set", "kwargs": kwargs}]}
+    contract, left_out = imported("s.json", json.dumps(suite))
+    assert not left_out
+    assert codes(contract, {"sex": "f"}) == codes(contract, {"sex": None}) == codes(contract, {}) == set()
+    assert codes(contract, {"sex": "x"}) == {contract.rules[0].id}
