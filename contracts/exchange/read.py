@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from jsonschema import Draft201909Validator, ValidationError
 from jsonschema.exceptions import best_match
@@ -157,7 +157,7 @@ def _problem(error: ValidationError) -> Problem:
     place = pointer(*error.absolute_path)
     if error.validator in {"oneOf", "anyOf"} and isinstance(error.instance, dict):
         if {each.validator for each in error.context or ()} == {"required"}:
-            names = [str(name) for each in error.context or () for name in each.validator_value]
+            names = [name for each in error.context or () for name in cast("list[str]", each.validator_value)]
             return Problem(place, f"one of these keys is needed: {', '.join(dict.fromkeys(names))}")
         if len(given := [each for each in _COMPARISONS if each in error.instance]) > 1:
             return Problem(place, f"only one of these keys is allowed: {', '.join(given)}")

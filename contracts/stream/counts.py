@@ -33,8 +33,11 @@ class RuleCount(BaseModel):
 
 
 def rule_counts(counts: Counter[RuleKey]) -> tuple[RuleCount, ...]:
-    """Return the counts as they are reported, most frequent first."""
+    """Return the counts as they are reported, most frequent first. Codes above 500 characters are cut."""
+    sums: Counter[RuleKey] = Counter()
+    for (stage, code, severity), records in counts.items():
+        sums[stage, code[:LONGEST_CODE], severity] += records
     return tuple(
         RuleCount(stage=stage, code=code, severity=severity, records=records)
-        for (stage, code, severity), records in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        for (stage, code, severity), records in sorted(sums.items(), key=lambda item: (-item[1], item[0]))
     )

@@ -16,14 +16,14 @@ from tidegate.spark_jobs.progress import doing
 from tidegate.spark_jobs.settings import JobSettings, SinkSettings
 from tidegate.spark_jobs.sinks.kind import table_kind
 from tidegate.spark_jobs.sinks.outputs import FindPlan, Outputs, keyed, unclaimed
-from tidegate.spark_jobs.sinks.postgresql.rows import connect, first_line
-from tidegate.spark_jobs.sinks.postgresql.table import (
+from tidegate.spark_jobs.sinks.postgresql.rows import (
     POSITIONS,
     PRIMARY_KEY,
     ROWS_AT_A_TIME,
-    PostgresqlTable,
-    qualified_name,
+    connect,
+    first_line,
 )
+from tidegate.spark_jobs.sinks.postgresql.table import PostgresqlTable, qualified_name
 from tidegate.spark_jobs.sinks.record_keys import KeptRows, rows_of_values
 
 if TYPE_CHECKING:

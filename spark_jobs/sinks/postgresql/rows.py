@@ -41,6 +41,19 @@ PROVENANCE: Final = pa.schema(
 )
 """The columns after the typed columns of a row: its source, and the contract version that accepted it."""
 
+ROWS_AT_A_TIME: Final = 50_000
+POSITIONS: Final = sql.SQL(
+    "SELECT {} FROM {} "
+    # Rows of other writers have another source or null.
+    "WHERE _source_topic = %s AND _source_partition IS NOT NULL AND _source_offset IS NOT NULL"
+)
+"""Selects columns of a table's rows of a topic."""
+PRIMARY_KEY: Final = (
+    "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
+    "WHERE i.indrelid = to_regclass(%s) AND i.indisprimary"
+)
+"""Selects the primary key columns of a table."""
+
 _ESCAPES: Final = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 _EMPTY, _TAB, _END_OF_LINE = (pa.scalar(text, pa.large_string()) for text in ("", "\t", "\n"))
 _OPTIONS: Final = (

@@ -29,7 +29,10 @@ from tidegate.spark_jobs.sinks.maintenance import Orphans
 from tidegate.spark_jobs.sinks.merging import merge_limits, require_mode
 from tidegate.spark_jobs.sinks.postgresql.moves import Append, Connection, Merge, Move
 from tidegate.spark_jobs.sinks.postgresql.rows import (
+    POSITIONS,
+    PRIMARY_KEY,
     PROVENANCE,
+    ROWS_AT_A_TIME,
     STAGING_SCHEMA,
     UNFIT,
     UNREACHABLE,
@@ -51,7 +54,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _MAX_NAME_BYTES: Final = 63
-ROWS_AT_A_TIME: Final = 50_000
 _MAX_KEY_BYTES: Final = 2600
 """A B-tree entry has at most 2,704 bytes; the remainder is for numbers and dates in the key, and for the header."""
 _LEDGER: Final = """
@@ -76,18 +78,6 @@ _LEDGER_STORAGE: Final = {
 _UNTUNED: Final = """
 SELECT true FROM pg_class WHERE oid = 'tidegate.ledger'::regclass AND pg_has_role(relowner, 'USAGE')
 AND NOT coalesce(reloptions, '{}') @> ARRAY['fillfactor=10']"""
-POSITIONS: Final = sql.SQL(
-    "SELECT {} FROM {} "
-    # Rows of other writers have another source or null.
-    "WHERE _source_topic = %s AND _source_partition IS NOT NULL AND _source_offset IS NOT NULL"
-)
-"""Selects columns of a table's rows of a topic."""
-PRIMARY_KEY: Final = (
-    "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
-    "WHERE i.indrelid = to_regclass(%s) AND i.indisprimary"
-)
-"""Selects the primary key columns of a table."""
-
 _COLUMNS: Final = """
 SELECT attname, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = ''
 FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"""

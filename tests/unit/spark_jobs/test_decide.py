@@ -11,7 +11,7 @@ import pytest
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
-from tidegate.contracts.stream.counts import RuleCount, rule_counts
+from tidegate.contracts.stream.counts import LONGEST_CODE, RuleCount, rule_counts
 from tidegate.contracts.stream.decide import (
     BudgetContext,
     BudgetSpent,
@@ -210,6 +210,13 @@ def test_a_record_counts_once_under_each_code_of_its_evidence() -> None:
         RuleCount(stage=Stage.SCHEMA, code="type", severity=Severity.ERROR, records=2),
         RuleCount(stage=Stage.SCHEMA, code="required", severity=Severity.ERROR, records=1),
     )
+
+
+def test_codes_that_are_too_long_for_a_report_are_cut_and_counted_together() -> None:
+    """A column may have any name, and the report of its batch is built after the commit."""
+    key = (Stage.COLUMN, "c" * LONGEST_CODE, Severity.ERROR)
+    counts = Counter({(key[0], key[1] + "a", key[2]): 2, (key[0], key[1] + "b", key[2]): 3})
+    assert rule_counts(counts) == (RuleCount(stage=key[0], code=key[1], severity=key[2], records=5),)
 
 
 def test_an_accepted_batch_resets_the_window() -> None:
