@@ -32,6 +32,7 @@ CATALOG = "lake"
 
 _EXTENSIONS: Final = "spark.sql.extensions"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_CHECKPOINTING: Final = "org.apache.spark.sql.execution.streaming.checkpointing"
 _ICEBERG: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _SECRET: Final = re.compile(
     r"secret|password|token|credential|jaas|(access|account|private|api|keystore)[._-]?key", re.IGNORECASE
@@ -215,6 +216,10 @@ def _plain_engine(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
         # Checkpoints are not needed for correctness, so as little as possible is kept.
         "spark.sql.streaming.minBatchesToRetain": "2",
+        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+        # Hadoop's file contexts start four processes, `readlink`, for each rename on a local disk. Its file systems start
+        # none: an empty batch of a file source took 131 ms with the defaults of both settings, and 49 ms with these.
+        "spark.sql.streaming.checkpointFileManagerClass": f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
         "spark.sql.streaming.numRecentProgressUpdates": "4",
     }
 
