@@ -197,6 +197,8 @@ def _plain_engine(settings: SparkSettings) -> dict[str, str]:
         # Twice the default. With 10,000 records, the overhead per batch in worker and JVM is a tenth of the time for
         # judging; 40,000 are not faster. Spark's limit of 64 MB per batch still applies, for large records.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        # PySpark would note the line of Python behind each call of a data frame, in dozens of calls of Java a batch.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         # A batch is small; the default of 200 tasks costs more than the work.
         "spark.sql.shuffle.partitions": "2",
         # Adaptive execution splits small queries into more jobs than it saves.

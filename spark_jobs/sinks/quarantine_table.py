@@ -246,8 +246,10 @@ class QuarantineTable:
     @contextmanager
     def _reporting(self, on_step: OnStep) -> Iterator[None]:
         self._on_step = on_step
-        yield
-        self._on_step = _ignore
+        try:
+            yield
+        finally:
+            self._on_step = _ignore
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

@@ -37,7 +37,7 @@ from tidegate.spark_jobs.worker.result_kinds import (
 from tidegate.spark_jobs.worker.task_results import TaskResults
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from tidegate.spark_jobs.settings import JobSettings
 
@@ -87,7 +87,7 @@ class Spool:
         """Run the tasks, and collect the refused records. `judged` has the schema RESULT."""
         pieces = {COLUMNS[kind] for kind in _PIECES}
         others = [name for name in RESULT.names if name not in pieces]
-        rows = judged.select(*others, *map(_size, pieces)).toArrow()
+        rows = judged.selectExpr(*others, *map(_size, pieces)).toArrow()
         if self.is_shared:
             refused = SpooledRecords(tuple(each.name for each in read_results(rows, RefusedFile)))
         else:
@@ -114,11 +114,10 @@ class Spool:
         return SpooledRecords(tuple(file.written))
 
 
-def _size(column: str) -> Column:
-    """Return number and bytes of packed records instead of the records."""
-    number, size = F.col(f"{column}.number"), F.length(f"{column}.records").cast("long")
-    sizes = F.struct(number.alias("number"), size.alias("bytes"))
-    return F.when(F.col(column).isNotNull(), sizes).alias(column)
+def _size(column: str) -> str:
+    """Return the SQL for number and bytes of packed records instead of the records."""
+    sizes = f"named_struct('number', {column}.number, 'bytes', CAST(length({column}.records) AS BIGINT))"
+    return f"IF({column} IS NULL, NULL, {sizes}) AS {column}"
 
 
 def _groups(sizes: Sequence[_Size]) -> Iterator[Sequence[_Size]]:

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 
 from tidegate.contracts.errors import Unavailable
 from tidegate.spark_jobs.sinks.attempt_files import files_in, of_earlier_epochs, older_than
-from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line, java_class
+from tidegate.spark_jobs.sinks.java import JAVA_ERRORS, first_line, java_class, java_of
 from tidegate.spark_jobs.sinks.maintenance import Compacted, Level, MaintenanceRules, Orphans, own_pool
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class DeltaMaintenance:
         Return their number and bytes. VACUUM itself returns neither, and writes them to the log only for some stores.
         """
         metadata = self._snapshot().metadata()
-        logs = self._spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]  # noqa: SLF001 - no Python API
+        logs = java_of(self._spark).org.apache.spark.sql.delta.DeltaLog
         created, retention = metadata.createdTime(), logs.tombstoneRetentionMillis(metadata)
         if created.isDefined() and created.get() + retention > time.time() * 1000:
             return 0, 0  # no file is old enough, and VACUUM would run Spark jobs to find that out

@@ -39,7 +39,7 @@ from tidegate.spark_jobs.sinks.delta.merge import (
     read_ledger,
 )
 from tidegate.spark_jobs.sinks.evolution import BEGIN_AGAIN, cannot_follow, is_wider
-from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line, java_class
+from tidegate.spark_jobs.sinks.java import JAVA_ERRORS, first_line, java_class, java_of
 from tidegate.spark_jobs.sinks.maintenance import DEFAULT_RULES, Compacted, MaintenanceRules, Orphans
 from tidegate.spark_jobs.sinks.merging import (
     PRIMARY_KEY_PROPERTY,
@@ -95,10 +95,8 @@ class DeltaTable:
         self.name = location.removeprefix("file://")
         self._location = location
         self._spark = spark
-        jvm = spark._jvm  # noqa: SLF001 - Delta's transactions have no Python API
-        assert jvm is not None  # noqa: S101 - narrows for the type checker
-        self._jvm: Any = jvm
-        self._delta: Any = jvm.org.apache.spark.sql.delta
+        self._jvm = java_of(spark)
+        self._delta = self._jvm.org.apache.spark.sql.delta
 
     @property
     def uuid(self) -> str:

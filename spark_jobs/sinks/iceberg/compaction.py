@@ -15,7 +15,7 @@ import structlog
 
 from tidegate.contracts.errors import Unavailable
 from tidegate.spark_jobs.sinks.iceberg.history import COMPACTED
-from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line
+from tidegate.spark_jobs.sinks.java import JAVA_ERRORS, first_line, java_of
 from tidegate.spark_jobs.sinks.maintenance import Compacted, Level, MaintenanceRules, own_pool
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class Compaction:
         self._name = name
         self._quoted = quoted
         self._rules = rules
-        iceberg = spark._jvm.org.apache.iceberg  # type: ignore[union-attr]  # noqa: SLF001 - no Python API
-        self._actions = iceberg.spark.actions.SparkActions.get(spark._jsparkSession)  # noqa: SLF001 - the same
+        actions = java_of(spark).org.apache.iceberg.spark.actions.SparkActions
+        self._actions = actions.get(spark._jsparkSession)  # noqa: SLF001 - no Python API
 
     def run(self, load: Callable[[], Any]) -> Compacted:
         """Rewrite a bounded number of small files, and delete files and manifests if there are many.
@@ -75,8 +75,8 @@ class Compaction:
         They look up `default_rewrite_catalog` in the active session. Without an active session every compaction of a
         job fails.
         """
-        jvm, session = self._spark._jvm, self._spark._jsparkSession  # noqa: SLF001 - no Python API
-        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)  # type: ignore[union-attr] # the JVM is there
+        sessions = java_of(self._spark).org.apache.spark.sql.classic.SparkSession
+        sessions.setActiveSession(self._spark._jsparkSession)  # noqa: SLF001 - no Python API
 
     def _compact_files(self, load: Callable[[], Any]) -> tuple[int, int]:
         summary = load().currentSnapshot().summary()

@@ -10,7 +10,7 @@ import gzip
 import time
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import structlog
@@ -19,8 +19,11 @@ from pyiceberg.io import load_file_io
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.report import TableSize
 from tidegate.spark_jobs.sinks.iceberg.history import COMPACTED, STAGED, contains, published_snapshot
-from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line
+from tidegate.spark_jobs.sinks.java import JAVA_ERRORS, first_line, strings_of
 from tidegate.spark_jobs.sinks.store import MANY_SNAPSHOTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 log = structlog.get_logger()
 
@@ -84,7 +87,8 @@ class SnapshotExpiry:
     branch was created from. Iceberg deletes a file only if no remaining snapshot references it.
     """
 
-    def __init__(self, name: str, retention: SnapshotRetention) -> None:
+    def __init__(self, spark: SparkSession, name: str, retention: SnapshotRetention) -> None:
+        self._spark = spark
         self._name = name
         self._retention = retention
 
@@ -124,7 +128,7 @@ class SnapshotExpiry:
 
     def _expired(self, table: Any, metadata: Any) -> list[int]:
         """Return the ids of the snapshots to expire. Raises OSError."""
-        ours = [each for each in _snapshots(table, metadata) if each.is_ours]
+        ours = [each for each in _snapshots(self._spark, table, metadata) if each.is_ours]
         ours.sort(key=lambda each: each.at_ms, reverse=True)
         now, retention = _now_ms(), self._retention
         oldest, protected = (
@@ -170,14 +174,14 @@ class SnapshotExpiry:
             )
 
 
-def _snapshots(table: Any, metadata: Any) -> list[_Snapshot]:
+def _snapshots(spark: SparkSession, table: Any, metadata: Any) -> list[_Snapshot]:
     """Read the snapshots of a table from its metadata file. Raises OSError.
 
     Each call to Java returns one value, so 100,000 snapshots take a minute there. A query of Iceberg's table of
     snapshots sends all of them to a task: with 130,000 it needed more memory than the driver has by default.
     """
     location = str(metadata.metadataFileLocation())
-    properties = {str(key): str(value) for key, value in dict(table.io().properties()).items()}
+    properties = strings_of(spark, table.io().properties())
     with load_file_io(properties, location).new_input(location).open() as file:
         content = file.read()
     return _METADATA_DECODER.decode(gzip.decompress(content) if content[:2] == _GZIP else content).snapshots

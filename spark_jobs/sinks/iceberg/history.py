@@ -20,7 +20,7 @@ from pyspark.sql import functions
 
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.ledger import Ledger, Vector
-from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS
+from tidegate.spark_jobs.sinks.java import JAVA_ERRORS, java_of
 from tidegate.spark_jobs.sinks.recovery_scan import keep_as_it_is
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class TableHistory:
         is_needed = not is_published and not is_there and contains(base, published) is True
         if not stale and not is_needed:
             return
-        iceberg = self._spark._jvm.org.apache.iceberg  # type: ignore[union-attr]  # noqa: SLF001 - no Python API
+        iceberg = java_of(self._spark).org.apache.iceberg
         builder = iceberg.TableMetadata.buildFrom(base)
         for name in stale:
             builder.removeRef(name)

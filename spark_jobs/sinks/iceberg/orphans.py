@@ -18,7 +18,7 @@ import structlog
 
 from tidegate.contracts.errors import Unavailable
 from tidegate.spark_jobs.sinks.attempt_files import files_in, of_earlier_epochs, older_than
-from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line
+from tidegate.spark_jobs.sinks.java import JAVA_ERRORS, first_line, java_of, strings_of
 from tidegate.spark_jobs.sinks.maintenance import Orphans
 
 if TYPE_CHECKING:
@@ -40,13 +40,12 @@ def remove_orphans(
             return Orphans()
         identity = str(table.uuid())
         folder = str(table.properties().getOrDefault("write.data.path", f"{table.location()}/data"))
-        properties = {str(key): str(value) for key, value in dict(table.io().properties()).items()}
+        properties = strings_of(spark, table.io().properties())
         old = older_than(files_in(folder.rstrip("/"), properties), age_seconds)
         found = of_earlier_epochs(old, identity, epoch)
         if not found.num_rows:
             return Orphans()
-        iceberg = spark._jvm.org.apache.iceberg  # type: ignore[union-attr]  # noqa: SLF001 - no Python API
-        actions = iceberg.spark.actions.SparkActions.get(spark._jsparkSession)  # noqa: SLF001 - the same
+        actions = java_of(spark).org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)  # noqa: SLF001 - no Python API
         listed = spark.createDataFrame(found.select(["file_path", "last_modified"]))
         # Loaded after the files were listed: a file that a snapshot references by then is not an orphan.
         action = actions.deleteOrphanFiles(load()).compareToFileList(listed._jdf)  # noqa: SLF001 - the same

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from tidegate.contracts.errors import Unavailable
-from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line
+from tidegate.spark_jobs.sinks.java import JAVA_ERRORS, first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

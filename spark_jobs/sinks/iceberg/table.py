@@ -41,7 +41,7 @@ from tidegate.spark_jobs.sinks.iceberg.history import (
 )
 from tidegate.spark_jobs.sinks.iceberg.orphans import remove_orphans
 from tidegate.spark_jobs.sinks.iceberg.retraction import Retraction
-from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line, java_class
+from tidegate.spark_jobs.sinks.java import JAVA_ERRORS, first_line, java_class, java_of, strings_of
 from tidegate.spark_jobs.sinks.maintenance import DEFAULT_RULES, Compacted, MaintenanceRules, Orphans
 from tidegate.spark_jobs.sinks.merging import (
     PRIMARY_KEY_PROPERTY,
@@ -108,11 +108,9 @@ class IcebergTable:
         self._spark = spark
         self._merge_session: SparkSession | None = None
         self._quoted = ".".join(f"`{part}`" for part in name.split("."))
-        jvm = spark._jvm  # noqa: SLF001 - Iceberg's commits have no Python API
-        assert jvm is not None  # noqa: S101 - narrows for the type checker
-        self._iceberg = jvm.org.apache.iceberg
+        self._iceberg = java_of(spark).org.apache.iceberg
         self._history = TableHistory(spark, name, self._quoted)
-        self._expiry = SnapshotExpiry(name, retention)
+        self._expiry = SnapshotExpiry(spark, name, retention)
         self._rules = rules
 
     def exists(self) -> bool:
@@ -239,7 +237,7 @@ class IcebergTable:
             topic=rows.contract.topic,
             contract=contract,
             compression=str(table.properties().getOrDefault("write.parquet.compression-codec", "zstd")),
-            properties={str(key): str(value) for key, value in dict(table.io().properties()).items()},
+            properties=strings_of(self._spark, table.io().properties()),
         )
 
     def limits(self, plan: EnforcementPlan) -> TableLimits:
@@ -310,7 +308,7 @@ class IcebergTable:
         session = self._merge_session = self._merge_session or self._spark.newSession()
         wanted = session.table(self._quoted).schema.add(DELETED, BooleanType())
         merging.newest(session.read.schema(wanted).parquet(*files)).createOrReplaceTempView("staged")
-        properties = {str(key): str(value) for key, value in dict(self._load().io().properties()).items()}
+        properties = strings_of(self._spark, self._load().io().properties())
         all_properties = {**summary, _TOMBSTONES: str(count_tombstones(files, properties))}
         for key, value in all_properties.items():
             session.conf.set(f"{_SNAPSHOT_PROPERTY}.{key}", value)
