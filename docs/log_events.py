@@ -120,6 +120,7 @@ MEANINGS: Final = {
     "table_metadata_large": "The table has many snapshots or large metadata: commits become slow.",
     "table_not_maintained": "A part of the table's maintenance failed; the stream continues.",
     "table_not_vacuumed": "VACUUM LITE of a Delta table failed; files that were replaced stay.",
+    "takeover_rehearsed": "A standby has judged some records and written nothing, so that a takeover finds all classes loaded.",
     "token_refused": "A bearer token was refused.",
     "trip_not_told": "The registry did not accept the report of a spent error budget; the job sends it again.",
     "value_search_failed": "A search for a value among refused records ended with an error.",

@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -97,10 +98,10 @@ class Lease:
         """Whether another instance has taken the lease from this one."""
         return self._lost.is_set()
 
-    def acquire(self, topic: str, stopping: Event, waiting: Event) -> bool:
+    def acquire(self, topic: str, stopping: Event, stand_by: Callable[[], None]) -> bool:
         """Wait until no other instance runs the stream; return False if `stopping` was set first.
 
-        Sets `waiting` if another instance runs the stream. Returns immediately while this instance holds the lease.
+        Calls `stand_by` once if another instance runs the stream. Returns immediately while this instance holds the lease.
         Raises Unavailable if the broker does not answer the first read.
         """
         if not self._seconds or (self._renewal is not None and not self.is_lost):
@@ -108,7 +109,7 @@ class Lease:
         self._end_renewal()
         self._topic = topic
         try:
-            has_it = self._await_free(stopping, waiting)
+            has_it = self._await_free(stopping, stand_by)
         except KafkaException as error:
             if _code(error) not in _NEVER:
                 raise Unavailable(f"{self._stream}: the lease in group {self._group}: {error}") from error
@@ -148,7 +149,7 @@ class Lease:
             self._consumer.close()
             self._consumer = None
 
-    def _await_free(self, stopping: Event, waiting: Event) -> bool:
+    def _await_free(self, stopping: Event, stand_by: Callable[[], None]) -> bool:
         seen, since = self._read(), time.monotonic()
         while not stopping.is_set():
             try:
@@ -156,7 +157,7 @@ class Lease:
                     self._write(self._owner)
                     stopping.wait(_SETTLE_SECONDS)
                 else:
-                    self._note_waiting(seen, waiting)
+                    self._note_waiting(seen, stand_by)
                     stopping.wait(self._seconds / _LOOKS)
                 entry = self._read()
             except KafkaException as error:
@@ -172,11 +173,11 @@ class Lease:
                 seen, since = entry, time.monotonic()
         return False
 
-    def _note_waiting(self, seen: _Entry | None, waiting: Event) -> None:
+    def _note_waiting(self, seen: _Entry | None, stand_by: Callable[[], None]) -> None:
         if not self.is_waiting:
             self.is_waiting = True
             log.info("stream_standing_by", stream=self._stream, owner=seen.owner if seen else None)
-            waiting.set()
+            stand_by()
 
     def _give_back(self) -> bool:
         self._write(_FREE)

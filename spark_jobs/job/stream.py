@@ -67,13 +67,13 @@ class Job:
     reporter: Reporter
     observer: StepObserver
     tracer: Tracer = field(default_factory=NoTracer)
+    rehearsed: Event = field(default_factory=Event)  # a rehearsal of a standby is enough for all streams
 
 
 class StreamAttempt:
     """One claim of one stream.
 
-    While a batch is written, the next one is judged: judging uses every core, writing uses one. Batches are written
-    one at a time, in order.
+    While a batch is written, in order, the next one is judged: judging uses every core, writing uses one.
     """
 
     def __init__(  # noqa: PLR0913 - the last one is only for a history

@@ -25,6 +25,7 @@ from pyspark.errors import PySparkException, PythonException
 from tidegate.contracts.address_secrets import masked
 from tidegate.contracts.crash import described
 from tidegate.contracts.errors import Fenced, StreamStopped, TidegateError, Unavailable
+from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.control import EventKind, Heartbeat
 from tidegate.contracts.stream.ledger import span
 from tidegate.contracts.stream.reconciliation import ReconciliationRequest
@@ -42,6 +43,7 @@ from tidegate.spark_jobs.job.halving import may_blame_record, reason_to_halve, s
 from tidegate.spark_jobs.job.lease import Lease, StopOrLoss
 from tidegate.spark_jobs.job.reconciler import Reconciler
 from tidegate.spark_jobs.job.record_source import HistorySource, TopicSource
+from tidegate.spark_jobs.job.rehearsal import rehearse
 from tidegate.spark_jobs.job.shadow_source import RegistryShadows
 from tidegate.spark_jobs.job.stream import Job, StreamAttempt
 from tidegate.spark_jobs.settings import Selection
@@ -56,6 +58,8 @@ _HEARTBEATS_AT_ONCE = 16
 _LONGEST_BACKOFF_SECONDS = 30.0
 _MOST_DOUBLINGS = 100
 """Limit of the backoff's exponent: the pause is capped long before, and a larger exponent may overflow a float."""
+_REHEARSAL_SECONDS = 10.0
+"""Maximum wait for a rehearsal. At exit, Python would abort a thread inside Arrow, and with it the process."""
 _STEP_SECONDS = 0.2
 """Pause between two steps of a watch; the registry is asked less often."""
 
@@ -103,6 +107,7 @@ class StreamThread(InheritableThread):
         self._is_slow = False
         self._leaves = leaves
         self._is_restarting = False
+        self._rehearsal: Thread | None = None
 
     @property
     def is_under_way(self) -> bool:
@@ -140,6 +145,8 @@ class StreamThread(InheritableThread):
         finally:
             # An ended thread must not seem alive: a lease that is still renewed would block the standby.
             self._lease.release()
+            if self._rehearsal is not None:
+                self._rehearsal.join(_REHEARSAL_SECONDS)
         if self.failure is None:
             log.info("stream_ended", stream=self.contract_id)
             if not self._lease.is_waiting and not self._lease.is_lost:
@@ -152,9 +159,9 @@ class StreamThread(InheritableThread):
         while failures is not None and not self._stopping.is_set():
             attempt = self._attempt = self._new_attempt()
             try:
-                if not self._lease.acquire(
-                    self._contracts.current().contract.topic, self._stopping, self.running
-                ):
+                plan = self._contracts.current()
+                stand_by = partial(self._stand_by, plan)
+                if not self._lease.acquire(plan.contract.topic, self._stopping, stand_by):
                     break
                 attempt.run(StopOrLoss(self._stopping, self._lease), self.running)
             except BaseException as error:  # noqa: BLE001 - an error of one stream must not end the others
@@ -166,6 +173,13 @@ class StreamThread(InheritableThread):
             else:
                 if not self._lease.is_lost:
                     break
+
+    def _stand_by(self, plan: EnforcementPlan) -> None:
+        self.running.set()  # a standby is ready
+        if not self._job.rehearsed.is_set():
+            self._job.rehearsed.set()
+            self._rehearsal = Thread(target=rehearse, args=(self._job, plan), name="rehearsal", daemon=True)
+            self._rehearsal.start()
 
     def _new_attempt(self) -> StreamAttempt:
         return StreamAttempt(

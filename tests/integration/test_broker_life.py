@@ -69,7 +69,7 @@ folder = Path(sys.argv[2])
 settings = JobSettings(bootstrap_servers=sys.argv[1], registry_url="http://localhost", warehouse=folder, checkpoints=folder)
 for number in range(3):
     lease = Lease(settings, f"a.b{number}")
-    assert lease.acquire(sys.argv[3], Event(), Event())
+    assert lease.acquire(sys.argv[3], Event(), Event().set)
     lease.release()
 """
 

@@ -28,6 +28,7 @@ def start_two(start: Start, url: str, line: Line) -> tuple[RunningJob, RunningJo
     first.await_event("stream_started", epoch=1)
     second = start(url, [line])
     second.await_event("stream_standing_by")
+    second.await_event("takeover_rehearsed")
     return first, second
 
 
