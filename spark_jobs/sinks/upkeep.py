@@ -140,7 +140,10 @@ class Upkeep:
         except Unavailable as error:
             self.error = error
             log.warning("table_not_maintained", table=self._store.name, error=str(error))
-        except Exception as error:  # noqa: BLE001 - maintenance must never end a stream
+        except Exception as error:
             self.error = Unavailable(f"{self._store.name}: {type(error).__name__}")
-            log.warning("table_not_maintained", table=self._store.name, error=type(error).__name__)
+            if not self._ended.is_set():  # the session of a job that ends is stopped during a long round
+                log.warning(
+                    "table_not_maintained", table=self._store.name, error=type(error).__name__, exc_info=error
+                )
         return None

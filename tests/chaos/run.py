@@ -185,7 +185,14 @@ def report(line: Line, chaos: Chaos) -> int:
         print(f"{name.replace('_', ' '):>14} {len(positions):,} {positions[:10] if positions else ''}")
     # What retention has deleted cannot be proven, and is in the account nevertheless.
     holds = reconciled.holds or (bool(chaos.deleted) and reconciled.answer is Answer.UNPROVEN)
-    print(f"reconcile: {'every offset has one fate' if reconciled.holds else reconciled}")
+    if reconciled.holds:
+        print("reconcile: every offset has one fate")
+    elif holds:
+        print(
+            f"reconcile: {reconciled.past_retention:,} offsets are beyond proof, because retention deleted records"
+        )
+    else:
+        print(f"reconcile: {reconciled}")
     return 0 if found == CLEAN and holds else 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.report import TableSize
@@ -70,6 +71,19 @@ def test_a_part_that_fails_is_counted_and_the_others_are_done(failure: Exception
     assert "a value of a record" not in str(upkeep.error)
     assert upkeep.run().failures == 1
     assert upkeep.error is None
+
+
+def test_an_unexpected_failure_is_logged_with_its_place_unless_the_job_is_ending() -> None:
+    ending = upkeep_of(Store(AttributeError("session is gone")))
+    with capture_logs() as logs:
+        ending.close()
+        ending.relieve()
+        ending._attempt(lambda: {"files": ending._store.compact().files})
+        assert logs == []
+        upkeep_of(Store(AttributeError("a defect"))).run()
+    (logged,) = logs
+    assert (logged["event"], logged["error"]) == ("table_not_maintained", "AttributeError")
+    assert isinstance(logged["exc_info"], AttributeError)
 
 
 def test_a_stream_whose_turn_does_not_come_expires_all_the_same() -> None:
