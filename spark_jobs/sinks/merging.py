@@ -47,10 +47,9 @@ class Merging:
 
     def newest(self, rows: DataFrame) -> DataFrame:
         """Return the newest row of each key in one batch, tombstones included."""
-        of_partition = F.max_by(F.struct("*"), F.col("_source.offset")).alias("newest")
+        of_partition = F.expr("max_by(struct(*), _source.offset) AS newest")
         by_partition = rows.groupBy(*self.key, "_source.partition").agg(of_partition).select("newest.*")
-        order = F.struct("_source.timestamp", "_source.partition")
-        of_all = F.max_by(F.struct("*"), order).alias("newest")
+        of_all = F.expr("max_by(struct(*), struct(_source.timestamp, _source.partition)) AS newest")
         return by_partition.groupBy(*self.key).agg(of_all).select("newest.*")
 
     def statement(self, table: str, source: str) -> str:

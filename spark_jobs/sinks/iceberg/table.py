@@ -342,7 +342,7 @@ class IcebergTable:
                 return None
             landed = new
             if self._merging is not None and held is not None:
-                landed = _with_outcome(new, held, dict(staged.summary()))
+                landed = _with_outcome(new, held, strings_of(self._spark, staged.summary()))
             if self._commit(operations, base, staged, held, landed):
                 return landed
         raise Unavailable(f"{self.name}: other commits kept changing the table's metadata during the commit")
@@ -386,7 +386,7 @@ class IcebergTable:
     def position_at(self, snapshot: int, held: Ledger) -> Vector:
         """Return the end vector of the ledger at a snapshot, from the snapshot's summary."""
         found = self._operations().refresh().snapshot(snapshot)
-        end = None if found is None else position_in(dict(found.summary()), held)
+        end = None if found is None else position_in(strings_of(self._spark, found.summary()), held)
         if end is None:
             raise ConflictError(
                 f"{self.name}: snapshot {snapshot} has expired, or was not published with the ledger {held.name}; nothing "

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from py4j.clientserver import JavaClient
 from pyspark.sql import SparkSession
 
 from tests.integration.enforce.line import Line, row
+from tests.integration.enforce.test_faults import SINKS
+from tests.marks import full
 from tidegate.spark_jobs.sinks.java import java_of, strings_of
 
 _LOOK_UP = "r\nu\n"
 """Py4J's command for the class or package of a name. Source: py4j.protocol, REFLECTION_COMMAND_NAME."""
 
 
-def test_a_batch_looks_up_few_classes(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "sink", ["iceberg", "delta-upsert", *full("iceberg-upsert", "delta", "kafka", "postgresql")]
+)
+def test_a_batch_looks_up_few_classes(
+    make_line: Callable[..., Line], sink: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = make_line(**SINKS[sink])
+    line.contracts.plan = line.plan(primary_key=["id"])
     line.produce(*(row(n) for n in range(4)))
     line.enforce()
     sent: list[str] = []
@@ -28,7 +39,7 @@ def test_a_batch_looks_up_few_classes(line: Line, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(JavaClient, "send_command", counted)
     line.enforce(max_offsets=4, compaction=False, snapshot_expiry=False)
     assert len(line.reports) == 21
-    assert len(sent) < 20 * 20, "a batch of PySpark's own calls looks up 9 classes"
+    assert len(sent) < 20 * 40, "PySpark's own calls look up 9 classes a batch, and 29 with a merge"
 
 
 def test_strings_come_from_java_in_one_call(spark: SparkSession) -> None:
