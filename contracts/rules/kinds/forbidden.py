@@ -1,4 +1,4 @@
-"""The rule kind `forbidden`: values that stand for something unknown."""
+"""The rule kind `forbidden`: values that a field must not hold, such as sentinels for unknown values."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class ForbiddenKind(FieldRuleKind[Forbidden]):
         return Listed(rule.field, rule.values, rule.nulls == "violate")
 
     def sentence_of_value(self, rule: Forbidden, values: Values) -> str:
-        """Write the value."""
+        """Return a sentence with the value."""
         return f"{values.name(rule.field)} is {shown(values[rule.field])}, a placeholder value"
 
     def remedy(self, rule: Forbidden, fields: SchemaFields) -> str:  # noqa: ARG002 - of all kinds
-        """List what the field must not hold."""
+        """Return the values that the field must not hold."""
         return f"any value but {listed(rule.values)}"
