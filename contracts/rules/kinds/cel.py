@@ -33,7 +33,7 @@ class CelKind(RuleKind[Cel]):
         return rule.field or ""
 
     def cited(self, rule: Cel) -> tuple[str, ...]:
-        """Return the field of the rule, and the fields that its expression reads other than as names of functions."""
+        """Return the field of the rule, and the fields that its expression reads, except those with a method call."""
         paths = (path.replace(".", "/") for path in _CITED.findall(rule.expr))
         return tuple(dict.fromkeys([*_own(rule), *paths]))
 
