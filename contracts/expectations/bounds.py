@@ -193,7 +193,7 @@ def _count_false(array: pa.Array) -> int:
 def among(values: pa.Array, listed: Iterable[Any]) -> pa.Array:
     """Return for each value of an array, without nulls, whether it is listed."""
     wanted = pa.array(list(listed), values.type)
-    if pa.types.is_floating(values.type):  # adding zero turns -0.0 into 0.0, because `is_in` distinguishes them
+    if pa.types.is_floating(values.type):  # `is_in` distinguishes -0.0 and 0.0
         zero = pa.scalar(0.0, values.type)
         values, wanted = pc.add(values, zero), pc.add(wanted, zero)
     return pc.is_in(values, value_set=wanted)
