@@ -83,7 +83,7 @@ def json_rows(table: pa.Table | pa.RecordBatch, may_be_absent: Callable[[str], b
 
 
 def require_json(schema: pa.Schema) -> None:
-    """Raise SettingsError for types that JSON cannot express (unions, maps with nested keys), and for duplicate names."""
+    """Raise SettingsError for types that JSON cannot express (unions, nested map keys) and for duplicate names."""
     if len(set(schema.names)) < len(schema.names):
         raise SettingsError("two columns have one name; a record cannot hold both")
     for field in schema:
@@ -148,7 +148,7 @@ def _cells(column: pa.Array, types: frozenset[str]) -> list[Any]:
 
 
 def json_record(record: Any, may_be_absent: Callable[[str], bool]) -> bytes:
-    """Return a record of Python values, as read by `fastavro` or `psycopg`, as a JSON text; types map as in `json_rows`.
+    """Return a record of Python values, as read by `fastavro` or `psycopg`, as a JSON text (see `json_rows`).
 
     Raises SettingsError for a value that JSON cannot express.
     """
@@ -193,7 +193,7 @@ def _members(names: list[str], absent: list[bool], row: Iterable[Any]) -> Iterat
 
 
 def _readable(kind: pa.DataType, *, by_ticks: bool) -> pa.DataType:
-    """Return the type to cast a column to, so that Python can represent its values; `by_ticks` casts times to integers."""
+    """Return the type to which a column is cast for Python; `by_ticks` casts times to integers."""
     match _stored(kind):
         case pa.StructType() as found:
             return pa.struct([_with_type(field, by_ticks=by_ticks) for field in found])
@@ -215,7 +215,7 @@ def _with_type(field: pa.Field, *, by_ticks: bool) -> pa.Field:
 
 
 def _stored(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the values of a dictionary or extension type; UUIDs are kept, because pyarrow converts them."""
+    """Return the value type of a dictionary or extension type; UUIDs are kept, because pyarrow converts them."""
     if isinstance(kind, pa.DictionaryType):
         return _stored(kind.value_type)
     if isinstance(kind, pa.BaseExtensionType) and not isinstance(kind, pa.UuidType):
@@ -337,7 +337,7 @@ def _seconds_of(unit: str) -> Convert:
 
 
 def _of_ticks(kind: pa.DataType) -> Convert | None:
-    """Return the function that converts an integer of a time type, or the bytes of a text, to its JSON form; None for none."""
+    """Return the function that converts ticks of a time type, or bytes of a text, to JSON; None if none is needed."""
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _text
     if pa.types.is_date(kind):
@@ -360,7 +360,7 @@ def _moment(value: int, ticks: int) -> str:
 
 
 def _text(value: bytes) -> Any:
-    """Return the text of a cell. Bytes that are not UTF-8 are written unchanged, so that the judge refuses the record."""
+    """Return the text of a cell. Bytes that are not UTF-8 are written unchanged, so the judge refuses them."""
     try:
         return value.decode()
     except UnicodeDecodeError:

@@ -24,7 +24,7 @@ class Rows(Protocol):
     """Judges the records of a batch, and collects the rows of those that are kept."""
 
     def suspects(self) -> Iterator[Suspect]:
-        """Add the records that are known to be good, and yield all others; those that are not kept get a row of nulls."""
+        """Add the records that are known to be good, and yield all others; those not kept get a row of nulls."""
         ...
 
     def keep(self, index: int, record: Any) -> None:
@@ -72,7 +72,7 @@ class TableRows:
             self._convert()
 
     def finish(self) -> tuple[list[pa.Array], list[int]]:
-        """Return the columns of all records added, and the positions of those that some column cannot hold (null there)."""
+        """Return the columns of all added records, and the positions of values that do not fit (null there)."""
         self._convert()
         return [pa.concat_arrays(chunks) for chunks in self._chunks], self._refused
 

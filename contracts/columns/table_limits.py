@@ -151,7 +151,7 @@ def _json(value: Any) -> Any:
 
 
 def _held(column: TypedColumn, value: Any) -> Any:
-    """Return the value that a column holds for a value of a key, converted directly or from its text; None if none."""
+    """Return the value that a column holds for a value of a key, converted directly or from its text; else None."""
     if value is None or isinstance(value, (list, dict)):
         return None
     held = column.kind.convert(value)

@@ -190,7 +190,7 @@ def _declared(
 
 
 def mask_refusal(masks: Masks, path: Path, type_name: str) -> tuple[str, str] | None:
-    """Return why a column cannot hold the masked values of its field, as (place in the column, reason); None if it can."""
+    """Return why a column cannot hold the masked values of its field: (place in the column, reason), else None."""
     over = masks.over(path)
     if over is None:
         return None

@@ -225,7 +225,7 @@ def _mismatch(path: Path, details: list[ErrorDetails], root: type[BaseModel]) ->
 
 
 def _broken_form(path: Path, found: Any, root: type[BaseModel]) -> str | None:
-    """Return the form that a key of the contract requires, if the number would not have it even in quotes; else None."""
+    """Return the form that a key of the contract requires, if quoting the number would not satisfy it; else None."""
     if len(path) != 1 or isinstance(found, bool) or not isinstance(found, int | float):
         return None
     patterns = [getattr(each, "pattern", None) for each in _field(root, str(path[0])).metadata]

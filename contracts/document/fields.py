@@ -68,7 +68,10 @@ class SchemaFields(Protocol):
 
 
 def refuses_null(fields: SchemaFields, pointer: str) -> bool:
-    """Return whether the schema declares a field and refuses null in it; a null in a table then means a missing field."""
+    """Return whether the schema declares a field and refuses null.
+
+    A null in a table then means a missing field.
+    """
     found = fields.find(pointer)
     return found is not None and "null" not in found.types
 
@@ -102,7 +105,7 @@ def value_at(document: Any, path: Iterable[str], missing: Any = None) -> Any:
 
 
 def objects_of(document: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object of a JSON document at any depth, including itself, in no particular order. Does not recurse."""
+    """Yield every object of a JSON document at any depth, including itself, in any order. Does not recurse."""
     stack = [document]
     while stack:
         node = stack.pop()

@@ -22,12 +22,14 @@ from tidegate.contracts.errors import ContractError, Problem
 MAX_JSON_BYTES = 4 * 1024 * 1024
 """Maximum size of a JSON document or schema."""
 MAX_YAML_BYTES = 256 * 1024
-"""Maximum size of a YAML document. It is smaller, because parsing YAML is slow, and a registry parses untrusted input."""
+"""Maximum size of a YAML document: smaller, because YAML is slow to parse and registries parse untrusted input."""
 
 _DEFINITION = "/schema/definition"
 
 ReadSchema = Callable[[str], bytes]
-"""Returns the content of a file that the contract names. Raises OSError if it cannot be read, ValueError if it may not be.
+"""Returns the content of a file that the contract names.
+
+Raises OSError if it cannot be read, ValueError if it may not be.
 
 The message of a ValueError is a sentence for the author.
 """
@@ -35,7 +37,7 @@ The message of a ValueError is a sentence for the author.
 
 @dataclass(frozen=True, slots=True)
 class LoadedContract:
-    """A self-contained contract (its schema is in `definition`), with the documents in which its parts are located."""
+    """A self-contained contract (its schema is in `definition`), with the documents that locate its parts."""
 
     contract: DataContract
     document: Source
@@ -263,7 +265,7 @@ def _decode(name: str, content: str | bytes) -> str:
 
 
 def _read_schema_file(document: Source, read_schema: ReadSchema | None) -> Source | None:
-    """Read the file that the document's schema names; return None if it names none. Raises ContractError with positions."""
+    """Read the file that the document's schema names; None if it names none. Raises ContractError with positions."""
     part = document.value.get("schema")
     if not isinstance(part, dict):
         return None

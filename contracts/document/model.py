@@ -28,7 +28,7 @@ from tidegate.contracts.document.terms import (
 from tidegate.contracts.verdict import Severity
 
 SCHEMA_KEY = "$schema"
-"""Key by which a JSON document names its meta-schema for editors; no part of the contract."""
+"""Key with which a JSON document names its meta-schema for editors; it is not a part of the contract."""
 
 
 class Compatibility(StrEnum):

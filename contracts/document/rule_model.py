@@ -1,6 +1,6 @@
 """Models of the rules of a contract document; `contracts/rules/kinds/` has the behaviour of each kind.
 
-The models are here, below the rules, because the contract document is the first thing that every part reads.
+The models are in this package, below `rules`, because all other packages build on the contract document.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _is_empty(limits: dict[str, Any], low: str, high: str) -> bool:
 
 
 def _sort_key(bound: str | float) -> tuple[str, Any]:
-    """Return the sort of a bound and its key in that sort; the compiler reports text that is not a date or timestamp."""
+    """Return the sort of a bound and its key in that sort; the compiler reports text that is not a time."""
     if not isinstance(bound, str):
         return "number", bound
     if (day := date_key(bound)) is not None:
@@ -254,12 +254,12 @@ class Condition(Part):
 
     @property
     def is_negated(self) -> bool:
-        """Return whether the rule applies to all other values than those listed."""
+        """Return whether the rule applies to all values except those listed."""
         return "not_equals" in self.model_fields_set
 
     @property
     def values(self) -> tuple[Scalar, ...] | None:
-        """Return the values of the field that are listed; None for any value but null."""
+        """Return the listed values of the field; None for any value except null."""
         if self.present:
             return None
         if self.is_negated:

@@ -163,7 +163,7 @@ def _place(event: Any) -> Place:
 
 
 def _joined(text: str) -> str:
-    r"""Join escaped surrogate pairs such as "\ud83d\ude00" to one character: the YAML parser does not, but JSON does."""
+    r"""Join escaped surrogate pairs such as "\ud83d\ude00", as JSON does; the YAML parser does not."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 

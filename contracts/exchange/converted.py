@@ -55,14 +55,14 @@ def unjudged_size(written: object, source: str) -> Iterator[LeftOut]:
 
 
 def mapping(written: Any, source: str) -> dict[str, Any]:
-    """Return a part of a document that must be a mapping; an empty one for null. Raises ContractError for another type."""
+    """Return a part that must be a mapping; an empty one for null. Raises ContractError for another type."""
     if not isinstance(written, dict) and written is not None:
         raise ContractError.at(source, "this is no mapping; the format has a mapping here")
     return written or {}
 
 
 def sequence(written: Any, source: str) -> list[Any]:
-    """Return a part of a document that must be a list; an empty one for null. Raises ContractError for another type."""
+    """Return a part that must be a list; an empty one for null. Raises ContractError for another type."""
     if not isinstance(written, list) and written is not None:
         raise ContractError.at(source, "this is no list; the format has a list here")
     return written or []
@@ -136,7 +136,7 @@ class Places:
         return LeftOut(self.source(left_out.pointer), left_out.reason)
 
     def source(self, converted: str) -> str:
-        """Return the source of a part, derived from the nearest recorded part that contains it; "" if there is none."""
+        """Return the source of a part, derived from the nearest recorded part that contains it; else ""."""
         for place in above(converted):
             if (source := self._sources.get(place)) is not None:
                 return source + converted[len(place) :]

@@ -116,7 +116,10 @@ class _Converter:
         """Pointers of the definitions that are being resolved around the current field, to detect recursion."""
 
     def topic(self) -> str | None:
-        """Return the topic of the first Kafka server if there is only one model, else None; list other servers as left out."""
+        """Return the topic of the first Kafka server if there is only one model, else None.
+
+        All other servers are listed as left out.
+        """
         topic = None
         is_alone = len(self._document.get("models") or ()) == 1
         for name, each in mapping(self._document.get("servers"), "/servers").items():

@@ -127,7 +127,7 @@ class _Converter:
         return found
 
     def _columns(self, model: dict[str, Any], source: str) -> list[tuple[str, dict[str, Any]]]:
-        """Return the columns of a model with their pointers; list parts of columns, such as `payload.a`, as left out."""
+        """Return the columns of a model with their pointers; parts of columns, such as `payload.a`, are left out."""
         found = []
         for where, each in self.named(model.get("columns"), f"{source}/columns"):
             name = str(each["name"])

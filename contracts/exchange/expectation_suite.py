@@ -247,7 +247,7 @@ def _type_of(rule: dict[str, Any]) -> dict[str, Any]:
 
 
 def _type_of_times(bounds: list[str]) -> dict[str, Any]:
-    """Return the type of dates or timestamps if all bounds have the same form; else {}, and the rule cannot compile."""
+    """Return the type of dates or timestamps if all bounds have the same form; else {}: the rule cannot compile."""
     day = len("2026-01-31")
     if all(len(each) == day for each in bounds):
         return logical_type("date")

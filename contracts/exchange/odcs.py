@@ -42,7 +42,7 @@ _STATUS: Final = {
     "retired": "retired",
 }
 _UNFIT: Final = "unfit"
-"""Key in a kept document for the ids of rules and expectations that an import left out because they do not fit their field."""
+"""Key in a kept document for ids of rules and expectations that did not fit their field on import."""
 _OURS: Final = "tidegate"
 """Name of the custom property for parts of a contract that the standard lacks."""
 _STANDARD: Final = frozenset(
@@ -178,7 +178,7 @@ def _primary_key(properties: list[dict[str, Any]]) -> list[str]:
 
 
 def _custom(document: dict[str, Any], schema: dict[str, Any]) -> tuple[dict[str, Any], tuple[LeftOut, ...]]:
-    """Return the content of our custom property. If the properties have changed since, they replace the schema in it."""
+    """Return the content of our custom property; properties that have changed since replace the schema in it."""
     for index, each in enumerate(document.get("customProperties") or []):
         if isinstance(each, dict) and each.get("property") == _OURS and isinstance(each.get("value"), dict):
             ours = copy.deepcopy(each["value"])
@@ -295,7 +295,7 @@ Level = tuple[dict[str, Any], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """The writer of a document: it restores kept parts as long as the object at `index` is read as the `wanted` contract."""
+    """Restores kept parts in a document as long as its object at `index` is read as the `wanted` contract."""
 
     document: dict[str, Any]
     index: int
@@ -313,7 +313,7 @@ class _Writer:
                     self._replace([(target, {**target, name: kept[name]})])
 
     def drop_doubles(self, part: dict[str, Any]) -> None:
-        """Remove our own parts that parts of the standard already express: rules of engine `tidegate`, and the schema."""
+        """Remove our own parts that the standard's parts also express: rules of engine `tidegate`, the schema."""
         for each in self.document.get("customProperties") or ():
             if each.get("property") == _OURS and _SAID_BY_PROPERTIES & each["value"].keys():
                 before = each["value"]

@@ -51,7 +51,10 @@ class QualityReader:
         self._add(self.rules, {"id": name, "kind": "range", "field": place, **bounds})
 
     def _add(self, to: list[dict[str, Any]], part: dict[str, Any]) -> None:
-        """Add a rule or an expectation, unless an equal one exists. Its id may be any text, and is made valid and unique."""
+        """Add a rule or an expectation, unless an equal one exists.
+
+        Its id may be any text, and is made valid and unique.
+        """
         plain = rule_id(str(part["id"]), ())
         numbered = re.compile(re.escape(plain) + r"(-[0-9]+)?")
         if any({**each, "id": ""} == {**part, "id": ""} and numbered.fullmatch(each["id"]) for each in to):

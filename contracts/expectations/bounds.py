@@ -134,7 +134,7 @@ class Interval:
         return Interval(low, high, self.strict_low, self.strict_high)
 
     def outside(self, values: pa.Array) -> int:
-        """Return the number of values of an array without nulls that are outside. NaN is above every bound, as in SQL."""
+        """Return how many values of an array without nulls are outside. NaN is above every bound, as in SQL."""
         if not len(values):
             return 0
         if pa.types.is_integer(values.type) or pa.types.is_decimal(values.type):
@@ -155,7 +155,7 @@ class Interval:
         return pa.scalar(bound, kind)
 
     def _discrete(self, values: pa.Array) -> int:
-        """Return the number of values outside; each bound is moved to a number of the column's type, to avoid rounding."""
+        """Return how many values are outside; bounds are moved to numbers of the column's type to avoid rounding."""
         kind = values.type
         if pa.types.is_integer(kind):
             scale, least, most = 1, -(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1

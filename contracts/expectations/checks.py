@@ -79,7 +79,7 @@ class Arguments:
 
 
 def _map(arguments: Arguments, metric: Metric, *, counts_good: bool = False) -> Check:
-    """Return the check of each value of a column, from a metric that counts the bad values or, if set, the good ones."""
+    """Return the check of each value of a column, from a metric that counts bad values, or else good ones."""
 
     def find(filled: int, count: int) -> Finding:
         return _share(filled, filled - count if counts_good else count, arguments.mostly)
@@ -123,7 +123,7 @@ def _sum(arguments: Arguments, *, is_mean: bool) -> Check:
 
 
 def _deviation(arguments: Arguments) -> Check:
-    """Return the check of the sample standard deviation. It compares variances (n - 1), so that no root is rounded."""
+    """Return the check of the sample standard deviation. It compares variances, so that no root is rounded."""
     squared = arguments.interval.squared()
 
     def find(filled: int, total: Number, squares: Number) -> Finding:

@@ -74,7 +74,7 @@ class Explainer:
 
     @property
     def _reads_surely(self) -> bool:
-        """Return whether values can be shown as those of their fields: Avro bytes of an unknown schema may be misread."""
+        """Return whether values can be attributed to their fields; Avro bytes of an unknown schema may be misread."""
         is_avro = isinstance(self._plan.contract.schema_, AvroSchema)
         is_unsure = is_avro and self._plan.needs_writers and self._plan.writers is None
         return not (is_unsure and self._sight.is_limited)

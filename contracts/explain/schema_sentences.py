@@ -229,7 +229,7 @@ def column_remedy(column_type: str) -> str | None:
 
 
 def json_flaw(payload: bytes) -> str | None:
-    """Return where a payload stops being JSON, without its text: line and column from 1, or the byte. None if unknown."""
+    """Return where a payload stops being JSON, without its text: line and column from 1, or the byte; else None."""
     try:
         json.loads(payload)
     except UnicodeDecodeError as error:

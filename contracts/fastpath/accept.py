@@ -22,7 +22,7 @@ BLOCK_RECORDS: Final = 1_000
 """Few enough that a block stays in the CPU cache, and enough to make the fixed cost of a block negligible."""
 
 _SEPARATOR_ESCAPE: Final = b"\\u001"
-"""Start of the JSON escape of every separator. It also matches other characters, which the strict path then checks."""
+"""Start of the JSON escape of every separator. It also matches other characters, which are then checked strictly."""
 _BRACKET_BIT: Final = np.uint8(0x20)
 """Setting this bit turns a square bracket into a curly one."""
 

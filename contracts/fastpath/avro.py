@@ -69,7 +69,7 @@ class _Generated:
         self._test: QuickTest | None = None
 
     def reader(self, records: int) -> QuickReader:
-        """Return the reader for the next `records` payloads; if it raises one of DOUBTS, the strict reader decides."""
+        """Return the reader for the next `records` payloads; if it raises one of DOUBTS, use the strict reader."""
         self._records += records
         if self._reader is None:
             if self._records < _FEW:
@@ -78,7 +78,7 @@ class _Generated:
         return self._reader
 
     def test(self, rules: FastRules, records: int) -> QuickTest:
-        """Return the test for the next `records` payloads (see `QuickTest`). `rules` must be the same on each call."""
+        """Return the test for the next `records` payloads (see `QuickTest`). `rules` must never change."""
         self._records += records
         if self._test is None:
             hold, read = rules.hold, self._strict.read

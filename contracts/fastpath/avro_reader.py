@@ -46,7 +46,7 @@ DOUBTS: Final = (*MALFORMED, KeyError, TypeError, ValueError)
 """Errors of a quick reader that leave the record to the strict one; a null raises TypeError."""
 
 QuickTest = Callable[[Any], Any]
-"""Takes a payload; a true result proves that its record breaks no rule. A false one, or one of DOUBTS, proves nothing."""
+"""Takes a payload; a true result proves that its record breaks no rule. A false one or a doubt proves nothing."""
 
 _AT_THE_END: Final = ("if i != len(p): raise Doubt",)
 _STEP: Final = " "
@@ -341,7 +341,7 @@ class _Writer:
 
 
 def _read_length(payload: bytes, position: int) -> tuple[int, int]:
-    """Read a length of several bytes; return where the value ends and where it begins. A negative one raises Doubt."""
+    """Read a length of several bytes; return the end and the start of the value. A negative one raises Doubt."""
     length, position = read_long(payload, position)
     if length < 0:
         raise _DoubtError
@@ -349,7 +349,10 @@ def _read_length(payload: bytes, position: int) -> tuple[int, int]:
 
 
 def _read_wide(payload: bytes, position: int) -> tuple[int, int]:
-    """Read a long of more than three bytes, such as a timestamp; return it and the next position. Fast up to 8 bytes."""
+    """Read a long of more than three bytes, such as a timestamp; return it and the next position.
+
+    It is fast up to eight bytes.
+    """
     b, c, d, e = payload[position : position + 4]
     number = b & 127 | (c & 127) << 7 | (d & 127) << 14 | (e & 127) << 21
     position += 4

@@ -292,7 +292,7 @@ class _Lowering:
         return name, test.format(f"({name} := {value})")
 
     def _constant(self, value: Any) -> str:
-        """Bind a string or number constant; raise NotLoweredError unless it compares exactly with integers and doubles."""
+        """Bind a string, or a number exact as integer and double. Raises NotLoweredError for others."""
         if isinstance(value, bool) or value is None:
             raise NotLoweredError
         if not isinstance(value, str) and not abs(value) < _EXACT:

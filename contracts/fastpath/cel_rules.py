@@ -17,7 +17,7 @@ from tidegate.contracts.rules.places import Path
 
 @dataclass(frozen=True, slots=True)
 class LoweredRule:
-    """A rule of kind `cel` that can be written into a program, with the syntax tree and the roots of its expression."""
+    """A rule of kind `cel` that can be generated as code, with the syntax tree and roots of its expression."""
 
     rule: Cel
     node: Node

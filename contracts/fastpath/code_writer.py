@@ -12,7 +12,7 @@ from tidegate.contracts.rules.places import EACH, Path, array_of, read
 
 _STEP: Final = "    "
 DECODED: Final = ("if type(record) is not dict: return None", "get = record.get")
-"""First statements of a function over decoded records: it returns None, which is false, for anything but an object."""
+"""First statements of a function over decoded records: it returns None, which is false, for non-objects."""
 TRUE: Final = "True"
 """The test that always holds."""
 FALSE: Final = "False"
@@ -40,7 +40,7 @@ def _together(word: str, nothing: str, everything: str, tests: tuple[str, ...]) 
 
 @dataclass(slots=True)
 class _Block:
-    """Statements that read values, tests of these values, and loops over arrays; `source` is the value they read from."""
+    """Statements that read values, tests of these, and loops over arrays; `source` is the value to read from."""
 
     source: str
     lines: list[str] = field(default_factory=list)
@@ -49,7 +49,10 @@ class _Block:
 
 
 class CodeWriter:
-    """A writer of functions of one `record`. Names and values of a contract never enter the code: `bind` binds them."""
+    """A writer of functions of one `record`.
+
+    Names and values of a contract never enter the code: `bind` binds them to variables.
+    """
 
     def __init__(self) -> None:
         self._bound: dict[str, Any] = {"read": read, "Decimal": Decimal}
@@ -227,7 +230,7 @@ class CodeWriter:
         return f"read({source}, {self.bind(path)})"
 
     def _statements(self, block: _Block, result: str | None, refusal: str) -> list[str]:
-        """Return the statements of a block, indented by one step; with `result` None it does not return at its end."""
+        """Return the statements of a block, indented once; with `result` None it does not return at its end."""
         test = " and ".join(f"({test})" for test in block.tests) or "True"
         if result is not None and not block.loops:
             return [f"{_STEP}{line}" for line in (*block.lines, f"if {test}: return {result}")]

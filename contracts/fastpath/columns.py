@@ -27,7 +27,7 @@ from tidegate.contracts.formats.column_values import (
 )
 
 Bulk = Callable[[list[Any], pa.DataType], pa.Array | None]
-"""Converts many values, None included. It returns None, or raises an Arrow error, if they must be converted one by one."""
+"""Converts many values, None included; returns None or raises an Arrow error if single conversion is needed."""
 OfTexts = Callable[[pa.Array, pa.DataType], pa.Array | None]
 """Converts an array of string. It returns None, or raises an Arrow error, if they must be converted one by one."""
 
@@ -147,7 +147,7 @@ def texts(strings: pa.Array, _: pa.DataType) -> pa.Array:
 
 
 def texts_as_days(strings: pa.Array, arrow_type: pa.DataType) -> pa.Array | None:
-    """Convert date strings in bulk. Arrow reads exactly ten characters, but also the year 0, which is refused here."""
+    """Convert date strings in bulk. Arrow reads exactly ten characters; the year 0 is refused here."""
     days = strings.cast(arrow_type)
     return days if _within(days, pa.int32(), FIRST_DAY, LAST_DAY) else None
 
@@ -217,4 +217,4 @@ _WAYS: Final[dict[str, Callable[[int], tuple[Bulk, OfTexts | None]]]] = {
     "timestamp": lambda unit: (bulk_instants(unit), texts_as_instants),
     "timestamp_ntz": lambda unit: (bulk_local_times(unit), texts_as_local_times),
 }
-"""Bulk converters by column type, from the unit of time. `float` has none, because Arrow does not refuse an overflow."""
+"""Bulk converters by column type, from the unit of time. `float` has none: Arrow does not refuse an overflow."""

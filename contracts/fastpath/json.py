@@ -20,7 +20,7 @@ from tidegate.contracts.rules.clock import SetClock
 
 
 class JsonFastPath(FastPath):
-    """The fast path for JSON. `acceptance` and `typed_acceptance` are None if typed rows cannot express the schema."""
+    """The fast path for JSON; `acceptance` and `typed_acceptance` are None if rows cannot express the schema."""
 
     def __init__(
         self, payload_format: JsonSchemaFormat, rules: FastRules, columns: Sequence[TypedColumn]

@@ -53,7 +53,7 @@ def decode_values(values: pa.Array) -> Iterator[Any]:
 def suspects(
     values: pa.Array, fits: Callable[[Any], bool], holds: Callable[[Any], bool]
 ) -> Iterator[tuple[int, Any]]:
-    """Yield the index and the record (or Violation) of each value, except records for which `fits` and `holds` are true.
+    """Yield the index and record (or Violation) of each value, except records that pass `fits` and `holds`.
 
     Nearly all records take this loop, so its calls are inlined.
     """

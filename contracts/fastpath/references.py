@@ -79,5 +79,5 @@ class _Inliner:
 
 
 def _is_identified(schema: Any) -> bool:
-    """Return whether a schema has an identifier, which is a string; a map of schemas may have a member of that name."""
+    """Return whether a schema has an identifier: a string, unlike a member of that name in a map of schemas."""
     return isinstance(schema, dict) and any(isinstance(schema.get(keyword), str) for keyword in ("$id", "id"))

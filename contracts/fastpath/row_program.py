@@ -216,7 +216,10 @@ class _RowProgram(CodeWriter):
         return Source(also=len(self._also) - 1)
 
     def compile(self, rules: FastRules) -> Reading:
-        """Build the functions. If possible, they also return the bit set of broken rules for a row that fits the schema."""
+        """Build the functions.
+
+        If possible, they also return the bit set of broken rules for a row that fits the schema.
+        """
         decode = msgspec.json.Decoder(self._row.type).decode
         text = f'{self._join}([{"".join(f"{each}, " for each in (*self._pieces, *self._items))}""])'
         accepted = self.function([], self._conditions, text, "None")
@@ -271,7 +274,7 @@ class _RowProgram(CodeWriter):
         self._strings[path] = f"(?:{expression}){END}"
 
     def _write_items(self, path: Path, expression: str, *, may_be_none: bool) -> None:
-        """Add the strings of a list to the text, followed by LAST, and their expression to the expression of the text."""
+        """Add the strings of a list to the text, followed by LAST, and their expression to that of the text."""
         variable = self.variable(path)
         items = f"(?:(?:{expression}){END})*"
         if may_be_none and variable not in self._certain:

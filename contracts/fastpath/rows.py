@@ -271,7 +271,7 @@ def _definition(member: Member) -> tuple[str, Any] | tuple[str, Any, Any]:
 
 
 def _limits(schema: dict[str, Any], **names: str) -> dict[str, Any]:
-    """Return limits of length under the decoder's `names`. Raises NotExpressibleError for one that it does not take."""
+    """Return limits of length under the decoder's `names`. Raises NotExpressibleError for limits it cannot take."""
     limits = {new: schema[keyword] for keyword, new in names.items() if keyword in schema}
     if any(type(limit) is not int or limit > _LONGEST for limit in limits.values()):
         raise NotExpressibleError

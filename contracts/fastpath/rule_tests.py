@@ -150,7 +150,7 @@ class _Source:
         return test
 
     def _times(self, found: FieldType, limits: Mapping[str, Any], variable: str, path: Path) -> str | None:
-        """Return the test of dates, or of moments as text, with limits that do not depend on now; None without one."""
+        """Return the test of dates, or of moments as text, with limits that do not depend on now; else None."""
         order = order_of_times(found)
         if order is INSTANTS:
             return self._instants(limits, variable)

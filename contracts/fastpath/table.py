@@ -28,7 +28,7 @@ _LAST_BYTE: Final = ord(LAST)
 _NEEDS_ESCAPE: Final = np.array(
     [(byte < ord(" ") and byte != _END_BYTE) or byte in b'"\\' for byte in range(256)]
 )
-"""For each byte, whether it must be escaped in a JSON string. END is not escaped, because it separates strings here."""
+"""For each byte, whether it must be escaped in a JSON string. END is not, because it separates strings here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class TypedAcceptance:
-    """A bulk check that also stores the values of the typed columns; `sources` has one entry for each of `columns`."""
+    """A bulk check that also stores the values of typed columns; `sources` has one entry for each column."""
 
     acceptance: Acceptance
     columns: tuple[FastColumn, ...]
@@ -71,7 +71,7 @@ class AcceptedRows:
         self._refused: list[int] = []
 
     def suspects(self) -> Iterator[Suspect]:
-        """Yield the records that the fast path did not accept; those that the caller gives to `keep` get a row too."""
+        """Yield the records that the fast path did not accept; those given to `keep` get a row too."""
         for block in self._blocks:
             self._kept = {}
             yield from block.suspects(self._at)
@@ -97,7 +97,7 @@ class AcceptedRows:
             chunks.append(array)
 
     def finish(self) -> tuple[list[pa.Array], list[int]]:
-        """Return the columns, with a row for each record of the batch, and the indexes of records that do not fit one."""
+        """Return the columns, with a row for each record, and the indexes of records that do not fit a column."""
         texts = _Texts(b"".join(self._texts), self._reading, self._length, self._without_text)
         arrays = []
         for column, source, chunks in zip(self._columns, self._sources, self._chunks, strict=True):
@@ -187,7 +187,7 @@ class _Texts:
         return self._pieces(self._starts[pieces], self._ends[pieces])
 
     def lists(self, index: int) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-        """Return list number `index` of each record, joined by END as an array of string, and which lists are empty."""
+        """Return list number `index` of each record, joined by END as an array of string; and which are empty."""
         last = self._list_ends[:, index]
         first = self._list_ends[:, index - 1] + 1 if index else self._first_pieces + self._strings
         starts, ends = self._starts[first], self._starts[last]

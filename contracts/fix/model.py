@@ -86,7 +86,7 @@ class Rename(Step):
     to: Annotated[str, Field(min_length=1, max_length=500)] = Field(description="The new name.")
 
     def contradictions(self) -> Iterator[FormatProblem]:
-        """Find a field that has no name."""
+        """Also yield a field without a name: an element of an array."""
         yield from super().contradictions()
         yield from _named(self.field)
 
@@ -97,7 +97,7 @@ class Drop(Step):
     action: Literal["drop"] = Field(description="Remove the field.")
 
     def contradictions(self) -> Iterator[FormatProblem]:
-        """Find a field that has no name."""
+        """Also yield a field without a name: an element of an array."""
         yield from super().contradictions()
         yield from _named(self.field)
 

@@ -229,7 +229,7 @@ def arrow_column(array: pa.Array) -> Column:
 
 
 def _scalar(array: pa.Array) -> tuple[Kind, pa.Array]:
-    """Return the kind of a scalar array, and its values in the type that profiles read, as `json_rows` converts them."""
+    """Return the kind of a scalar array, and its values in the type for profiles, converted as by `json_rows`."""
     kind = array.type
     if pa.types.is_timestamp(kind):
         name = Kind.LOCAL_TIMESTAMP if kind.tz is None else Kind.TIMESTAMP

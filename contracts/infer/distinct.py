@@ -30,7 +30,7 @@ class DistinctSketch:
         self.is_off = False
         """Whether counting has stopped: the field is not a key, because values are repeated, long or fractions."""
         self._runs: list[npt.NDArray[np.uint64]] = []
-        """Sorted hashes, in runs of decreasing length; merging all of them for each batch would dominate the run time."""
+        """Sorted hashes in runs of decreasing length; merging all for each batch would dominate the run time."""
         self._threshold = np.uint64(0xFFFFFFFFFFFFFFFF)
 
     def add_numbers(self, values: npt.NDArray[Any], positions: Positions) -> None:
@@ -72,7 +72,7 @@ class DistinctSketch:
         self._keep(unique[~known])
 
     def merge(self, other: DistinctSketch) -> None:
-        """Add the values of other records. The number of values that both have is estimated, their positions are unknown.
+        """Add the values of other records; how many values both have is estimated, and their positions unknown.
 
         The estimate is extrapolated from the hashes below the lower of the two thresholds.
         """

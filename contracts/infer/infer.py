@@ -122,7 +122,7 @@ class Inference:
         return batch.filter(pa.array(~is_empty)), positions[~is_empty]
 
     def merge(self, other: Inference) -> None:
-        """Add the records of another inference for the same source and other positions; `other` must not be used again."""
+        """Add the records of another inference for the same source; `other` must not be used again."""
         self.profile.merge(other.profile)
         self.broken.merge(other.broken)
         self._untyped |= other._untyped

@@ -42,7 +42,7 @@ class Sentinel:
 
 
 def number_rules(field: FieldProfile, rules: RuleList, *, is_personal: bool) -> None:
-    """Add rules about the numbers of a field to `rules`. For a personal field, they contain only well-known sentinels."""
+    """Add rules about the numbers of a field to `rules`; for a personal one, with well-known sentinels only."""
     profile = field.numbers
     if not profile.count:
         return

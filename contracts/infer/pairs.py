@@ -1,4 +1,4 @@
-"""Relations between pairs of numbers, dates or timestamps of one object: order, ratio, and coordinates that are 0,0."""
+"""Relations between pairs of numbers, dates or timestamps of one object: order, ratio, coordinates at 0,0."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Pair = tuple[Path, Path]
 Floats = npt.NDArray[np.float64]
 
 _MOST_FIELDS: Final = 24
-"""Maximum number of fields of one kind that are compared with each other: the number of pairs grows with its square."""
+"""Maximum number of fields of one kind that are compared; the number of pairs grows with its square."""
 _ENOUGH: Final = 400
 """Number of records after which a pair whose order does not hold is dropped."""
 _HOPELESS: Final = 0.05

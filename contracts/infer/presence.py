@@ -36,7 +36,7 @@ class Presence:
         self.lone: dict[Pair, Tally] = {}
         """The records that have the first field of a pair and lack the second."""
         self.by_label: dict[Pair, dict[str, LabelCounts]] = {}
-        """For each pair and text of its first field: the records with that text, and those that lack the second field."""
+        """For each pair and text of its first field: records with that text, and those that lack the second field."""
         self._present: dict[Path, int] = {}
         self._various: set[Path] = set()
 

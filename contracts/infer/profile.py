@@ -77,7 +77,7 @@ class _Batch:
 
 @dataclass(slots=True)
 class Relations:
-    """The relations between fields that have one value for each object at a path."""
+    """The relations between the fields of the objects at one path that have one value for each object."""
 
     pairs: Pairs = field(default_factory=Pairs)
     presence: Presence = field(default_factory=Presence)

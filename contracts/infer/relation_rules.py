@@ -97,7 +97,7 @@ def _holds(order: Order) -> bool:
 
 
 def _compare(order: Order, types: Mapping[Path, ProposedType]) -> bool:
-    """Return whether two fields can be compared by their proposed types: not, for example, times with and without zone."""
+    """Return whether two fields compare by their proposed types; times with and without a zone do not."""
     left, right = types.get(order.left), types.get(order.right)
     if left is None or right is None:
         return False
@@ -163,7 +163,7 @@ def _ratios(pairs: Pairs, names: Mapping[Path, FieldProfile], rules: RuleList) -
 
 
 def _limit_of(ratio: Ratio) -> tuple[int, list[tuple[float, int]]] | None:
-    """Return a whole number in the gap below the few largest ratios, and these ratios; None if there is no such gap."""
+    """Return a whole number in the gap below the few largest ratios, and these ratios; None without a gap."""
     if ratio.both < _ENOUGH:
         return None
     quotients = [value for value, _ in ratio.largest]
@@ -288,7 +288,7 @@ def _labels(presence: Presence, personal: Collection[Path], rules: RuleList) -> 
 
 
 def _separate(profile: Profile, personal: Collection[Path], rules: RuleList) -> None:
-    """Propose that a field never has a value of another field with few values: no flight ends at a departure airport."""
+    """Propose that a field never has one of the few values of another: no flight ends at a departure airport."""
     codes = [each for each in profile.root.fields.values() if _is_code(each) and each.path not in personal]
     few = [field for field in codes if 2 <= len(field.texts.counts) <= 20]
     many = [field for field in codes if len(field.texts.counts) >= 20]

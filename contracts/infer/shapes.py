@@ -1,4 +1,4 @@
-"""Shapes of texts, such as `A000000000` for a capital letter and nine digits. A field with few shapes has a pattern."""
+"""Shapes of texts, such as `A000000000` for a capital letter and nine digits, and patterns of a few shapes."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _literal(shapes: dict[str, Shape], at: int) -> str | None:
 
 
 def _prefix_and_class(shapes: dict[str, Shape], *, literals: bool) -> str | None:
-    """Return a pattern of a common prefix and one class for all other characters; None if there is no simple class."""
+    """Return a pattern of a common prefix and one class for other characters; None if there is no simple class."""
     shortest = min(map(len, shapes))
     prefix = ""
     while literals and len(prefix) < shortest and (found := _literal(shapes, len(prefix))) is not None:

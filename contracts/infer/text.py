@@ -1,4 +1,4 @@
-"""A proposed contract as the text of a YAML file, in the order of the record's fields, with its evidence as comments."""
+"""A proposed contract as YAML text, in the order of the record's fields, with its evidence as comments."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class Seen:
 
 
 class ValueCounts:
-    """Counts of distinct values. If there are more than `most`, `is_complete` is False and only the edges are kept."""
+    """Counts of distinct values; above `most` of them, `is_complete` is False and only the edges are kept."""
 
     def __init__(self, most: int) -> None:
         self.values: dict[Any, Seen] = {}
@@ -174,7 +174,7 @@ class NumberProfile:
         self.counts = ValueCounts(_MOST_NUMBERS)
         self.sentinels: dict[float, Seen] = {}
         self.near: dict[float, int] = dict.fromkeys(map(float, NUMBER_SENTINELS), 0)
-        """For each known sentinel, the number of values near it, itself included: within 2 %, or 5 if that is more."""
+        """For each known sentinel, the number of values within 2 % of it, or within 5 if that is more."""
         self.sample: list[npt.NDArray[np.float64]] = []
         self._sampled = 0
 
@@ -203,7 +203,7 @@ class NumberProfile:
             self._sampled += len(some)
 
     def merge(self, other: NumberProfile) -> None:
-        """Add the numbers of other records."""
+        """Add the profile of the numbers of other records."""
         self.count += other.count
         self.not_finite.merge(other.not_finite)
         self.counts.merge(other.counts)
@@ -236,7 +236,7 @@ class NumberProfile:
                 seen.first = min(seen.first, int(firsts[at[index]]))
 
     def sampled(self) -> npt.NDArray[np.float64]:
-        """Return a sample of the values, in ascending order."""
+        """Return a sample of the values in ascending order; empty without values."""
         return np.sort(np.concatenate(self.sample)) if self.sample else np.empty(0)
 
 
@@ -256,7 +256,7 @@ class DayProfile:
         self.counts.add(unique.tolist(), counts.tolist(), positions[first].tolist())
 
     def merge(self, other: DayProfile) -> None:
-        """Add the days of other records."""
+        """Add the profile of the days of other records."""
         self.count += other.count
         self.counts.merge(other.counts)
 
@@ -316,7 +316,7 @@ class TextProfile:
         return batch
 
     def merge(self, other: TextProfile) -> None:
-        """Add the texts of other records."""
+        """Add the profile of the texts of other records."""
         self.count += other.count
         self.longest = max(self.longest, other.longest)
         self.lengths.merge(other.lengths)
@@ -365,7 +365,7 @@ class TextProfile:
             _merge(self.sentinels, [labels[int(index)].as_py()], [int(counts[index])], [int(firsts[index])])
 
     def _try_formats(self, batch: TextBatch, positions: Positions) -> None:
-        """Count the texts that lack each format, drop formats that too many lack, and read the times of the others."""
+        """Count the texts without each format, drop formats that too many lack, and read the times of the others."""
         for each in list(self.formats):
             has_format = each.test(batch.labels)
             tally = self.formats[each]

@@ -31,7 +31,7 @@ from tidegate.contracts.rules.compile import DISPOSITIONS
 from tidegate.contracts.verdict import Severity, Stage, Verdict, Violation
 
 MOST_GROUPS: Final = 16
-"""Maximum number of groups with an enforced version: each has a plan in every worker, and costs requests on changes."""
+"""Maximum number of groups with an enforced version: each has a plan in every worker, and costs requests."""
 
 _FRAME: Final = STAGES.index(Stage.FRAME)
 
@@ -54,7 +54,7 @@ _NOT_ENFORCED: Final = _violation(
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A compatibility group: its name, its schema ids, and the plan of its newest enforced version, None without one."""
+    """A compatibility group: its name, its schema ids, and the plan of its newest enforced version, if any."""
 
     name: str
     ids: frozenset[int]

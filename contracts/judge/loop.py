@@ -79,7 +79,7 @@ class BatchJudge:
         headers: pa.Array | None,
         keys: pa.Array | None,
     ) -> pa.StructArray:
-        """Return an array of struct<disposition, failed, columns>, one for each value (see `EnforcementPlan.judge_typed`)."""
+        """Return an array of struct<disposition, failed, columns> by value (see `EnforcementPlan.judge_typed`)."""
         verdicts = Verdicts(len(values), self._dispositions)
         framed = self.frames.open(values, headers)
         rows = self.path.rows(framed, self._setting(moments, len(values)))
@@ -187,7 +187,7 @@ class BatchJudge:
             yield Verdict(disposition, violations)
 
     def _least(self, unfit: Sequence[Unfit]) -> Disposition:
-        """Return the lowest disposition of a row: without a primary key it cannot be written, even if violations only alert."""
+        """Return the lowest disposition of a row: without a primary key it is never written, even for an alert."""
         is_kept_out = self.refusal.is_written and any(each.is_of_key for each in unfit)
         return Disposition.QUARANTINED if is_kept_out else Disposition.ACCEPTED
 
@@ -204,7 +204,7 @@ class BatchJudge:
         return record
 
     def _setting(self, moments: Moments | None, length: int) -> SetClock | None:
-        """Return a function that sets the clock of the rules to the record of an index; None if no rule uses the time."""
+        """Return a function that sets the clock of the rules to the record of an index; None if none uses it."""
         clock = self.rules.clock
         return None if clock is None else clock.setting(moments or Moments(), self.now, length)
 
@@ -231,7 +231,7 @@ class BatchJudge:
         return record, (*of_schema, *self.rules.violations(record, bits >> len(STAGES), fits=fits))
 
     def _undecoded(self, violation: Violation, framed: Framed, index: int) -> Violation | None:
-        """Return the violation of a value that could not be decoded; None for a tombstone that the contract accepts."""
+        """Return the violation of a value that cannot be decoded; None for a tombstone that is accepted."""
         if violation is not NO_PAYLOAD:
             return violation
         if (refusal := framed.refusals.get(index)) is not None:

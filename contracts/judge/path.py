@@ -27,7 +27,7 @@ class RecordPath(Protocol):
 
     @property
     def broken(self) -> Callable[[Any, bool], int]:
-        """Return a function of a record, and whether it fits the schema, to the bit set of the rules that it breaks."""
+        """Return the function from a record, and whether it fits the schema, to the bit set of broken rules."""
         ...
 
     def decode(self, framed: Framed) -> Iterator[Any]:

@@ -104,7 +104,7 @@ class EnforcementPlan:
         return self.contract.framing == "confluent-header"
 
     def route(self, values: pa.Array, headers: pa.Array | None = None) -> Route | None:  # noqa: ARG002 - one version
-        """Return which version judges each record; None if this one judges all. The arguments are those of `judge`."""
+        """Return which version judges each record; None if this one judges all. Arguments are those of `judge`."""
         return None
 
     def plan_of(self, value: bytes | None, header: bytes | None) -> EnforcementPlan | None:  # noqa: ARG002 - one version

@@ -64,7 +64,7 @@ class Verdicts:
 
 
 def _scattered(length: int, places: npt.NDArray[np.int64], values: list[bytes]) -> pa.Array:
-    """Return an array of binary with `values` at ascending `places`, and nulls elsewhere; no list of nulls is built."""
+    """Return an array of binary with `values` at ascending `places`, else nulls; builds no list of nulls."""
     if not values:
         return pa.nulls(length, pa.binary())
     lengths, is_there = np.zeros(length + 1, np.int32), np.zeros(length, np.bool_)

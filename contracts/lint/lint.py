@@ -81,7 +81,7 @@ def _without_mistakes(contract: DataContract | None) -> tuple[DataContract | Non
 
 
 def _sound_schema(schema: JsonSchema) -> tuple[Any, list[Problem]]:
-    """Return the schema without its faulty parts, and their problems; each is found by compiling without those before.
+    """Return the schema without its faulty parts, and their problems, found by compiling again after each.
 
     The schema is None if a removed part may declare fields, or if there are too many problems.
     """
@@ -165,13 +165,13 @@ _DRAFTS: Final = {
 _ANNOTATING_FORMATS: Final = frozenset(
     {"int32", "int64", "float", "double", "byte", "binary", "password", "date-time-local", "duration", "uuid"}
 )
-"""Formats that are not asserted but are not mistakes. Source: OpenAPI format registry; docs/reference/rule-kinds.md."""
+"""Formats that are not asserted, but no mistakes. Source: OpenAPI format registry; docs/reference/rule-kinds.md."""
 _EVERY_DRAFT: Final = frozenset().union(*KEYWORDS.values()) | _ANNOTATIONS
 
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """Findings about unknown names. With one of `errors`, a rule would never see a value; `warnings` may be intended."""
+    """Findings about unknown names. With an error, a rule would never see a value; a warning may be intended."""
 
     errors: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
@@ -196,7 +196,7 @@ def check_spelling(contract: DataContract) -> Spelling:
 
 
 def _unknown_members(rule: Cel, fields: SchemaFields) -> Iterator[tuple[FieldPath, bool]]:
-    """Yield the path of each member that an expression reads and no field declares, and whether its object is closed."""
+    """Yield the path of each member that an expression reads and no field declares; and if its object is closed."""
     roots = roots_of(rule)
     variables: dict[str, FieldPath | None] = {"this": ()}
     if rule.field is not None:
@@ -237,7 +237,7 @@ def _names_member(node: Node) -> bool:
 
 
 def _asked(node: Node) -> Node:
-    """Return a node that reads the member which a node names: `holder["name"]` for `"name" in holder`, else itself."""
+    """Return a node that reads the member that a node names: `holder["name"]` for `"name" in holder`."""
     match node:
         case Call("@in", (Const(str()) as name, holder)):
             return Call("_[_]", (holder, name))

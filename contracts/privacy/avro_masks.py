@@ -167,7 +167,7 @@ def _copied(writer: AvroType) -> Copier:
 
 
 def _blocks(copy_item: Copier, copy_name: Copier | None) -> Copier:
-    """Return the copier for arrays, or with `copy_name` for maps. It keeps the blocks, but omits their sizes in bytes."""
+    """Return the copier for arrays, or with `copy_name` for maps; it keeps blocks, but not their byte sizes."""
 
     def copy(payload: bytes, position: int, depth: int, written: bytearray) -> int:
         while True:
@@ -206,7 +206,7 @@ def _is_null(node: AvroType) -> bool:
 
 
 def _prefix(writer: AvroType, is_wanted: Callable[[AvroType], bool]) -> bytes | None:
-    """Return the bytes before a value of the wanted type: the index in a union, or b""; None if the type is absent."""
+    """Return the bytes before a value of the wanted type: a union's index, or b""; None if the type is absent."""
     if isinstance(writer, Union):
         found = [index for index, branch in enumerate(writer.branches) if is_wanted(branch)]
         return _long(found[0]) if found else None

@@ -66,7 +66,7 @@ class Classes:
 
     by_pointer: Mapping[str, str]
     _root: Step[str] = field(init=False, repr=False, compare=False)
-    """Its values are the classified pointers."""
+    """The root of the tree of classified pointers; the value at the end of a pointer is the pointer itself."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_root", step_tree({pointer: pointer for pointer in self.by_pointer}))
@@ -161,7 +161,7 @@ def _tagged(contract: DataContract) -> dict[str, str]:
             walk.visit(definition, ())
         else:
             named: dict[str, Any] = {}
-            parsed = fastavro.parse_schema(definition, named_schemas=named)  # names written out in full
+            parsed = fastavro.parse_schema(definition, named_schemas=named)  # resolves names to full names
             walk = _Walk(tag, _avro_parts, named)
             walk.visit(parsed, ())
     except (_TooManyPlacesError, SchemaParseException, UnknownType):
@@ -343,7 +343,7 @@ class Visibility:
         return self.declared is not None and any(name not in self.declared for name in names)
 
     def hides_pattern(self, pattern: Sequence[str]) -> bool:
-        """Return whether the values at a pointer with `*` may be hidden in any record; like `hides`, without `revealed`."""
+        """Return whether values at a pointer with `*` may be hidden in any record; ignores `revealed`."""
         if not self.is_limited:
             return False
         names = (token for token in pattern if token != ANY)

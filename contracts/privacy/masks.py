@@ -35,7 +35,7 @@ class Masks:
         return bool(self.by_pointer)
 
     def over(self, path: tuple[str, ...]) -> tuple[Mask, int] | None:
-        """Return the mask that covers the value at a path, and the number of steps to the masked field; None without one."""
+        """Return the mask that covers the value at a path, and the number of steps to its field; None without one."""
         steps = [self.root]
         for count, token in enumerate(path, 1):
             steps = following(steps, token)

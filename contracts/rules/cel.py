@@ -277,7 +277,7 @@ _ZERO: Final = "\0"
 _WRITTEN: Final = b"\\u0000"
 """The escape of U+0000 in JSON."""
 _NO_CHARACTER: Final = "\ufffe"
-"""Replaces U+0000 in names, which cannot be wrapped in a message. It is a noncharacter, so texts do not contain it."""
+"""Replaces U+0000 in names, which cannot be wrapped in a message; a noncharacter that no text contains."""
 
 
 def whole(variables: dict[str, Any]) -> dict[str, Any]:

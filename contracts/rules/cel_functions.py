@@ -43,7 +43,7 @@ _TEXT: Final = cel.Type("google.protobuf.StringValue")
 
 
 class _Spent(threading.local):
-    """The characters that functions have read and written in this evaluation, plus 1,024 for each call; thread-local."""
+    """The characters that functions have read and written in this evaluation, plus 1,024 per call; thread-local."""
 
     characters: int = 0
 
@@ -172,7 +172,7 @@ _MEMBERS: Final[dict[str, tuple[Any, Callable[..., Any], tuple[tuple[Any, ...], 
     "split": (cel.Type.List(_TEXT), _split, ((_STRING, _STRING),)),
     "join": (_TEXT, _join, ((cel.Type.List(_DYN),), (cel.Type.List(_DYN), _STRING))),
 }
-"""Functions by name: the type of the result, the function, and for each overload its argument types, receiver first."""
+"""Functions by name: result type, function, and the argument types of each overload, receiver first."""
 
 
 @cache

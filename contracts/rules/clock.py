@@ -90,7 +90,7 @@ def offset_of_now(text: str) -> int | None:
 
 
 def span_of(text: str) -> int | None:
-    """Return a span such as `15 minutes` or `PT15M` in nanoseconds; None for any other text, including months and years.
+    """Return a span such as `15 minutes` or `PT15M` in nanoseconds; None for others, such as months and years.
 
     Source: ISO 8601-1 section 5.5.2, with weeks, days, hours, minutes and seconds.
     """

@@ -85,7 +85,7 @@ def undeclared(pointer: str, fields: SchemaFields) -> str:
 
 
 def _nearby(pointer: str, fields: SchemaFields) -> str:
-    """Return the end of a message about a pointer: the pointer with its first wrong name corrected; "" without one."""
+    """Return the end of a message about a pointer: the pointer with its first wrong name corrected, or ""."""
     path = tokens(pointer)
     for index, token in enumerate(path):
         if token == ANYWHERE or fields.find(join(path[: index + 1])) is not None:
@@ -148,7 +148,7 @@ class Unmatched:
 
 @dataclass(frozen=True, slots=True)
 class OutOfOrder:
-    """Records in which a field has a smaller value than the field before it; with `strict`, a smaller or equal one."""
+    """Records in which a field is smaller than the one before it; with `strict`, smaller or equal."""
 
     fields: tuple[str, ...]
     strict: bool
@@ -158,7 +158,7 @@ class OutOfOrder:
 
 @dataclass(frozen=True, slots=True)
 class AbsentWhen:
-    """Records in which a field is absent or null, while `other` holds one of `values`; None for any non-null value."""
+    """Records in which a field is absent or null, while `other` holds one of `values` (None: any non-null value)."""
 
     field: str
     other: str
@@ -206,7 +206,7 @@ class RuleKind(ABC, Generic[R]):
 
     @abstractmethod
     def compile(self, rule: R, scope: Scope) -> FieldCheck | None:
-        """Return the check of a rule. Return None and record problems in the scope if the schema does not allow it."""
+        """Return the check of a rule; None, with problems in the scope, if the schema does not allow it."""
 
     @abstractmethod
     def fields(self, rule: R) -> tuple[str, ...]:
@@ -225,7 +225,7 @@ class RuleKind(ABC, Generic[R]):
         """Return the valid values of a rule, from the contract alone, to follow the words `passes with`."""
 
     def place(self, rule: R) -> str:
-        """Return the pointer that violations of a rule name, without positions of elements; "" for the whole record."""
+        """Return the pointer that violations of a rule name, without positions; "" for the whole record."""
         return self.fields(rule)[0]
 
     def cited(self, rule: R) -> tuple[str, ...]:
@@ -237,7 +237,7 @@ class RuleKind(ABC, Generic[R]):
         return self.fields(rule) or ("",)
 
     def locate(self, rule: R, pointer: str, found: str) -> Path:
-        """Return the path of a field of a rule, with `*` and `**` replaced as in `found`, the pointer of a violation."""
+        """Return the path of a field of a rule, with `*` and `**` replaced as in `found`, a violation's pointer."""
         place, named, path = tokens(self.place(rule)), tokens(found), tokens(pointer)
         if is_deep(place):
             start = len(named) - len(place) + 1

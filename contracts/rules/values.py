@@ -98,7 +98,7 @@ def _days_of_months(year: int, month: int, months: int) -> int:
 
 
 def _day_number(year: int, month: int) -> int:
-    """Return a day number for the first of a month in the proleptic Gregorian calendar; unlike `datetime`, for any year."""
+    """Return a day number for the first of a month in the proleptic Gregorian calendar, for any year."""
     year, month = (year, month) if month > 2 else (year - 1, month + 12)
     return 365 * year + year // 4 - year // 100 + year // 400 + (153 * (month - 3) + 2) // 5
 
@@ -153,7 +153,7 @@ def number_key(value: Any) -> int | float | Decimal | None:
 
 
 def date_string_key(value: Any) -> str | None:
-    """Return a valid date string unchanged; None for anything else. Few calls deep, because it runs for every record."""
+    """Return a valid date string unchanged; None for anything else. Kept shallow: it runs for every record."""
     return read_date(value) if type(value) is str and len(value) == DATE_LENGTH else None
 
 

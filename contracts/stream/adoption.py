@@ -1,4 +1,4 @@
-"""Adoption: a ledger rebuilt from the outputs, for a stream that has lost its own. Pure values and arithmetic; no I/O.
+"""Adoption: a ledger rebuilt from the outputs, for a stream that has lost its own. Pure values; no I/O.
 
 The ledger must end where no record is written twice and none is missing. One output is updated in the same commit as
 the ledger, which covers all of its records. The other output is written before the ledger is updated, so it may have
@@ -31,7 +31,7 @@ Ahead = Literal["written", "quarantined"]
 """The output that is written before the ledger is updated."""
 
 EPOCH_GAP = 1000
-"""Epochs that an adoption skips: claims that published nothing are not reported, and must be older than the adoption."""
+"""Epochs that an adoption skips, because claims that published nothing are not reported but must be older."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Adoption(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit empty fields that most adoptions lack: registries of earlier versions reject fields they do not know."""
+        """Omit empty fields that most adoptions lack: registries of earlier versions reject unknown fields."""
         fields: dict[str, Any] = serialize(self)
         if self.kind == "adoption":
             del fields["kind"]

@@ -46,7 +46,7 @@ class AvroFix:
         return _recompiled, (self._fix.text, self._own, self._writers)
 
     def apply(self, value: bytes | None) -> bytes | None:
-        """Return a record after all steps; the same object if nothing changes or its schema cannot hold the change."""
+        """Return a record after all steps; the same object if nothing changes or the schema cannot hold it."""
         if not value:
             return value
         prefix, text = b"", self._own
@@ -104,7 +104,7 @@ def _recompiled(text: str, own: str, writers: Mapping[int, str] | None) -> AvroF
 
 
 def _with_numbers(value: Any) -> Any:
-    """Return a copy of a record with integers and floats as JSON numbers; decimals, bytes and others are unchanged."""
+    """Return a copy of a record with integers and floats as JSON numbers; other values are unchanged."""
     match value:
         case dict():
             return {name: _with_numbers(each) for name, each in value.items()}

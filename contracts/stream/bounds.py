@@ -43,7 +43,7 @@ Instant = Annotated[
     AwareDatetime,
     Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(9999, 1, 1, tzinfo=UTC)),
 ]
-"""Time that every time zone and database can represent: near the ends of the calendar, conversion to UTC overflows."""
+"""Time that every time zone and database can represent: conversions to UTC overflow near the calendar's ends."""
 
 Offsets = Annotated[dict[Count, Count], Field(max_length=MOST_PARTITIONS)]
 """Source partition to offset."""

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 
 
 class Closure(StrEnum):
-    """How a refused record was closed. It stays in the quarantine topic, and is not replayed again."""
+    """The way in which a refused record was closed. It stays in the quarantine topic, and is not replayed again."""
 
     REPLAYED = "replayed"
     """A replay has written it."""

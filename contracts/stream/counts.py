@@ -33,7 +33,7 @@ class RuleCount(BaseModel):
 
 
 def rule_counts(counts: Counter[RuleKey]) -> tuple[RuleCount, ...]:
-    """Return the counts as reported, most frequent first. Codes are cut at 500 characters; equal ones are added up."""
+    """Return the counts as reported, most frequent first. Codes are cut at 500 characters and then merged."""
     sums: Counter[RuleKey] = Counter()
     for (stage, code, severity), records in counts.items():
         sums[stage, code[:LONGEST_CODE], severity] += records

@@ -48,7 +48,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """A spent budget: `counted` covers its window, `rules` counts the batch's violations only, most frequent first."""
+    """A spent budget: `counted` covers its window, `rules` only the batch's violations, most frequent first."""
 
     budget: ErrorBudget
     counted: Counted
@@ -278,7 +278,7 @@ def rule_keys(violations: tuple[Violation, ...]) -> frozenset[RuleKey]:
 def _within_budget(
     budget: ErrorBudget | None, decision: Decision, refused: Counter[RuleKey], context: BudgetContext
 ) -> Decision:
-    """Return the decision after a check of the error budget. Raises BudgetSpent if it is spent and stops the batch."""
+    """Return the decision after a check of the error budget. Raises BudgetSpent if it stops the batch."""
     if budget is None:
         return decision
     counted = context.window(budget, decision.counted)

@@ -35,10 +35,10 @@ RULES_HEADER = "tidegate.rules"
 VIOLATIONS_HEADER = "tidegate.violations"
 """The violations as JSON (quarantine only)."""
 BATCH_HEADER = "tidegate.batch"
-"""Offset by partition at which the batch ends, when the whole batch was refused (quarantine only)."""
+"""End of the record's batch, as offset by partition, if the whole batch was refused (quarantine only)."""
 TIMESTAMP_HEADER = "tidegate.timestamp"
-"""Time of the record in its source, in milliseconds since 1970 UTC. The broker may have set another (quarantine), as does
-Kafka's client for a record whose time is 0."""
+"""Time of the record in its source, in milliseconds since 1970 UTC. The broker may replace the record's own time
+(quarantine), and Kafka's client replaces a time of 0."""
 GENERATION_HEADER = "tidegate.generation"
 """Generation of the ledger that refused the record, omitted if it is 0 (quarantine only)."""
 JUDGED_AT_HEADER = "tidegate.judged-at"
@@ -46,13 +46,13 @@ JUDGED_AT_HEADER = "tidegate.judged-at"
 REPLAY_HEADER = "tidegate.replay"
 """Id of the request that has replayed the record, 32 hexadecimal digits (accepted topic only)."""
 SENT_BACK_HEADER = "tidegate.replayed-from"
-"""Source position, as `topic/partition/offset`, of the refused record that was sent to the source topic as this one."""
+"""Source position, as `topic/partition/offset`, of the refused record that was sent again as this one."""
 OMITTED_HEADER = "tidegate.omitted"
 """Sizes in bytes and SHA-256 of a record that was set aside and is too large for the quarantine topic, as JSON."""
 ORIGIN_HEADER = "tidegate.origin"
-"""File or table that the record was read from by `tidegate enforce --from-files` or `--from-table`; its own header."""
+"""File or table from which `tidegate enforce --from-files` or `--from-table` read the record; one of its own headers."""
 FORMAT_HEADER = "tidegate.format"
-"""Format of these headers, a number; left out while it is 1. It is ours only behind the last `tidegate.source`."""
+"""Format of these headers, a number; omitted if it is 1. It counts only after the last `tidegate.source`."""
 
 SET_ASIDE = Violation(
     Stage.FRAME, "record.set-aside", "", Severity.ERROR, "was set aside by a person, and not judged"
@@ -94,7 +94,7 @@ class EventPointer:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The content of the headers that every output record has: its source, its ledger, and the contract as `id@version`.
+    """The content of the headers of every output record: its source, its ledger, and the contract as `id@version`.
 
     `generation` is the ledger's; 0 for accepted records.
     """
@@ -192,7 +192,7 @@ def timestamp_header(timestamp_ms: int) -> tuple[str, bytes]:
 
 
 def read_timestamp(headers: Headers | None) -> int | None:
-    """Return the time of a record in its source, in milliseconds; None without a header: the record's own time applies."""
+    """Return the time of a record in its source, in milliseconds; None if the record's own time applies."""
     last = {name: value or b"" for name, value in headers or ()}
     try:
         return int(last[TIMESTAMP_HEADER])
@@ -276,7 +276,7 @@ def read_provenance(headers: Headers | None) -> Provenance | None:
 
 
 def read_evidence(headers: Headers | None) -> Evidence | None:
-    """Return why a record was quarantined; None if Tidegate did not write it, or in a format unknown to this release."""
+    """Return why a record was quarantined; None if Tidegate did not write it, or the format is unknown."""
     found = tuple(headers or ())
     if not _is_known_format(found):
         return None

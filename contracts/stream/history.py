@@ -53,7 +53,7 @@ class HistoryInput(BaseModel):
     version: int | None = None
 
     def is_like(self, other: HistoryInput) -> bool:
-        """Return whether the other input has the same size, time of change and version, so presumably the same content."""
+        """Return whether the other input has the same size, time and version, so probably the same content."""
         return (self.size, self.changed_ns, self.version) == (other.size, other.changed_ns, other.version)
 
 
@@ -167,7 +167,7 @@ class HistoryManifest(BaseModel):
         return tuple(each for each in inputs if each.name not in known)
 
     def touched(self, inputs: Iterable[HistoryInput]) -> tuple[tuple[HistoryInput, HistoryInput], ...]:
-        """Return pairs (loaded input, current input) for inputs whose size, time or version changed since the last load."""
+        """Return pairs (loaded, current) of inputs whose size, time or version changed since the last load."""
         known = {each.name: each for load in self.loads for each in load.inputs}
         return tuple(
             (known[each.name], each)

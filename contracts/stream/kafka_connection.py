@@ -117,7 +117,7 @@ class Tls:
         Java 17 cannot decrypt keys that OpenSSL encrypts with its defaults. Raises SettingsError for a file without a
         key, or a key that the password does not decrypt.
         """
-        assert self.key is not None  # noqa: S101 - asked only where there is one
+        assert self.key is not None  # noqa: S101 - callers have checked it
         block = _PEM_PRIVATE_KEY.search(_read_pem(self.key))
         if block is None:
             raise SettingsError(f"{self.key} holds no key in PEM: it should hold -----BEGIN PRIVATE KEY-----")
@@ -206,7 +206,7 @@ class KafkaConnection:
 
 _T = TypeVar("_T")
 _EmptyAsNone = Annotated[_T | None, BeforeValidator(lambda value: None if value == "" else value)]
-"""An optional setting. An empty variable counts as unset, so a process can hide its own value from a child process."""
+"""An optional setting. An empty variable counts as unset, so a process can hide its value from a child."""
 
 
 class KafkaSettings(BaseSettings):
@@ -225,7 +225,7 @@ class KafkaSettings(BaseSettings):
     )
 
     def connection_to(self, bootstrap_servers: str) -> KafkaConnection:
-        """Return the connection to these brokers. Reads the file on each call; raises SettingsError for an invalid one."""
+        """Return the connection to these brokers; reads the file on each call. Raises SettingsError."""
         if self.kafka_config is None:
             properties = _Properties({}, "TIDEGATE_KAFKA_...")
         else:
@@ -238,7 +238,7 @@ class KafkaSettings(BaseSettings):
 
 
 class _Properties:
-    """Client properties by librdkafka's names. Error messages begin with `origin`: the file or variables they came from.
+    """Client properties by librdkafka's names. Error messages begin with `origin`, their file or variables.
 
     No message quotes a value, because it may be a secret.
     """
@@ -249,7 +249,7 @@ class _Properties:
 
     @classmethod
     def of_file(cls, path: Path) -> Self:
-        """Read lines of the form `name=value`. `#` or `!` begins a comment line; a trailing backslash continues a line.
+        """Read lines `name=value`. `#` or `!` begins a comment line; a trailing backslash continues a line.
 
         Raises SettingsError for an unreadable file, a line of another form, an unknown name or one that is set twice.
         """
@@ -373,8 +373,8 @@ class _Properties:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, text) without blank lines and comments; continued lines are joined under the first."""
-    begun: tuple[int, str] | None = None  # a line that a backslash continues
+    """Yield (line number from 1, text) without blank lines and comments; a continued line counts as its first."""
+    begun: tuple[int, str] | None = None  # a line whose backslash continues it
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.strip()
         if begun is None and (not stripped or stripped[0] in "#!"):

@@ -211,7 +211,7 @@ class KnownMarks:
 
 
 def _is_newer(one: tuple[int, int, int], other: tuple[int, int, int]) -> bool:
-    """Return whether one (partition, offset, time) is newer than the other (docs/explanation/exactly-once.md, Upserts)."""
+    """Return whether one (partition, offset, time) is newer (docs/explanation/exactly-once.md, Upserts)."""
     if one[0] == other[0]:
         return one[1] > other[1]
     return (one[2], one[0]) > (other[2], other[0])

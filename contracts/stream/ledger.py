@@ -306,7 +306,7 @@ class Ledger(BaseModel):
         )
 
     def closed_ranges(self) -> tuple[ClosedRange, ...]:
-        """Return all offsets of the ledger as ranges with counts: first the offsets before all segments, then each segment.
+        """Return all offsets of the ledger as ranges with counts: the offsets before all segments, then each segment.
 
         The first range covers all partitions. A ledger of an older version has only this range.
         """
@@ -330,7 +330,7 @@ class Ledger(BaseModel):
 
 
 def with_marks(held: Ledger, end: Vector, digest: str) -> MarkedKeys | None:
-    """Return the marks of the next ledger, which ends at `end`; `digest` is its newest record's, empty for no new one."""
+    """Return the marks of the ledger that ends at `end`; `digest` is the newest record's, "" for no new one."""
     if not digest:
         return held.marks
     since = {} if held.marks is None else held.marks.since
@@ -348,7 +348,7 @@ class PublishedBatch:
     contract: str
     slots: int
     counts: Mapping[int, FateCounts] | None = None
-    """Partition to the fates of its records. None: unknown; the ledger's segments then restart after the batch."""
+    """Fates of the records by partition. None means unknown: the ledger's segments then restart after the batch."""
     dropped_digest: str = ""
     """Digest of the last record with positions that the batch drops; empty if it drops none."""
     decisions: int = 0

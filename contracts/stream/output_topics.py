@@ -70,7 +70,7 @@ def marks_settings(max_message_bytes: int, days: int | None, of_source_ms: int) 
 
 
 def least_settings(topic: str) -> dict[str, str] | None:
-    """Return the settings that every job needs of an output topic of this name, whatever the contract; None for others.
+    """Return the settings that every job needs of an output topic of this name; None for other names.
 
     `is_enough` compares them. The maximum message size depends on the source, so it is left out.
     """
@@ -95,7 +95,7 @@ def dropped_settings(max_message_bytes: int, retention_ms: int) -> dict[str, str
 
 
 def quarantine_settings(max_message_bytes: int, days: int | None) -> dict[str, str]:
-    """Return the settings of a quarantine topic that keeps records for `days` after they were refused; None for no limit.
+    """Return the settings of a quarantine topic that keeps records for `days` after refusal; None for no limit.
 
     Kafka computes retention from the timestamp of a record, so an old refused record would be deleted immediately.
     Therefore the broker sets the time of arrival, and a header keeps the record's own timestamp.

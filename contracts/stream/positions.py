@@ -41,14 +41,14 @@ class Positions(Collection[Position]):
 
     @classmethod
     def of(cls, offsets: Mapping[int, BitMap64]) -> Positions:
-        """Return positions that share these bitmaps of offsets by partition; callers must not change them afterwards."""
+        """Return positions that share these bitmaps by partition; callers must not change the bitmaps afterwards."""
         made = cls()
         # A partition without an offset is omitted, so that equal sets have equal structures.
         made._offsets = {partition: bitmap for partition, bitmap in offsets.items() if bitmap}
         return made
 
     def add(self, partition: int, offset: int) -> bool:
-        """Add a position; return False if it was present. Raises StreamStopped for a position that no topic can have."""
+        """Add a position; return False if it was present. Raises StreamStopped for one that no topic can have."""
         _require_position(partition, offset)
         bitmap = self._offsets.setdefault(partition, BitMap64())
         if offset in bitmap:
@@ -269,7 +269,7 @@ def _parts(bitmap: BitMap64, most_bytes: int) -> Iterator[bytes]:
 
 
 def dropped_by(ledger: str, head: str, texts: Iterable[bytes]) -> Positions:
-    """Return the positions in the chain that ends with the digest `head`, as far back as its records are among `texts`.
+    """Return the positions in the chain that ends with the digest `head`, as far back as `texts` has its records.
 
     Other texts are ignored: a topic holds records of other ledgers, and may hold anything else.
     """

@@ -35,7 +35,7 @@ class Reconciliation:
 
     `unaccounted` are source records that are in no output and were not replaced by a newer row of their key. They
     include dropped records with unknown positions. `beyond` are written records that no ledger covers, or that the
-    source never had. Quarantined records beyond the ledger are no fault: an unpublished batch has settled them, and
+    source never had. Quarantined records beyond the ledger are not a fault: an unpublished batch has settled them, and
     the next instance will omit them. `absent` offsets have no record. `in_no_output` is the ledger's count of
     dropped, superseded or deleted records.
 
@@ -182,7 +182,7 @@ def reconcile(
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """The faults of a `Reconciliation`, for a part of the offsets or for all."""
+    """The counts of faults in a `Reconciliation`."""
 
     lost: int = 0
     surplus: int = 0
@@ -263,7 +263,7 @@ def _add_up(found: Sequence[_Compared], ledger: Ledger, looked: _Looked, upserts
     if upserts is None:
         without_trace = totals.dropped - len(looked.dropped) + totals.superseded + totals.deleted
         return _of_unknown_keys(found, missing_rows, without_trace)
-    # A tombstone may be past retention in another partition, or compacted.
+    # With several partitions or compaction, the source may no longer hold a tombstone that deleted a row.
     sees_deletions = len(ledger.end) == 1 and not looked.held.is_source_compacted
     return _of_keys(found, missing_rows, upserts, sees_deletions=sees_deletions)
 
@@ -308,7 +308,7 @@ def _of_keys(
         shown_rowless = max(0, stale + without_row - slack) - shown
         unsure = stale + without_row - shown - shown_rowless
         if not each.hidden and not each.forgotten and not each.given_up and shown < missing_quarantined:
-            # They are among the records with unclear keys, or replace a row that is not missing.
+            # The missing refusals are among the records with unclear keys, or have a row of their key.
             doubtful = max(0, doubtful - (missing_quarantined - shown))
             shown = missing_quarantined
         lost += shown
@@ -375,7 +375,7 @@ _Int64s = npt.NDArray[np.int64]
 
 
 def key_bytes(columns: list[pa.Array]) -> pa.Array:
-    """Return the columns of a primary key as one binary column: equal bytes for equal keys, null if any column is null."""
+    """Return the columns of a primary key as one binary column: equal for equal keys, null if any is null."""
     escaped = [
         pc.replace_substring(pc.replace_substring(each.cast(pa.string()), "\\", "\\\\"), "|", "\\|")
         for each in columns
@@ -455,7 +455,7 @@ class _Rows:
 
     def _add(self, keys: pa.Array, rows: pa.Table) -> None:
         indices = pc.index_in(rows.column("key"), value_set=keys, skip_nulls=True)
-        # A row of another writer has no source position.
+        # A row of another writer has no source position, and is left out.
         is_wanted = pc.and_(indices.is_valid(), rows.column("offset").is_valid())
         matched, at = rows.filter(is_wanted), _int64(indices.filter(is_wanted))
         for name in ("partition", "offset", "timestamp_ms"):

@@ -1,4 +1,4 @@
-"""A reconciliation that was requested from a job: the request and its findings. Counts and positions, never a value."""
+"""A reconciliation requested from a job: the request and its findings. Counts and positions, never a value."""
 
 from __future__ import annotations
 

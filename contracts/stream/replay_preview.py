@@ -122,7 +122,7 @@ class JudgedAgain:
 def judged_again(
     records: Iterable[RefusedRecord], plan: EnforcementPlan, fix: RecordFix | None
 ) -> Iterator[JudgedAgain]:
-    """Yield fixed and judged records in no particular order. Records with the same `judged_at` are judged together."""
+    """Yield fixed and judged records in no particular order; those with equal `judged_at` are judged together."""
     for moment, together in _by_moment(records):
         values = [each.value if fix is None else fix.apply(each.value) for each in together]
         *judged, keys = _arrays(together, values, plan)
@@ -131,7 +131,7 @@ def judged_again(
 
 
 def primary_keys(passing: Iterable[JudgedAgain], plan: EnforcementPlan) -> pa.Table:
-    """Return the primary keys of passing records in no particular order, typed and masked as in the contract's table."""
+    """Return the primary keys of passing records in any order, typed and masked as in the contract's table."""
     names = plan.contract.primary_key
     value_of = {id(each.record): each.value for each in passing}
     found = []

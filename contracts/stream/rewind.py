@@ -189,7 +189,7 @@ def _require_retained(points: Vector, held: Ledger, found: Held) -> None:
 
 
 def _explained(seen: Fates, missing: Positions, held: Ledger, found: Held) -> Fates:
-    """Return the fates including `missing`, the records in no output, under the fate that the ledger must have counted.
+    """Return the fates including `missing`, the records in no output, with the fate that the ledger must count.
 
     Raises ConflictError if several fates are possible.
     """

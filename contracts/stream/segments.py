@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 MOST_OF_PARTITION: Final = 16
 MOST_OF_STREAM: Final = 256
 LEAST_OF_PARTITION: Final = 2
-"""A partition has at most 16 segments, and fewer if the stream would have more than 256 in all, but may always have 2.
+"""A partition has at most 16 segments, and fewer if the stream had more than 256 in all, but always room for 2.
 
 A segment takes about 40 bytes of the ledger, which is written with each batch: at most 10 KB for up to 128 partitions.
 """
@@ -70,7 +70,7 @@ def extended(
     end: Mapping[int, int],
     counts: Mapping[int, FateCounts] | None,
 ) -> dict[int, tuple[Segment, ...]]:
-    """Return the segments after a batch of offsets in [start, end). A partition that is not in `counts` had no record.
+    """Return the segments after a batch of offsets in [start, end); a partition missing from `counts` had no record.
 
     With `counts` None the fates are unknown: these offsets belong to no segment, and the segments of a partition
     restart after them.

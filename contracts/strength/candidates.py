@@ -1,4 +1,4 @@
-"""Candidate rules that good records should satisfy and corrupted ones may break; the judge decides whether they do."""
+"""Candidate rules that good records should satisfy and corrupted ones may break; the judge decides."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _number_bounds(numbers: list[int | float]) -> Rule:
 
 
 def _round_above(number: float) -> float:
-    """Return the smallest of 1, 2, 5, 10, 20, 50 and so on (also 0.5, 0.2, ...) that is not below a positive number."""
+    """Return the smallest of 1, 2, 5, 10, 20, 50 and so on that is not below a positive number; also 0.5, 0.2."""
     power = 10.0 ** math.floor(math.log10(number))
     found = next((step * power for step in (1, 2, 5, 10) if step * power >= number), number)
     if not math.isfinite(found):  # no double is both round and large enough

@@ -37,7 +37,7 @@ _RULE: Final = re.compile(r"/rules/([0-9]+)(?:/|$)")
 
 @dataclass(slots=True)
 class GoodRecords:
-    """Collects the first `most` records that a contract accepts without a warning; `read` counts the judged records."""
+    """Collects the first `most` records that a contract accepts without a warning; `read` counts all judged."""
 
     plan: EnforcementPlan
     most: int
@@ -88,7 +88,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Strength:
-    """The strength of a contract: `good` of the `read` records were corrupted; outcomes are in the order of fields."""
+    """The strength of a contract: `good` of the `read` records were corrupted; outcomes are in field order."""
 
     contract: str
     read: int

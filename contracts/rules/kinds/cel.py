@@ -1,4 +1,4 @@
-"""The rule kind `cel`: an expression over the whole record, or over a field. `contracts/rules/cel.py` evaluates it."""
+"""The rule kind `cel`: an expression over a record or a field. `contracts/rules/cel.py` evaluates it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BARE = re.compile(r"\bthis\b(?!\s*[.\[])")
 
 
 class CelKind(RuleKind[Cel]):
-    """The expression must not be false."""
+    """Rules by which a CEL expression must not be false."""
 
     def compile(self, rule: Cel, scope: Scope) -> FieldCheck | None:
         """Compile the expression."""
@@ -56,7 +56,7 @@ class CelKind(RuleKind[Cel]):
         )
         return f"the expression of the rule does not hold with {said}" if said else None
 
-    def remedy(self, rule: Cel, fields: SchemaFields) -> str:  # noqa: ARG002 - of all kinds
+    def remedy(self, rule: Cel, fields: SchemaFields) -> str:  # noqa: ARG002 - part of the interface
         """Return the expression."""
         return f"values for which this is true: {' '.join(rule.expr.split())}"
 

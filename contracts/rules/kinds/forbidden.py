@@ -13,7 +13,7 @@ from tidegate.contracts.words import listed, shown
 
 
 class ForbiddenKind(FieldRuleKind[Forbidden]):
-    """The field must not hold one of the values."""
+    """Rules by which a field must not hold any of several values."""
 
     def compile(self, rule: Forbidden, scope: Scope) -> FieldCheck | None:
         """Compile the test that a value is not one of the forbidden values."""
@@ -35,6 +35,6 @@ class ForbiddenKind(FieldRuleKind[Forbidden]):
         """Return a sentence with the value."""
         return f"{values.name(rule.field)} is {shown(values[rule.field])}, a placeholder value"
 
-    def remedy(self, rule: Forbidden, fields: SchemaFields) -> str:  # noqa: ARG002 - of all kinds
+    def remedy(self, rule: Forbidden, fields: SchemaFields) -> str:  # noqa: ARG002 - part of the interface
         """Return the values that the field must not hold."""
         return f"any value but {listed(rule.values)}"

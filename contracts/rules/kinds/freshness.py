@@ -16,7 +16,7 @@ _SPAN: Final = "a span, such as `15 minutes` or `PT15M`"
 
 
 class FreshnessKind(FieldRuleKind[Freshness]):
-    """The moment in the field must be recent."""
+    """Rules by which the moment in a field must be recent."""
 
     def compile(self, rule: Freshness, scope: Scope) -> FieldCheck | None:
         """Compile the comparison with now."""
@@ -47,7 +47,7 @@ class FreshnessKind(FieldRuleKind[Freshness]):
         ahead = f", or more than {rule.max_ahead} ahead" if rule.max_ahead else ""
         return f"{values.name(rule.field)} {text} was more than {rule.max_age} old{ahead}"
 
-    def remedy(self, rule: Freshness, fields: SchemaFields) -> str:  # noqa: ARG002 - of all kinds
+    def remedy(self, rule: Freshness, fields: SchemaFields) -> str:  # noqa: ARG002 - part of the interface
         """Return the bounds."""
         ahead = f" and at most {rule.max_ahead} ahead" if rule.max_ahead else ""
         return f"a moment at most {rule.max_age} old{ahead}"

@@ -16,7 +16,7 @@ _TEXT: Final = frozenset({"string"})
 
 
 class MatchesKind(FieldRuleKind[Matches]):
-    """The text of the field must contain a match of the pattern. Source: RE2 syntax."""
+    """Rules by which the text of a field must contain a match of a pattern. Source: RE2 syntax."""
 
     def compile(self, rule: Matches, scope: Scope) -> FieldCheck | None:
         """Compile the pattern; values other than text break nothing."""
@@ -26,7 +26,7 @@ class MatchesKind(FieldRuleKind[Matches]):
         # A set of one pattern only tests for a match, six times as fast as a search that also finds its position.
         patterns = re2.Set.SearchSet(_quiet())
         try:
-            re2.compile(rule.pattern, _quiet())  # which says what is wrong; a set does not
+            re2.compile(rule.pattern, _quiet())  # for its error message, which a set does not have
             patterns.Add(rule.pattern)
         except re2.error as error:
             scope.refuse("/pattern", f"not a pattern in RE2 syntax: {_reason(error)}")
@@ -49,14 +49,14 @@ class MatchesKind(FieldRuleKind[Matches]):
         """Return a sentence with the text."""
         return f"{values.name(rule.field)} is {shown(values[rule.field])}, not of the form {rule.pattern}"
 
-    def remedy(self, rule: Matches, fields: SchemaFields) -> str:  # noqa: ARG002 - of all kinds
+    def remedy(self, rule: Matches, fields: SchemaFields) -> str:  # noqa: ARG002 - part of the interface
         """Return the pattern to match."""
         return f"text of the form {rule.pattern}"
 
 
 def _quiet() -> Any:
     options = re2.Options()
-    options.log_errors = False  # they would go to stderr; the problem says it
+    options.log_errors = False  # RE2 would log to stderr what the problem already reports
     return options
 
 

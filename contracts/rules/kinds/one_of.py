@@ -13,7 +13,7 @@ from tidegate.contracts.words import listed, shown
 
 
 class OneOfKind(FieldRuleKind[OneOf]):
-    """The field must hold one of the values."""
+    """Rules by which a field must hold one of several values."""
 
     def compile(self, rule: OneOf, scope: Scope) -> FieldCheck | None:
         """Compile the test that a value is listed; values of a type that does not occur in the list break nothing."""
@@ -36,6 +36,6 @@ class OneOfKind(FieldRuleKind[OneOf]):
         allowed = "none of the values allowed" if rule.set is None else f"not in the set {rule.set}"
         return f"{values.name(rule.field)} is {shown(values[rule.field])}, {allowed}"
 
-    def remedy(self, rule: OneOf, fields: SchemaFields) -> str:  # noqa: ARG002 - of all kinds
+    def remedy(self, rule: OneOf, fields: SchemaFields) -> str:  # noqa: ARG002 - part of the interface
         """Return the values that the field may hold."""
         return f"one of: {listed(rule.values)}" if rule.set is None else f"a value of the set {rule.set}"

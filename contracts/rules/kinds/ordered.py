@@ -39,7 +39,7 @@ _HOW: Final = "; say how with `compare_as: date` or `compare_as: timestamp`"
 
 
 class OrderedKind(RuleKind[Ordered]):
-    """The fields must not decrease from first to last; with `strict` they must increase."""
+    """Rules by which the values of fields must not decrease from first to last; with `strict`, must increase."""
 
     def compile(self, rule: Ordered, scope: Scope) -> FieldCheck | None:
         """Compile the comparison of adjacent fields."""

@@ -157,7 +157,7 @@ _NUMBER_TYPES: Final = frozenset({int, float, Decimal})
 
 
 class RangeKind(FieldRuleKind[Range]):
-    """The field must lie within the bounds."""
+    """Rules by which the value of a field must be within bounds."""
 
     def compile(self, rule: Range, scope: Scope) -> FieldCheck | None:
         """Compile the comparisons; a value of another type than the bounds breaks nothing."""
@@ -195,7 +195,7 @@ class RangeKind(FieldRuleKind[Range]):
                 return sentence
         return relative[0] if len(relative) == 1 else None
 
-    def remedy(self, rule: Range, fields: SchemaFields) -> str | None:  # noqa: ARG002 - of all kinds
+    def remedy(self, rule: Range, fields: SchemaFields) -> str | None:  # noqa: ARG002 - part of the interface
         """Return the bounds."""
         limits = rule.limits
         for low, high in (("minimum", "maximum"), ("not_before", "not_after")):

@@ -14,7 +14,7 @@ from tidegate.contracts.words import listed, name_of, shown
 
 
 class RequiredWhenKind(RuleKind[RequiredWhen]):
-    """The field must be present and not null if the condition holds; `nulls` has no effect."""
+    """Rules by which a field must be present and not null if a condition holds; `nulls` has no effect."""
 
     def compile(self, rule: RequiredWhen, scope: Scope) -> FieldCheck | None:
         """Compile the test that the condition holds and the field is missing or null."""
@@ -40,7 +40,7 @@ class RequiredWhenKind(RuleKind[RequiredWhen]):
         return (rule.when.field,)
 
     def refused(self, rule: RequiredWhen) -> AbsentWhen | None:
-        """Return the refused set: records without the field where the condition holds; None for a negated condition."""
+        """Return the refused set: records without the field when required; None for a negated condition."""
         if rule.when.is_negated:
             return None
         return AbsentWhen(rule.field, rule.when.field, rule.when.values)
@@ -50,7 +50,7 @@ class RequiredWhenKind(RuleKind[RequiredWhen]):
         condition = f"{values.name(rule.when.field)} is {shown(values[rule.when.field])}"
         return f"{values.name(rule.field)} is missing although {condition}"
 
-    def remedy(self, rule: RequiredWhen, fields: SchemaFields) -> str:  # noqa: ARG002 - of all kinds
+    def remedy(self, rule: RequiredWhen, fields: SchemaFields) -> str:  # noqa: ARG002 - part of the interface
         """Return both remedies: the field, or another value in the field of the condition."""
         other = name_of(rule.when.field)
         values = rule.when.values
