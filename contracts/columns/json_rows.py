@@ -1,21 +1,21 @@
-"""Typed rows as JSON records: the one conversion by which a table is judged, profiled and copied.
+"""Convert typed rows to JSON records, to judge, profile and copy tables.
 
 | Arrow type | JSON |
 |---|---|
-| null, a missing value | null; left out where the schema refuses null and does not require the field |
+| null, a missing value | null; omitted if `may_be_absent` allows it |
 | boolean, integers, decimals | the exact value |
-| floats | the exact value; NaN and the infinities are written so, and refused as invalid JSON |
+| floats | the exact value; `NaN` and `Infinity` are written as such, and refused as invalid JSON |
 | string, dictionary, UUID | text |
 | binary | text in Base64 (RFC 4648) |
 | date, time | `2026-01-31`, `23:59:59` (RFC 3339; a time has no offset) |
 | timestamp with a time zone | `2026-01-31T12:00:00Z`, in UTC (RFC 3339) |
 | timestamp without a time zone | `2026-01-31T12:00:00`: format `date-time-local` |
 | duration | its seconds, as an exact number: `90.5` |
-| struct, map | object; a key that is no text is written as its JSON: `7`, `2026-01-31` |
+| struct, map | object; a key that is not text is written as its JSON text: `7`, `2026-01-31` |
 | list | array |
 
-A fraction of a second has six digits, and nine if it has nanoseconds. A year beyond 9999 has more than four digits, so that
-the text is no date of RFC 3339. Of two values of a map with one key, the last one counts, as in Parquet.
+A fraction of a second has six digits, or nine if it has nanoseconds. A year beyond 9999 has more than four digits, so the
+text is not a date of RFC 3339. If a key occurs twice in a map, the last value counts, as in Parquet.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tidegate.contracts.errors import SettingsError
 Convert = Callable[[Any], Any]
 _OPTIONS: Final = orjson.OPT_UTC_Z | orjson.OPT_PASSTHROUGH_SUBCLASS
 TICKS: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-"""Ticks of a second, by the unit of a type."""
+"""Ticks in a second, by Arrow's unit of time."""
 _PLAIN: Final = (
     pa.types.is_boolean,
     pa.types.is_integer,
@@ -58,18 +58,18 @@ _PLAIN: Final = (
     pa.types.is_fixed_size_binary,
     lambda kind: isinstance(kind, pa.UuidType),
 )
-"""Types whose Python values `orjson` writes, or `_written` does."""
+"""Tests for the types whose Python values `orjson` writes itself or through `_written`."""
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
-"""A JSON number (RFC 8259 section 6). `007` and `+1` are texts."""
+"""A JSON number (RFC 8259 section 6). `007` and `+1` are not numbers, but text."""
 _NUMBERS: Final = {math.inf: b"Infinity", -math.inf: b"-Infinity"}
 
 
 def json_rows(table: pa.Table | pa.RecordBatch, may_be_absent: Callable[[str], bool]) -> pa.Array:
-    """Return each row as a JSON text, an array of large_binary of the table's length, never null.
+    """Return each row as a JSON text: an array of large_binary of the table's length, never null.
 
-    `may_be_absent` tells by JSON Pointer which fields are left out of the record when they are null.
+    `may_be_absent` returns for a JSON Pointer whether the field is omitted from the record if it is null.
 
-    Raises what `require_json` does.
+    Raises SettingsError like `require_json`.
     """
     require_json(table.schema)
     names = table.schema.names
@@ -83,7 +83,7 @@ def json_rows(table: pa.Table | pa.RecordBatch, may_be_absent: Callable[[str], b
 
 
 def require_json(schema: pa.Schema) -> None:
-    """Raise SettingsError for a column that JSON has no value for (unions, maps by objects), and for names that repeat."""
+    """Raise SettingsError for types that JSON cannot express (unions, nested map keys) and for duplicate names."""
     if len(set(schema.names)) < len(schema.names):
         raise SettingsError("two columns have one name; a record cannot hold both")
     for field in schema:
@@ -95,9 +95,9 @@ def json_column(
     place: str = "",
     may_be_absent: Callable[[str], bool] = lambda _: False,
 ) -> list[Any]:
-    """Return the values of a column as Python values that `json_rows` writes; `place` is its JSON Pointer.
+    """Return the values of a column as Python values that `json_rows` can write; `place` is its JSON Pointer.
 
-    Raises SettingsError for a type that JSON has no value for.
+    Raises SettingsError for a type that JSON cannot express.
     """
     for by_ticks in (False, True):
         kind = _readable(column.type, by_ticks=by_ticks)
@@ -108,7 +108,7 @@ def json_column(
         except (
             ValueError,
             OverflowError,
-        ):  # nanoseconds, a year that Python lacks, or text that is not UTF-8
+        ):  # nanoseconds, a year that Python cannot represent, or text that is not UTF-8
             if by_ticks:
                 raise
     return values if convert is None else [None if value is None else convert(value) for value in values]
@@ -117,11 +117,11 @@ def json_column(
 def json_cells(
     table: pa.RecordBatch, types_of: Callable[[str], frozenset[str]], may_be_absent: Callable[[str], bool]
 ) -> pa.Array:
-    """Return each row of a file without types, such as CSV, as a JSON text; an array of large_binary, never null.
+    """Return each row of an untyped file, such as CSV, as a JSON text: an array of large_binary, never null.
 
-    The columns are texts. `types_of` maps the JSON Pointer of a field to its JSON types. If text is not among them, a
-    cell with the JSON text of a number, `true` or `false` becomes that value. Other cells stay text, and are refused.
-    Nulls are those of `json_rows`.
+    All columns are strings. `types_of` maps the JSON Pointer of a field to its JSON types. If `string` is not among them,
+    a cell with the JSON text of a number, `true` or `false` becomes that value. Other cells stay text, which the schema
+    then refuses. Nulls are treated as in `json_rows`.
     """
     names = table.schema.names
     absent = [may_be_absent(f"/{escape(name)}") for name in names]
@@ -148,9 +148,9 @@ def _cells(column: pa.Array, types: frozenset[str]) -> list[Any]:
 
 
 def json_record(record: Any, may_be_absent: Callable[[str], bool]) -> bytes:
-    """Return a record of Python values, as `fastavro` and `psycopg` read it, as a JSON text by the mapping of `json_rows`.
+    """Return a record of Python values, as read by `fastavro` or `psycopg`, as a JSON text (see `json_rows`).
 
-    Raises SettingsError for a value that JSON has nothing for.
+    Raises SettingsError for a value that JSON cannot express.
     """
     try:
         return orjson.dumps(_plain(record, may_be_absent, ""), default=_written, option=_OPTIONS)
@@ -173,7 +173,7 @@ def _plain(value: Any, may_be_absent: Callable[[str], bool], place: str) -> Any:
             return [_plain(each, may_be_absent, f"{place}/*") for each in value]
         case datetime(tzinfo=zone) if zone not in (None, UTC):
             return _in_utc(value)
-        case time(tzinfo=zone) if zone is not None:  # which orjson refuses
+        case time(tzinfo=zone) if zone is not None:  # orjson rejects a time with a zone
             return value.isoformat()
         case _:
             return value
@@ -193,7 +193,7 @@ def _members(names: list[str], absent: list[bool], row: Iterable[Any]) -> Iterat
 
 
 def _readable(kind: pa.DataType, *, by_ticks: bool) -> pa.DataType:
-    """Return the type that a column is cast to, so that Python has its values; `by_ticks`: times are integers."""
+    """Return the type to which a column is cast for Python; `by_ticks` casts times to integers."""
     match _stored(kind):
         case pa.StructType() as found:
             return pa.struct([_with_type(field, by_ticks=by_ticks) for field in found])
@@ -215,7 +215,7 @@ def _with_type(field: pa.Field, *, by_ticks: bool) -> pa.Field:
 
 
 def _stored(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the values of a dictionary or an extension; the library has values of its own for a UUID."""
+    """Return the value type of a dictionary or extension type; UUIDs are kept, because pyarrow converts them."""
     if isinstance(kind, pa.DictionaryType):
         return _stored(kind.value_type)
     if isinstance(kind, pa.BaseExtensionType) and not isinstance(kind, pa.UuidType):
@@ -243,15 +243,15 @@ _TICKS_AS: Final = {
     pa.string(): pa.binary(),
     pa.large_string(): pa.large_binary(),
 }
-"""What a column is read as if Python has not all of its values."""
+"""Types as which columns are read if Python cannot represent all of their values."""
 
 
 def _converter(
     kind: pa.DataType, place: str, may_be_absent: Callable[[str], bool], *, by_ticks: bool
 ) -> Convert | None:
-    """Return the function that prepares a Python value of a type for `orjson`; None where nothing is to be done.
+    """Return the function that prepares a Python value of a type for `orjson`; None if none is needed.
 
-    The values are those of the type that `_readable` returns.
+    The values are of the type that `_readable` returns. Raises SettingsError for a type that JSON cannot express.
     """
     kind = _stored(kind)
     if not pa.types.is_nested(kind):
@@ -337,7 +337,7 @@ def _seconds_of(unit: str) -> Convert:
 
 
 def _of_ticks(kind: pa.DataType) -> Convert | None:
-    """Return the function that writes a value of a type of times, or the bytes of a text, as JSON has it."""
+    """Return the function that converts ticks of a time type, or bytes of a text, to JSON; None if none is needed."""
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _text
     if pa.types.is_date(kind):
@@ -352,7 +352,7 @@ def _of_ticks(kind: pa.DataType) -> Convert | None:
 
 
 def _moment(value: int, ticks: int) -> str:
-    """Return a time since 1970 as text. Python's own `datetime` has no nanoseconds, and no year beyond 9999."""
+    """Return `ticks` since 1970 as text. Python's `datetime` has no nanoseconds, and no years beyond 9999."""
     seconds, rest = divmod(value, ticks)
     nanoseconds = rest * (10**9 // ticks)
     fraction = f".{nanoseconds:09}" if nanoseconds % 1000 else f".{nanoseconds // 1000:06}"
@@ -360,7 +360,7 @@ def _moment(value: int, ticks: int) -> str:
 
 
 def _text(value: bytes) -> Any:
-    """Return the text of a column. One that is not UTF-8 stays as it is, for the judge to refuse the record."""
+    """Return the text of a cell. Bytes that are not UTF-8 are written unchanged, so the judge refuses them."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -372,7 +372,7 @@ def _decimal(value: Decimal) -> Any:
 
 
 def _written(value: Any) -> Any:
-    """Return what `orjson` writes for a value of a type that it does not know."""
+    """Return a value that `orjson` can write in place of one of a type that it does not support."""
     match value:
         case Decimal():
             return _decimal(value)
@@ -380,6 +380,6 @@ def _written(value: Any) -> Any:
             return base64.b64encode(value).decode()
         case timedelta():
             return _seconds_of("us")(value // timedelta(microseconds=1))
-        case IPv4Address() | IPv4Network() | IPv6Address() | IPv6Network():  # and the interfaces
+        case IPv4Address() | IPv4Network() | IPv6Address() | IPv6Network():  # includes the interface classes
             return str(value)
     raise TypeError(type(value).__name__)

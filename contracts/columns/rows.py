@@ -14,9 +14,9 @@ NOTHING: Final[dict[str, Any]] = {}
 _BLOCK_RECORDS: Final = 1_000
 
 Suspect = tuple[int, Any, int | None]
-"""The index of a record that is not known to be good; the record, or its Violation; and None.
+"""A record that is not known to be good: its index, the record or its Violation, and None.
 
-Or the index, None, and the bit set of the rules that the record breaks, where it is known to break nothing else.
+If the record is known to break only rules, the index, None, and the bit set of these rules.
 """
 
 
@@ -24,7 +24,7 @@ class Rows(Protocol):
     """Judges the records of a batch, and collects the rows of those that are kept."""
 
     def suspects(self) -> Iterator[Suspect]:
-        """Add the records that are known to be good, and yield all others; one that is not kept has a row of nulls."""
+        """Add the records that are known to be good, and yield all others; those not kept get a row of nulls."""
         ...
 
     def keep(self, index: int, record: Any) -> None:
@@ -37,10 +37,10 @@ class Rows(Protocol):
 
 
 class TableRows:
-    """Collects records, and turns them into columns block by block.
+    """Collects records, and converts them to columns block by block.
 
-    Blocks keep few records alive at once: a whole batch of them costs more in memory and garbage collection than
-    all else here.
+    With blocks, few records are alive at a time. Keeping a whole batch of them costs more, in memory and garbage
+    collection, than all other work here.
     """
 
     def __init__(self, columns: Sequence[TypedColumn], judged: Iterable[tuple[int, Any, bool]] = ()) -> None:
@@ -54,14 +54,14 @@ class TableRows:
         self._refused: list[int] = []
 
     def suspects(self) -> Iterator[Suspect]:
-        """Add the records that are good, and yield the others; one that is not kept meanwhile has a row of nulls."""
+        """Add the records that are good, and yield the others; those that are not kept get a row of nulls."""
         for index, record, is_good in self._judged:
             self._kept = record if is_good else NOTHING
             if not is_good:
                 yield index, record, None
             self.add(self._kept)
 
-    def keep(self, index: int, record: Any) -> None:  # noqa: ARG002 - it is that of the last suspect
+    def keep(self, index: int, record: Any) -> None:  # noqa: ARG002 - it is the index of the last suspect
         """Build the row of the last suspect from its record."""
         self._kept = record
 
@@ -72,7 +72,7 @@ class TableRows:
             self._convert()
 
     def finish(self) -> tuple[list[pa.Array], list[int]]:
-        """Return the columns of all records added, and the positions of those that some column cannot hold."""
+        """Return the columns of all added records, and the positions of values that do not fit (null there)."""
         self._convert()
         return [pa.concat_arrays(chunks) for chunks in self._chunks], self._refused
 

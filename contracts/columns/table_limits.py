@@ -1,4 +1,4 @@
-"""Limits of a table on its rows beyond the types of their columns: a primary key, and which texts it can hold."""
+"""Limits of a table on its rows beyond the column types: a primary key, and which texts it can hold."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tidegate.contracts.verdict import Severity, Stage, Violation
 
 
 class Unfit(NamedTuple):
-    """Rows that a table cannot hold, for one reason; `is_row` says of each row of a batch whether it is one of them.
+    """Rows that a table cannot hold for one reason; `is_row` marks them among the rows of a batch.
 
-    A column that is not of the key may be null instead.
+    `column` is the index of the column at fault. A column that is not part of the key may be written as null instead.
     """
 
     column: int
@@ -48,7 +48,7 @@ class TableLimits:
     max_key_bytes: int | None = None
 
     def unfit(self, columns: Sequence[TypedColumn], arrays: Sequence[pa.Array]) -> Iterator[Unfit]:
-        """Find rows that the table cannot hold; `arrays` are their columns, null where a row is not written."""
+        """Yield rows that the table cannot hold; `arrays` are the columns, null where a row is not written."""
         for index, (column, array) in enumerate(zip(columns, arrays, strict=True)):
             is_of_key = column.name in self.key
             if is_of_key and array.null_count:
@@ -90,7 +90,7 @@ def with_keys(
     values: pa.Array,
     keys: pa.Array,
 ) -> list[pa.Array]:
-    """Set the primary key of tombstones, read from their Kafka keys, in its columns; null if it cannot be read."""
+    """Return the arrays with the primary keys of tombstones filled in from their Kafka keys; null if unreadable."""
     filled = list(arrays)
     if not limits.deletes or not values.null_count:
         return filled
@@ -106,9 +106,9 @@ def with_keys(
 
 
 def read_key(key: bytes | None, columns: Sequence[TypedColumn]) -> dict[str, Any]:
-    """Read the primary key from a Kafka key: a JSON object with a member for each column, or the one value itself.
+    """Read the primary key from a Kafka key: a JSON object with a member for each column, or the single value itself.
 
-    Returns what Arrow takes for each column; nothing for a column that the key does not hold.
+    Return the values by column, as Arrow takes them; a column that the key does not hold is left out.
     """
     try:
         text = (key or b"").decode()
@@ -127,9 +127,9 @@ def read_key(key: bytes | None, columns: Sequence[TypedColumn]) -> dict[str, Any
 
 
 def write_key(record: Any, columns: Sequence[TypedColumn]) -> bytes | None:
-    """Return the Kafka key from which `read_key` reads the primary key of a record; None if a column of it is null.
+    """Return the Kafka key from which `read_key` reads the primary key of a record; None if a part of it is null.
 
-    The key of one column is its value as text, that of several a JSON object.
+    A key of one column is its value as text, one of several columns a JSON object.
     """
     values = {column.name: read(record, column.path) for column in columns}
     if not values or any(value is None or isinstance(value, (list, dict)) for value in values.values()):
@@ -139,19 +139,19 @@ def write_key(record: Any, columns: Sequence[TypedColumn]) -> bytes | None:
         return whole
     (value,) = values.values()
     text = value.encode() if isinstance(value, str) else orjson.dumps(value, default=_json)
-    # Such as a text that is written like an object.
+    # The text may read as something else, for example if it looks like an object. Then write an object.
     return text if read_key(text, columns) == read_key(whole, columns) else whole
 
 
 def _json(value: Any) -> Any:
-    """Return what `orjson` writes for a value of a record that it does not know."""
+    """Return a value that `orjson` can write in place of one of a type that it does not support."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return orjson.Fragment(str(value).encode())  # a Decimal, or an integer beyond 64 bits
 
 
 def _held(column: TypedColumn, value: Any) -> Any:
-    """Return what a column holds for a value of a key: its own, or that of the same text."""
+    """Return the value that a column holds for a value of a key, converted directly or from its text; else None."""
     if value is None or isinstance(value, (list, dict)):
         return None
     held = column.kind.convert(value)

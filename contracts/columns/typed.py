@@ -1,7 +1,7 @@
-"""Typed columns: which a contract has, and the records' values in them. No silent null, no silent rounding.
+"""Typed columns of a contract, and their conversion from records. No silent nulls, no silent rounding.
 
-A value is kept exactly, or it is a violation of stage column. One rounding is part of the types' meaning: `float` and
-`double` hold the nearest IEEE 754 number of any number in their range. An absent or null value is a null.
+A value is kept exactly, or it is a violation of stage column. The exception is part of the types' meaning: `float` and
+`double` hold the IEEE 754 number nearest to any number in their range. An absent or null value becomes null.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ _TIME_TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A column type: its Arrow type, and how values of records become what it holds.
+    """A column type: its Arrow type, and the function that converts values of records to it.
 
-    An integer counts `unit` nanoseconds where the type is one of times. `takes_all` says that any value is taken, because
-    none of it is kept: of a masked field. `is_plain` says that `convert` is that of the type, and masks nothing.
+    `unit` is the number of nanoseconds that an integer counts in a column of times. `takes_all` means that any value is
+    accepted, because a mask replaces it. `is_plain` means that `convert` is the type's own, and masks nothing.
     """
 
     arrow_type: pa.DataType
@@ -80,7 +80,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class TypedColumn:
-    """One column of the table: where its values come from, and how they become what its type holds."""
+    """One column of the table: where in a record its values are, and how they are converted."""
 
     name: str
     type: str
@@ -120,7 +120,7 @@ class TypedColumn:
         for token in self.path:
             try:
                 values = [value.get(token) for value in values]
-            except AttributeError:  # no object: an array, or nothing
+            except AttributeError:  # not all values are objects: some are arrays or missing
                 values = [
                     value.get(token) if type(value) is dict else item_at(value, token) for value in values
                 ]
@@ -132,7 +132,7 @@ def compile_columns(
 ) -> tuple[TypedColumn, ...]:
     """Compile the columns of a contract, or derive them from the top level of its schema.
 
-    `formats_hold` says that the schema refuses strings that are not of their format. Raises ContractError with every
+    `formats_hold` means that the schema refuses strings that do not match their format. Raises ContractError with every
     problem found.
     """
     problems: list[Problem] = []
@@ -190,7 +190,7 @@ def _declared(
 
 
 def mask_refusal(masks: Masks, path: Path, type_name: str) -> tuple[str, str] | None:
-    """Return why a column cannot hold what a mask leaves of its field: the place in the column, and the reason."""
+    """Return why a column cannot hold the masked values of its field: (place in the column, reason), else None."""
     over = masks.over(path)
     if over is None:
         return None
@@ -212,7 +212,7 @@ def mask_refusal(masks: Masks, path: Path, type_name: str) -> tuple[str, str] | 
 
 
 def masked_kind(masks: Masks, path: Path, kind: Kind) -> Kind:
-    """Return what a column of a field holds under the contract's masks."""
+    """Return the kind of a column under the contract's masks: `kind` itself if the field is not masked."""
     match masks.over(path):
         case (Mask.HASH, _):
             return Kind(pa.string(), masks.token, takes_all=True, is_plain=False)
@@ -252,7 +252,7 @@ def _derived(
         found = fields.find(pointer) or FieldType()
         is_hashed = _is_hashed(masks, (field_name,))
         type_name = "string" if is_hashed else derived_type(found, formats_hold=formats_hold)
-        # Query engines do not tell columns apart by case.
+        # Query engines compare column names without case.
         if name.lower() in taken:
             message = f"`{pointer}` and `{taken[name.lower()]}` would both be column {name.lower()}"
             problems.append(Problem(place, f"{message}; name the columns under `columns`"))
@@ -264,13 +264,13 @@ def _derived(
 
 
 def column_name(field_name: str) -> str:
-    """Build a column name of a field's name: letters, digits and underscores, a letter first."""
+    """Return a column name for a field: letters, digits and underscores, beginning with a letter."""
     name = re.sub(r"[^A-Za-z0-9_]", "_", field_name).lstrip("_")
     return name if name[:1].isalpha() else f"c_{name}"
 
 
 def derived_type(found: FieldType, *, formats_hold: bool) -> str:
-    """Choose the column type for a field: `json` for all that no other type holds, such as a text or a number."""
+    """Return the column type for a field; `json` if no other type holds its values, as for text or a number."""
     types = found.types - {"null"}
     if types & {"object", "array"} or not types:
         return "json"
@@ -287,7 +287,7 @@ def derived_type(found: FieldType, *, formats_hold: bool) -> str:
 
 
 def kind_of(name: str, found: FieldType) -> Kind | None:
-    """Find a column type by its name, for values of a field; None if there is none of this name."""
+    """Return the column type of this name for values of a field; None for an unknown name."""
     if match := _DECIMAL.fullmatch(name):
         precision, scale = int(match[1]), int(match[2])
         if not 1 <= precision <= _MAX_PRECISION or scale > precision:

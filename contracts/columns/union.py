@@ -23,9 +23,9 @@ class GroupColumns:
 
 
 def united(parts: Sequence[GroupColumns]) -> tuple[TypedColumn, ...]:
-    """Return the union of columns: those of the first part in their order, then what the later ones add.
+    """Return the union of columns: those of the first part in their order, then those that later parts add.
 
-    A column of several parts has the widest of its types.
+    A column of several parts has the widest of its types. Names are compared without case.
     """
     found: dict[str, TypedColumn] = {}
     for part in parts:
@@ -37,7 +37,7 @@ def united(parts: Sequence[GroupColumns]) -> tuple[TypedColumn, ...]:
 
 
 def widened(columns: pa.StructArray, union: pa.Schema) -> pa.StructArray:
-    """Return the columns of one part as those of the union, with nulls for columns that the part lacks."""
+    """Return the columns of one part cast to the schema of the union; columns that the part lacks are null."""
     if columns.type == pa.struct(list(union)):
         return columns
     arrays = dict(zip((field.name for field in columns.type), columns.flatten(), strict=True))
@@ -49,11 +49,11 @@ def widened(columns: pa.StructArray, union: pa.Schema) -> pa.StructArray:
 
 
 def conflicts(parts: Sequence[GroupColumns]) -> Iterator[str]:
-    """Yield why versions cannot write one table, a sentence each, with both versions.
+    """Yield one sentence for each reason why versions cannot write one table, naming both versions.
 
-    Primary key, tombstones and the mask of the record key must be equal, and none may be unframed beside framed ones.
-    A column of two versions needs the same mask, so that no version shows values that another hides. Its type in one
-    version must hold all values of the type in the other.
+    Primary key, tombstones and the mask of the record key must be equal. Unframed versions cannot be mixed with framed
+    ones. A column of two versions needs the same mask, so that no version shows values that another hides. Its type in
+    one version must hold all values of the type in the other.
     """
     newest, *others = parts
     for other in others:
@@ -97,7 +97,7 @@ def _settings(one: DataContract, other: DataContract) -> Iterator[str]:
         ("primary_key", one.primary_key, other.primary_key),
         ("tombstones", one.tombstones, other.tombstones),
         ("key_mask", one.key_mask, other.key_mask),
-        # What is unframed may begin as a schema id does.
+        # An unframed value may begin with the same bytes as a framed one.
         *([("framing", one.framing, other.framing)] if "none" in {one.framing, other.framing} else ()),
     )
     for name, ours, theirs in listed:
@@ -123,7 +123,7 @@ def _mask(contract: DataContract, column: TypedColumn) -> str:
 
 
 def _is_wider(wide: pa.DataType, narrow: pa.DataType) -> bool:
-    """Return whether a type holds every value of another exactly, and tables can widen a column so in place."""
+    """Return whether a type holds every value of another exactly, and tables can widen a column in place to it."""
     if pa.types.is_decimal(wide) and pa.types.is_decimal(narrow):
         return bool(wide.scale == narrow.scale and wide.precision > narrow.precision)
     return (wide, narrow) in {(pa.int64(), pa.int32()), (pa.float64(), pa.float32())}

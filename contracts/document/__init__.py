@@ -1,1 +1,1 @@
-"""The contract document: its model, read from JSON or YAML with the place of each part."""
+"""The contract document: its model, and how it is read from JSON or YAML with the position of each part."""

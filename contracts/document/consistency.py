@@ -1,4 +1,4 @@
-"""Consistency of a contract by itself, without its schema."""
+"""Checks that a contract is consistent in itself, without its schema."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.contracts.verdict import Severity
 
 
 def inconsistencies(contract: DataContract) -> Iterator[Problem]:
-    """Find the contradictions inside a contract; pointers are into the contract document."""
+    """Yield the contradictions inside a contract; pointers are into the contract document."""
     rule_ids = [(f"/rules/{index}/id", rule.id) for index, rule in enumerate(contract.rules)]
     expectation_ids = [
         (f"/expectations/{index}/id", each.id) for index, each in enumerate(contract.expectations)
@@ -34,7 +34,7 @@ def inconsistencies(contract: DataContract) -> Iterator[Problem]:
             yield Problem(
                 f"/reference_sets/{escape(name)}", "give either `values`, or the `file` that has them"
             )
-    # Query engines do not tell columns apart by case.
+    # Query engines compare column names without case.
     columns = [
         (f"/columns/{index}/name", column.name.lower()) for index, column in enumerate(contract.columns)
     ]
@@ -56,7 +56,7 @@ def _repeated(what: str, placed: Iterable[tuple[str, str]]) -> Iterator[Problem]
 
 
 def _set_problems(pointer: str, rule: BaseRule, sets: dict[str, ReferenceSet]) -> Iterator[Problem]:
-    """Find mistakes of a rule that lists values, or names a reference set instead: one with a field `set`."""
+    """Yield the mistakes of a rule that lists values or names a reference set; any other rule has none."""
     if "set" not in type(rule).model_fields:
         return
     values, name = getattr(rule, "values", ()), getattr(rule, "set", None)

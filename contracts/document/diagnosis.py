@@ -1,4 +1,4 @@
-"""Converts the validation errors of pydantic to sentences for the author of a contract."""
+"""Convert validation errors of pydantic to sentences for the author of a contract."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Finding:
 
     @property
     def pointer(self) -> str:
-        """The path as a JSON Pointer (RFC 6901)."""
+        """Return the path as a JSON Pointer (RFC 6901)."""
         return "".join(f"/{escape(str(token))}" for token in self.path)
 
 
 _TAGGED = {"rules", "steps"}
-"""Keys of lists whose items are of one of several models."""
+"""Keys of lists whose items belong to a tagged union of models."""
 
 
 def diagnose(
@@ -68,7 +68,7 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 
 
 def _path(document: Any, detail: ErrorDetails) -> Path:
-    """Follow a location of pydantic, which also names branches of unions, through the document."""
+    """Return the path in the document for a location of pydantic, which also contains branches of unions."""
     path: Path = ()
     value: Any = document
     tag_follows = False
@@ -225,7 +225,7 @@ def _mismatch(path: Path, details: list[ErrorDetails], root: type[BaseModel]) ->
 
 
 def _broken_form(path: Path, found: Any, root: type[BaseModel]) -> str | None:
-    """Return the form of a key of the contract if the number, in quotes, would not have that form."""
+    """Return the form that a key of the contract requires, if quoting the number would not satisfy it; else None."""
     if len(path) != 1 or isinstance(found, bool) or not isinstance(found, int | float):
         return None
     patterns = [getattr(each, "pattern", None) for each in _field(root, str(path[0])).metadata]
@@ -254,7 +254,7 @@ def _described(value: Any) -> str:
 
 
 def _sentence(detail: ErrorDetails) -> str:
-    """Return the mistake of a value of the right type, as the rest of a sentence that begins with its key."""
+    """Return the mistake in a value of the right type, to complete a sentence that begins with its key."""
     match detail["type"]:
         case "literal_error" | "enum":
             return _choice(detail)
@@ -294,4 +294,4 @@ def _form(detail: ErrorDetails) -> str:
 def _words(expected: str) -> list[str]:
     return re.findall(r"'([^']*)'", expected) or [
         expected.lower()
-    ]  # True, the only other literal, is true in YAML
+    ]  # the only other literal is True, which is `true` in YAML

@@ -16,10 +16,10 @@ ANY_TYPE = frozenset({"string", "integer", "number", "boolean", "null", "object"
 class FieldType:
     """The possible values of a field.
 
-    `types` are JSON type names (`integer` is kept beside `number`; Avro bytes are `bytes`). `times` are the formats of
-    its strings, or the logical types of its integers, that say when: `date`, `date-time`, `timestamp-millis` and so on.
-    `decimal` is precision and scale of a number that has them. `is_closed`: an object of the field has no other members
-    than those that the schema declares.
+    `types` are JSON type names (`integer` is kept beside `number`; Avro bytes are `bytes`). `times` are those formats of
+    its strings, or logical types of its integers, that stand for times: `date`, `date-time`, `timestamp-millis` and so
+    on. `decimal` is the precision and scale of a decimal, else None. `is_closed` means that an object in the field has
+    no members other than those that the schema declares.
     """
 
     types: frozenset[str] = ANY_TYPE
@@ -28,7 +28,7 @@ class FieldType:
     is_closed: bool = False
 
     def both(self, other: FieldType) -> FieldType:
-        """Combine two types that hold together."""
+        """Return the type of a field for which both types hold, as in `allOf`."""
         return FieldType(
             _intersection(self.types, other.types),
             self.times | other.times,
@@ -36,7 +36,7 @@ class FieldType:
         )
 
     def either(self, other: FieldType) -> FieldType:
-        """Combine two types if one of them holds."""
+        """Return the type of a field for which either type holds, as in `anyOf`."""
         decimals = {each.decimal for each in (self, other) if each.types - {"null"}}
         objects = [each.is_closed for each in (self, other) if "object" in each.types]
         return FieldType(
@@ -55,7 +55,7 @@ class SchemaFields(Protocol):
         ...
 
     def pointers(self) -> tuple[str, ...]:
-        """Return pointers of the declared fields, outermost first; bounded, for suggestions and columns."""
+        """Return pointers of the declared fields, outermost first; their number is limited."""
         ...
 
     def top_level(self) -> tuple[str, ...]:
@@ -68,29 +68,32 @@ class SchemaFields(Protocol):
 
 
 def refuses_null(fields: SchemaFields, pointer: str) -> bool:
-    """Return whether the schema declares a field and refuses null in it: a null of a table is then a missing field."""
+    """Return whether the schema declares a field and refuses null.
+
+    A null in a table then means a missing field.
+    """
     found = fields.find(pointer)
     return found is not None and "null" not in found.types
 
 
 def types_of(fields: SchemaFields, pointer: str) -> frozenset[str]:
-    """Return the JSON types of a field; any type for one that the schema does not declare."""
+    """Return the JSON types of a field; all types for a field that the schema does not declare."""
     found = fields.find(pointer)
     return ANY_TYPE if found is None else found.types
 
 
 def tokens(pointer: str) -> tuple[str, ...]:
-    """Split a JSON Pointer. Source: RFC 6901 section 4."""
+    """Return the unescaped tokens of a JSON Pointer. Source: RFC 6901 section 4."""
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])
 
 
 def join(parts: tuple[str, ...]) -> str:
-    """Write a JSON Pointer."""
+    """Return the JSON Pointer of these tokens, escaped."""
     return "".join(f"/{escape(part)}" for part in parts)
 
 
 def value_at(document: Any, path: Iterable[str], missing: Any = None) -> Any:
-    """Return what is in a document at the tokens of a JSON Pointer; `missing` where they lead nowhere."""
+    """Return the value at the tokens of a JSON Pointer in a document; `missing` if there is none."""
     for token in path:
         if isinstance(document, dict) and token in document:
             document = document[token]
@@ -102,7 +105,7 @@ def value_at(document: Any, path: Iterable[str], missing: Any = None) -> Any:
 
 
 def objects_of(document: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object of a JSON document at any depth, itself included, in no order. Does not recurse."""
+    """Yield every object of a JSON document at any depth, including itself, in any order. Does not recurse."""
     stack = [document]
     while stack:
         node = stack.pop()
@@ -114,7 +117,7 @@ def objects_of(document: Any) -> Iterator[dict[str, Any]]:
 
 
 def suggestion(pointer: str, fields: SchemaFields) -> str:
-    """Return the end of a message: the declared field with the nearest name."""
+    """Return the end of a message that suggests the declared field with the most similar name; "" without one."""
     declared = fields.pointers()
     near = get_close_matches(pointer, declared, n=1, cutoff=0.6)
     if not near:

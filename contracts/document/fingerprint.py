@@ -1,4 +1,4 @@
-"""The fingerprint of a contract: equal if and only if two documents mean the same."""
+"""The fingerprint of a contract: equal for two documents if and only if they mean the same."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tidegate.contracts.document.model import DataContract
 
 
 def canonical_bytes(contract: DataContract) -> bytes:
-    """Encode a contract so that equal contracts give equal bytes.
+    """Return the canonical encoding of a contract: equal contracts have equal bytes.
 
-    The result is JSON in UTF-8 without spaces, with keys sorted by code point and without default values. Comments,
-    key order, YAML or JSON, and a schema inside or beside the contract make no difference.
+    It is JSON in UTF-8 without whitespace and default values, with keys sorted by code point. Comments, key order, the
+    choice of YAML or JSON, and whether the schema is in its own file make no difference.
     """
     document = contract.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return json.dumps(document, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()

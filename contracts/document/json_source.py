@@ -1,4 +1,4 @@
-"""JSON with positions. Strict, exact and bounded. Source: RFC 8259."""
+"""A JSON reader that keeps positions. It is strict, exact and bounded. Source: RFC 8259."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _CONSTANTS = {"true": True, "false": False, "null": None}
 
 
 def read_json(name: str, text: str) -> Source:
-    """Read one JSON text. Raises ContractError where it is not JSON; repeated keys are problems of the source."""
+    """Read one JSON text; `name` is in messages. Raises ContractError unless it is JSON.
+
+    Duplicate keys do not raise: they are in the `problems` of the source.
+    """
     return resolve(name, _Reader(name, text).read())
 
 

@@ -1,4 +1,4 @@
-"""Contract documents: from a file or a request body to a contract, with every mistake located; and back."""
+"""Load contract documents from files or request bodies, with the position of every mistake; and write them."""
 
 from __future__ import annotations
 
@@ -20,28 +20,33 @@ from tidegate.contracts.document.yaml_source import read_yaml
 from tidegate.contracts.errors import ContractError, Problem
 
 MAX_JSON_BYTES = 4 * 1024 * 1024
-"""Maximum JSON document or schema."""
+"""Maximum size of a JSON document or schema."""
 MAX_YAML_BYTES = 256 * 1024
-"""Maximum YAML document: reading its grammar is slow, and a registry reads what strangers post. JSON may be larger."""
+"""Maximum size of a YAML document: smaller, because YAML is slow to parse and registries parse untrusted input."""
 
 _DEFINITION = "/schema/definition"
 
 ReadSchema = Callable[[str], bytes]
-"""Returns the content of `schema.file`. Raises OSError when it cannot, ValueError when it will not; both in a sentence."""
+"""Returns the content of a file that the contract names.
+
+Raises OSError if it cannot be read, ValueError if it may not be.
+
+The message of a ValueError is a sentence for the author.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedContract:
-    """A contract, self-contained (its schema under `definition`), and where each part of it was written."""
+    """A self-contained contract (its schema is in `definition`), with the documents that locate its parts."""
 
     contract: DataContract
     document: Source
     schema: Source | None = None
     warnings: tuple[Problem, ...] = ()
-    """Located names that may be misspelt; filled in by `lint` and by a publication."""
+    """Names that may be misspelt, with their positions; set by `lint` and when a contract is published."""
 
     def locate(self, problem: Problem) -> Problem:
-        """Fill in file, line and column of a problem that has only a pointer into the contract."""
+        """Return a problem with file, line and column, found by its pointer into the contract."""
         if problem.line is not None:
             return problem
         return _locate(problem, self.document, self.schema)
@@ -50,10 +55,10 @@ class LoadedContract:
 def load_contract(path: Path) -> LoadedContract:
     """Load a contract file (YAML or JSON) and the schema file that it names.
 
-    `schema.file` is relative to the contract file and must be in its folder or below. Otherwise a stranger's contract
+    `schema.file` is relative to the contract file and must be in its folder or below. Otherwise an untrusted contract
     could make CI read any file.
 
-    Raises ContractError with every problem of the document, located and in document order.
+    Raises ContractError with every problem of the document, with positions, in document order.
     """
     return read_draft(path).finish()
 
@@ -61,19 +66,19 @@ def load_contract(path: Path) -> LoadedContract:
 def parse_contract(text: str | bytes, *, name: str, read_schema: ReadSchema | None) -> LoadedContract:
     """Parse a contract document.
 
-    `name` is in messages; its ending tells JSON (.json) from YAML (.yaml, .yml), and without one the text
-    does. With `read_schema=None` the document must be self-contained.
+    `name` is used in messages. Its suffix selects JSON (.json, .avsc) or YAML (.yaml, .yml); with any other, the first
+    character of the text does. With `read_schema=None` the document must be self-contained.
 
-    Raises ContractError with every problem of the document, located and in document order.
+    Raises ContractError with every problem of the document, with positions, in document order.
     """
     return _parse_draft(text, name, read_schema).finish()
 
 
 def dump_contract(contract: DataContract) -> bytes:
-    """Write a self-contained contract as a JSON document in UTF-8 that `parse_contract` reads back.
+    """Return a self-contained contract as a JSON document in UTF-8 that `parse_contract` reads back.
 
     Fields are in the order of the model. The schema keeps its author's order, because derived columns follow it.
-    Default values are left out. Two dumps mean the same exactly when
+    Default values are omitted. Two dumps mean the same if and only if their
     `tidegate.contracts.document.fingerprint.fingerprint` is equal.
     """
     document = contract.model_dump(mode="json", by_alias=True, exclude_defaults=True)
@@ -82,10 +87,10 @@ def dump_contract(contract: DataContract) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The readable part of a document, and its faults so far.
+    """The readable part of a document, and the problems found so far.
 
-    `contract` is None if the document is no contract even without its faulty parts. `rules` has the index in the
-    document of each of its rules.
+    `contract` is None if the document is not a valid contract even without its faulty parts. `rules` maps each rule of
+    `contract` to its index in the document.
     """
 
     document: Source
@@ -95,7 +100,7 @@ class Draft:
     rules: tuple[int, ...] = ()
 
     def locate(self, problem: Problem) -> Problem:
-        """Locate a problem of the draft's contract, whose rules may be fewer than the document's."""
+        """Return a problem of the draft's contract with its position; the document may have more rules."""
         match problem.pointer.split("/"):
             case ["", "rules", index, *rest] if index.isdecimal():
                 pointer = "/".join(("/rules", str(self.rules[int(index)]), *rest))
@@ -104,7 +109,7 @@ class Draft:
 
     def finish(self, more: Iterable[Problem] = ()) -> LoadedContract:
         """Return the contract. Raises ContractError with every problem of the draft and `more`, in document order."""
-        problems = dict.fromkeys([*self.problems, *more])  # compiling finds contradictions too
+        problems = dict.fromkeys([*self.problems, *more])  # compiling finds the same contradictions again
         if problems or self.contract is None:
             raise ContractError(tuple(sorted(problems, key=lambda each: _order(each, self.document.name))))
         return LoadedContract(self.contract, self.document, self.schema)
@@ -115,7 +120,7 @@ def _order(problem: Problem, name: str) -> tuple[bool, int, int]:
 
 
 def read_draft(path: Path) -> Draft:
-    """Read what there is of a contract file. Raises ContractError for a file that is not a mapping."""
+    """Read as much of a contract file as is valid. Raises ContractError for a file that is not a mapping."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -147,17 +152,16 @@ def _parse_draft(text: str | bytes, name: str, read_schema: ReadSchema | None) -
     if contract is None:
         return Draft(document, schema, tuple(problems), None)
     draft = Draft(document, schema, (), contract, rules)
-    # An unknown key may be the one that its mapping lacks.
+    # Do not report what a mapping lacks if it has an unknown key, which may be the missing key misspelt.
     unknown_in = {each.pointer.rpartition("/")[0] for each in findings if each.about == "unknown key"}
     problems += [draft.locate(each) for each in inconsistencies(contract) if each.pointer not in unknown_in]
     return replace(draft, problems=tuple(problems), contract=contract if is_complete else None)
 
 
 def _build(document: dict[str, Any]) -> tuple[DataContract | None, list[Finding], tuple[int, ...]]:
-    """Build the contract, without unknown keys and without rules that are wrong by themselves.
+    """Build the contract without its faulty parts, as far as `_without` can remove them.
 
-    Returns None when it needs more than that to be left out; what is wrong; and for each rule its index in the
-    document.
+    Return the contract (None if it is still invalid), the mistakes, and the index in the document of each rule.
     """
     rules = document.get("rules", [])
     indexes = tuple(range(len(rules))) if isinstance(rules, list) else ()
@@ -197,9 +201,10 @@ _INDEPENDENT = {
 
 
 def _without(document: dict[str, Any], findings: list[Finding]) -> tuple[dict[str, Any], tuple[int, ...]]:
-    """Remove what is wrong and can be spared, so that the other mistakes can be reported too.
+    """Return the document without faulty parts that are not essential, so that other mistakes can be reported too.
 
-    These are unknown keys, rules with any mistake, and parts that no other part refers to. The rest makes no contract.
+    These are unknown keys, rules with any mistake, and parts that no other part refers to; faulty required keys get
+    placeholders. Also return the index in the document of each remaining rule. The result is not meant for use.
     """
     sound = copy.deepcopy(document)
     wrong_rules = set()
@@ -233,7 +238,10 @@ def _place(finding: Finding, document: Source, schema: Source | None) -> Problem
 
 
 def read_source(name: str, content: str | bytes) -> Source:
-    """Read JSON or YAML, by the name's ending or, without one, by the first character. Raises ContractError, located."""
+    """Read JSON or YAML, by the suffix of `name` or, for any other suffix, by the first character.
+
+    Raises ContractError with the position.
+    """
     text = _decode(name, content)
     suffix = PurePosixPath(name).suffix.lower()
     is_json = suffix in {".json", ".avsc"}
@@ -257,7 +265,7 @@ def _decode(name: str, content: str | bytes) -> str:
 
 
 def _read_schema_file(document: Source, read_schema: ReadSchema | None) -> Source | None:
-    """Read the file that the document's schema names; None when it names none. Raises ContractError, located."""
+    """Read the file that the document's schema names; None if it names none. Raises ContractError with positions."""
     part = document.value.get("schema")
     if not isinstance(part, dict):
         return None
@@ -297,7 +305,7 @@ def _with_definition(document: dict[str, Any], schema: Source | None) -> dict[st
 def _with_set_values(
     value: dict[str, Any], document: Source, read_file: ReadSchema | None
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """Fill in the values of reference sets that name a file; also return the problems of these files."""
+    """Return the document with the values of reference sets that name a file, and the problems of these files."""
     sets = value.get("reference_sets")
     named = {
         name: part
@@ -326,7 +334,7 @@ def _with_set_values(
 
 
 def _read_values(file: str, content: bytes) -> list[Any]:
-    """Read a reference set: a JSON or YAML list, by the name's ending, else text with a value a line."""
+    """Read a reference set: by the file's suffix, a JSON or YAML list, else text with one value per line."""
     if PurePosixPath(file).suffix.lower() not in {".json", ".yaml", ".yml"}:
         values: Any = [line.strip() for line in _decode(file, content).splitlines() if line.strip()]
     else:

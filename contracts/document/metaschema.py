@@ -1,4 +1,4 @@
-"""The JSON Schema of contract documents, generated from the model: editors complete and check against it.
+"""The JSON Schema of contract documents, generated from the model, with which editors complete and validate.
 
 `python -m tidegate.contracts.document.metaschema` writes it to standard output.
 Source: JSON Schema draft 2020-12.
@@ -17,7 +17,7 @@ from tidegate.contracts.document.model import SCHEMA_KEY, DataContract
 
 
 class _Generator(GenerateJsonSchema):
-    """Leaves out what says nothing to an author: titles that repeat a key, a default of null."""
+    """A generator that omits what does not help an author: titles that repeat a key, and defaults of null."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
         return False
@@ -28,12 +28,12 @@ class _Generator(GenerateJsonSchema):
 
     def model_schema(self, schema: core_schema.ModelSchema) -> dict[str, Any]:
         written = super().model_schema(schema)
-        # Only the summary of a class is for authors; the rest of its docstring is for programmers.
+        # Only the summary line of a class is for authors; the rest of its docstring is for developers.
         return {**written, "description": written["description"].partition("\n")[0]}
 
     def dict_schema(self, schema: core_schema.DictSchema) -> dict[str, Any]:
         written = super().dict_schema(schema)
-        # Keys of another form are refused, not ignored.
+        # Keys that do not match the pattern are refused, not ignored.
         return {**written, "additionalProperties": False} if "patternProperties" in written else written
 
     def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> dict[str, Any]:

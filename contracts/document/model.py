@@ -1,6 +1,6 @@
-"""The contract document: the one model that every other part reads.
+"""The model of the contract document, on which all other parts build.
 
-Field names follow the Open Data Contract Standard where it has the idea. The published meta-schema
+Field names follow the Open Data Contract Standard where it has the same concept. The published meta-schema
 `schemas/meta/tidegate-v1.schema.json` is generated from these classes (`make generate`).
 """
 
@@ -28,7 +28,7 @@ from tidegate.contracts.document.terms import (
 from tidegate.contracts.verdict import Severity
 
 SCHEMA_KEY = "$schema"
-"""Key by which a JSON document names its meta-schema for editors; no part of the contract."""
+"""Key with which a JSON document names its meta-schema for editors; it is not a part of the contract."""
 
 
 class Compatibility(StrEnum):
@@ -301,5 +301,5 @@ class DataContract(Part):
 
     @property
     def drops_records(self) -> bool:
-        """Return whether a violation makes a record disappear: it is written to no output."""
+        """Return whether a violation can drop a record, so that no output has it."""
         return OnViolation.DROP in {self.on_violation, *(rule.on_violation for rule in self.rules)}

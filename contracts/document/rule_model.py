@@ -1,6 +1,6 @@
 """Models of the rules of a contract document; `contracts/rules/kinds/` has the behaviour of each kind.
 
-The models are here, below the rules, because the contract document is the first thing that every part reads.
+The models are in this package, below `rules`, because all other packages build on the contract document.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class BaseRule(Part):
     )
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """Find what the rule says against itself, whatever the schema is."""
+        """Yield the contradictions of the rule in itself, independent of the schema."""
         if self.severity is Severity.WARNING and self.on_violation is not None:
             remedy = "remove `on_violation`, or make the severity `error`"
             yield "/on_violation", f"a warning is always written and counted; {remedy}"
@@ -123,7 +123,7 @@ class Range(BaseRule):
 
     @property
     def limits(self) -> dict[str, Any]:
-        """Return the bounds that are given, by their names."""
+        """Return the bounds that are set, by name."""
         return {name: limit for name in _BOUNDS if (limit := getattr(self, name)) is not None}
 
     def contradictions(self) -> Iterator[Contradiction]:
@@ -157,7 +157,7 @@ def _is_empty(limits: dict[str, Any], low: str, high: str) -> bool:
 
 
 def _sort_key(bound: str | float) -> tuple[str, Any]:
-    """Return the sort of a bound and a key within it; compiling reports text that is neither date nor timestamp."""
+    """Return the sort of a bound and its key in that sort; the compiler reports text that is not a time."""
     if not isinstance(bound, str):
         return "number", bound
     if (day := date_key(bound)) is not None:
@@ -254,12 +254,12 @@ class Condition(Part):
 
     @property
     def is_negated(self) -> bool:
-        """Return whether the rule applies to all other values than those listed."""
+        """Return whether the rule applies to all values except those listed."""
         return "not_equals" in self.model_fields_set
 
     @property
     def values(self) -> tuple[Scalar, ...] | None:
-        """Return the values of the field that are listed; None for any value but null."""
+        """Return the listed values of the field; None for any value except null."""
         if self.present:
             return None
         if self.is_negated:

@@ -1,8 +1,8 @@
-"""The order of semantic versions, as bytes that every database compares alike."""
+"""The precedence of semantic versions, as bytes that every database compares in the same way."""
 
 from __future__ import annotations
 
-_DIGITS = 4  # how many decimal digits the length of a number may have, so no number in a version is too long
+_DIGITS = 4  # digits for the length of a number, enough for any number in a version
 
 
 def precedence(version: str) -> bytes:
@@ -36,17 +36,17 @@ def next_patch(version: str) -> str:
 
 
 def major_of(version: str) -> int:
-    """Return the major number: versions that share it keep to one line of compatibility."""
+    """Return the major number. Versions with the same one are checked for compatibility with each other."""
     return int(version.partition(".")[0])
 
 
 def _number(digits: str) -> bytes:
-    """Encode a number of any size: its length first, so that 9 comes before 10."""
+    """Encode a number of any size, preceded by its length so that 9 sorts before 10."""
     return f"{len(digits):0{_DIGITS}}{digits}".encode()
 
 
 def _identifier(part: str) -> bytes:
-    """Encode a pre-release identifier: numbers before names, and a shorter list before its extension."""
+    """Encode a pre-release identifier. Numbers sort before names, and a list of identifiers before its extensions."""
     if part.isdigit():
         return b"\x03" + _number(part.lstrip("0") or "0") + b"\x00"
     return b"\x04" + part.encode() + b"\x00"

@@ -1,8 +1,8 @@
-"""A document as its author wrote it: the value, and the line and column of every part of it.
+"""A document as its author wrote it: its value, and the line and column of each part.
 
-Both syntaxes, `tidegate.contracts.document.json_source` and `tidegate.contracts.document.yaml_source`, build the same tree of nodes; `resolve` turns the
-tree into plain values and places. Values are exact: an integer of any size stays an integer. A fraction that a double
-would change is refused: the fingerprint of a contract must not depend on a parser's rounding.
+Both readers, `tidegate.contracts.document.json_source` and `tidegate.contracts.document.yaml_source`, build the same tree
+of nodes; `resolve` converts it to plain values and places. Values are exact: an integer of any size stays an integer. A
+fraction that a double would change is refused, because a contract's fingerprint must not depend on a parser's rounding.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 from tidegate.contracts.errors import ContractError, Problem
 
 MAX_DEPTH = 100
-"""Deepest nesting of a document."""
+"""Maximum nesting of a document."""
 MAX_NODES = 200_000
-"""Maximum values a document may have once its aliases are followed."""
+"""Maximum number of values in a document after its aliases are expanded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A scalar; `written` is its text in the document, which is needed if it is a key."""
+    """A scalar; `written` is its text in the document, which is used if it is a key."""
 
     place: Place
     value: str | int | float | bool | None
@@ -47,7 +47,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """A mapping, with repeated keys still in it."""
+    """A mapping, including duplicate keys."""
 
     place: Place
     pairs: list[tuple[Leaf, Node]]
@@ -60,7 +60,8 @@ Node = Leaf | Items | Entries
 class Source:
     """One document: its plain value, and the place of each JSON Pointer (RFC 6901) into it.
 
-    `values` has the start of each value, `keys` the place of its key, `blocks` the pointers of mappings and sequences.
+    `values` maps pointers to where the value starts, `keys` to where its key starts. `blocks` are the pointers of
+    mappings and sequences. `problems` are mistakes that do not prevent reading, such as duplicate keys.
     """
 
     name: str
@@ -71,9 +72,9 @@ class Source:
     problems: tuple[Problem, ...] = ()
 
     def problem(self, pointer: str, message: str, *, at_key: bool = False) -> Problem:
-        """Locate a problem at `pointer`, or at the nearest part of it that the document has.
+        """Return a problem with its position: at `pointer`, or at the nearest ancestor that the document has.
 
-        A scalar is located at its start; a mapping or sequence (and with `at_key` every value) at its key.
+        A scalar is located at its start, a mapping or sequence at its key. With `at_key`, so is every value.
         """
         place = self._place(pointer, at_key=at_key)
         return Problem(pointer, message, self.name, place.line, place.column)
@@ -84,12 +85,12 @@ class Source:
             at_key = True
         begin = self.values.get(pointer, Place(1, 1))
         key = self.keys.get(pointer)
-        # The block under a key starts on the next line; people look for the key.
+        # A block starts on the line after its key, but authors look for the key.
         return key if key is not None and (at_key or pointer in self.blocks) else begin
 
 
 def syntax_error(name: str, place: Place, message: str) -> ContractError:
-    """Build the error for a document that cannot be read at all."""
+    """Return the error for a document that cannot be read at all."""
     return ContractError((Problem("", message, name, place.line, place.column),))
 
 
@@ -99,19 +100,19 @@ def escape(token: str) -> str:
 
 
 def exact_number(text: str) -> int | float | None:
-    """Read a decimal number without changing it; None when a double would.
+    """Return a decimal number exactly; None if a double would change it.
 
-    0.1 is kept, for a double gives it back as written; 0.30000000000000001 and 1e400 are not.
+    0.1 is exact, because the double prints as 0.1 again; 0.30000000000000001 and 1e400 are not.
     """
     try:
         return int(text)
-    except ValueError:  # no integer, or one of more digits than Python converts
+    except ValueError:  # not an integer, or one with more digits than Python converts
         number = float(text)
     if not isfinite(number):
         return None
     try:
         return number if Decimal(text) == Decimal(repr(number)) else None
-    except InvalidOperation:  # an exponent that no decimal has either
+    except InvalidOperation:  # the exponent is out of range for a Decimal too
         return None
 
 

@@ -1,4 +1,4 @@
-"""The terms in which every part of a contract document is written: ids, pointers, scalars, and how strict it is."""
+"""Basic types of contract documents: ids, pointers, scalars, versions, and the strict base model."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 Scalar = str | int | float | bool | None
-"""A JSON scalar. YAML dates and times arrive as the strings that were written."""
+"""A JSON scalar. Dates and times in YAML are read as strings."""
 POINTER_PATTERN = r"^(/([^~/]|~[01])*)+$"
 RULE_ID_PATTERN = r"^[a-z0-9]([a-z0-9._-]{0,78}[a-z0-9])?$"
 IDENTIFIER_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"
 VERSION_PATTERN = r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$"
 MOST_DAYS = 36_500
-"""A hundred years: Kafka counts a retention in milliseconds, and 64 bits hold it."""
+"""Maximum retention in days, a hundred years. In milliseconds, as in Kafka, it fits into 64 bits."""
 
 COLUMN_PATTERN = r"^[A-Za-z][A-Za-z0-9_]*$"
 BOUND_PATTERN = r"^(P[0-9YMWDTHS.]+|-?[0-9.]{17,200})$"
@@ -67,11 +67,11 @@ class OnViolation(StrEnum):
 
 
 class Part(BaseModel):
-    """Frozen, and closed: an unknown key is a mistake to report, not to ignore."""
+    """A strict, frozen base model: an unknown key is reported as a mistake, not ignored."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", serialize_by_alias=True)
 
 
 def subject_of(topic: str) -> str:
-    """Return the subject of a registry that describes the values of a topic."""
+    """Return the registry subject for the values of a topic."""
     return f"{topic}-value"

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 DATE_LENGTH: Final = 10
-"""Characters of a full-date."""
+"""Number of characters in a full-date."""
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
 _DATE_TIME = re.compile(
     r"(\d{4})(-\d{2}-\d{2})[Tt](\d{2}:\d{2}):(\d{2})(?:\.(\d+))?(?:[Zz]|([+-]\d{2}:\d{2}))", re.ASCII
@@ -18,13 +18,13 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = timedelta(seconds=1)
 NANOSECONDS: Final = 10**9
 """Nanoseconds in a second."""
-# Python has no year 0; RFC 3339 has. The years 0 and 400 are alike, one cycle of the calendar apart.
+# RFC 3339 has a year 0, Python has not. The years 0 and 400 have equal calendars, one cycle of the calendar apart.
 _CYCLE_YEARS: Final = 400
 _CYCLE_SECONDS: Final = 146_097 * 86_400
 
 
 def date_key(text: str) -> str | None:
-    """Read a full-date; None for anything else. Dates sort as their text does.
+    """Return a valid full-date unchanged, because dates sort like their text; None for any other text.
 
     Source: RFC 3339 section 5.6.
     """
@@ -33,7 +33,7 @@ def date_key(text: str) -> str | None:
 
 @lru_cache(maxsize=65_536)
 def read_date(text: str) -> str | None:
-    """Read a full-date of the right length. Days repeat from record to record, so they are remembered."""
+    """Return a full-date of ten characters if it is valid, else None. Cached, because days repeat between records."""
     match = _DATE.fullmatch(text)
     if match is None:
         return None
@@ -46,9 +46,9 @@ def read_date(text: str) -> str | None:
 
 
 def instant_key(text: str) -> int | Fraction | None:
-    """Read a date-time as nanoseconds since 1970 in UTC, exact; None for anything else.
+    """Return a date-time as exact nanoseconds since 1970 UTC; None for any other text.
 
-    A leap second is the second that follows it, as POSIX counts. Source: RFC 3339 section 5.6.
+    A leap second equals the second after it, as in POSIX. Source: RFC 3339 section 5.6.
     """
     match = _DATE_TIME.fullmatch(text)
     if match is None:
@@ -72,12 +72,15 @@ def _nanoseconds(fraction: str | None) -> int | Fraction:
     digits = (fraction or "").rstrip("0")
     if len(digits) <= 9:
         return int(digits.ljust(9, "0"))
-    # More digits than Python's int() reads at once are no time of a clock.
+    # Python limits the digits that int() converts, and no clock has that precision, so the rest is cut.
     return Fraction(int(digits[:100]), 10 ** (len(digits[:100]) - 9))
 
 
 def instant_text(text: str) -> str | None:
-    """Write a date-time in UTC and whole seconds, such as 1900-01-01T00:00:00Z; None for other text, and for one with a fraction."""
+    """Return a date-time in UTC and whole seconds, such as 1900-01-01T00:00:00Z.
+
+    Return None for any other text, a fraction of a second, and a year that Python cannot represent.
+    """
     moment = instant_key(text)
     if not isinstance(moment, int) or moment % NANOSECONDS:
         return None

@@ -1,6 +1,6 @@
-"""YAML with positions: the core schema of YAML 1.2, one document, no tags, bounded aliases.
+"""A YAML reader that keeps positions: the core schema of YAML 1.2, one document, no tags, bounded aliases.
 
-Dates and times stay the strings that were written. Source: YAML 1.2.2, section 10.3.2 (tag resolution).
+Dates and times are read as strings. Source: YAML 1.2.2, section 10.3.2 (tag resolution).
 """
 
 from __future__ import annotations
@@ -48,8 +48,11 @@ _STRING_TAGS = {None, "tag:yaml.org,2002:str", "!"}
 
 
 def read_yaml(name: str, text: str) -> Source:
-    """Read one YAML document. Raises ContractError where it is not YAML; repeated keys are problems of the source."""
-    # The pure parser: the C one does not know YAML 1.2.
+    """Read one YAML document; `name` is in messages. Raises ContractError unless it is YAML.
+
+    Duplicate keys do not raise: they are in the `problems` of the source.
+    """
+    # Use the pure Python parser, because the C parser does not support YAML 1.2.
     reader = _Reader(name, YAML(typ="safe", pure=True).parse(text))
     try:
         return resolve(name, reader.read())
@@ -63,7 +66,7 @@ def read_yaml(name: str, text: str) -> Source:
         message = f"not YAML: the character U+{ord(text[error.position]):04X} is not allowed"
         raise syntax_error(name, Place(line, column), message) from None
     except (YAMLError, ValueError, AssertionError) as error:
-        # The parser lets some mistakes through to Python, such as an escape beyond Unicode.
+        # For some mistakes, such as an escape beyond Unicode, the parser raises errors of Python itself.
         raise syntax_error(name, reader.place, f"not YAML after this: {error}") from None
 
 
@@ -73,7 +76,7 @@ class _Reader:
         self._events = events
         self._anchors: dict[str, Node] = {}
         self.place = Place(1, 1)
-        """Where the last event began."""
+        """Where the last node began, for errors without a position."""
 
     def read(self) -> Node:
         root: Node | None = None
@@ -127,7 +130,7 @@ class _Reader:
                 raise syntax_error(self._name, key.place, "a key must be a plain word, not a list or mapping")
             value = next(children)
             if isinstance(value, Leaf) and not value.written:
-                # Nothing is written after the key, and the parser looks for it on the next line.
+                # The value is empty, and the parser locates it on the next line. Use the place of its key.
                 value = replace(value, place=key.place)
             yield key, value
 
@@ -160,7 +163,7 @@ def _place(event: Any) -> Place:
 
 
 def _joined(text: str) -> str:
-    r"""Join surrogate pairs such as "\ud83d\ude00": YAML keeps them separate, JSON, which is a subset, does not."""
+    r"""Join escaped surrogate pairs such as "\ud83d\ude00", as JSON does; the YAML parser does not."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 

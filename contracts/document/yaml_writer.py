@@ -1,6 +1,7 @@
-"""Write JSON data as readable YAML, which `read_yaml` reads back as the same data.
+"""Write JSON data as readable YAML that `read_yaml` reads back as the same data.
 
-A library's emitter writes 70 kB a second here, and documents have up to a megabyte. Source: YAML 1.2.2, chapters 7 and 8.
+The library's emitter writes only 70 kB per second, and documents have up to a megabyte. Source: YAML 1.2.2, chapters 7
+and 8.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Any, Final
 _PLAIN: Final = re.compile(r"(?:[A-Za-z][\w./-]*|/[\w./*~-]*)(?: [\w./*-]+)*|\d+\.\d+\.\d+", re.ASCII)
 _WORDS_OF_YAML_1_1: Final = frozenset(
     {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
-)  # readers of the older version take these for other than texts
+)  # readers of YAML 1.1 do not read these as text
 _SHORT: Final = 80
 
 
 def write_yaml(document: Mapping[str, Any]) -> str:
-    """Write a JSON object as YAML in block style, its members in their order; short lists stay in one line."""
+    """Return a JSON object as YAML in block style, with its members in order and short lists on one line."""
     return "".join(f"{line}\n" for line in _mapping(document)) if document else "{}\n"
 
 
@@ -63,5 +64,5 @@ def _scalar(value: Any) -> str:
 
 def _text(text: str) -> str:
     is_plain = _PLAIN.fullmatch(text) is not None and text.lower() not in _WORDS_OF_YAML_1_1
-    # A JSON string is a double-quoted scalar of YAML; what cannot be printed is escaped in both.
+    # A JSON string is also a double-quoted YAML scalar. Text with unprintable characters is escaped.
     return text if is_plain else json.dumps(text, ensure_ascii=not text.isprintable())

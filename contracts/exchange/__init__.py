@@ -1,1 +1,1 @@
-"""Contracts of other formats, read into Tidegate's and written from them."""
+"""Import of contracts from other formats, and export to them."""

@@ -1,4 +1,4 @@
-"""Documents of other formats as documents of the Open Data Contract Standard, with the place that each part came from."""
+"""Helpers to convert documents of other formats to the Open Data Contract Standard, with the source of each part."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LOCAL: Final = frozenset({"timestamp_ntz", "datetime"})
 
 
 def logical_type(written: object) -> dict[str, Any]:
-    """Return the logical type of a type such as `varchar(20)`, as keys of a property; {} for one that any value may have."""
+    """Return the logical type for a type such as `varchar(20)`, as keys of a property; {} for a type without one."""
     plain = str(written).lower().partition("(")[0].partition("<")[0].strip()
     plain = plain.removesuffix(" without time zone").removesuffix(" with time zone")
     plain = plain.removesuffix(" varying").removesuffix(" precision").removesuffix(" unsigned").strip()
@@ -41,13 +41,13 @@ def logical_type(written: object) -> dict[str, Any]:
 
 
 def is_known_type(written: object) -> bool:
-    """Return whether a type has a logical type, or may hold any value on purpose."""
+    """Return whether a type has a logical type, or is known to hold any value."""
     plain = str(written).lower()
     return bool(logical_type(written)) or plain in {"variant", "json", "jsonb", "null", "bytes", "binary"}
 
 
 def unjudged_size(written: object, source: str) -> Iterator[LeftOut]:
-    """Yield the length, the digits or the members in a type such as `varchar(20)`, which no value is judged by."""
+    """Yield an entry if a type such as `varchar(20)` has a length, digits or members, which are not judged."""
     if logical_type(written) and set(str(written)) & set("(<"):
         yield LeftOut(
             source, f"of the type `{written}`, what is in brackets is not judged; write it as a rule"
@@ -55,21 +55,21 @@ def unjudged_size(written: object, source: str) -> Iterator[LeftOut]:
 
 
 def mapping(written: Any, source: str) -> dict[str, Any]:
-    """Return a part of a document that must be a mapping; an empty one for null. Raises ContractError."""
+    """Return a part that must be a mapping; an empty one for null. Raises ContractError for another type."""
     if not isinstance(written, dict) and written is not None:
         raise ContractError.at(source, "this is no mapping; the format has a mapping here")
     return written or {}
 
 
 def sequence(written: Any, source: str) -> list[Any]:
-    """Return a part of a document that must be a list; an empty one for null. Raises ContractError."""
+    """Return a part that must be a list; an empty one for null. Raises ContractError for another type."""
     if not isinstance(written, list) and written is not None:
         raise ContractError.at(source, "this is no list; the format has a list here")
     return written or []
 
 
 def unread(given: dict[str, Any], read: Collection[str], source: str) -> Iterator[LeftOut]:
-    """Yield the parts of a mapping other than those that are `read`, unless they are empty."""
+    """Yield the parts of a mapping whose key is not in `read`, unless they are empty."""
     for name, value in given.items():
         if name not in read and value not in (None, "", [], {}):
             yield LeftOut(source + pointer(name), f"a contract has no field for `{name}`")
@@ -82,13 +82,13 @@ _OF_A_METRIC: Final = frozenset(
 _ARGUMENTS: Final = frozenset({"validValues", "pattern", "missingValues"})
 _IMPLEMENTATION: Final = frozenset({"type", "expectation_type", "kwargs"})
 _OF_A_RULE: Final = frozenset({"name", "id", "description", "severity"})
-"""Keys that a check against nulls has no use for: it becomes a part of the schema, not a rule."""
+"""Keys that are not used for a check against nulls, because it becomes a part of the schema, not a rule."""
 
 
 def unread_of_checks(checks: list[Any], source: str) -> Iterator[LeftOut]:
-    """Yield the parts of quality rules that a rule of a contract does not have.
+    """Yield the parts of quality rules that rules of a contract lack.
 
-    Rules that are not judged at all are not known here; they are listed whole beside this.
+    Quality rules that cannot be converted at all are listed elsewhere as a whole.
     """
     for index, each in enumerate(checks):
         place = f"{source}/{index}"
@@ -107,7 +107,7 @@ def unread_of_checks(checks: list[Any], source: str) -> Iterator[LeftOut]:
 
 
 def outermost(left_out: Iterable[LeftOut]) -> tuple[LeftOut, ...]:
-    """Return what is left out, each once, without parts of what is left out as a whole."""
+    """Return the entries without duplicates, and without parts of an entry that is left out as a whole."""
     once = dict.fromkeys(left_out)
     places = {each.pointer for each in once}
     return tuple(
@@ -118,25 +118,25 @@ def outermost(left_out: Iterable[LeftOut]) -> tuple[LeftOut, ...]:
 
 
 class Places:
-    """Where the parts of a converted document came from."""
+    """The mapping from parts of a converted document to their sources, both as JSON Pointers."""
 
     def __init__(self) -> None:
         self._sources: dict[str, str] = {}
 
     def note(self, converted: str, source: str) -> None:
-        """Keep the place in the source of a part of the converted document."""
+        """Record the source of a part of the converted document."""
         self._sources[converted] = source
 
     def of(self, converted: str) -> str:
-        """Return the place in the source of a part that was noted."""
+        """Return the source of a recorded part. Raises KeyError for any other part."""
         return self._sources[converted]
 
     def restore(self, left_out: LeftOut) -> LeftOut:
-        """Return what is left out with its place in the source."""
+        """Return an entry about the converted document as one about the source."""
         return LeftOut(self.source(left_out.pointer), left_out.reason)
 
     def source(self, converted: str) -> str:
-        """Return the place in the source of a part, or of the nearest part around it that was noted."""
+        """Return the source of a part, derived from the nearest recorded part that contains it; else ""."""
         for place in above(converted):
             if (source := self._sources.get(place)) is not None:
                 return source + converted[len(place) :]
@@ -144,7 +144,7 @@ class Places:
 
 
 def above(place: str) -> Iterator[str]:
-    """Yield a pointer and the pointers above it, longest first."""
+    """Yield a pointer and all pointers above it, the longest first."""
     yield place
     for index in range(len(place) - 1, -1, -1):
         if place[index] == "/":

@@ -1,6 +1,6 @@
-"""The Data Contract Specification of datacontract.com, read as a document of the Open Data Contract Standard.
+"""Convert the Data Contract Specification of datacontract.com to the Open Data Contract Standard (ODCS).
 
-Each key of the specification is converted or listed as left out.
+Every key of the specification is either converted or listed as left out.
 
 Source: Data Contract Specification 0.9 to 1.2.
 """
@@ -38,7 +38,7 @@ _DOCUMENT: Final = frozenset(
 )
 _INFO: Final = frozenset({"title", "version", "status", "description", "owner", "contact"})
 _CONTACT: Final = ("email", "url", "name")
-"""Ways to reach a team; a contract has the first of them."""
+"""Ways to contact a team, in order of preference; a contract has only one."""
 _SERVER: Final = frozenset({"type", "topic", "format"})
 _MODEL: Final = frozenset({"description", "fields", "primaryKey", "quality"})
 _OPTIONS: Final = (
@@ -61,16 +61,19 @@ _FIELD: Final = frozenset(
     | {"references", "example", "examples", "quality", "fields", "items", "values"}
 )
 _INSTEAD: Final = (("pii", "classification"), ("primary", "primaryKey"), ("example", "examples"))
-"""Keys of a field that are read only if another is not there."""
+"""Keys of a field that are read only if the other key is missing."""
 _CONVERTED: Final = {
     **{name: f"logicalTypeOptions/{name}" for name in (*_OPTIONS, "format")},
     "references": "relationships",
 }
-"""Where the standard has what is under a key of a field, if not under the same name."""
+"""Where a key of a field is in the standard, if not under the same name."""
 
 
 def convert_datacontract(document: dict[str, Any]) -> tuple[dict[str, Any], Places, list[LeftOut]]:
-    """Return the document in the standard, the places of its parts, and what no part stands for. Raises ContractError."""
+    """Return the document as one of the standard, the sources of its parts, and the parts left out.
+
+    Raises ContractError for a document that does not have the form of the specification.
+    """
     converter = _Converter(document)
     info = mapping(document.get("info"), "/info")
     contact = mapping(info.get("contact"), "/info/contact")
@@ -108,12 +111,15 @@ class _Converter:
         self.places = Places()
         self.left_out: list[LeftOut] = []
         self._definitions: set[str] = set()
-        """Places of the definitions that fields refer to."""
+        """Pointers of the definitions that fields refer to."""
         self._open: list[str] = []
-        """Places of the definitions that the field now being read is a part of."""
+        """Pointers of the definitions that are being resolved around the current field, to detect recursion."""
 
     def topic(self) -> str | None:
-        """Return the topic of the first Kafka server, if there is one model; list the other parts of servers."""
+        """Return the topic of the first Kafka server if there is only one model, else None.
+
+        All other servers are listed as left out.
+        """
         topic = None
         is_alone = len(self._document.get("models") or ()) == 1
         for name, each in mapping(self._document.get("servers"), "/servers").items():
@@ -133,7 +139,7 @@ class _Converter:
         return topic
 
     def list_checks_and_promises(self) -> None:
-        """List checks in other languages, service levels, and definitions that no field refers to."""
+        """List service levels, top-level checks, and definitions that no field refers to as left out."""
         for name in mapping(self._document.get("servicelevels"), "/servicelevels"):
             reason = "a service level is not judged; a rule of kind `freshness` may be meant"
             self._leave(pointer("servicelevels", name), reason)
@@ -145,7 +151,7 @@ class _Converter:
                 self._leave(source, "no field refers to it")
 
     def model(self, index: int, name: str, written: Any, topic: str | None) -> dict[str, Any]:
-        """Return a model as an object."""
+        """Return a model as an object of the standard; `topic` is its physical name, if known."""
         place, source = pointer("schema", index), pointer("models", name)
         self.places.note(place, source)
         model = mapping(written, source)
@@ -202,7 +208,7 @@ class _Converter:
     def _options(
         self, field: dict[str, Any], origins: dict[str, str], of_type: dict[str, Any]
     ) -> dict[str, Any]:
-        """Return the options of a field and of its type, if there are any."""
+        """Return the options of a field and of its type as `logicalTypeOptions`; {} if there are none."""
         options = of_type | {name: field[name] for name in _OPTIONS if name in field}
         if field.get("format") and of_type.get("format") == LOCAL_TIMESTAMP:
             self._leave(origins["format"], f"the type `{field['type']}` has its own format")
@@ -211,7 +217,7 @@ class _Converter:
         return {"logicalTypeOptions": options} if options else {}
 
     def _resolved(self, written: Any, source: str) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return a field with what it inherits from definitions, and the place of each of its keys."""
+        """Return a field with the keys that it inherits from definitions, and the source pointer of each key."""
         field: dict[str, Any] = {}
         origins: dict[str, str] = {}
         place = source
@@ -246,7 +252,7 @@ class _Converter:
         return members
 
     def _checks(self, written: Any, source: str) -> list[Any]:
-        """Return quality rules, which the standard has too; list their parts that a rule does not have."""
+        """Return the quality rules, which have the form of the standard; list parts that a contract's rules lack."""
         checks = sequence(written, source)
         self.left_out += unread_of_checks(checks, source)
         return checks
@@ -256,7 +262,7 @@ class _Converter:
 
 
 def _labels(field: dict[str, Any]) -> dict[str, Any]:
-    """Return what a field says beside its values: key, class, references, examples."""
+    """Return the keys of a field that do not restrict its values: primary key, class, references, examples."""
     labels: dict[str, Any] = {}
     if field.get("primaryKey") or field.get("primary"):
         labels["primaryKey"] = True

@@ -1,6 +1,6 @@
-"""Models of dbt (`schema.yml`), read as a document of the Open Data Contract Standard.
+"""Convert models of dbt (`schema.yml`) to the Open Data Contract Standard (ODCS).
 
-Each key of a model is converted or listed as left out.
+Every key of a model is either converted or listed as left out.
 
 Source: dbt 1.11, model properties: `columns`, `constraints`, `data_tests`; packages dbt_utils and dbt_expectations.
 """
@@ -34,9 +34,9 @@ _SEVERITIES: Final = frozenset({"warn", "error"})
 
 
 def convert_dbt(document: dict[str, Any]) -> tuple[dict[str, Any], Places, list[LeftOut]]:
-    """Return the document in the standard, the places of its parts, and the parts that have no counterpart.
+    """Return the document as one of the standard, the sources of its parts, and the parts left out.
 
-    Raises ContractError.
+    Raises ContractError for a document that does not have the form of dbt's models, or for duplicate columns.
     """
     converter = _Converter()
     converter.left_out += unread(document, {"version", "models"}, "")
@@ -56,7 +56,7 @@ def convert_dbt(document: dict[str, Any]) -> tuple[dict[str, Any], Places, list[
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """A test or constraint of a column: its arguments and settings, which a constraint has in one mapping."""
+    """A test or constraint of a column: its arguments and settings, which are one mapping for a constraint."""
 
     name: str
     source: str
@@ -74,7 +74,7 @@ class _Test:
         }
 
     def why_not_judged(self) -> str | None:
-        """Return why no record can be judged by the test as it is written; None if one can be."""
+        """Return why records cannot be judged by the test as written; None if they can."""
         settings = self.given | self.config
         if settings.get("where") or settings.get("row_condition") or self.arguments.get("row_condition"):
             return f"`{self.name}` with a condition is not judged; write a rule of kind `cel`"
@@ -90,7 +90,7 @@ class _Test:
         return {name: value for name, value in self.arguments.items() if name not in others}
 
     def unread(self, read: Collection[str], labels: Collection[str] = _LABELS) -> Iterator[LeftOut]:
-        """Yield the parts of the test other than the arguments and labels that were `read`."""
+        """Yield the parts of the test other than the arguments in `read` and the `labels`."""
         given = {
             name: value
             for name, value in self.given.items()
@@ -110,14 +110,14 @@ class _Test:
 
 
 class _Converter:
-    """Converts models one by one; collects the places of their parts, and the parts that are left out."""
+    """Converts models one by one, and collects the sources of their parts, and the parts left out."""
 
     def __init__(self) -> None:
         self.places = Places()
         self.left_out: list[LeftOut] = []
 
     def named(self, written: Any, source: str) -> list[tuple[str, dict[str, Any]]]:
-        """Return the parts of a list that have a name, with their places; list the others."""
+        """Return the items of a list that have a name, with their pointers; list the others as left out."""
         found = []
         for at, each in enumerate(sequence(written, source)):
             if isinstance(each, dict) and each.get("name"):
@@ -127,7 +127,7 @@ class _Converter:
         return found
 
     def _columns(self, model: dict[str, Any], source: str) -> list[tuple[str, dict[str, Any]]]:
-        """Return the columns of a model with their places; list those that are a part of a column, such as `payload.a`."""
+        """Return the columns of a model with their pointers; parts of columns, such as `payload.a`, are left out."""
         found = []
         for where, each in self.named(model.get("columns"), f"{source}/columns"):
             name = str(each["name"])
@@ -169,7 +169,7 @@ class _Converter:
         return {"name": model["name"], **self._description(model, source), "properties": properties}
 
     def _description(self, part: dict[str, Any], source: str) -> dict[str, Any]:
-        """Return the description of a model or a column, unless only dbt has its text."""
+        """Return the description of a model or column, unless only dbt can evaluate its text."""
         text = part.get("description")
         if "{{" in str(text):
             self._leave(
@@ -197,7 +197,7 @@ class _Converter:
         return found
 
     def _add(self, found: dict[str, Any], test: _Test, place: str) -> None:
-        """Add one test or constraint to a property."""
+        """Add one test or constraint to a property, or list it as left out."""
         if (reason := test.why_not_judged()) is not None:
             self._leave(test.source, reason)
             return
@@ -232,7 +232,7 @@ class _Converter:
                 self._leave(test.source, f"`{test.name}` is not judged; write it as a rule")
 
     def _add_range(self, found: dict[str, Any], test: _Test) -> None:
-        """Add a range of numbers; list a bound of another kind, such as a column or an expression."""
+        """Add a range of numbers; list any other bound, such as a column or an expression, as left out."""
         rule: dict[str, Any] = {"kind": "range"}
         for name, inside, outside in (
             ("min_value", "minimum", "exclusive_minimum"),
@@ -252,7 +252,7 @@ class _Converter:
             self._leave(test.source, f"`{test.name}` has no bound that is a number; write a rule")
 
     def _test(self, written: Any, source: str) -> _Test:
-        """Return a test, which is a name, or a mapping from the name to the arguments."""
+        """Return a test, which is written as a name, or as a mapping from the name to the arguments."""
         name, given, given_at = str(written), {}, source
         if isinstance(written, dict) and isinstance(written.get("test_name"), str):
             name, given = written["test_name"], written

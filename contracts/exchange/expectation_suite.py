@@ -1,8 +1,8 @@
-"""Suites of Great Expectations, read as a document of the Open Data Contract Standard.
+"""Convert suites of Great Expectations to the Open Data Contract Standard (ODCS).
 
-An expectation that holds for each value (without `mostly`) becomes a part of the schema or a rule, so that records are
-refused by it. Any other stays an expectation about a batch. Columns are those of the table: the field of a column has its
-name, and an expectation names the column that a contract derives from the field (`guest-id` becomes `guest_id`).
+An expectation about every value (without `mostly`) becomes a part of the schema or a rule, which refuses single records.
+Any other stays an expectation about a batch. Each column of the suite becomes a field of the same name. An expectation
+names the column that a contract derives from the field (`guest-id` becomes `guest_id`).
 
 Source: Great Expectations 1.x and 0.18, `ExpectationSuite.to_json_dict`.
 """
@@ -30,14 +30,17 @@ _OF_THE_SCHEMA: Final = frozenset(
     {"expect_column_to_exist", "expect_column_values_to_not_be_null"}
     | {"expect_column_values_to_be_of_type", "expect_column_type_to_be"}
 )
-"""Expectations that become a part of the schema, which has no description and no severity."""
+"""Expectations that become a part of the schema, which cannot keep their description and severity."""
 
 
 _NEEDED: Final = frozenset({"column"})
 
 
 def convert_suite(document: dict[str, Any]) -> tuple[dict[str, Any], Places, list[LeftOut]]:
-    """Return the document in the standard, the places of its parts, and what no part stands for. Raises ContractError."""
+    """Return the document as one of the standard, the sources of its parts, and the parts left out.
+
+    Raises ContractError for entries that are not expectations, or that lack a required argument.
+    """
     converter = _Converter()
     converter.left_out += _unread_around(document)
     for index, expectation in enumerate(read_suite(json.dumps(document))):
@@ -65,7 +68,7 @@ class _Converter:
         self.of_table: list[dict[str, Any]] = []
 
     def add(self, expectation: Expectation, written: dict[str, Any], source: str) -> None:
-        """Add an expectation; `written` is its text, `source` its place in the suite."""
+        """Add an expectation; `written` is its entry in the suite, `source` the pointer to it."""
         if expectation.kwargs.get("row_condition"):
             reason = f"`{expectation.type}` with a condition is not judged; write a rule of kind `cel`"
             self.left_out.append(LeftOut(source, reason))
@@ -92,7 +95,7 @@ class _Converter:
         )
 
     def _of_each_value(self, expectation: Expectation, source: str) -> bool:
-        """Add what holds for each value to the schema or the rules; return false for any other expectation."""
+        """Add an expectation about every value to the schema or the rules; return False for any other expectation."""
         kwargs = expectation.kwargs
         found = self.properties.get(str(kwargs.get("column")), {})
         match expectation.type:
@@ -123,7 +126,7 @@ class _Converter:
 
     def _type(self, found: dict[str, Any], kwargs: Any, source: str) -> None:
         written = next((kwargs[name] for name in _TYPES if name in kwargs), None)
-        # Such as `INTEGER`, `int64`, `StringType` of Spark or `DATETIME`.
+        # The suite may name types of SQL, pandas or Spark, such as `INTEGER`, `int64` and `StringType`.
         converted = logical_type(str(written).removesuffix("Type"))
         if not converted:
             self.left_out.append(LeftOut(source, f"the type `{written}` is not known; any value passes"))
@@ -144,7 +147,7 @@ class _Converter:
 
 
 def unread_of_suite(document: dict[str, Any], found: Iterable[Expectation]) -> Iterator[LeftOut]:
-    """Yield the parts of a suite, of which `found` was read, that no expectation of a contract has."""
+    """Yield the parts of a suite that a contract's expectations lack; `found` are the expectations read from it."""
     yield from _unread_around(document)
     for index, expectation in enumerate(found):
         yield from _unread(expectation, document["expectations"][index], pointer("expectations", index))
@@ -158,7 +161,7 @@ def _unread_around(document: dict[str, Any]) -> Iterator[LeftOut]:
 def _unread(
     expectation: Expectation, written: dict[str, Any], source: str, *, is_schema: bool = False
 ) -> Iterator[LeftOut]:
-    """Yield the parts of an expectation that no part of a contract stands for."""
+    """Yield the parts of an expectation that a contract lacks."""
     name = "type" if "type" in written else "expectation_type"
     given = {key: value for key, value in written.items() if (key, value) != ("severity", "critical")}
     labels = () if is_schema else ("description", "severity")
@@ -180,9 +183,9 @@ def _columns(expectation: Expectation) -> list[str]:
 
 
 def with_derived_columns(expectation: Expectation, known: Collection[str] = ()) -> Expectation:
-    """Return an expectation that names the columns which a contract derives from its fields.
+    """Return an expectation with the names of the columns that a contract derives from its fields.
 
-    `known` are columns that keep their name.
+    The columns in `known` keep their name.
     """
     kwargs = dict(expectation.kwargs)
     for name in _OF_ONE_COLUMN:
@@ -204,7 +207,7 @@ def _words(expectation: Expectation) -> dict[str, Any]:
 
 
 def _values(kwargs: Any) -> Any:
-    """Return the set of values without null, which the library does not compare."""
+    """Return the set of values without nulls, because the library does not compare nulls."""
     values = kwargs.get("value_set")
     return [each for each in values if each is not None] if isinstance(values, list | tuple) else values
 
@@ -224,7 +227,7 @@ def _range(kwargs: Any) -> dict[str, Any]:
 
 
 def _type_of(rule: dict[str, Any]) -> dict[str, Any]:
-    """Return the logical type of a column that a suite says nothing of but a rule, as keys of a property."""
+    """Return the logical type that a rule implies for a column without a declared type, as keys of a property."""
     bounds = [each for name, each in rule.items() if name not in ("kind", "field")]
     match rule:
         case {"kind": "matches"}:
@@ -244,7 +247,7 @@ def _type_of(rule: dict[str, Any]) -> dict[str, Any]:
 
 
 def _type_of_times(bounds: list[str]) -> dict[str, Any]:
-    """Return the type of dates or times, if all bounds are written alike; else none, and the rule has no field to suit."""
+    """Return the type of dates or timestamps if all bounds have the same form; else {}: the rule cannot compile."""
     day = len("2026-01-31")
     if all(len(each) == day for each in bounds):
         return logical_type("date")

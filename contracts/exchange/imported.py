@@ -16,7 +16,7 @@ _NO_RULE_ID = re.compile(r"[^a-z0-9._-]+")
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A part of the source that no record is judged by: its JSON Pointer in the source, and the reason."""
+    """A part of the source by which no record is judged: its JSON Pointer in the source, and the reason."""
 
     pointer: str
     reason: str
@@ -27,12 +27,12 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A contract document with its schema under `definition`, as `parse_contract` reads it."""
+    """An imported contract document with its schema in `definition`, which `parse_contract` can read."""
 
     document: dict[str, Any]
     left_out: tuple[LeftOut, ...] = ()
     places: dict[str, str] = field(default_factory=dict)
-    """The JSON Pointer in the source of each rule and expectation, by its id, where it is known."""
+    """The JSON Pointer in the source of each rule and expectation, by id, where known."""
 
 
 def semantic_version(text: object) -> str | None:
@@ -44,13 +44,13 @@ def semantic_version(text: object) -> str | None:
 
 
 def identifier(*parts: object) -> str:
-    """Return the parts as an identifier of a contract or a topic, separated by dots."""
+    """Return the non-empty parts joined by dots as an identifier of a contract or topic."""
     named = [_NO_TOPIC.sub("-", str(part)).strip("._-") for part in parts if part]
     return ".".join(part for part in named if part)[:200]
 
 
 def rule_id(name: str, taken: Iterable[str]) -> str:
-    """Return a name as the id of a rule that is not taken yet."""
+    """Return a rule id for a name that is not in `taken`."""
     plain = _NO_RULE_ID.sub("-", name.lower()).strip("._-")[:70] or "rule"
     used = set(taken)
     found, number = plain, 2

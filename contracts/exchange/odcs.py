@@ -1,8 +1,8 @@
-"""The Open Data Contract Standard, read and written.
+"""Import from and export to the Open Data Contract Standard (ODCS), below "the standard".
 
-Nothing of a document is lost: what a contract does not use is kept in its schema under `x-odcs`, beside what it belongs to,
-and `write_odcs` puts it back. What a contract has and the standard has not is written as custom properties and as quality
-rules of the engine `tidegate`.
+No part of a document is lost. Parts that a contract does not use are kept in its schema under `x-odcs`, next to what they
+belong to, and `write_odcs` restores them. Parts of a contract that the standard lacks are written as custom properties and
+as quality rules of the engine `tidegate`.
 
 Source: Open Data Contract Standard 3.0 to 3.2.
 """
@@ -28,7 +28,7 @@ from tidegate.contracts.exchange.odcs_properties import KEPT, MEMBERS, PropertyR
 from tidegate.contracts.exchange.odcs_quality import ENGINE, QualityReader, as_quality
 
 API_VERSION: Final = "v3.1.0"
-"""Version of the documents that are written, unless they were read with another one."""
+"""Version of the standard in exported documents, unless they were imported with another one."""
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _STATUS: Final = {
     "active": "active",
@@ -42,9 +42,9 @@ _STATUS: Final = {
     "retired": "retired",
 }
 _UNFIT: Final = "unfit"
-"""Where a kept document names the rules and expectations that an import left out, because they do not suit their field."""
+"""Key in a kept document for ids of rules and expectations that did not fit their field on import."""
 _OURS: Final = "tidegate"
-"""The custom property with what a contract has and the standard has not."""
+"""Name of the custom property for parts of a contract that the standard lacks."""
 _STANDARD: Final = frozenset(
     {
         "apiVersion",
@@ -61,13 +61,13 @@ _STANDARD: Final = frozenset(
     }
     | {"classification", "schema", "expectations"}
 )
-"""Fields of a contract that are not written as a custom property."""
+"""Fields of a contract that are not written into the custom property."""
 _SAID_BY_PROPERTIES: Final = frozenset({"schema", "classification", "primary_key"})
-"""Fields that are written as a custom property only if the properties say less."""
+"""Fields that are written into the custom property only if properties of the standard cannot express them."""
 
 
 def is_odcs(document: object) -> bool:
-    """Return whether a document says that it is one of the standard."""
+    """Return whether a document declares itself as one of the standard, of any version."""
     if not isinstance(document, dict) or document.get("kind") != "DataContract":
         return False
     version = str(document.get("apiVersion"))
@@ -80,9 +80,9 @@ def objects_of_odcs(document: dict[str, Any]) -> list[str]:
 
 
 def read_odcs(document: dict[str, Any], chosen: str | None = None) -> Imported:
-    """Return the contract of one object of a document of the standard; `chosen` names it if there are several.
+    """Return the contract for one object of a document of the standard; `chosen` names it if there are several.
 
-    Raises ContractError for a version before 3.0, where no object or several could be meant, and for names that repeat.
+    Raises ContractError for a version before 3.0, if it is unclear which object is meant, and for duplicate names.
     """
     require_version(document)
     return _read(document, _chosen(document, chosen))
@@ -138,7 +138,7 @@ def _chosen(document: dict[str, Any], chosen: str | None) -> int:
 
 
 def _head(document: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a contract that say what it is."""
+    """Return the descriptive fields of a contract: id, version, status, description, topic, domain and team."""
     topic = identifier(part.get("physicalName") or part.get("name"))
     several = len(document["schema"]) > 1
     name = document.get("id") or document.get("name") or topic
@@ -178,7 +178,7 @@ def _primary_key(properties: list[dict[str, Any]]) -> list[str]:
 
 
 def _custom(document: dict[str, Any], schema: dict[str, Any]) -> tuple[dict[str, Any], tuple[LeftOut, ...]]:
-    """Return our own custom property. If the properties were changed since, they override the schema in it."""
+    """Return the content of our custom property; properties that have changed since replace the schema in it."""
     for index, each in enumerate(document.get("customProperties") or []):
         if isinstance(each, dict) and each.get("property") == _OURS and isinstance(each.get("value"), dict):
             ours = copy.deepcopy(each["value"])
@@ -199,7 +199,7 @@ def _custom(document: dict[str, Any], schema: dict[str, Any]) -> tuple[dict[str,
 
 
 def _not_judged(document: dict[str, Any], part: dict[str, Any], source: str) -> Iterator[LeftOut]:
-    """Yield the promises of a document that no record is judged by."""
+    """Yield the parts of a document by which no record is judged, such as service levels."""
     for index, each in enumerate(document.get("servers") or []):
         if each.get("type") == "kafka" and str(each.get("format", "json")).lower() not in {
             "json",
@@ -229,7 +229,7 @@ def _not_judged(document: dict[str, Any], part: dict[str, Any], source: str) -> 
 
 
 def _kept(document: dict[str, Any], index: int) -> dict[str, Any]:
-    """Return a document as it was read, without the properties of the object and without our own parts."""
+    """Return the parts of a document to keep: all except the properties of the object and our own parts."""
     part = document["schema"][index]
     others = [each for place, each in enumerate(document["schema"]) if place != index]
     rest = _without_ours({name: value for name, value in document.items() if name != "schema"})
@@ -238,9 +238,9 @@ def _kept(document: dict[str, Any], index: int) -> dict[str, Any]:
 
 
 def with_unfit(contract: dict[str, Any], ids: Iterable[str]) -> dict[str, Any]:
-    """Return a contract that knows of rules and expectations which are left out of it, so that their source is written again.
+    """Return a contract that remembers the `ids` of rules and expectations left out, so that an export restores them.
 
-    One that was not read from a document of the standard keeps nothing.
+    A contract that was not imported from the standard is returned unchanged.
     """
     definition = contract["schema"].get("definition")
     kept = definition.get(KEPT) if isinstance(definition, dict) else None
@@ -260,10 +260,9 @@ def _without_ours(level: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_odcs(contract: DataContract) -> dict[str, Any]:
-    """Return a contract as a document of the standard.
+    """Return a contract as a document of the standard, from which `read_odcs` returns the same contract.
 
-    `read_odcs` returns the same contract from it. Parts that an import kept are put back where they still agree with the
-    contract.
+    Parts that an import kept are restored if they still agree with the contract.
     """
     written = _plain(contract)
     definition = written["schema"].get("definition")
@@ -272,7 +271,7 @@ def write_odcs(contract: DataContract) -> dict[str, Any]:
     if kept is None:
         return document
     part, index = document["schema"][0], kept["position"]
-    if kept["others"]:  # their number is a part of the contract's id
+    if kept["others"]:  # with several objects, the contract's id includes the name of its object
         document["id"] = kept["document"].get("id", document["id"])
         part |= {"name": kept["object"]["name"], "physicalName": part["name"]}
     document["schema"] = [
@@ -291,21 +290,21 @@ def write_odcs(contract: DataContract) -> dict[str, Any]:
 
 
 Level = tuple[dict[str, Any], dict[str, Any]]
-"""A part of a document, and the same part as an import kept it."""
+"""A part of the document that is written, and the same part as an import kept it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """A document whose object at `index` is read as one contract, with each part that is put back."""
+    """Restores kept parts in a document as long as its object at `index` is read as the `wanted` contract."""
 
     document: dict[str, Any]
     index: int
     wanted: dict[str, Any]
     unfit: frozenset[str]
-    """Ids of rules and expectations that the import left out, because they do not suit their field."""
+    """Ids of rules and expectations that the import left out because they do not fit their field."""
 
     def put_back(self, levels: list[Level]) -> None:
-        """Put kept parts back: all of them or, if the contract has changed, those that still agree with it."""
+        """Restore kept parts: all of them or, if the contract has changed, those that still agree with it."""
         if self._replace(levels):
             return
         for target, kept in levels:
@@ -314,7 +313,7 @@ class _Writer:
                     self._replace([(target, {**target, name: kept[name]})])
 
     def drop_doubles(self, part: dict[str, Any]) -> None:
-        """Remove our own parts that the standard's parts say already: rules of the engine `tidegate`, and the schema."""
+        """Remove our own parts that the standard's parts also express: rules of engine `tidegate`, the schema."""
         for each in self.document.get("customProperties") or ():
             if each.get("property") == _OURS and _SAID_BY_PROPERTIES & each["value"].keys():
                 before = each["value"]
@@ -374,13 +373,13 @@ def _without_empty(custom: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _plain(contract: DataContract) -> dict[str, Any]:
-    """Return a contract as JSON has it, without its defaults."""
+    """Return a contract as JSON data, without default values."""
     plain: dict[str, Any] = json.loads(dump_contract(contract))
     return plain
 
 
 def _without_kept(contract: dict[str, Any]) -> dict[str, Any]:
-    """Return what a contract says, without kept parts and without the order of its rules."""
+    """Return a contract for comparison: without kept parts, and with its rules and expectations sorted by id."""
     plain = copy.deepcopy(contract)
     for each in objects_of(plain["schema"]):
         each.pop(KEPT, None)
@@ -422,7 +421,7 @@ def _document_of(contract: dict[str, Any]) -> dict[str, Any]:
 
 
 def _needs_schema(contract: dict[str, Any], part: dict[str, Any]) -> bool:
-    """Return whether the properties say less than the schema of the contract."""
+    """Return whether the properties cannot express the whole schema of the contract."""
     if contract["schema"]["type"] != "json-schema" or len(contract["schema"]) > len(("type", "definition")):
         return True
     definition = contract["schema"]["definition"]
@@ -433,7 +432,7 @@ def _needs_schema(contract: dict[str, Any], part: dict[str, Any]) -> bool:
 
 
 def _properties_of(definition: Any, classes: dict[str, str], place: str = "") -> list[dict[str, Any]]:
-    """Return the properties of an object; of one that is no object, none."""
+    """Return the properties of an object schema; an empty list for any other schema."""
     members = definition.get("properties") if isinstance(definition, dict) else None
     required = definition.get("required", ()) if isinstance(definition, dict) else ()
     return [
@@ -461,7 +460,7 @@ def _property_of(
 def _kept_properties(
     properties: list[dict[str, Any]], definition: Any
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Return each property, at any depth, with the parts of it that an import kept."""
+    """Return each property at any depth, together with the parts of it that an import kept."""
     found: list[tuple[dict[str, Any], dict[str, Any]]] = []
     waiting = [(each, value_at(definition, ("properties", each["name"]))) for each in properties]
     while waiting:

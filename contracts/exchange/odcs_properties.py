@@ -1,4 +1,4 @@
-"""Properties of the Open Data Contract Standard as JSON Schemas, and back.
+"""Convert properties of the Open Data Contract Standard to JSON Schemas, and back.
 
 Source: Open Data Contract Standard 3.0 to 3.2, sections *Schema* and *Logical Type Options*.
 """
@@ -15,7 +15,7 @@ from tidegate.contracts.exchange.imported import LeftOut
 from tidegate.contracts.exchange.odcs_quality import forbids_nulls
 
 KEPT: Final = "x-odcs"
-"""The keyword that keeps a property as it was read. The judge ignores keywords with a prefix."""
+"""The keyword under which an imported property is kept. The judge ignores keywords with a prefix."""
 
 _TYPES: Final = {
     "string": {"type": "string"},
@@ -37,7 +37,7 @@ _OPTIONS: Final = {
     "object": ("minProperties", "maxProperties"),
     "map": ("minProperties", "maxProperties"),
 }
-"""The options of a logical type that are keywords of JSON Schema, with the same meaning."""
+"""The options of logical types that are also keywords of JSON Schema with the same meaning."""
 _TEXT_FORMATS: Final = frozenset(
     {"email", "hostname", "ipv4", "ipv6", "uri", "uuid", "date", "date-time", "duration"}
 )
@@ -53,29 +53,29 @@ _TIME_FORMATS: Final = {
     "yyyy-MM-dd'T'HH:mm:ss.SSSXXX": "date-time",
     "YYYY-MM-DDTHH:mm:ss.SSSZ": "date-time",
 }
-"""Formats of dates that JSON Schema has a name for. Any other format leaves a text."""
+"""Date formats that have a name in JSON Schema. With any other format, a date is any text."""
 _NOT_NULL: Final = ("string", "number", "boolean", "object", "array")
 _JSON_TYPES: Final = {str: "string", bool: "boolean", int: "integer", float: "number"}
 _TEXTS: Final = {"description": "description", "businessName": "title"}
 _AS_THEY_ARE: Final = ("examples", "deprecated")
 MEMBERS: Final = frozenset({"properties", "items", "map"})
-"""Properties within a property; each of them keeps its own."""
+"""Keys with nested properties, which keep their own parts."""
 
 
 @dataclass(slots=True)
 class PropertyReader:
-    """Reads properties; gathers the limits of dates and what a schema cannot say. Pointers are into the source."""
+    """Reads properties, and collects what a JSON Schema cannot express. `source` pointers are into the source."""
 
     left_out: list[LeftOut] = field(default_factory=list)
     times: list[tuple[str, dict[str, str], str]] = field(default_factory=list)
-    """Field, bounds and place of a date: a JSON Schema has no bounds for it."""
+    """Field, bounds and source pointer of dates with bounds, for which JSON Schema has no keyword."""
     classes: dict[str, str] = field(default_factory=dict)
     """Classification by field."""
     fields: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
-    """Place in the source, field and property, of every property."""
+    """Source pointer, field and property, for every property."""
 
     def object_schema(self, properties: list[dict[str, Any]], source: str, place: str) -> dict[str, Any]:
-        """Return the schema of an object with these properties. Raises ContractError for a name that repeats."""
+        """Return the schema of an object with these properties. Raises ContractError for a duplicate name."""
         named: dict[str, Any] = {}
         required: list[str] = []
         for index, each in enumerate(properties):
@@ -93,7 +93,7 @@ class PropertyReader:
         return schema | ({"required": required} if required else {})
 
     def schema(self, given: dict[str, Any], source: str, place: str) -> dict[str, Any]:
-        """Return the schema of one property, with what it does not say under `x-odcs`."""
+        """Return the schema of one property; the property itself is kept in it under `x-odcs`."""
         self.fields.append((source, place, given))
         logical = given.get("logicalType")
         schema: dict[str, Any] = dict(_TYPES.get(logical, {})) if isinstance(logical, str) else {}
@@ -146,7 +146,7 @@ class PropertyReader:
         logical, options = str(given.get("logicalType")), dict(given.get("logicalTypeOptions") or {})
         for name in _OPTIONS.get(logical, ()):
             if isinstance(value := options.pop(name, None), bool) and name.startswith("exclusive"):
-                self._add_flag(schema, name, is_set=value)  # 3.0 had flags, as draft 4 of JSON Schema
+                self._add_flag(schema, name, is_set=value)  # 3.0 has flags, like draft 4 of JSON Schema
             elif value is not None:
                 schema[name] = value
         if isinstance(required := options.pop("required", None), list):
@@ -196,7 +196,7 @@ class PropertyReader:
 def write_property(
     name: str | None, schema: Any, *, required: bool, label: str | None = None
 ) -> dict[str, Any]:
-    """Return the property of a schema. What the standard has no word for is left out; `name` is None for items."""
+    """Return the property for a schema, without what the standard cannot express; `name` is None for items."""
     schema = schema if isinstance(schema, dict) else {}
     types = schema.get("type")
     plain = [each for each in (types if isinstance(types, list) else [types]) if each not in {None, "null"}]
@@ -238,17 +238,17 @@ def _logical_type(plain: str, schema: dict[str, Any]) -> str | None:
 
 
 def name_of(given: dict[str, Any]) -> str:
-    """Return the name of a property in the records: the physical one if it has one."""
+    """Return the name of a property in the records: its physical name if it has one."""
     return str(given.get("physicalName") or given.get("name") or "")
 
 
 def is_required(given: dict[str, Any]) -> bool:
-    """Return whether a property must be there and not null. A primary key must, whatever `required` says."""
+    """Return whether a property must be present and not null; a primary key always must."""
     return bool(given.get("required") or given.get("primaryKey") or forbids_nulls(given.get("quality") or []))
 
 
 def _bounds(options: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Take the bounds of a date out of its options, as those of a rule of kind `range`."""
+    """Remove the bounds of a date from its options, and yield them as bounds of a rule of kind `range`."""
     for low_or_high, inside, outside in (
         ("Minimum", "not_before", "after"),
         ("Maximum", "not_after", "before"),

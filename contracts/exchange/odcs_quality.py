@@ -1,4 +1,4 @@
-"""Quality rules of the Open Data Contract Standard as rules and expectations.
+"""Convert quality rules of the Open Data Contract Standard to rules and expectations.
 
 Source: Open Data Contract Standard 3.0 to 3.2, section *Data Quality*.
 """
@@ -16,23 +16,23 @@ from tidegate.contracts.errors import ContractError
 from tidegate.contracts.exchange.imported import LeftOut, rule_id
 
 ENGINE: Final = "tidegate"
-"""The `engine` of a custom quality rule that is a rule or an expectation of a contract, as `implementation`."""
+"""The `engine` of a custom quality rule whose `implementation` is a rule or an expectation of a contract."""
 _WARNINGS: Final = frozenset({"warning", "warn", "info", "low"})
 _ALL_ROWS: Final = (("mustBe", 0), ("mustBeLessOrEqualTo", 0), ("mustBeLessThan", 1))
-"""Ways to write that no row may be bad."""
+"""Limits that mean that no row may be bad."""
 _LIBRARY: Final = frozenset({"greatexpectations", "great-expectations", "great_expectations"})
 _OF_THE_TABLE: Final = "this concerns the whole table, and the stream sees one batch; "
 
 
 @dataclass(slots=True)
 class QualityReader:
-    """Gathers rules and expectations, and what is neither. Pointers are into the source."""
+    """Collects rules and expectations, and quality rules that are neither. Pointers are into the source."""
 
     rules: list[dict[str, Any]] = field(default_factory=list)
     expectations: list[dict[str, Any]] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     places: dict[str, str] = field(default_factory=dict)
-    """The place of each rule and expectation, by its id."""
+    """The source pointer of each rule and expectation, by id."""
     _where: str = ""
 
     def read(self, listed: list[dict[str, Any]], source: str, place: str) -> None:
@@ -45,13 +45,16 @@ class QualityReader:
                 self.left_out.append(LeftOut(self._where, str(error)))
 
     def read_bounds(self, place: str, bounds: dict[str, str], source: str) -> None:
-        """Add a range of dates or timestamps, which a schema has no keyword for."""
+        """Add a rule for a range of dates or timestamps, for which JSON Schema has no keyword."""
         self._where = source
         name = f"{place.rpartition('/')[2]}-in-range"
         self._add(self.rules, {"id": name, "kind": "range", "field": place, **bounds})
 
     def _add(self, to: list[dict[str, Any]], part: dict[str, Any]) -> None:
-        """Add a rule or an expectation, unless there is the same one. Its id may be any text."""
+        """Add a rule or an expectation, unless an equal one exists.
+
+        Its id may be any text, and is made valid and unique.
+        """
         plain = rule_id(str(part["id"]), ())
         numbered = re.compile(re.escape(plain) + r"(-[0-9]+)?")
         if any({**each, "id": ""} == {**part, "id": ""} and numbered.fullmatch(each["id"]) for each in to):
@@ -126,7 +129,7 @@ class QualityReader:
 
 
 class _NotJudgedError(ValueError):
-    """A quality rule that has no counterpart; the message is the reason."""
+    """A quality rule that cannot be converted; the message is the reason."""
 
 
 def _words(each: dict[str, Any]) -> dict[str, Any]:
@@ -166,7 +169,7 @@ def _missing(arguments: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def forbids_nulls(listed: list[dict[str, Any]]) -> bool:
-    """Return whether a quality rule of a property says that no value may be null; its schema then requires it."""
+    """Return whether any quality rule of a property forbids nulls; the schema then requires the field."""
     return any(
         str(each.get("metric") or each.get("rule")) == "nullValues" and _holds_for_all(each)
         for each in listed
@@ -179,7 +182,7 @@ def _holds_for_all(each: dict[str, Any]) -> bool:
 
 
 _METRICS: Final[dict[str, Callable[[dict[str, Any]], list[dict[str, Any]]]]] = {
-    "nullValues": lambda _arguments: [],  # the schema requires the field
+    "nullValues": lambda _arguments: [],  # no rule, because the schema requires the field
     "invalidValues": _valid,
     "validValues": _valid,
     "missingValues": _missing,

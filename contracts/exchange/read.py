@@ -1,4 +1,4 @@
-"""One door for documents of other formats: which one it is, and the contract that it describes."""
+"""Read documents of other formats: recognise the format, and return the contract that the document describes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AVRO: Final = "Avro schema"
 JSON_SCHEMA: Final = "JSON Schema"
 SUITE: Final = "Great Expectations suite"
 _SHOWN: Final = 20
-"""Maximum mistakes of a document that are reported."""
+"""Maximum number of mistakes that are reported for a document."""
 _OPEN_IN_3_0: Final = (
     "AuthoritativeDefinitions",
     "CustomProperty",
@@ -43,7 +43,7 @@ _OPEN_IN_3_0: Final = (
     "Team",
     "TeamMember",
 )
-"""Parts of the standard that may have any key in 3.0, and only those of the standard in later versions."""
+"""Parts of the standard that may have any key in 3.0, but only defined keys in later versions."""
 _COMPARISONS: Final = (
     "mustBe",
     "mustNotBe",
@@ -58,7 +58,7 @@ _CONVERTERS: Final = {SPECIFICATION: convert_datacontract, DBT: convert_dbt, SUI
 
 
 def recognised(document: object) -> str | None:
-    """Return the name of the format of a document; None for a contract of Tidegate and for anything unknown."""
+    """Return the name of the format of a document; None for a contract of Tidegate or an unknown format."""
     if isinstance(document, list):
         return AVRO if document and all(map(_is_avro, document)) else None
     if not isinstance(document, dict):
@@ -83,13 +83,13 @@ _SIGNS: Final[dict[str, Callable[[dict[str, Any]], bool]]] = {
     JSON_SCHEMA: _is_json_schema,
     SUITE: lambda document: isinstance(document.get("expectations"), list) and "kind" not in document,
 }
-"""How a document of each format is known, in the order in which they are tried."""
+"""Tests that recognise each format, in the order in which they are tried."""
 
 
 def read_foreign(source: Source, chosen: str | None = None) -> Imported:
     """Return the contract that a document describes; `chosen` names one of several objects or models.
 
-    Raises ContractError, located, for a document of no known format or with mistakes.
+    Raises ContractError with positions for an unknown format or a document with mistakes.
     """
     document, found = source.value, recognised(source.value)
     try:
@@ -111,9 +111,9 @@ def read_foreign(source: Source, chosen: str | None = None) -> Imported:
 
 
 def _converted(document: dict[str, Any], found: str, chosen: str | None) -> Imported:
-    """Return the contract of a document that is read as one of the standard.
+    """Return the contract of a document that is first converted to the standard.
 
-    Nothing is kept as in a document of the standard: what the contract does not have is listed.
+    Unlike for documents of the standard, nothing is kept in the schema: parts that the contract lacks are listed.
     """
     converted, places, listed = _CONVERTERS[found](document)
     read = read_odcs(converted, chosen)
@@ -134,7 +134,7 @@ def _converted(document: dict[str, Any], found: str, chosen: str | None) -> Impo
 
 
 def _require_valid(document: dict[str, Any]) -> None:
-    """Check a document by the official JSON Schema of the standard."""
+    """Validate a document by the official JSON Schema of the standard. Raises ContractError."""
     schema = json.loads(
         files("open_data_contract_standard").joinpath("schema.json").read_text(encoding="utf-8")
     )
@@ -146,14 +146,14 @@ def _require_valid(document: dict[str, Any]) -> None:
     validator = Draft201909Validator(schema)
     found = [each for each in validator.iter_errors(_in_newest_form(document)) if not _is_of_no_type(each)]
     errors = sorted(found, key=lambda each: list(map(str, each.absolute_path)))
-    if len(errors) > 1:  # an unknown key is reported by two keywords of the schema
+    if len(errors) > 1:  # two keywords of the schema report the same unknown key
         errors = [each for each in errors if each.validator != "unevaluatedProperties"] or errors[:1]
     if errors:
         raise ContractError(tuple(map(_problem, errors[:_SHOWN])))
 
 
 def _problem(error: ValidationError) -> Problem:
-    """Return what is wrong, without a copy of the whole part; of several forms, what the nearest one lacks."""
+    """Return the problem of an error without quoting the whole part; for alternatives, that of the nearest one."""
     place = pointer(*error.absolute_path)
     if error.validator in {"oneOf", "anyOf"} and isinstance(error.instance, dict):
         if {each.validator for each in error.context or ()} == {"required"}:
@@ -161,7 +161,7 @@ def _problem(error: ValidationError) -> Problem:
             return Problem(place, f"one of these keys is needed: {', '.join(dict.fromkeys(names))}")
         if len(given := [each for each in _COMPARISONS if each in error.instance]) > 1:
             return Problem(place, f"only one of these keys is allowed: {', '.join(given)}")
-    # A form of another type, such as the object where a list is given, is not the one that was meant.
+    # An alternative of another type, such as an object where a list is given, is not the one that was meant.
     meant = [each for each in error.context or () if each.validator != "type" or each.path]
     nearest = best_match(meant)
     return Problem(place, _message(error)) if nearest is None else _problem(nearest)
@@ -177,7 +177,7 @@ def _message(error: ValidationError) -> str:
 
 
 def _without_nulls(node: Any) -> Any:
-    """Return a document without keys that have no value, which authors write for what they leave open."""
+    """Return a document without keys that have no value, which authors leave as placeholders."""
     if isinstance(node, dict):
         return {
             name: _without_nulls(part) for name, part in node.items() if part is not None or name == "value"
@@ -186,10 +186,10 @@ def _without_nulls(node: Any) -> Any:
 
 
 def _in_newest_form(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document with what it may write otherwise in the form of the newest version, only for its schema.
+    """Return a document with its syntax of version 3.0 replaced by that of the newest version, only for validation.
 
-    The package has the schema of the newest version, which has no flag `exclusiveMinimum`, no metric named `rule`, and no
-    check without a limit; 3.0 has them.
+    The package has only the schema of the newest version. It does not allow the flag `exclusiveMinimum`, the key `rule`
+    for a metric, and checks without a limit, which 3.0 allows.
     """
     newest: dict[str, Any] = _without_nulls(document)
     if not _is_of_3_0(document):
@@ -207,9 +207,9 @@ def _in_newest_form(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_of_no_type(error: ValidationError) -> bool:
-    """Return whether the error is that of a property without a logical type, which the standard allows.
+    """Return whether the error is a false one about a property without a logical type, which the standard allows.
 
-    The schema's condition for maps also holds without a type: `if` has no `required` beside its `properties`.
+    The schema's condition for maps also applies without a type, because its `if` has no `required`.
     """
     return (
         error.validator == "required"
@@ -220,7 +220,7 @@ def _is_of_no_type(error: ValidationError) -> bool:
 
 
 def _around(schema: Any, found: str, stem: str) -> dict[str, Any]:
-    """Return a contract around a schema."""
+    """Return a contract document for a schema; a JSON Schema is named by `stem`, the name of its file."""
     first = schema[-1] if isinstance(schema, list) else schema
     named = [first.get("namespace"), first.get("name")] if found == AVRO else [stem]
     name = identifier(*named) or "records"

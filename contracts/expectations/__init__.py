@@ -1,1 +1,1 @@
-"""Expectations: what the accepted records of a batch must look like together, in Great Expectations' vocabulary."""
+"""Expectations: checks of the accepted records of a batch as a whole, in the vocabulary of Great Expectations."""

@@ -27,7 +27,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def is_ordered(kind: pa.DataType) -> bool:
-    """Return whether the values of a column have an order that bounds can be given in."""
+    """Return whether the values of a column have an order, so that they can have bounds."""
     return is_number(kind) or bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
@@ -37,15 +37,18 @@ def is_listed(kind: pa.DataType) -> bool:
 
 
 def bound_of(written: Any, kind: pa.DataType) -> Bound:
-    """Read a bound of a column's values. Raises ValueError, with a sentence that says what to write."""
+    """Return a bound as written in the contract, for values of type `kind`.
+
+    Raises ValueError with a sentence on what to write.
+    """
     value = value_of(written, kind, holds=False)
     return Fraction(value) if is_number(kind) else value
 
 
 def value_of(written: Any, kind: pa.DataType, *, holds: bool = True) -> Any:
-    """Read a value of a column, as Arrow gives it; with `holds`, one that the column can hold.
+    """Return a value as written in the contract, in the Python type that Arrow uses for `kind`.
 
-    Raises ValueError, with a sentence that says what to write.
+    With `holds`, the column must be able to hold the value. Raises ValueError with a sentence on what to write.
     """
     if pa.types.is_boolean(kind):
         if not isinstance(written, bool):
@@ -122,7 +125,7 @@ class Interval:
         )
 
     def squared(self) -> Interval:
-        """Return the interval of the squares of the numbers in it that are not negative."""
+        """Return the interval of the squares of the non-negative numbers in this interval."""
         low, high = self.low, self.high
         if isinstance(low, Fraction):
             low = low * low if low >= 0 else None
@@ -131,7 +134,7 @@ class Interval:
         return Interval(low, high, self.strict_low, self.strict_high)
 
     def outside(self, values: pa.Array) -> int:
-        """Count the values of an array, without nulls, that are outside. A NaN is above every bound, as in SQL."""
+        """Return how many values of an array without nulls are outside. NaN is above every bound, as in SQL."""
         if not len(values):
             return 0
         if pa.types.is_integer(values.type) or pa.types.is_decimal(values.type):
@@ -147,12 +150,12 @@ class Interval:
         return _count_false(is_in)
 
     def _as_scalar(self, bound: Bound, kind: pa.DataType) -> pa.Scalar:
-        if isinstance(bound, Fraction):  # which was made of a double
+        if isinstance(bound, Fraction):  # made from a double, so the conversion is exact
             return pa.scalar(float(bound), pa.float64())
         return pa.scalar(bound, kind)
 
     def _discrete(self, values: pa.Array) -> int:
-        """Compare with the next number that the column's type has, so that nothing is rounded."""
+        """Return how many values are outside; bounds are moved to numbers of the column's type to avoid rounding."""
         kind = values.type
         if pa.types.is_integer(kind):
             scale, least, most = 1, -(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1
@@ -190,7 +193,7 @@ def _count_false(array: pa.Array) -> int:
 def among(values: pa.Array, listed: Iterable[Any]) -> pa.Array:
     """Return for each value of an array, without nulls, whether it is listed."""
     wanted = pa.array(list(listed), values.type)
-    if pa.types.is_floating(values.type):  # minus zero is zero
+    if pa.types.is_floating(values.type):  # `is_in` distinguishes -0.0 and 0.0
         zero = pa.scalar(0.0, values.type)
         values, wanted = pc.add(values, zero), pc.add(wanted, zero)
     return pc.is_in(values, value_set=wanted)

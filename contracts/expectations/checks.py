@@ -1,6 +1,6 @@
-"""Exact expectations: the metrics of each, and the finding from their values.
+"""Exact expectations: the metrics of each, and how a finding follows from their values.
 
-The meaning is that of Great Expectations on Spark. A map expectation checks the values that are not null. It holds if
+Semantics are those of Great Expectations on Spark. A map expectation checks the values that are not null. It holds if
 the share of expected values is at least `mostly`, or if there are no values. An aggregate of no values fails.
 """
 
@@ -33,14 +33,14 @@ from tidegate.contracts.expectations.metrics import (
 )
 
 FEWEST_SUMMED: Final = 10
-"""Fewest values of a mean or sum that is stored: with fewer, it would reveal single values."""
+"""Minimum number of values for which a mean or sum is stored: with fewer, it would reveal single values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """The result of an expectation on a batch. `considered` counts the values checked, `unexpected` those that fail.
 
-    `observed` is a figure about many values, such as their mean: None if it would be a value of the payload.
+    `observed` is a figure about many values, such as their mean; None if it would reveal a value of the payload.
     """
 
     is_met: bool
@@ -54,7 +54,7 @@ _LEAST_FOR_DEVIATION: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Metrics, and the function that takes their values for a whole batch, in the same order."""
+    """Metrics, and the function that returns the finding from their values for a whole batch, in the same order."""
 
     metrics: tuple[Metric, ...]
     find: Callable[..., Finding]
@@ -79,7 +79,7 @@ class Arguments:
 
 
 def _map(arguments: Arguments, metric: Metric, *, counts_good: bool = False) -> Check:
-    """Build a check of each value of a column, from a metric that counts the bad values, or the good ones."""
+    """Return the check of each value of a column, from a metric that counts bad values, or else good ones."""
 
     def find(filled: int, count: int) -> Finding:
         return _share(filled, filled - count if counts_good else count, arguments.mostly)
@@ -123,7 +123,7 @@ def _sum(arguments: Arguments, *, is_mean: bool) -> Check:
 
 
 def _deviation(arguments: Arguments) -> Check:
-    """Build a check that compares squares, so that no root is rounded; the sample variance divides by n - 1."""
+    """Return the check of the sample standard deviation. It compares variances, so that no root is rounded."""
     squared = arguments.interval.squared()
 
     def find(filled: int, total: Number, squares: Number) -> Finding:
@@ -142,7 +142,7 @@ def _deviation(arguments: Arguments) -> Check:
 def _figure(value: Number, considered: int, interval: Interval) -> Finding:
     observed: float | None = None
     if considered >= FEWEST_SUMMED:
-        with suppress(OverflowError):  # beyond every double
+        with suppress(OverflowError):  # beyond the range of doubles
             observed = float(value)
     if observed is not None and not math.isfinite(observed):
         observed = None
@@ -180,12 +180,12 @@ def _pair(arguments: Arguments, unexpected: Metric) -> Check:
 
 
 def fixed(is_met: bool) -> Check:  # noqa: FBT001 - its only argument
-    """Return the check whose result depends on the contract alone, such as which columns exist."""
+    """Return the check for a result that depends only on the contract, such as which columns exist."""
     return Check((Rows(),), lambda rows: Finding(is_met, rows))
 
 
 def check_of(name: str, arguments: Arguments) -> Check:  # noqa: C901, PLR0911, PLR0912 - a table
-    """Return the check of an exact expectation; `compile` has those about the existence of columns."""
+    """Return the check of an exact expectation; `compile` handles those about the existence of columns."""
     column = arguments.column
     match name.removeprefix("expect_").removeprefix("column_"):
         case "table_row_count_to_be_between" | "table_row_count_to_equal":

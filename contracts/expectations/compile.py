@@ -1,4 +1,4 @@
-"""Compile the expectations of a contract: metrics for the workers, and the expectations left to Great Expectations."""
+"""Compile the expectations of a contract: metrics for the workers, and expectations left to Great Expectations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidegate.contracts.expectations.metrics import Metric, Rows
 from tidegate.contracts.expectations.vocabulary import REFUSED, VOCABULARY, Reader, Shape
 
 Partials = tuple[Any, ...]
-"""The values of `ExpectationPlan.metrics` for some rows, in their order."""
+"""The values of `ExpectationPlan.metrics` for some rows, in the same order."""
 
 _PATTERNS = frozenset({"regex", "regex_list"})
 
@@ -32,8 +32,10 @@ class CompiledExpectation:
     columns: tuple[str, ...]
     check: Check | None
     is_provable: bool
-    """Whether Great Expectations is asked too, now and then. Not about patterns: it would run them in engines that
-    can be made to run forever."""
+    """Whether Great Expectations is asked too, from time to time, to compare the results.
+
+    It is not asked about patterns, because it would run them in regular expression engines that can backtrack forever.
+    """
 
 
 class ExpectationPlan:
@@ -44,17 +46,17 @@ class ExpectationPlan:
         self.columns = columns
         wanted = (metric for each in self.compiled if each.check for metric in each.check.metrics)
         self.metrics: tuple[Metric, ...] = tuple(dict.fromkeys([Rows(), *wanted])) if self.compiled else ()
-        """The aggregates to compute, each once; the number of rows first."""
+        """The metrics to compute, each once; the number of rows first. Empty without expectations."""
         self.needed: tuple[str, ...] = tuple(
             dict.fromkeys(name for metric in self.metrics for name in metric.columns)
         )
-        """Names of the columns that the metrics look at."""
+        """Names of the columns that the metrics read."""
 
     def __bool__(self) -> bool:
         return bool(self.compiled)
 
     def observe_written(self, columns: pa.StructArray, is_written: pa.Array | None) -> Partials:
-        """Return the metrics of typed columns as `EnforcementPlan.judge_typed` gives them; only of rows that are written.
+        """Return the metrics of the written rows of typed columns, as `EnforcementPlan.judge_typed` returns them.
 
         `is_written` is an array of booleans of the same length, None if all rows are written.
         """
@@ -65,7 +67,7 @@ class ExpectationPlan:
         return tuple(metric.observe(rows) for metric in self.metrics)
 
     def merge(self, parts: Iterable[Partials]) -> Partials:
-        """Combine the metrics of the parts of a batch; of an empty list too."""
+        """Return the metrics of a whole batch from those of its parts; there may be no parts."""
         nothing = self.observe(pa.RecordBatch.from_pylist([], self.columns))
         return reduce(self._merged, parts, nothing)
 
@@ -90,7 +92,7 @@ class ExpectationPlan:
 def typed_rows(
     columns: pa.StructArray, schema: pa.Schema, names: Sequence[str], is_written: pa.Array | None
 ) -> pa.RecordBatch:
-    """Return some of the typed columns as rows, and a column without a name that counts them; only of written rows."""
+    """Return the written rows with the columns `names`, and an unnamed column, so that rows without columns count."""
     # Rows that are not written are null in the struct, and are omitted here.
     arrays = [columns.field(schema.get_field_index(name)) for name in names]
     counted = pa.array(np.empty(len(columns), np.int8))
@@ -102,7 +104,7 @@ def typed_rows(
 def compile_expectations(
     expectations: Iterable[Expectation], columns: pa.Schema
 ) -> tuple[ExpectationPlan, tuple[Problem, ...]]:
-    """Compile expectations over typed columns; with all that is wrong with them, located in the contract."""
+    """Compile expectations over typed columns; also return their problems, with pointers into the contract."""
     compiled: list[CompiledExpectation] = []
     problems: list[Problem] = []
     for index, expectation in enumerate(expectations):
@@ -156,7 +158,7 @@ def _check(expectation: Expectation, shape: Shape, arguments: Arguments, columns
 
 
 def _go_together(arguments: Arguments, columns: pa.Schema) -> bool:
-    """Return whether two columns compare without rounding, and without a NaN."""
+    """Return whether two columns can be compared without rounding and without NaN."""
     kinds = [columns.field(name).type for name in (arguments.column, arguments.second)]
     if any(pa.types.is_floating(kind) for kind in kinds):
         return False

@@ -1,6 +1,7 @@
-"""Expectations as Great Expectations has them: arguments, findings, and suites as JSON.
+"""Expectations in the form of the Great Expectations library: arguments, findings, and suites as JSON.
 
-Arguments are in Python's types for the column. Timestamps are those of UTC, without a zone: the library compares what an engine collects, which has none.
+Arguments have Python's types for the column. Timestamps are in UTC without a zone, because the library compares with
+values collected from an engine, which have no zone.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _ROUNDING: Final = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class LibraryFinding:
-    """The result of the library for an expectation; `observed` only if it is a number."""
+    """The library's result for an expectation; `observed` is None unless it is a number."""
 
     is_met: bool
     considered: int | None = None
@@ -37,13 +38,13 @@ class LibraryFinding:
 
 
 def agrees(compiled: CompiledExpectation, ours: Finding, theirs: LibraryFinding) -> bool:
-    """Return whether two findings about the same rows are the same.
+    """Return whether two findings about the same rows agree.
 
-    The sums here are exact and those of the library are doubles. Within rounding of a bound, a figure may fall on either
-    side of it; that is no disagreement.
+    Sums are exact here, but doubles in the library. If a figure is within rounding of a bound, different results are not
+    a disagreement.
     """
     if any(isinstance(bound, Fraction) and float(bound) != bound for bound in _bounds(compiled)):
-        return True  # the library rounds such a bound to a double, and its answer is about another one
+        return True  # the library rounds the bound to a double, and so checks a different bound
     if "distinct" not in compiled.expectation.type and None not in {ours.unexpected, theirs.unexpected}:
         return ours.is_met == theirs.is_met and ours.unexpected == theirs.unexpected
     return ours.is_met == theirs.is_met or _is_on_a_bound(compiled, theirs.observed)
@@ -80,7 +81,7 @@ def library_arguments(compiled: CompiledExpectation, columns: pa.Schema) -> dict
 
 
 def library_columns(rows: pa.Table) -> pa.Table:
-    """Return typed columns as the library is to see them: timestamps of UTC, without a zone."""
+    """Return typed columns for the library: timestamps are in UTC, without a zone."""
     plain = [
         pa.field(field.name, pa.timestamp("us") if pa.types.is_timestamp(field.type) else field.type)
         for field in rows.schema
@@ -99,10 +100,10 @@ _NOT_OF_A_BATCH = frozenset({"batch_id", "result_format", "catch_exceptions", "i
 
 
 def write_suite(contract: DataContract) -> str:
-    """Write the expectations of a contract as a suite, which the library reads.
+    """Return the expectations of a contract as a JSON suite that the library can read.
 
-    What a suite has no word for (id, outcome, fewest records) travels in `meta` under `tidegate`, where the library keeps
-    it. Source: Great Expectations 1.x, `ExpectationSuite.to_json_dict`; `read_suite` reads the keys of 0.x too.
+    Properties that a suite lacks (id, action on violation, minimum records) are in `meta` under `tidegate`, which the
+    library keeps. Source: Great Expectations 1.x, `ExpectationSuite.to_json_dict`; `read_suite` also reads keys of 0.x.
     """
     suite = {
         "name": f"{contract.id}@{contract.version}",
@@ -113,9 +114,9 @@ def write_suite(contract: DataContract) -> str:
 
 
 def read_suite(text: str | bytes, taken: Iterable[str] = ()) -> tuple[Expectation, ...]:
-    """Read the expectations of a suite, each with an id that is not `taken`; the same suite has the same ids again.
+    """Return the expectations of a suite, each with an id that is not in `taken`. Equal suites get equal ids.
 
-    Raises ContractError with what is not an expectation, by its place in the suite.
+    Raises ContractError for entries that are not expectations, with pointers into the suite.
     """
     try:
         suite = json.loads(text)
@@ -128,7 +129,7 @@ def read_suite(text: str | bytes, taken: Iterable[str] = ()) -> tuple[Expectatio
     problems: list[Problem] = []
     own = {
         _own_id(each) for each in listed
-    }  # ids that `write_suite` wrote are kept, whatever stands before them
+    }  # ids that `write_suite` wrote are kept, so no earlier entry may get them
     used = {*taken}
     for index, each in enumerate(listed):
         try:

@@ -1,7 +1,8 @@
 """Metrics of a batch's accepted rows: small values that can be merged in any order.
 
-Metrics are compared by value, so two expectations share an equal one. `observe` takes a record batch of typed columns,
-possibly without rows. `merge` combines the results of two parts. The size of a result does not grow with the rows.
+Metrics are compared by value, so expectations with equal metrics share one. `observe` takes a record batch of typed
+columns, possibly without rows. `merge` combines the results of two parts. The size of a result does not grow with the
+number of rows.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Number = int | Fraction | float
 
 
 def add(left: Number, right: Number) -> Number:
-    """Add two sums; NaN and infinity are kept."""
+    """Return the sum of two sums; NaN and infinity take precedence."""
     if isinstance(left, float) or isinstance(right, float):
         special = [each for each in (left, right) if isinstance(each, float)]
         return sum(special, 0.0)
@@ -35,11 +36,11 @@ def add(left: Number, right: Number) -> Number:
 
 
 def total(values: pa.Array, *, squared: bool = False) -> Number:
-    """Add the values of an array without nulls, or their squares; of integers, decimals or doubles.
+    """Return the exact sum of an array of integers, decimals or floats without nulls, or of the squares.
 
     Nothing is rounded, so the total does not depend on the order in which parts of a batch are added. A double is an
-    integer times a power of two, so doubles of one power are added exactly as integers. `numpy.bincount` does that
-    for a whole array. It adds doubles, which is exact for sums below 2^53, so numbers are cut into limbs.
+    integer times a power of two, so doubles with the same power are added exactly as integers. `numpy.bincount` does so
+    for a whole array. It adds doubles, which is exact for sums below 2^53, so the integers are split into limbs.
     """
     if not len(values):
         return 0
@@ -62,7 +63,7 @@ def _of_integers(values: Any, *, squared: bool) -> int:
 
 
 def _unscaled(values: pa.Array) -> Any:
-    """Return the unscaled integers of decimals: of 64 bits if all of them fit, otherwise Python integers."""
+    """Return the unscaled integers of decimals: int64 if all of them fit, otherwise Python integers."""
     words = np.frombuffer(values.buffers()[1], np.int64).reshape(-1, 2)
     words = words[values.offset : values.offset + len(values)]
     low, high = words[:, 0], words[:, 1]
@@ -120,9 +121,9 @@ def _scaled(parts: Any, exponents: Any, power: int) -> Fraction:
 
 
 def highest_and_lowest(values: pa.Array) -> tuple[Any, Any, bool] | None:
-    """Return the lowest and the highest value of an array without nulls, and whether there is a NaN; None for no value.
+    """Return the lowest and highest value of an array without nulls, and whether there is a NaN; None without values.
 
-    NaN is above all numbers, as in SQL. Lowest and highest are those of the numbers, None without any number.
+    NaN does not count for the lowest and highest value, which are None if there are only NaNs.
     """
     if not len(values):
         return None
@@ -138,7 +139,7 @@ Missing = Literal["both_values_are_missing", "either_value_is_missing", "neither
 
 
 class Metric(Protocol):
-    """A metric of rows."""
+    """A metric of rows: how it is computed for a part of a batch, and how parts are merged."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -155,10 +156,10 @@ class Metric(Protocol):
 
 
 class _Count:
-    """A metric that is a number of rows."""
+    """A metric that is a number of rows or values."""
 
     def merge(self, left: int, right: int) -> int:
-        """Add."""
+        """Return the sum."""
         return left + right
 
 
@@ -168,7 +169,7 @@ class Rows(_Count):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return no names."""
+        """Return no columns."""
         return ()
 
     def observe(self, rows: pa.RecordBatch) -> int:
@@ -229,7 +230,7 @@ class Occurring(_OfColumn):
     values: Values
 
     def observe(self, rows: pa.RecordBatch) -> int:
-        """Find the listed values that occur."""
+        """Return the bit set of the listed values that occur."""
         found = pc.unique(self._values(rows))
         if not len(found):
             return 0
@@ -280,11 +281,11 @@ class Total(_OfColumn):
     squared: bool = False
 
     def observe(self, rows: pa.RecordBatch) -> Number:
-        """Add up."""
+        """Return the sum of the values that are not null, or of their squares."""
         return total(self._values(rows), squared=self.squared)
 
     def merge(self, left: Number, right: Number) -> Number:
-        """Add."""
+        """Return the sum."""
         return add(left, right)
 
 
@@ -293,11 +294,11 @@ class Extremes(_OfColumn):
     """The lowest and the highest value, and whether there is a NaN; None for no value."""
 
     def observe(self, rows: pa.RecordBatch) -> Ends:
-        """Find the lowest and the highest value."""
+        """Return the lowest and the highest value of the column."""
         return highest_and_lowest(self._values(rows))
 
     def merge(self, left: Ends, right: Ends) -> Ends:
-        """Return the lower minimum and the higher maximum."""
+        """Return the lower minimum, the higher maximum, and whether either part has a NaN."""
         if left is None or right is None:
             return left or right
         lows = [each[0] for each in (left, right) if each[0] is not None]
@@ -317,7 +318,7 @@ class _OfPair:
         return self.first, self.second
 
     def _pairs(self, rows: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
-        """Return the values of the rows that count."""
+        """Return the values of both columns in the rows that are compared, by `ignore`."""
         left, right = rows.column(self.first), rows.column(self.second)
         if self.ignore == "neither" or not (left.null_count or right.null_count):
             return left, right
@@ -328,31 +329,31 @@ class _OfPair:
 
 @dataclass(frozen=True, slots=True)
 class Pairs(_OfPair, _Count):
-    """Number of rows in a comparison of two columns."""
+    """Number of rows in which two columns are compared."""
 
     def observe(self, rows: pa.RecordBatch) -> int:
-        """Count them."""
+        """Count the compared rows."""
         return len(self._pairs(rows)[0])
 
 
 @dataclass(frozen=True, slots=True)
 class Unordered(_OfPair, _Count):
-    """Number of rows whose first value is not above the second; rows without one of the values are not counted."""
+    """Number of rows whose first value is not above the second; rows that lack a value are not counted."""
 
     or_equal: bool
 
     def observe(self, rows: pa.RecordBatch) -> int:
-        """Count them."""
+        """Count the rows out of order."""
         compare = pc.less if self.or_equal else pc.less_equal
         return int(pc.sum(compare(*self._pairs(rows))).as_py() or 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Unequal(_OfPair, _Count):
-    """Number of rows whose values differ; null differs from a value, and equals null."""
+    """Number of rows whose values differ; null differs from any value, and equals null."""
 
     def observe(self, rows: pa.RecordBatch) -> int:
-        """Count them."""
+        """Count the rows that differ."""
         left, right = self._pairs(rows)
         one_is_missing = pc.xor(pc.is_null(left), pc.is_null(right))
         differ = pc.fill_null(pc.not_equal(left, right), fill_value=False)

@@ -1,7 +1,7 @@
-"""The expectations that a contract may have: their names, who judges them, and how their arguments are read.
+"""The expectations that a contract may use: their names, who judges them, and how their arguments are read.
 
-Names, arguments and defaults are Great Expectations' own (a test holds them against the library). Other expectations
-cannot be judged on a single batch: they need another table, SQL, or an order that a batch does not have.
+Names, arguments and defaults are those of Great Expectations; a test compares them with the library. Other expectations
+cannot be judged on a single batch, because they need another table, SQL, or an order that a batch does not have.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tidegate.contracts.expectations.checks import Arguments
 
 
 class Columns(Enum):
-    """The columns that an expectation can be about."""
+    """The columns to which an expectation applies."""
 
     ANY = auto()
     NUMBERS = auto()
@@ -43,8 +43,8 @@ class Columns(Enum):
 class Shape:
     """The arguments of one expectation.
 
-    `required` arguments stand first in `arguments`. Exact ones are judged while the batch passes; the others by Great
-    Expectations, on the batch's accepted rows.
+    The `required` ones come first in `arguments`. An exact expectation is judged from metrics of the batch; any other by
+    Great Expectations, on the batch's accepted rows.
     """
 
     arguments: tuple[str, ...]
@@ -63,7 +63,7 @@ def _shape(
 _BOUNDS: Final = "min_value max_value strict_min strict_max"
 
 VOCABULARY: Final[Mapping[str, Shape]] = {
-    # Of the table.
+    # About the table.
     "expect_table_row_count_to_be_between": _shape("", _BOUNDS),
     "expect_table_row_count_to_equal": _shape("value"),
     "expect_table_column_count_to_be_between": _shape("", "min_value max_value"),
@@ -71,7 +71,7 @@ VOCABULARY: Final[Mapping[str, Shape]] = {
     "expect_column_to_exist": _shape("column", "column_index"),
     "expect_table_columns_to_match_ordered_list": _shape("column_list"),
     "expect_table_columns_to_match_set": _shape("column_set", "exact_match"),
-    # Of all values of a column together.
+    # About all values of a column together.
     "expect_column_min_to_be_between": _shape("column", _BOUNDS, Columns.ORDERED),
     "expect_column_max_to_be_between": _shape("column", _BOUNDS, Columns.ORDERED),
     "expect_column_mean_to_be_between": _shape("column", _BOUNDS, Columns.NUMBERS),
@@ -81,7 +81,7 @@ VOCABULARY: Final[Mapping[str, Shape]] = {
     "expect_column_distinct_values_to_be_in_set": _shape("column value_set", columns=Columns.LISTED),
     "expect_column_distinct_values_to_contain_set": _shape("column value_set", columns=Columns.LISTED),
     "expect_column_distinct_values_to_equal_set": _shape("column value_set", columns=Columns.LISTED),
-    # Of each value of a column.
+    # About each value of a column.
     "expect_column_values_to_be_null": _shape("column", "mostly"),
     "expect_column_values_to_not_be_null": _shape("column", "mostly"),
     "expect_column_values_to_be_between": _shape("column", f"mostly {_BOUNDS}", Columns.ORDERED),
@@ -93,12 +93,12 @@ VOCABULARY: Final[Mapping[str, Shape]] = {
     "expect_column_values_to_not_match_regex": _shape("column regex", "mostly", Columns.TEXT),
     "expect_column_values_to_match_regex_list": _shape("column regex_list", "mostly match_on", Columns.TEXT),
     "expect_column_values_to_not_match_regex_list": _shape("column regex_list", "mostly", Columns.TEXT),
-    # Of two columns of each row.
+    # About two columns of each row.
     "expect_column_pair_values_to_be_equal": _shape("column_A column_B", "mostly ignore_row_if"),
     "expect_column_pair_values_a_to_be_greater_than_b": _shape(
         "column_A column_B", "mostly ignore_row_if or_equal", Columns.ORDERED
     ),
-    # These need all values at once: order, quantiles, how often each value stands.
+    # These need all values together: their order, quantiles, or frequencies.
     "expect_column_median_to_be_between": _shape("column", _BOUNDS, Columns.NUMBERS, is_exact=False),
     "expect_column_quantile_values_to_be_between": _shape(
         "column quantile_ranges", "allow_relative_error", Columns.NUMBERS, is_exact=False
@@ -124,7 +124,7 @@ VOCABULARY: Final[Mapping[str, Shape]] = {
         "column_list sum_total", "mostly ignore_row_if", Columns.NUMBERS, is_exact=False
     ),
 }
-"""Every expectation that a contract may have, by its name."""
+"""Every expectation that a contract may use, by name."""
 
 REFUSED: Final[Mapping[str, str]] = {
     "expect_column_values_to_be_increasing": "a batch is in no order; write a rule of kind `ordered` for one record",
@@ -146,7 +146,7 @@ REFUSED: Final[Mapping[str, str]] = {
     "expect_column_values_to_match_strftime_format": "use `format` in the schema, or a rule of kind `matches`",
     "expect_column_values_to_be_dateutil_parseable": "use `format` in the schema",
 }
-"""Expectations of the library that make no sense here, and what to do instead."""
+"""Expectations of the library that are not supported, with the reason and an alternative."""
 
 
 _FITS: Final[Mapping[Columns, tuple[Callable[[pa.DataType], bool], str]]] = {
@@ -171,12 +171,12 @@ _COUNTED: Final = frozenset(
         "expect_column_proportion_of_unique_values_to_be_between",
     }
 )
-"""Their bounds are of a count or a share, whatever the column holds."""
+"""Expectations whose bounds apply to a count, length or share, regardless of the column's type."""
 
 
 @dataclass(slots=True)
 class Reader:
-    """Reads the arguments of one expectation and gathers what is wrong with them; pointers are into the contract."""
+    """Reads the arguments of one expectation, and collects their problems with pointers into the contract."""
 
     pointer: str
     type: str
@@ -186,7 +186,7 @@ class Reader:
     problems: list[Problem] = field(default_factory=list)
 
     def read(self) -> Arguments | None:
-        """Return the arguments, or None with the problems."""
+        """Return the arguments; None if there are any `problems`."""
         for name in self.kwargs:
             if name not in self.shape.arguments:
                 known = suggest(name, self.shape.arguments) if self.shape.arguments else ""

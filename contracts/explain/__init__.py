@@ -1,1 +1,1 @@
-"""Sentences that explain a refused record: its rules, its schema, its payload."""
+"""Sentences that explain why a record was refused, by its rules, schema and payload."""

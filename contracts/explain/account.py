@@ -1,4 +1,4 @@
-"""Explain the violations of a record to one reader: a sentence for each, and which values pass."""
+"""Explain the violations of a record to a user: a sentence for each, and which values would pass."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from tidegate.contracts.words import name_of, plain_sentence, shown
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One violation, explained for a reader.
+    """One violation, explained for a user.
 
-    `sentence` holds values only where the reader may see them; `is_guarded` says that it would hold one otherwise.
-    `description` is the rule's own, `passes` the rest of a sentence that begins `passes with`; None if there is none.
+    `sentence` contains only values that the user may see; `is_guarded` means that a value was left out. `description` is
+    the rule's own, None without one. `passes` completes a sentence that begins with `passes with`; None if unknown.
     """
 
     violation: Violation
@@ -46,7 +46,7 @@ class Explanation:
 
 
 class Explainer:
-    """Explains violations of one contract's records to readers of one visibility."""
+    """Explains violations of one contract's records to users with the same visibility."""
 
     def __init__(self, plan: EnforcementPlan, visibility: Visibility) -> None:
         self._plan = plan
@@ -56,15 +56,15 @@ class Explainer:
 
     @classmethod
     def of(cls, plan: EnforcementPlan, revealed: Iterable[str] = ()) -> Explainer:
-        """Build the explainer for readers who see the classified fields that are `revealed`."""
+        """Return the explainer for users who may see the classified fields that are `revealed`."""
         return cls(plan, visibility_of(plan.contract, plan.payload_format.fields.names(), revealed))
 
     def explain(
         self, value: bytes | None, violations: Sequence[Violation], header: bytes | None = None
     ) -> tuple[Explanation, ...]:
-        """Return what the violations of a record mean; `value` are its bytes, `header` its schema header.
+        """Return the explanation of each violation of a record; `value` are its bytes, `header` its schema header.
 
-        Raises Unavailable where the plan does: when a record names a schema that only a registry which is away can know.
+        Raises Unavailable if the record names an unknown schema and the registry does not answer.
         """
         if not violations:
             return ()
@@ -74,7 +74,7 @@ class Explainer:
 
     @property
     def _reads_surely(self) -> bool:
-        """Return whether values are certainly read as their fields, unlike Avro bytes with an unknown schema."""
+        """Return whether values can be attributed to their fields; Avro bytes of an unknown schema may be misread."""
         is_avro = isinstance(self._plan.contract.schema_, AvroSchema)
         is_unsure = is_avro and self._plan.needs_writers and self._plan.writers is None
         return not (is_unsure and self._sight.is_limited)
@@ -103,7 +103,7 @@ class Explainer:
         places = {pointer: kind.locate(rule, pointer, violation.pointer) for pointer in kind.cited(rule)}
         sentence: str | None = None
         is_guarded = False
-        # The pointer does not name an object at any depth that is below an undeclared property.
+        # The pointer of a rule at any depth does not locate an object below an undeclared property.
         is_located = not is_deep(tokens(kind.place(rule))) or EACH not in tokens(violation.pointer)
         if not isinstance(record, Violation) and places:
             is_guarded = any(self._sight.hides(_steps(record, path)) for path in places.values())
@@ -122,7 +122,7 @@ class Explainer:
             return Explanation(violation, plain_sentence(violation), passes=payload_remedy(violation.code))
         patterns = payload_format.patterns
         error = errors.pop(0) if len(errors) > 1 else errors[0]
-        if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Required):  # the name is the schema's
+        if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Required):  # the name is public
             return Explanation(violation, _absence(error, violation), None, schema_remedy(error, patterns))
         is_guarded = self._sight.hides(tuple(error.instance_path))
         names_hidden = self._sight.is_limited and not self._sight.shows(BODY)
@@ -139,7 +139,7 @@ class Explainer:
         column = self._columns[violation.code]
         is_guarded = self._sight.hides(_steps(record, column.path))
         sentence = plain_sentence(violation)
-        if violation.message != column.violation.message:  # what its table cannot hold; the type could
+        if violation.message != column.violation.message:  # a limit of the table, not of the column type
             return Explanation(violation, sentence)
         if not is_guarded and not isinstance(record, Violation):
             value = read(record, column.path)
@@ -150,7 +150,7 @@ class Explainer:
     def _errors(
         self, record: Any, violations: Sequence[Violation]
     ) -> dict[tuple[str, str, str], list[jsonschema_rs.ValidationError]]:
-        """Return what breaks the schema, by the violation that it became."""
+        """Return the schema validation errors by the key of their violation."""
         found: dict[tuple[str, str, str], list[jsonschema_rs.ValidationError]] = {}
         payload_format = self._plan.payload_format
         if (
@@ -175,14 +175,14 @@ def _key(violation: Violation) -> tuple[str, str, str]:
 
 
 def _pointer(error: jsonschema_rs.ValidationError, violation: Violation) -> str:
-    """Name the place as the violation does, but an undeclared name as it is: the reader may see it."""
+    """Return the pointer of a violation with undeclared names in full; use it only if the user may see them."""
     own = violation.pointer.split("/")
     path = [str(part).replace("~", "~0").replace("/", "~1") for part in error.instance_path]
     return "/".join(["", *path]) if ANY in own else violation.pointer
 
 
 def _steps(record: Any, path: tuple[str, ...]) -> Path:
-    """Return a path with positions in arrays as numbers, as far as the record goes."""
+    """Return a path with array indexes as integers, as far as the record has such arrays."""
     return tuple(_walk(record, path))
 
 

@@ -1,4 +1,4 @@
-"""Sentences about records that violate their JSON Schema, and about valid values, one for each keyword."""
+"""Sentences about violations of a JSON Schema, and about valid values, for each keyword."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BOUNDS: Final[Mapping[type, tuple[str, str]]] = {
     _Kinds.Maximum: ("is above", "up to"),
     _Kinds.ExclusiveMaximum: ("is not below", "below"),
 }
-"""Phrases for a value outside of a bound, and for one within it."""
+"""Phrases for a value outside of a bound, and for a value within it."""
 _SIZES: Final[Mapping[type, tuple[str, str, str]]] = {
     _Kinds.MinLength: ("character", "fewer than", "at least"),
     _Kinds.MaxLength: ("character", "more than", "at most"),
@@ -43,15 +43,15 @@ _SIZES: Final[Mapping[type, tuple[str, str, str]]] = {
     _Kinds.MinProperties: ("property", "fewer than", "at least"),
     _Kinds.MaxProperties: ("property", "more than", "at most"),
 }
-"""The counted items, the error of the count, and the permitted count."""
+"""The unit that is counted, and the words for a wrong and for an allowed count."""
 
 
 def schema_sentence(  # noqa: C901, PLR0911, PLR0912 - a table
     error: jsonschema_rs.ValidationError, pointer: str, patterns: EcmaPatterns, *, names_hidden: bool
 ) -> str | None:
-    """Describe with its values how a record violates its schema at `pointer`; None if the message is complete.
+    """Return a sentence with values on how a record violates its schema at `pointer`; None if the message is enough.
 
-    `patterns` rewrote the patterns of the schema. With `names_hidden`, names that the schema does not declare are not shown.
+    `patterns` has the original text of the schema's patterns. With `names_hidden`, undeclared names are not shown.
     """
     name = name_of(pointer)
     value: Any = error.instance
@@ -98,7 +98,7 @@ _ALTERNATIVES: Final[Mapping[type, str]] = {
 
 
 def schema_remedy(error: jsonschema_rs.ValidationError, patterns: EcmaPatterns) -> str | None:  # noqa: C901, PLR0911, PLR0912 - a table
-    """Return the valid values, from the schema alone: the end of a sentence that starts with `passes with`."""
+    """Return the valid values, from the schema alone, to follow the words `passes with`; None if unknown."""
     limit: Any = getattr(error.kind, "limit", None)
     if type(error.kind) in _BOUNDS:
         return f"a value {_BOUNDS[type(error.kind)][1]} {shown(limit)}"
@@ -149,7 +149,7 @@ def _alternatives(
     place: Sequence[str | int],
     patterns: EcmaPatterns,
 ) -> str:
-    """List the alternatives if each is refused for one simple reason; otherwise say that there are some."""
+    """Return the valid values of the alternatives if each fails for one simple reason, else only their number."""
     plain = [schema_remedy(errors[0], patterns) if len(errors) == 1 else None for errors in context]
     at_once = all(list(errors[0].instance_path) == list(place) for errors in context if errors)
     sentences = list(dict.fromkeys(each for each in plain if each is not None))
@@ -171,7 +171,7 @@ def _counted(number: int, unit: str) -> str:
 
 
 def _twice(name: str, items: list[Any]) -> str | None:
-    """Return which two items are the same."""
+    """Return a sentence with the first two items that are equal; None if none is found among the first 200."""
     for (one, first), (other, second) in combinations(enumerate(items[:_MOST_PAIRS], 1), 2):
         if type(first) is type(second) and first == second:
             return f"{name} has the same item twice: number {one} and number {other}"
@@ -197,7 +197,7 @@ REMEDIES: Final = {
     "json.too-much-work": "a record of fewer levels and items, or a schema that names each part of a value once",
     "avro.too-deep": "at most 254 levels",
 }
-"""Description of a valid record, by the code of the violation."""
+"""Descriptions of a valid record, by the code of the violation."""
 
 _COLUMNS: Final = {
     "boolean": "true or false",
@@ -215,12 +215,12 @@ _COLUMNS: Final = {
 
 
 def payload_remedy(code: str) -> str | None:
-    """Return the description of a valid record if a frame or a payload cannot be read."""
+    """Return the description of a valid record for a violation of frame or payload; None for any other code."""
     return REMEDIES.get(code) or (_AVRO if code.startswith("avro.") else None)
 
 
 def column_remedy(column_type: str) -> str | None:
-    """Return what a column can hold."""
+    """Return the description of the values that a column type can hold; None for an unknown type."""
     name, _, parameters = column_type.partition("(")
     if name == "decimal":
         precision, scale = (int(each) for each in parameters.rstrip(")").split(","))
@@ -229,7 +229,7 @@ def column_remedy(column_type: str) -> str | None:
 
 
 def json_flaw(payload: bytes) -> str | None:
-    """Return the line and column, counted from 1, at which a payload stops being JSON, without its text."""
+    """Return where a payload stops being JSON, without its text: line and column from 1, or the byte; else None."""
     try:
         json.loads(payload)
     except UnicodeDecodeError as error:

@@ -1,6 +1,5 @@
-"""Generated code and shortcuts of the judge, which only make it faster.
+"""Generated code and shortcuts that make the judge faster, with the same verdicts as the strict path.
 
-What this package says of a record, the strict path says too; property tests hold it to that. Mostly it says that a
-record is good, and leaves any other record to strict decoding and to the rules themselves. TIDEGATE_FASTPATH=off
-compiles plans without it.
+Property tests compare the two. Mostly the fast path recognises that a record is good, and leaves all other records to
+strict decoding and to the rules themselves. TIDEGATE_FASTPATH=off compiles plans without it.
 """

@@ -1,4 +1,4 @@
-"""Accept most good records of a block at once, and hand over the others."""
+"""Accept most good records of a block in bulk, and hand over the others for a strict check."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from tidegate.contracts.formats.framing import byte_offsets
 from tidegate.contracts.formats.json_records import MAX_DEPTH
 
 BLOCK_RECORDS: Final = 1_000
-"""Few enough that a block stays in the processor's cache, and enough to make the cost of a block negligible."""
+"""Few enough that a block stays in the CPU cache, and enough to make the fixed cost of a block negligible."""
 
 _SEPARATOR_ESCAPE: Final = b"\\u001"
-"""Start of the escape of every separator, and of other characters, which the exact path then checks."""
+"""Start of the JSON escape of every separator. It also matches other characters, which are then checked strictly."""
 _BRACKET_BIT: Final = np.uint8(0x20)
-"""With this bit set, a square bracket is a curly one."""
+"""Setting this bit turns a square bracket into a curly one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The checks of each record, and the stored values of an accepted one, as functions generated for a contract.
+    """The functions generated for a contract that check a record and extract its stored values.
 
-    `text_of` returns the text of a row, see `patterns`: `strings` strings, then the strings of `lists` lists. It returns
+    `text_of` returns the text of a row (see `patterns`): `strings` strings, then the strings of `lists` lists. It returns
     None for a row that is not accepted. For a row that only breaks rules it also returns their bit set, where known.
-    `expression` matches the texts of good rows. `also_of` returns the other stored values of a row. `loop` decodes many
-    values and does both, see `CodeWriter.loop`.
+    `expression` matches the texts of good rows. `also_of` returns the `also` other stored values of a row. `loop` decodes
+    many values and does both, see `CodeWriter.loop`.
     """
 
     loop: Callable[..., None]
@@ -48,12 +48,12 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Consecutive records, from record `start` of the batch on.
+    """Consecutive records, beginning with record `start` of the batch.
 
     `text` is the text of all accepted records. `also` has a list for each other stored value, with None for a record
     that is not accepted. `others` are records with an unknown verdict: position in the block, value, and whether its
-    numbers need a check. `broken` are records that are valid for the schema and violate rules: position, and the bit
-    set of the rules. Their text and values are stored like those of accepted records.
+    numbers need a check. `broken` are records that fit the schema but break rules: position, and the bit set of the
+    rules. Their text and values are stored like those of accepted records.
     """
 
     start: int
@@ -63,7 +63,7 @@ class Block:
     broken: list[tuple[int, int]]
 
     def suspects(self, at: Callable[[int], None] | None) -> Iterator[Suspect]:
-        """Yield the records that are not accepted, each a `Suspect`; `at` is as for `Acceptance.blocks`."""
+        """Yield the records that are not accepted, each as a `Suspect`; `at` is as for `Acceptance.blocks`."""
         for position, rules in self.broken:
             yield self.start + position, None, rules
         for position, value, may_change in self.others:
@@ -73,12 +73,12 @@ class Block:
 
 
 class Acceptance:
-    """Decode records, and accept those that certainly match the schema and all rules."""
+    """The bulk check: decodes records, and accepts those that certainly fit the schema and all rules."""
 
     def __init__(self, reading: Reading, whole_hold: Callable[[Any], bool] | None) -> None:
         """Initialise from a reading; `whole_hold` checks the decoded record.
 
-        Raises NotExpressibleError for an expression that needs more memory than a regular expression is given.
+        Raises NotExpressibleError for an expression that exceeds the memory limit of the regular expression engine.
         """
         self.reading = reading
         self._whole_hold = whole_hold
@@ -88,14 +88,14 @@ class Acceptance:
             self._match = re2.compile(f"(?:{expression})*".encode()).fullmatch if expression else None
             self._misfits(
                 [""]
-            )  # Arrow compiles for itself: better now than at the first record that does not fit
+            )  # Arrow compiles the expression itself; find out now whether it can, not at the first misfit
         except (re2.error, pa.ArrowInvalid) as error:
             raise NotExpressibleError from error
 
     def blocks(self, values: pa.Array, at: Callable[[int], None] | None = None) -> Iterator[Block]:
         """Process the values, an array of binary or large_binary, block by block. Never raises on any value.
 
-        `at`, if there is one, is called with the index of each value before it is looked at.
+        `at`, if given, is called with the index of each value before the value is checked.
         """
         may_change = may_change_numbers(values)
         for start in range(0, len(values), BLOCK_RECORDS):
@@ -119,7 +119,7 @@ class Acceptance:
             rules = self._again(row, position, texts, also)
             if rules is None:
                 unknown.add(position)
-            elif rules:  # the quick tests of some rules refuse what breaks none
+            elif rules:  # 0 is possible: some quick tests reject records that break no rule
                 broken[position] = rules
         if self._whole_hold is not None:
             asked = (position for position in range(len(values)) if position not in unknown)
@@ -132,7 +132,7 @@ class Acceptance:
         return Block(start, text, also, others, [each for each in broken.items() if each[0] not in unknown])
 
     def _matched(self, texts: list[str], unknown: set[int]) -> bytes:
-        """Return the matching texts joined, and add the positions of the others to `unknown`."""
+        """Return the matching texts concatenated, and add the positions of the others to `unknown`."""
         for position in unknown:
             texts[position] = ""
         text = "".join(texts).encode()
@@ -145,7 +145,7 @@ class Acceptance:
         return "".join(texts).encode()
 
     def _again(self, row: Any, position: int, texts: list[str], also: list[list[Any]]) -> int | None:
-        """Check one row that the loop has left; return the bit set of violated rules, None if it is unknown."""
+        """Check one row that the loop did not accept; return the bit set of broken rules, None if unknown."""
         found = self.reading.text_of(row)
         if found is None:
             return None
@@ -156,7 +156,7 @@ class Acceptance:
         return rules
 
     def _holds(self, value: bytes | None) -> bool:
-        """Check the rules about whole records, which need the decoded record."""
+        """Return whether the rules about whole records hold; they need the decoded record."""
         assert self._whole_hold is not None  # noqa: S101 - narrows for the type checker
         try:
             return self._whole_hold(orjson.loads(value))  # type: ignore[arg-type] # a null raises
@@ -164,9 +164,9 @@ class Acceptance:
             return False
 
     def _misfits(self, texts: list[str]) -> list[int]:
-        """Find the records whose texts do not match, each by itself."""
-        # One call of Arrow. Halving the block again and again took five times as long when half of it did not fit, and is
-        # better only for a single misfit.
+        """Return the positions of the texts that do not match on their own."""
+        # One call of Arrow. Bisecting the block took five times as long when half of it did not match, and is better only
+        # for a single misfit.
         matches = pc.match_substring_regex(pa.array(texts, pa.binary()), self._of_one)
         misfits: list[int] = np.flatnonzero(~matches.to_numpy(zero_copy_only=False)).tolist()
         return misfits
@@ -179,7 +179,7 @@ def _each(values: list[bytes | None], start: int, at: Callable[[int], None]) -> 
 
 
 def _doubtful(part: pa.Array, values: list[bytes | None], may_change: list[bool]) -> Iterator[int]:
-    """Find the values that the decoder may have read in part or changed."""
+    """Yield the positions of the values that the decoder may have changed or not fully checked."""
     offsets, data = byte_offsets(part), part.buffers()[2]
     if data is None:
         return
@@ -200,7 +200,7 @@ def _positions(values: list[bytes | None], test: Callable[[bytes], bool]) -> Ite
 
 
 def _is_text(part: pa.Array) -> bool:
-    """Return whether all values are UTF-8: the decoder does not look at the strings that it skips."""
+    """Return whether all values are UTF-8; the decoder does not check strings that it skips."""
     try:
         part.cast(pa.large_string() if pa.types.is_large_binary(part.type) else pa.string())
     except pa.ArrowInvalid:
@@ -209,10 +209,10 @@ def _is_text(part: pa.Array) -> bool:
 
 
 def _is_too_deep(value: bytes) -> bool:
-    """Return whether JSON that a decoder has read is nested deeper than MAX_DEPTH."""
+    """Return whether valid JSON is nested deeper than MAX_DEPTH."""
     if len(value) <= FLAT_BYTES:
         return False
-    if b"\\" in value:  # a quote that is escaped ends no string
+    if b"\\" in value:  # an escaped quote does not end a string
         value = value.replace(b"\\\\", b"").replace(b'\\"', b"")
     folded = np.frombuffer(value, np.uint8) | _BRACKET_BIT
     opens = folded == ord("{")

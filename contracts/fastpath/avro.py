@@ -22,11 +22,11 @@ from tidegate.contracts.formats.framing import Framed
 from tidegate.contracts.formats.payload import NO_PAYLOAD
 
 _FEW: Final = 20
-"""Records of a writer that are read strictly first: to generate a reader takes as long as reading a hundred records."""
+"""Number of records of a writer that are read strictly first: generating a reader takes as long as reading 100."""
 
 
 class AvroFastPath(FastPath):
-    """Judges Avro records with generated functions; one for each writer."""
+    """The fast path for Avro, with generated functions for each writer schema."""
 
     def __init__(self, payload_format: AvroFormat, rules: FastRules, columns: Sequence[TypedColumn]) -> None:
         super().__init__(rules, columns)
@@ -35,11 +35,11 @@ class AvroFastPath(FastPath):
         self._of = lru_cache(maxsize=MAX_WRITERS)(_Generated)
 
     def decode(self, framed: Framed) -> Iterator[Any]:
-        """Decode each payload: the record, or the Violation that it is."""
+        """Yield the record of each payload, or its Violation."""
         return self._format.decode(framed, self._records)
 
     def _doubtful(self, framed: Framed) -> Iterator[tuple[int, Any]]:
-        # The loop that nearly all records pass: nothing is called here that need not be.
+        # Nearly all records take this loop, so it makes no unnecessary calls.
         for reader, rows, payloads in self._format.by_writer(framed):
             is_good = self._of(reader).test(self._rules, len(rows))
             for row, payload in zip(rows, payloads, strict=True):
@@ -60,7 +60,7 @@ class AvroFastPath(FastPath):
 
 
 class _Generated:
-    """The generated functions of one writer, made when it has written a few records."""
+    """The generated functions of one writer schema, built once it has written a few records."""
 
     def __init__(self, reader: ResolvedReader) -> None:
         self._strict = reader
@@ -69,7 +69,7 @@ class _Generated:
         self._test: QuickTest | None = None
 
     def reader(self, records: int) -> QuickReader:
-        """Return what reads `records` more of them, or raises one of DOUBTS, which says nothing."""
+        """Return the reader for the next `records` payloads; if it raises one of DOUBTS, use the strict reader."""
         self._records += records
         if self._reader is None:
             if self._records < _FEW:
@@ -78,10 +78,7 @@ class _Generated:
         return self._reader
 
     def test(self, rules: FastRules, records: int) -> QuickTest:
-        """Return what says yes of a payload, of `records` more, whose record is known to break no rule.
-
-        Any other answer, and one of DOUBTS that it raises, says nothing. The rules are the same at each call.
-        """
+        """Return the test for the next `records` payloads (see `QuickTest`). `rules` must never change."""
         self._records += records
         if self._test is None:
             hold, read = rules.hold, self._strict.read

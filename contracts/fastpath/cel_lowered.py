@@ -1,4 +1,4 @@
-"""Tests of the certain results of an expression, and how they combine."""
+"""Tests for the certain results of a CEL expression, and how they combine."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from tidegate.contracts.fastpath.code_writer import all_of, any_of
 
 
 class NotLoweredError(Exception):
-    """A part of an expression that is left to the library."""
+    """A part of an expression that must be left to the CEL library."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """Tests of certain results of the library: true; false; true or a value is missing; false or a value is missing."""
+    """Python tests for certain results of the CEL library.
+
+    They hold only if the result is certainly true (`holds`), false (`fails`), true or a missing value (`passes`), or
+    false or a missing value (`misses`).
+    """
 
     holds: str
     fails: str
@@ -31,12 +35,12 @@ def sure(holds: str, fails: str) -> Lowered:
 
 
 def leaf(holds: str, fails: str, unknown: str) -> Lowered:
-    """Return the tests of a comparison; `unknown` holds where a value that it needs is surely missing."""
+    """Return the tests of a comparison; `unknown` holds where a value that it needs is certainly missing."""
     return Lowered(holds, fails, any_of(unknown, holds), any_of(unknown, fails))
 
 
 def joined(name: str, one: Lowered, other: Lowered) -> Lowered:
-    """Return the tests of `&&` or `||`, named as the library names them, which absorb an error on either side."""
+    """Return the tests of `_&&_` or `_||_` (the library's names), which absorb an error on either side."""
     if name == "_||_":
         return joined("_&&_", one.inverse(), other.inverse()).inverse()
     return Lowered(

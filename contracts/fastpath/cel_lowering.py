@@ -1,12 +1,12 @@
-"""Compile expressions in CEL to Python tests that agree with the library where they have a result.
+"""Compile CEL expressions to Python tests that agree with the CEL library wherever they have a result.
 
-Each part of an expression becomes texts that are true only where the library surely gives true, gives false, or finds
-a value missing. What they leave open, the library is asked. Source: cel-spec, "Language Definition", and how the
-library answers, which property tests hold this to:
+Each part of an expression becomes tests that are true only where the library certainly returns true, returns false, or
+finds a value missing. Where no test is true, the library evaluates the expression. Source: cel-spec, "Language
+Definition", and the behaviour of the library, with which property tests compare:
 
-* `&&` and `||` absorb errors on either side; a missing key or a null that no overload takes is an error of its own sort;
-* integers have 64 bits, do not overflow silently and do not mix with doubles but in comparisons, where both are doubles;
-* strings compare as their UTF-8 does, and `size` counts code points.
+* `&&` and `||` absorb errors on either side; a missing key, or a null that no overload takes, is a separate kind of error;
+* integers have 64 bits and raise on overflow; they mix with doubles only in comparisons, where both count as doubles;
+* strings compare by their UTF-8 bytes, and `size` counts code points.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidegate.contracts.rules.cel_syntax import Call, Const, Items, Node, Roots,
 from tidegate.contracts.rules.places import Path
 
 MAX_TEXT: Final = 6_000
-"""Maximum test that is written; what takes more is left to the library."""
+"""Maximum length of a generated test; longer ones are left to the library."""
 
 _EXACT: Final = 2**53
 _MIN, _MAX = -(2**63), 2**63 - 1
@@ -37,11 +37,11 @@ _HOLDERS: Final = frozenset({list, dict})
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """A value that is compared: of a `kind` where `guard` holds, and written `value` there.
+    """An operand of a comparison: where `guard` holds it is of the `kind`, and `value` is its Python expression.
 
     `present` holds where the library certainly has a value that is not null. `unknown` holds where it certainly
     reports a missing value: an absent key, or a null that no overload takes. The kinds are number (of either type),
-    integer, double, text, moment, span, and any for what a `path` reads.
+    integer, double, text, moment, span, and any for a value read at a `path`.
     """
 
     kind: str
@@ -54,7 +54,7 @@ class _Term:
 
 
 def lower(node: Node, program: CodeWriter, roots: Roots | None = None) -> Lowered:
-    """Write the tests of an expression for a program. Raises NotLoweredError where they cannot be written."""
+    """Return the tests of an expression for a program. Raises NotLoweredError if the expression is not supported."""
     lowered = _Lowering(program, roots or Roots()).boolean(node)
     if len(lowered.passes) + len(lowered.misses) > MAX_TEXT:
         raise NotLoweredError
@@ -71,7 +71,7 @@ class _Lowering:
         self._value = roots.value
 
     def boolean(self, node: Node) -> Lowered:  # noqa: PLR0911 - one for each form
-        """Lower an expression that gives true or false."""
+        """Return the tests of an expression whose result is a boolean."""
         match node:
             case Const(bool(value)):
                 return sure(TRUE if value else FALSE, FALSE if value else TRUE)
@@ -117,7 +117,7 @@ class _Lowering:
         unknown = _either_unknown(one, other)
         if path is not None or other_path is not None:
             if path is None or other_path is None:
-                raise NotLoweredError  # to what is computed, a null is not equal, and no error
+                raise NotLoweredError  # a null compared with a computed value is unequal, not an error
             missing, other_missing = self._missing(path), self._missing(other_path)
             unknown = any_of(
                 all_of(missing, any_of(self._present(other_path), other_missing)),
@@ -137,7 +137,7 @@ class _Lowering:
             fails = all_of(is_scalar, f"{variable} is not {constant}")
             return leaf(f"{variable} is {constant}", any_of(fails, null), missing)
         name = self._constant(constant)
-        # To Python, true equals 1.
+        # In Python, True equals 1.
         kinds = _SCALARS if isinstance(constant, str) else _SCALARS - {bool}
         is_scalar = self._is_of(path, kinds)
         holds = (
@@ -238,7 +238,7 @@ class _Lowering:
         return _Term(kind, kept, guard, guard, _either_unknown(one, other))
 
     def _typed(self, term: _Term, kind: str) -> str:
-        """Test that an operand is of the type that arithmetic of a kind takes."""
+        """Return the test that an operand has the type that arithmetic of this kind takes."""
         kinds = {"integer": frozenset({int}), "double": frozenset({float})}.get(kind, _NUMBERS)
         if term.path is not None:
             return self._is_of(term.path, kinds)
@@ -249,7 +249,7 @@ class _Lowering:
         )
 
     def _comparable(self, one: _Term, other: _Term) -> str:
-        """Test that two terms are of one sort, so that Python compares them as the library does."""
+        """Return the test that two terms are of one sort, so that Python compares them as the library does."""
         guards = [one.guard, other.guard]
         kinds = {one.kind, other.kind}
         paths = [each.path for each in (one, other) if each.path is not None]
@@ -267,7 +267,7 @@ class _Lowering:
         raise NotLoweredError
 
     def _alike(self, one: _Term, other: _Term) -> str:
-        """Test that two values of the record are both strings, or numbers that compare exactly."""
+        """Return the test that two values of the record are both strings, or both numbers that compare exactly."""
         assert one.path is not None  # noqa: S101 - narrows for the type checker
         assert other.path is not None  # noqa: S101 - the same
         numbers = all_of(
@@ -283,16 +283,16 @@ class _Lowering:
         )
 
     def _small(self, term: _Term) -> str:
-        """Test that a number is so small that as an integer and as a double it is the same."""
+        """Return the test that a number is small enough to be equal as an integer and as a double."""
         return f"{self._bind(-_EXACT)} < {term.value} < {self._bind(_EXACT)}"
 
     def _kept(self, value: str, test: str) -> tuple[str, str]:
-        """Store a value that a guard checks first; return its name and the guard."""
+        """Return the name of a variable for a value, and the guard that assigns and tests it."""
         name = self._program.temporary()
         return name, test.format(f"({name} := {value})")
 
     def _constant(self, value: Any) -> str:
-        """Bind a constant that compares with integers and doubles alike."""
+        """Bind a string, or a number exact as integer and double. Raises NotLoweredError for others."""
         if isinstance(value, bool) or value is None:
             raise NotLoweredError
         if not isinstance(value, str) and not abs(value) < _EXACT:
@@ -300,7 +300,7 @@ class _Lowering:
         return self._bind(value)
 
     def _is_of(self, path: Path, kinds: frozenset[type]) -> str:
-        """Test that the value at a path is of one of some types; not null."""
+        """Return the test that the value at a path has one of the types `kinds`, and is not null."""
         variable, known = self._program.variable(path), self._program.types(path)
         if known is not None and known <= kinds:
             return f"{variable} is not None"
@@ -310,7 +310,7 @@ class _Lowering:
         return f"type({variable}) in {self._bind(kinds)}"
 
     def _unknown(self, path: Path) -> str:
-        """Test that a value is missing or null, and that nothing else is wrong on the way to it."""
+        """Return the test that a value is missing or null, and that nothing else is wrong on its path."""
         return FALSE if not path or path == self._value else self._program.absent(path)
 
     def _missing(self, path: Path) -> str:

@@ -17,7 +17,7 @@ from tidegate.contracts.rules.places import Path
 
 @dataclass(frozen=True, slots=True)
 class LoweredRule:
-    """A rule of kind `cel` that can be written into a program, with the syntax tree and the roots of its expression."""
+    """A rule of kind `cel` that can be generated as code, with the syntax tree and roots of its expression."""
 
     rule: Cel
     node: Node
@@ -34,7 +34,7 @@ class LoweredRule:
         return self.roots.holders(self.node)
 
     def decide(self, program: CodeWriter) -> tuple[str, str]:
-        """Write the test that the rule surely holds, and the test that it is surely broken."""
+        """Return the test that the rule certainly holds, and the test that it is certainly broken."""
         keeps, breaks = self._answers(program)
         if self.rule.field is None:
             return keeps, breaks
@@ -45,11 +45,11 @@ class LoweredRule:
         return all_of(is_there, keeps), any_of(is_absent, breaks)
 
     def write(self, program: CodeWriter) -> None:
-        """Require in a program that the rule surely holds."""
+        """Add to a program the test that the rule certainly holds."""
         program.require(self.decide(program)[0], (self.roots.value,), without_array=self.rule.nulls == "pass")
 
     def test(self) -> Callable[[Any], bool | None]:
-        """Compile what says of most records whether they break the expression, and None of the others."""
+        """Compile a function that returns whether a record breaks the expression; None if that is uncertain."""
         program = CodeWriter()
         keeps, breaks = self._answers(program)
         return program.statements([f"if {keeps}: return False", f"if {breaks}: return True"], "None", DECODED)
@@ -62,7 +62,7 @@ class LoweredRule:
 
 
 def lowered(rule: Cel) -> LoweredRule | None:
-    """Lower a rule; None for one whose expression is left to the library."""
+    """Lower a rule; return None if its expression must be left to the CEL library."""
     found = LoweredRule(rule, tree_of(rule), roots_of(rule))
     try:
         found.decide(CodeWriter())

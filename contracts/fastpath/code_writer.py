@@ -1,4 +1,4 @@
-"""The text of a compiled function over one record, written test by test."""
+"""Generate the source code of a function over one record, test by test, and compile it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.contracts.rules.places import EACH, Path, array_of, read
 
 _STEP: Final = "    "
 DECODED: Final = ("if type(record) is not dict: return None", "get = record.get")
-"""The beginning of a function over decoded records, which may be anything: None, which is not true, of no object."""
+"""First statements of a function over decoded records: it returns None, which is false, for non-objects."""
 TRUE: Final = "True"
 """The test that always holds."""
 FALSE: Final = "False"
@@ -22,12 +22,12 @@ DATE: Final = frozenset({date})
 
 
 def all_of(*tests: str) -> str:
-    """Write the test that all tests hold."""
+    """Return the test that all `tests` hold."""
     return _together("and", TRUE, FALSE, tests)
 
 
 def any_of(*tests: str) -> str:
-    """Write the test that one of several tests holds."""
+    """Return the test that any of `tests` holds."""
     return _together("or", FALSE, TRUE, tests)
 
 
@@ -40,7 +40,7 @@ def _together(word: str, nothing: str, everything: str, tests: tuple[str, ...]) 
 
 @dataclass(slots=True)
 class _Block:
-    """Statements that read values, the tests of them, and loops over arrays; `source` is the value they begin at."""
+    """Statements that read values, tests of these, and loops over arrays; `source` is the value to read from."""
 
     source: str
     lines: list[str] = field(default_factory=list)
@@ -49,7 +49,10 @@ class _Block:
 
 
 class CodeWriter:
-    """A function of one `record`. Names and values of a contract are bound by `bind`."""
+    """A writer of functions of one `record`.
+
+    Names and values of a contract never enter the code: `bind` binds them to variables.
+    """
 
     def __init__(self) -> None:
         self._bound: dict[str, Any] = {"read": read, "Decimal": Decimal}
@@ -64,7 +67,7 @@ class CodeWriter:
         return self._root.lines
 
     def bind(self, value: Any) -> str:
-        """Name a value."""
+        """Return a new name for a value in the generated code."""
         name = f"k{len(self._bound)}"
         self._bound[name] = value
         return name
@@ -74,9 +77,9 @@ class CodeWriter:
         self._bound |= values
 
     def variable(self, path: Path) -> str:
-        """Return the variable that holds the value at a path, None if there is none.
+        """Return the variable for the value at a path; at run time it is None if there is no value.
 
-        Inside a loop over an array, it is the variable of one element.
+        For a path through an array, it is a variable inside the loop over the elements.
         """
         if not path:
             return "record"
@@ -89,7 +92,7 @@ class CodeWriter:
         return self._variables[path]
 
     def decoded(self, path: Path) -> str:
-        """Write the expression of the value at a path as it is in a decoded record, which rules take."""
+        """Return the expression for the value at a path as in a decoded record, which checks of rules take."""
         return self.variable(path)
 
     def is_certain(self, variable: str) -> bool:  # noqa: ARG002 - a decoded record may lack anything
@@ -97,28 +100,28 @@ class CodeWriter:
         return False
 
     def temporary(self) -> str:
-        """Name a variable that a test sets for itself."""
+        """Return a new name for a variable that a test assigns itself."""
         self._temporaries += 1
         return f"t{self._temporaries}"
 
     def types(self, path: Path) -> frozenset[type] | None:  # noqa: ARG002 - a decoded record may hold anything
-        """Return the types that a value at a path can have beside null; None when it can have any."""
+        """Return the types that a value at a path can have besides null; None for any type."""
         return None
 
     def missing_here(self, path: Path) -> str:
-        """Write the test that the last name of a path is not in the object before it."""
+        """Return the test that the object at the parent of a path lacks the path's last name."""
         return self._of_key(path, "not in")
 
     def null_at(self, path: Path) -> str:
-        """Write the test that there is a null at a path."""
+        """Return the test that the value at a path is null."""
         return self._of_key(path, "in")
 
     def missing(self, path: Path) -> str:
-        """Write the test that a name of a path is not in the object before it."""
+        """Return the test that any name on a path is missing from its object."""
         return any_of(self.missing_here(path), self.missing(path[:-1]) if len(path) > 1 else FALSE)
 
     def absent(self, path: Path) -> str:
-        """Write the test that there is a null at a path, or a name of it is not in the object before it."""
+        """Return the test that the value at a path is null, or that a name on the path is missing from its object."""
         variable, parent = self.variable(path), path[:-1]
         if not parent:
             return f"{variable} is None"
@@ -131,13 +134,13 @@ class CodeWriter:
         return all_of(f"{variable} is None", is_object, f"{self.bind(path[-1])} {word} {holder}")
 
     def reading(self, path: Path) -> str:
-        """Write the expression that reads a path of a decoded record."""
+        """Return the expression that reads a path of a decoded record."""
         return f"get({self.bind(path[0])})" if len(path) == 1 else f"read(record, {self.bind(path)})"
 
     def require(self, test: str, paths: Sequence[Path] = (), *, without_array: bool = True) -> None:
-        """Add a test of the variables of some paths that go together: of every element that they go through.
+        """Add a test of the variables of `paths`, which go through the same arrays; it must hold for every element.
 
-        `without_array` says whether the test holds where there is no array to go through.
+        `without_array` is whether the test holds if the array is missing.
         """
         array = max((array_of(path) for path in paths), key=len, default=())
         self._block(array).tests[test] = None
@@ -150,19 +153,19 @@ class CodeWriter:
     def function(
         self, before: list[str], tests: Iterable[str], result: str, refusal: str
     ) -> Callable[[Any], Any]:
-        """Build the function: `result` if all tests hold, else, or where Python cannot compare, `refusal`."""
+        """Build the function: it returns `result` if all tests hold; else, or if Python cannot compare, `refusal`."""
         self._root.tests.update(dict.fromkeys(tests))
         return self._compiled([*before, "try:", *self._statements(self._root, result, refusal)], refusal)
 
     def loop(
         self, decode: Callable[[Any], Any], decides: Callable[[Any], Any], result: str, also: Sequence[str]
     ) -> Callable[..., None]:
-        """Build the same function as a loop over many values: `decode` makes the record of each.
+        """Build the same function as a loop over many values; `decode` returns the record of each.
 
-        Its parameters are the values and the lists that it fills. The lists are results ("" for no result), positions
-        and records where a test fails, and positions where `decode` or a test raised. One more list for each
-        expression in `also` has None for no result. `decides` is the function of one record, which is called where
-        tests loop over arrays.
+        Its parameters are the values and the lists that it fills. The lists are results ("" for no result), pairs of
+        position and record where a test fails, and positions where `decode` or a test raised. One more list for each
+        expression in `also` has None for no result. `decides` is the function of one record, which is called if tests
+        loop over arrays.
         """
         test = " and ".join(f"({test})" for test in self._root.tests) or TRUE
         steps = [f"record = {self.bind(decode)}(value)", *self.lines]
@@ -179,7 +182,7 @@ class CodeWriter:
             "for value in values:",
             f"{_STEP}try:",
             *(f"{_STEP * 2}{step}" for step in (*steps, f"{_STEP}continue")),
-            f"{_STEP}except Exception:",  # whatever it is, the exact way judges the record
+            f"{_STEP}except Exception:",  # the strict path judges the record, whatever the error
             f"{_STEP * 2}raised.append(len(results))",
             f"{_STEP}else:",
             f"{_STEP * 2}left.append((len(results), record))",
@@ -191,24 +194,27 @@ class CodeWriter:
     def statements(
         self, statements: list[str], otherwise: str, before: Sequence[str] = ()
     ) -> Callable[[Any], Any]:
-        """Build a function of statements about the variables; `otherwise` is for what Python cannot compare."""
+        """Build a function of statements about the variables; it returns `otherwise` if Python cannot compare."""
         lines = (f"{_STEP}{line}" for line in (*self.lines, *statements))
         return self._compiled([*before, "try:", *lines], otherwise)
 
     def _compiled(self, body: list[str], refusal: str) -> Callable[[Any], Any]:
-        # A value that has no order, or no members, is for the rules themselves.
+        # A value that has no order or no members is left to the rules themselves.
         body += [f"{_STEP}pass", "except (TypeError, AttributeError): pass", f"return {refusal}"]
         return self.make(("record",), body)
 
     def make(self, parameters: Sequence[str], body: Sequence[str]) -> Callable[..., Any]:
-        """Build a function of statements that stand by themselves; of a contract they hold literals at most, as `ascii` writes them."""
+        """Build a function from complete statements.
+
+        Their only content from a contract may be literals as `ascii` writes them, because the code is executed.
+        """
         text = f"\n{_STEP}".join([f"def function({', '.join(parameters)}):", *body])
         exec(compile(text, "<contract>", "exec"), self._bound)  # noqa: S102 - our own text, and literals
         function: Callable[..., Any] = self._bound["function"]
         return function
 
     def _block(self, array: Path) -> _Block:
-        """Return the statements about one element of an array, with the loop around them."""
+        """Return the block for the elements of an array; it is created as a loop in the enclosing block."""
         if array not in self._blocks:
             container = self.variable(array[:-1])
             block = _Block(f"e{len(self._blocks)}")
@@ -224,7 +230,7 @@ class CodeWriter:
         return f"read({source}, {self.bind(path)})"
 
     def _statements(self, block: _Block, result: str | None, refusal: str) -> list[str]:
-        """Write a block, a level deeper; without a result it is left at its end."""
+        """Return the statements of a block, indented once; with `result` None it does not return at its end."""
         test = " and ".join(f"({test})" for test in block.tests) or "True"
         if result is not None and not block.loops:
             return [f"{_STEP}{line}" for line in (*block.lines, f"if {test}: return {result}")]

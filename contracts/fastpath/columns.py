@@ -1,7 +1,7 @@
-"""Convert columns of many values at once, with the same result as the converter of each value.
+"""Convert values to columns in bulk, with the same result as the converter of single values.
 
-Most column types take what Arrow takes for many values in one call. Whatever needs a closer look is converted value by
-value.
+For most column types Arrow converts many values in one call. Values that it may not convert exactly are converted one
+by one.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from tidegate.contracts.formats.column_values import (
 )
 
 Bulk = Callable[[list[Any], pa.DataType], pa.Array | None]
-"""Converts many values, Nones included; None, or an error of Arrow, when they need the converter one by one."""
+"""Converts many values, None included; returns None or raises an Arrow error if single conversion is needed."""
 OfTexts = Callable[[pa.Array, pa.DataType], pa.Array | None]
-"""Converts an array of string; None, or an error of Arrow, when they need the converter one by one."""
+"""Converts an array of string. It returns None, or raises an Arrow error, if they must be converted one by one."""
 
 _NONE: Final = type(None)
 _SURE_DIGITS: Final = 15
 _NANOSECONDS: Final = 1_000
-"""In a microsecond."""
+"""Nanoseconds in a microsecond."""
 _RFC3339: Final = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)$"
 _LOCAL: Final = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?$"
 
 
 def bulk_of(*kinds: type) -> Bulk:
-    """Build the quick way for values of some Python types, which Arrow takes without changing them."""
+    """Return the bulk converter for values of these Python types, which Arrow converts exactly."""
     allowed = {*kinds, _NONE}
 
     def convert(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
@@ -50,7 +50,7 @@ def bulk_of(*kinds: type) -> Bulk:
 
 
 def bulk_decimals(values: list[Any], arrow_type: pa.Decimal128Type) -> pa.Array | None:
-    """Convert numbers at once, when all are doubles that stand for decimals of at most 15 digits, or are decimals."""
+    """Convert numbers in bulk, if all are Decimals, or all are doubles and integers of at most 15 decimal digits."""
     if {Decimal, _NONE}.issuperset(map(type, values)):
         return _exact_decimals(values, arrow_type)
     if not {float, int, _NONE}.issuperset(map(type, values)):
@@ -60,9 +60,9 @@ def bulk_decimals(values: list[Any], arrow_type: pa.Decimal128Type) -> pa.Array 
     if is_null.any() and np.count_nonzero(is_null) != sum(value is None for value in values):
         return None  # NaN is not a decimal
     step = 10.0**arrow_type.scale
-    with np.errstate(over="ignore"):  # infinite then, and no decimal below
+    with np.errstate(over="ignore"):  # an overflow becomes infinite, and fails the test below
         unscaled = np.rint(np.where(is_null, 0, numbers) * step)
-    # Up to 15 digits a double stands for one decimal, and the quotient is rounded to the double nearest to it.
+    # A decimal of up to 15 digits has its own double, and the quotient is rounded to the double nearest to the decimal.
     is_decimal = (unscaled / step == numbers) & (
         np.abs(unscaled) < 10.0 ** min(arrow_type.precision, _SURE_DIGITS)
     )
@@ -77,7 +77,8 @@ def _exact_decimals(values: list[Any], arrow_type: pa.Decimal128Type) -> pa.Arra
         held = [None if value is None else to_type(value) for value in values]
     except DecimalException:
         return None
-    # Arrow takes NaN for a null, and ends the process at some exponents: it gets only what was given the type's digits.
+    # Arrow reads NaN as null, and crashes the process at some exponents. So it gets only finite values that `to_type`
+    # has already converted to the digits of the type.
     return pa.array(held, arrow_type) if all(value is None or value.is_finite() for value in held) else None
 
 
@@ -92,18 +93,18 @@ def _decimals(
 
 
 def bulk_json(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
-    """Write JSON texts at once."""
+    """Convert values to JSON texts in bulk."""
     try:
         texts = [None if value is None else orjson.dumps(value).decode() for value in values]
     except orjson.JSONEncodeError:
         return None
     array = pa.array(texts, arrow_type)
-    # orjson writes NaN as null, so that a null needs a closer look.
+    # orjson writes NaN as null, so any null needs an exact check.
     return None if pc.any(pc.match_substring(array, "null")).as_py() else array
 
 
 def bulk_days(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
-    """Convert date strings, or days since 1970, at once."""
+    """Convert date strings, or days since 1970, in bulk."""
     if not {int, _NONE}.issuperset(map(type, values)):
         strings = _strings(values)
         return None if strings is None else texts_as_days(strings, arrow_type)
@@ -112,12 +113,12 @@ def bulk_days(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
 
 
 def bulk_instants(nanoseconds: int) -> Bulk:
-    """Build the way for date-times: strings, or integers in units of `nanoseconds`, at once."""
+    """Return the bulk converter for date-times: strings, or integers in units of `nanoseconds`."""
     return _bulk_times(nanoseconds, texts_as_instants)
 
 
 def bulk_local_times(nanoseconds: int) -> Bulk:
-    """Build the way for dates and times without a zone: strings, or integers in units of `nanoseconds`, at once."""
+    """Return the bulk converter for date-times without a zone: strings, or integers in units of `nanoseconds`."""
     return _bulk_times(nanoseconds, texts_as_local_times)
 
 
@@ -146,18 +147,18 @@ def texts(strings: pa.Array, _: pa.DataType) -> pa.Array:
 
 
 def texts_as_days(strings: pa.Array, arrow_type: pa.DataType) -> pa.Array | None:
-    """Convert dates at once: Arrow reads ten characters and nothing else, the year 0 among them."""
+    """Convert date strings in bulk. Arrow reads exactly ten characters; the year 0 is refused here."""
     days = strings.cast(arrow_type)
     return days if _within(days, pa.int32(), FIRST_DAY, LAST_DAY) else None
 
 
 def texts_as_instants(strings: pa.Array, arrow_type: pa.DataType) -> pa.Array | None:
-    """Convert date-times at once."""
+    """Convert date-time strings in bulk."""
     return _texts_as_times(strings, arrow_type, _RFC3339)
 
 
 def texts_as_local_times(strings: pa.Array, arrow_type: pa.DataType) -> pa.Array | None:
-    """Convert dates and times without a zone at once."""
+    """Convert strings of date-times without a zone in bulk."""
     return _texts_as_times(strings, arrow_type, _LOCAL)
 
 
@@ -179,7 +180,7 @@ def _within(array: pa.Array, integer: pa.DataType, lowest: int, highest: int) ->
 
 @dataclass(frozen=True, slots=True)
 class FastColumn(TypedColumn):
-    """A typed column with the ways in which many values, or an array of string, become the column."""
+    """A typed column with bulk converters for values and for arrays of string; None where it has none."""
 
     bulk: Bulk | None = None
     of_texts: OfTexts | None = None
@@ -190,14 +191,14 @@ class FastColumn(TypedColumn):
             try:
                 array = self.bulk(values, self.kind.arrow_type)
             except (pa.ArrowException, OverflowError):
-                array = None  # some value needs a closer look
+                array = None  # some value needs the exact converter
             if array is not None:
                 return array, []
         return TypedColumn.convert_values(self, values)
 
 
 def fast_column(column: TypedColumn) -> FastColumn:
-    """Add to a column the ways that are quicker than its converter."""
+    """Return a column with the bulk converters of its type; none for a masked column."""
     ways = _WAYS.get(column.type.partition("(")[0]) if column.kind.is_plain else None
     bulk, of_texts = (None, None) if ways is None else ways(column.kind.unit)
     return FastColumn(column.name, column.type, column.path, column.kind, bulk, of_texts)
@@ -216,4 +217,4 @@ _WAYS: Final[dict[str, Callable[[int], tuple[Bulk, OfTexts | None]]]] = {
     "timestamp": lambda unit: (bulk_instants(unit), texts_as_instants),
     "timestamp_ntz": lambda unit: (bulk_local_times(unit), texts_as_local_times),
 }
-"""How many values become a column of a type, by its name. Not `float`: Arrow does not refuse what overflows it."""
+"""Bulk converters by column type, from the unit of time. `float` has none: Arrow does not refuse an overflow."""

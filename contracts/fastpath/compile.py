@@ -17,7 +17,7 @@ from tidegate.contracts.rules.compiled import RuleSet
 def compile_fastpath(
     payload_format: JsonSchemaFormat | AvroFormat, rules: RuleSet, columns: Sequence[TypedColumn]
 ) -> FastPath:
-    """Compile a fast path with the same verdicts as the strict path of these parts of a contract."""
+    """Return the fast path for these parts of a contract, with the same verdicts as the strict path."""
     fast_rules = FastRules(rules, payload_format.fields)
     match payload_format:
         case JsonSchemaFormat():

@@ -20,7 +20,7 @@ from tidegate.contracts.rules.clock import SetClock
 
 
 class JsonFastPath(FastPath):
-    """Judges JSON records; `acceptance` and `typed_acceptance` are None for a schema whose records are no rows."""
+    """The fast path for JSON; `acceptance` and `typed_acceptance` are None if rows cannot express the schema."""
 
     def __init__(
         self, payload_format: JsonSchemaFormat, rules: FastRules, columns: Sequence[TypedColumn]
@@ -35,14 +35,14 @@ class JsonFastPath(FastPath):
             self.acceptance, self.typed_acceptance = found
 
     def decode(self, framed: Framed) -> Iterator[Any]:
-        """Decode each payload: the record, or the Violation that it is."""
+        """Yield the record of each payload, or its Violation."""
         return decode_values(framed.payloads)
 
     def _doubtful(self, framed: Framed) -> Iterator[tuple[int, Any]]:
         return suspects(framed.payloads, self.fits, self._rules.hold)
 
     def suspects(self, framed: Framed, at: SetClock | None) -> Iterator[Suspect]:
-        """Yield all records but those that are known to be good, the clock set to each."""
+        """Yield all records except those that are known to be good, with the clock set to each."""
         if self.acceptance is None:
             yield from super().suspects(framed, at)
             return
@@ -50,7 +50,7 @@ class JsonFastPath(FastPath):
             yield from block.suspects(at)
 
     def rows(self, framed: Framed, at: SetClock | None) -> Rows:
-        """Judge records, and collect those that are kept for the columns of a table."""
+        """Judge records as `suspects` does, and collect the rows of a table."""
         if self.typed_acceptance is None:
             return super().rows(framed, at)
         return AcceptedRows(self.typed_acceptance, framed.payloads, at)

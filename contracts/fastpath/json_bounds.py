@@ -1,8 +1,8 @@
-"""A JSON Schema of the same meaning whose bounds are quicker to check.
+"""Rewrite a JSON Schema into an equivalent one whose bounds are faster to check.
 
 jsonschema-rs compares with a bound such as 9999999.99 in exact fractions, which takes as long as the rest of an ordinary
-schema. An integer of at most 9999999 is at most 9999999.99, and that is compared in integers: so `maximum: 9999999.99`
-becomes `anyOf: [maximum: 9999999, maximum: 9999999.99]`.
+schema. A number up to 9999999 is also below 9999999.99, and is compared as an integer. So `maximum: 9999999.99` becomes
+`anyOf: [maximum: 9999999, maximum: 9999999.99]`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _WHOLE: Final[dict[str, tuple[str, Callable[[float], int]]]] = {
     "maximum": ("maximum", math.floor),
     "exclusiveMaximum": ("maximum", math.floor),
 }
-"""The integer bound that implies a fractional one."""
+"""By keyword of a fractional bound: the keyword of an integer bound that implies it, and how to round."""
 
 
 def with_quick_bounds(schema: Any) -> Any:
-    """Rewrite a schema; every subschema stays where a `$ref` may look for it."""
+    """Return the schema with faster bounds. Subschemas keep their place, so every `$ref` still resolves."""
     return subschemas_changed(schema, _bounds_changed)
 
 

@@ -1,7 +1,7 @@
 """Decode JSON records with orjson where it is exact.
 
-orjson changes or refuses some valid JSON: integers from 2^64, fractions that a double does not represent, 1e400. A
-search of the bytes finds such texts, and they are decoded exactly.
+orjson changes or rejects some valid JSON: integers from 2^64 on, fractions that a double cannot represent, 1e400. Values
+that may contain such numbers are found by a search of their bytes, and are decoded exactly.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ FLAT_BYTES: Final = 2 * MAX_DEPTH
 
 _LONG_FRACTION: Final = "|".join(rf"[0-9]{{{whole},}}\.[0-9]{{{16 - whole}}}" for whole in range(1, 17))
 _INEXACT: Final = rf"(?:^|[\s:,\[])-?(?:[0-9]+(?:\.[0-9]+)?[eE]|[0-9]{{19}}|{_LONG_FRACTION})"
-"""Finds every number that orjson may change: an exponent, more than 18 digits, a fraction of more than 15 digits.
+"""Matches every number that orjson may change: an exponent, more than 18 digits, a fraction of more than 15 digits.
 
-It also finds some that orjson keeps, and some inside strings.
+It also matches some numbers that orjson keeps, and some inside strings.
 """
 _FEW: Final = 50
-"""For fewer values, the search for numbers costs more than it saves."""
+"""For fewer values, the bulk search for numbers costs more than it saves."""
 
 _NUMBER = re.compile(rb"(?:^|(?<=[\s:,\[]))-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _EXPONENT = re.compile(rb"[eE]")
@@ -53,9 +53,9 @@ def decode_values(values: pa.Array) -> Iterator[Any]:
 def suspects(
     values: pa.Array, fits: Callable[[Any], bool], holds: Callable[[Any], bool]
 ) -> Iterator[tuple[int, Any]]:
-    """Yield the index and the record (or Violation) of each value, except of records for which `fits` and `holds` return True.
+    """Yield the index and record (or Violation) of each value, except records that pass `fits` and `holds`.
 
-    Nearly all records pass this loop, so its calls are inlined.
+    Nearly all records take this loop, so its calls are inlined.
     """
     loads = orjson.loads
     may_change = may_change_numbers(values)
@@ -76,7 +76,7 @@ def suspects(
 
 
 def decode_value(value: bytes | None, *, may_change: bool) -> Any:
-    """Return the record of a value, or its Violation. With `may_change`, orjson may change its numbers."""
+    """Return the record of a value, or its Violation; `may_change` means that orjson may change its numbers."""
     if value is None:
         return NO_PAYLOAD
     if may_change and not _keeps_numbers(value):
@@ -89,7 +89,7 @@ def decode_value(value: bytes | None, *, may_change: bool) -> Any:
 
 
 def may_change_numbers(values: pa.Array) -> list[bool]:
-    """Return for each value whether it has a text like a number that orjson may change."""
+    """Return for each value whether it contains text like a number that orjson may change."""
     found = [False] * len(values)
     rows = suspect_rows(values)
     if rows:
@@ -100,7 +100,7 @@ def may_change_numbers(values: pa.Array) -> list[bool]:
 
 
 def _keeps_numbers(value: bytes) -> bool:
-    """Return whether orjson keeps every text of a value that looks like a number."""
+    """Return whether orjson keeps the exact value of all text that looks like a number."""
     for token in _NUMBER.findall(value):
         if len(token) <= _SURE_DIGITS and not _EXPONENT.search(token):
             continue
@@ -114,11 +114,11 @@ def _keeps_numbers(value: bytes) -> bool:
 
 
 def _is_too_deep(value: bytes, record: Any) -> bool:
-    """Return whether a record that orjson read is nested deeper than MAX_DEPTH."""
+    """Return whether a record that orjson decoded is nested deeper than MAX_DEPTH."""
     if value.count(b"[") + value.count(b"{") <= MAX_DEPTH:
         return False
     try:
-        orjson.dumps(record)  # fails for too deep records, and takes a tenth of the time of a walk
+        orjson.dumps(record)  # fails for records that are too deep, in a tenth of the time of a traversal
     except orjson.JSONEncodeError:
         return True
     return False

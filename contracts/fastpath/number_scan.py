@@ -1,6 +1,7 @@
-"""Find, in the bytes of many values at once, the few that may hold a number which a fast parser does not keep.
+"""Find, in one pass over many values, the few that may contain a number that a fast parser would change.
 
-A coarse sieve before a regular expression: it looks at bytes alone, in strings too, and lets no such number through.
+This is a coarse filter before a regular expression. It looks only at bytes, also inside strings, and misses no such
+number.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import pyarrow as pa
 from tidegate.contracts.formats.framing import byte_offsets
 
 SHORTEST_RUN: Final = 16
-"""Digits and dots that a number without exponent has at least, if a double or 64 bits may not hold it."""
+"""Minimum length in digits and dots of a number without exponent that a double or 64 bits may not hold."""
 
 _CHUNK_BYTES: Final = 1 << 17
-"""Small enough for the processor's cache, a multiple of the word."""
+"""Small enough for the CPU cache, and a multiple of the word size."""
 _WORD_BYTES: Final = 4
 _FULL_WORD: Final = 0x01010101
 
@@ -45,11 +46,11 @@ def suspect_rows(values: pa.Array) -> list[int]:
 
 
 def _suspect_places(chunk: npt.NDArray[np.uint8]) -> list[npt.NDArray[np.intp]]:
-    """Return where a run of digits and dots or an exponent begins, as arrays of positions in the chunk."""
-    # One comparison for `.`, `/` and the digits: they follow each other, and what is below wraps around.
+    """Return where runs of digits and dots, and exponents, may begin, as arrays of positions in the chunk."""
+    # One comparison covers `.`, `/` and the digits: their codes are consecutive, and lower ones wrap around.
     is_digit = (chunk - np.uint8(ord("."))) <= ord("9") - ord(".")
     found = []
-    # A run of 16 bytes holds three whole words, however it lies.
+    # A run of 16 bytes contains three whole words at any alignment.
     words = is_digit[: len(is_digit) // _WORD_BYTES * _WORD_BYTES].view(np.uint32) == _FULL_WORD
     runs = words[:-2] & words[1:-1] & words[2:]
     if runs.any():

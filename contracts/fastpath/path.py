@@ -1,4 +1,4 @@
-"""The common interface of the fast paths of payload formats."""
+"""The common base class of the fast paths for JSON and Avro."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegate.contracts.verdict import Violation
 
 
 class FastPath(ABC):
-    """Judges records as `judge.path.StrictPath` does, at a fraction of the time."""
+    """A path that judges records like `judge.path.StrictPath`, in a fraction of the time."""
 
     fits: Callable[[Any], bool]
     """Whether a decoded record fits the schema. Never raises."""
@@ -28,14 +28,14 @@ class FastPath(ABC):
 
     @abstractmethod
     def decode(self, framed: Framed) -> Iterator[Any]:
-        """Decode each payload: the record, or the Violation that it is."""
+        """Yield the record of each payload, or its Violation."""
 
     @abstractmethod
     def _doubtful(self, framed: Framed) -> Iterator[tuple[int, Any]]:
-        """Decode each payload, and yield all but the records that are known to be good, with their index."""
+        """Yield the index and the record (or Violation) of each payload, except records that are known to be good."""
 
     def suspects(self, framed: Framed, at: SetClock | None) -> Iterator[Suspect]:
-        """Yield all records but those that are known to be good, the clock set to each."""
+        """Yield all records except those that are known to be good, with the clock set to each."""
         if at is None:
             yield from ((index, record, None) for index, record in self._doubtful(framed))
             return
@@ -44,7 +44,7 @@ class FastPath(ABC):
                 yield index, record, None
 
     def rows(self, framed: Framed, at: SetClock | None) -> Rows:
-        """Judge records, and collect those that are kept for the columns of a table."""
+        """Judge records as `suspects` does, and collect the rows of a table."""
         return TableRows(self._columns, self._judged(framed, at))
 
     def _judged(self, framed: Framed, at: SetClock | None) -> Iterator[tuple[int, Any, bool]]:

@@ -1,8 +1,8 @@
-"""Patterns and formats as regular expressions that one pass over many strings can match.
+"""Patterns and formats as regular expressions that can be matched for many strings in one pass.
 
 The strings of many records are joined, each ended by a separator, and matched against the repetition of all their
-patterns. This is correct only if no pattern can match a separator. So the separators are control characters, which a
-JSON string contains only escaped, and only patterns of printable characters are used.
+patterns. This is correct only if no pattern can match a separator. So the separators are control characters, which occur
+only escaped in a JSON string, and only patterns of printable characters are used.
 
 Source: ECMA-262, section 22.2.1, for the patterns; RE2 for the expressions; RFC 3339, section 5.6, for dates.
 """
@@ -15,9 +15,9 @@ from typing import Final
 END: Final = "\x1f"
 """Ends a string."""
 ABSENT: Final = "\x1e"
-"""Stands for a value that is null or missing."""
+"""Takes the place of a value that is null or missing."""
 LAST: Final = "\x1d"
-"""Stands where a string would, after the last one of a list."""
+"""Takes the place of a string after the last string of a list."""
 
 ANYTHING: Final = f"[^{LAST}-{END}]*"
 """Matches every string without a separator."""
@@ -39,13 +39,13 @@ FORMATS: Final = {
     "date-time": f"{_DATE}T{_TIME_OF_DAY}:[0-5][0-9](?:\\.[0-9]+)?(?:Z|[+-]{_TIME_OF_DAY})",
     "uuid": "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
 }
-"""Strings of a format, but not all of them: leap seconds are missing, for example."""
+"""Expressions by format. They match only valid strings, but not all of them: not leap seconds, for example."""
 
 
 def searched_strings(pattern: str) -> str | None:
-    """Return an expression that matches the whole strings in which a pattern of ECMA-262 is found.
+    """Return an expression that matches exactly the strings in which an ECMA-262 pattern is found.
 
-    None for a pattern that `_Reader` does not support.
+    Return None for a pattern that `_Reader` does not support.
     """
     begins, ends = pattern.startswith("^"), pattern.endswith("$") and not pattern.endswith("\\$")
     reader = _Reader(pattern[begins : len(pattern) - ends])
@@ -60,25 +60,25 @@ def searched_strings(pattern: str) -> str | None:
 
 
 class _UnsupportedError(Exception):
-    """A part of a pattern that has no expression."""
+    """A part of a pattern that cannot be translated."""
 
 
 class _Reader:
-    """Parses a pattern and writes it again, character by character. Raises _UnsupportedError for every other syntax."""
+    """Translates a pattern, character by character. Raises _UnsupportedError for syntax that it does not know."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._at = 0
 
     def alternatives(self) -> tuple[str, int]:
-        """Read branches up to a closing parenthesis or the end; return their expression and number."""
+        """Read branches up to a closing parenthesis or the end; return their expression and their number."""
         branches = [self._sequence()]
         while self._take("|"):
             branches.append(self._sequence())
         return "|".join(branches), len(branches)
 
     def require_end(self) -> None:
-        """Refuse a pattern with text after its end."""
+        """Raise _UnsupportedError if any of the pattern is left."""
         if self._at < len(self._pattern):
             raise _UnsupportedError
 

@@ -1,4 +1,4 @@
-"""A JSON Schema without references: every local `$ref` replaced by what it names."""
+"""Inline references: replace every local `$ref` of a JSON Schema by the subschema that it names."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _MAX_NODES: Final = 20_000
 _SCOPED: Final = frozenset(
     {"$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef", "$schema", "id"}
 )
-"""Keywords that change where references lead, or what keywords mean."""
+"""Keywords that change how references are resolved, or what keywords mean."""
 
 
 class NotInlinedError(Exception):
-    """A schema that has no form without references, or too large a one."""
+    """A schema whose references cannot be inlined, or would make it too large."""
 
 
 def inlined(schema: dict[str, Any]) -> dict[str, Any]:
-    """Replace the local references of a schema. Raises NotInlinedError, for recursion among others.
+    """Return a schema with its local references inlined. Raises NotInlinedError, for example for recursion.
 
-    A `$ref` with keywords beside it becomes an `allOf` of both. Up to draft 7 those keywords mean nothing.
+    A `$ref` with keywords beside it becomes an `allOf` of both. Up to draft 7 such keywords are ignored.
     """
     whole: dict[str, Any] = _Inliner(schema).node(schema, ())
     return whole
@@ -31,12 +31,12 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
 class _Inliner:
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
-        # jsonschema-rs knows the drafts by more URIs than their own.
+        # Match a part of the URI, because jsonschema-rs accepts variants of the drafts' URIs.
         self._is_old = "/draft-0" in str(root.get("$schema"))
         self._nodes = 0
 
     def node(self, schema: Any, within: tuple[str, ...]) -> Any:
-        """Rewrite one schema; `within` are the references that are being followed."""
+        """Return one schema without references; `within` are the references that are being followed."""
         if not isinstance(schema, dict):
             return schema
         self._nodes += 1
@@ -54,7 +54,7 @@ class _Inliner:
     def _members(self, schema: dict[str, Any], within: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
         for keyword, value in schema.items():
             if keyword in {"$defs", "definitions"}:
-                continue  # nothing refers to them any more
+                continue  # nothing refers to them after inlining
             if isinstance(value, list) and keyword in SCHEMA_LIST:
                 yield keyword, [self.node(part, within) for part in value]
             elif isinstance(value, dict) and keyword in SCHEMA_MAP:
@@ -69,7 +69,7 @@ class _Inliner:
             raise NotInlinedError
         target: Any = self._root
         for token in tokens(reference[1:]):
-            # Below an identifier, references lead elsewhere.
+            # Below an identifier, references have another base.
             if target is not self._root and _is_identified(target):
                 raise NotInlinedError
             target = value_at(target, (token,), NotInlinedError)
@@ -79,5 +79,5 @@ class _Inliner:
 
 
 def _is_identified(schema: Any) -> bool:
-    """Return whether a schema has an identifier; a map of schemas may have a member of that name."""
+    """Return whether a schema has an identifier: a string, unlike a member of that name in a map of schemas."""
     return isinstance(schema, dict) and any(isinstance(schema.get(keyword), str) for keyword in ("$id", "id"))

@@ -21,25 +21,25 @@ from tidegate.contracts.rules.places import Path, is_starred
 
 _TEXT: Final = frozenset({str})
 _OF_DATES: Final = frozenset({Range, Ordered})
-"""The kinds of rules that compare dates as well as their texts."""
+"""The kinds of rules that can compare `date` objects instead of their texts."""
 _MAX_EXPRESSION: Final = 20_000
-"""Maximum expression of the texts of a record: beyond, a regular expression needs more memory than it is given."""
+"""Maximum length of the expression for the texts of a record: longer ones exceed the memory limit of the engine."""
 
 
 def compile_acceptance(
     payload_format: JsonSchemaFormat, rules: FastRules, columns: tuple[FastColumn, ...]
 ) -> tuple[Acceptance, TypedAcceptance] | None:
-    """Compile typed rows, without and with what the columns hold; None for a schema whose records are no rows."""
+    """Compile typed rows without and with the values of columns; None if rows cannot express the schema."""
     definition = payload_format.definition
     if not isinstance(definition, dict) or not payload_format.is_bounded:
         return None
     lowered = rules.lowered.values()
     whole = {path for rule in rules.field_rules for path in rule.check.paths}
     whole |= {path for each in lowered for path in each.holders}
-    # What holds JSON, or a mask, wants the value as it is.
+    # Columns with JSON or a mask need the value as decoded from JSON.
     whole |= {column.path for column in columns if column.type == "json" or column.kind.takes_all}
     reads = frozenset(path for each in lowered for path in each.reads)
-    # What other rules look at, they want as JSON has it.
+    # Rules of all other kinds read dates as strings.
     texts = reads.union(*(rule.check.paths for rule in rules.field_rules if type(rule.rule) not in _OF_DATES))
 
     def program(definition: dict[str, Any], texts: frozenset[Path] | None) -> _RowProgram:
@@ -58,7 +58,7 @@ def compile_acceptance(
 
     try:
         flat = inlined(definition)
-        # Columns of dates are made of strings, all at once.
+        # With columns, dates stay strings, because a date column is converted from strings in bulk.
         plain, typed = program(flat, texts), program(flat, None)
     except (NotInlinedError, NotExpressibleError, TypeError, ValueError):
         return None
@@ -73,7 +73,7 @@ def compile_acceptance(
 
 
 class _RowProgram(CodeWriter):
-    """A function of a row: it gives the texts of a row for which all tests hold, None for any other."""
+    """The writer of functions over typed rows. They return the text of a row that passes all tests, else None."""
 
     def __init__(self, row: Row) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class _RowProgram(CodeWriter):
         return "".join((*self._strings.values(), *self._lists.values()))
 
     def variable(self, path: Path) -> str:
-        """Return the variable with the value at a path; None without one."""
+        """Return the variable for the value at a path; at run time it is None if there is no value."""
         row: Row | None = self._row
         name = "record"
         if not path:
@@ -119,7 +119,7 @@ class _RowProgram(CodeWriter):
         return variable in self._certain
 
     def reading(self, path: Path) -> str:
-        """Write the expression that reads the value below an attribute."""
+        """Return the expression that reads a value below an attribute."""
         for length in range(len(path), 0, -1):
             if path[:length] in self._attributes:
                 return f"read({self._attributes[path[:length]]}, {self.bind(path[length:])})"
@@ -131,12 +131,12 @@ class _RowProgram(CodeWriter):
         return None if member is None else member.value.kinds
 
     def decoded(self, path: Path) -> str:
-        """Write the expression of the value at a path as JSON has it."""
+        """Return the expression for the value at a path as in JSON: a date as its text."""
         variable = self.variable(path)
         return f"{variable} and {variable}.isoformat()" if self.types(path) == DATE else variable
 
     def missing_here(self, path: Path) -> str:
-        """Write the test that the last name of a path is not in the object before it."""
+        """Return the test that the object at the parent of a path lacks the path's last name."""
         member, variable = self._member(path), self.variable(path)
         if member is None:
             return super().missing_here(path)
@@ -147,7 +147,7 @@ class _RowProgram(CodeWriter):
         return FALSE if member.value.is_nullable else self._within(path, f"{variable} is None")
 
     def null_at(self, path: Path) -> str:
-        """Write the test that there is a null at a path."""
+        """Return the test that the value at a path is null."""
         member, variable = self._member(path), self.variable(path)
         if member is None:
             return super().null_at(path)
@@ -160,14 +160,14 @@ class _RowProgram(CodeWriter):
         return FALSE
 
     def absent(self, path: Path) -> str:
-        """Write the test that there is a null at a path, or a name of it is not in the object before it."""
+        """Return the test that the value at a path is null, or that a name on the path is missing from its object."""
         if self._member(path) is None:
             return super().absent(path)
         missing = self.missing(path[:-1]) if len(path) > 1 else FALSE
         return any_of(self._within(path, f"{self.variable(path)} is None"), missing)
 
     def _member(self, path: Path) -> Member | None:
-        """Return the member of a row at a path; None below a value that is stored as JSON."""
+        """Return the member of a row at a path; None below a value that is kept as decoded from JSON."""
         row: Row | None = self._row
         for index, token in enumerate(path, start=1):
             if row is None:
@@ -179,12 +179,12 @@ class _RowProgram(CodeWriter):
         return None
 
     def _within(self, path: Path, *tests: str) -> str:
-        """Write tests about a member that hold only if there is an object that it would be in."""
+        """Return tests about a member that hold only if its parent object exists."""
         parent = self.variable(path[:-1])
         return all_of(TRUE if parent in self._certain else f"{parent} is not None", *tests)
 
     def read_members(self, row: Row, path: Path = (), *, may_be_absent: bool = False) -> None:
-        """Write the checks of each member of a row, besides its type."""
+        """Write the checks of each member of a row that its type does not cover."""
         for name, member in row.members.items():
             place, value = (*path, name), member.value
             may_be_none = may_be_absent or member.may_be_none
@@ -198,10 +198,10 @@ class _RowProgram(CodeWriter):
                 self._write_items(place, value.item_text, may_be_none=may_be_none)
 
     def keep(self, column: FastColumn) -> Source:
-        """Keep the values of a column, among the strings or unchanged; return where they are."""
+        """Store the values of a column, as strings, lists or other values; return where they are."""
         try:
             variable = self.variable(column.path)
-        except NotExpressibleError:  # the schema has it, but no row: all are null
+        except NotExpressibleError:  # the schema has the field, but no row does: all values are null
             return Source()
         member = self._member(column.path)
         if column.of_texts is not None and member is not None and member.value.kinds == _TEXT:
@@ -216,7 +216,10 @@ class _RowProgram(CodeWriter):
         return Source(also=len(self._also) - 1)
 
     def compile(self, rules: FastRules) -> Reading:
-        """Build the functions. Of a row that breaks rules and nothing else they give the bit set of them too, if they can."""
+        """Build the functions.
+
+        If possible, they also return the bit set of broken rules for a row that fits the schema.
+        """
         decode = msgspec.json.Decoder(self._row.type).decode
         text = f'{self._join}([{"".join(f"{each}, " for each in (*self._pieces, *self._items))}""])'
         accepted = self.function([], self._conditions, text, "None")
@@ -252,7 +255,7 @@ class _RowProgram(CodeWriter):
         return self._attributes[path]
 
     def _ask(self, path: Path, member: Member, *, may_be_absent: bool) -> None:
-        """Call the validator for a present value, null included."""
+        """Add a test that calls the validator for a present value, including null."""
         parent = self.variable(path[:-1])
         reading = f"{parent}.{member.attribute}"
         test = f"{self.bind(member.value.fits)}({reading})"
@@ -261,7 +264,7 @@ class _RowProgram(CodeWriter):
         self._conditions.append(f"{parent} is None or {test}" if may_be_absent else test)
 
     def _write(self, path: Path, expression: str, *, may_be_none: bool) -> None:
-        """Add a string to the text, and its expression."""
+        """Add a string to the text, and its expression to the expression of the text."""
         variable = self.variable(path)
         if may_be_none and variable not in self._certain:
             self._pieces.append(f"{self._absent} if {variable} is None else {variable}")
@@ -271,7 +274,7 @@ class _RowProgram(CodeWriter):
         self._strings[path] = f"(?:{expression}){END}"
 
     def _write_items(self, path: Path, expression: str, *, may_be_none: bool) -> None:
-        """Add the strings of a list to the text, and the expression of all of them; LAST is after them."""
+        """Add the strings of a list to the text, followed by LAST, and their expression to that of the text."""
         variable = self.variable(path)
         items = f"(?:(?:{expression}){END})*"
         if may_be_none and variable not in self._certain:

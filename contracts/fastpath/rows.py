@@ -1,8 +1,8 @@
-"""The typed row of a JSON Schema's record, and the checks that its types do not cover.
+"""Build the typed row for the records of a JSON Schema, and the checks that its types do not cover.
 
-Types, bounds, lengths, enumerations, required and closed properties are left to the decoder. Patterns and formats are
-kept aside as texts, to be matched for many records at once. A property whose schema says more than that is decoded as
-it is, and its own validator is asked.
+The decoder checks types, bounds, lengths, enumerations, required properties and closed objects. Strings with patterns
+and formats are collected, to be matched for many records in one pass. A property whose schema says more is decoded
+without a type and checked by its own validator.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidegate.contracts.fastpath.patterns import FORMATS, searched_strings
 from tidegate.contracts.rules.compiled import Path
 
 ValidatorFor = Callable[[Any], Callable[[Any], bool]]
-"""Compiles a subschema, and gives whether a value fits it."""
+"""Compiles a subschema to the test whether a value fits it."""
 
 _ANNOTATIONS: Final = frozenset(
     {
@@ -45,22 +45,23 @@ _KEYWORDS: Final = {
     "object": frozenset({"additionalProperties", "properties", "required"}),
     "string": frozenset({"format", "maxLength", "minLength", "pattern"}),
 }
-"""The keywords of each type that a row can express; any other, of any type, leaves the value to its validator."""
+"""The keywords by type that a row can express; a schema with any other keyword is left to its validator."""
 _EXPRESSED: Final = frozenset({"type"}).union(_ANNOTATIONS, *_KEYWORDS.values())
 _EXACT_INTEGER: Final = 2**53
 _LONGEST: Final = 2**31
 
 
 class NotExpressibleError(Exception):
-    """A schema whose records no row can hold."""
+    """A schema that typed rows cannot express."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The column of a row that a property becomes.
+    """The typed value of a property in a row; `type` is the type that msgspec decodes.
 
-    `text` and `item_text` are expressions for the string, or for each string of the array; `fits` asks a validator.
-    `kinds` are the types of its values beside null, if they are known; `holds_strings` says that it is a list of strings.
+    `text` and `item_text` are regular expressions for the string, or for each string of the array. `fits` is a validator
+    to call, and `row` the row of an object; each is None if not needed. `kinds` are the Python types of the values
+    besides null, None if unknown. `holds_strings` marks a list of strings.
     """
 
     type: Any
@@ -75,7 +76,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An attribute of a row. A missing one is None, or UNSET if a validator or a rule has to know."""
+    """An attribute of a row. If missing, it is None, or UNSET where a validator or a rule needs to know."""
 
     attribute: str
     value: Value
@@ -89,14 +90,14 @@ class Member:
 
     @property
     def may_be_unset(self) -> bool:
-        """Return whether the attribute is UNSET when it is missing, because its validator or a rule handles null apart."""
+        """Return whether a missing attribute is UNSET, because a validator or rule distinguishes it from null."""
         is_asked = self.value.fits is not None or (self.is_told_apart and self.value.is_nullable)
         return is_asked and not self.is_required
 
 
 @dataclass(slots=True)
 class Row:
-    """A type of rows, with its attributes by the names of the properties."""
+    """A struct type for rows, with its attributes by the names of the properties."""
 
     members: dict[str, Member] = field(default_factory=dict)
     type: type[msgspec.Struct] = msgspec.Struct
@@ -105,9 +106,9 @@ class Row:
 class RowBuilder:
     """Builds the rows of one schema.
 
-    `whole` are the paths of values that must stay as JSON has them. `told_apart` are the paths where a rule distinguishes
-    null from missing. Strings of format date become dates, except at the paths `texts`: that is cheaper than matching
-    them. Without `texts` all of them stay strings.
+    `whole` are the paths of values that must stay as decoded from JSON. `told_apart` are the paths where a rule
+    distinguishes null from missing. Strings with the format date become dates, which is cheaper than matching them,
+    except at the paths `texts`. With `texts` None all of them stay strings.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class RowBuilder:
         self._texts = texts
 
     def row(self, schema: Any, path: Path = ()) -> Row:
-        """Build the row of an object's schema, which holds no reference. Raises NotExpressibleError."""
+        """Return the row for an object schema without references. Raises NotExpressibleError if there is none."""
         if not isinstance(schema, dict) or schema.get("type") != "object" or not schema.keys() <= _EXPRESSED:
             raise NotExpressibleError
         properties, required = schema.get("properties", {}), schema.get("required", [])
@@ -216,9 +217,9 @@ class RowBuilder:
             )
             if keyword in schema and expression != ""
         ]
-        if len(texts) > 1 or None in texts:  # both at once: no expression says that
+        if len(texts) > 1 or None in texts:  # no expression can require both a pattern and a format
             raise NotExpressibleError
-        # Without lengths, so that what the text says is all that is asked.
+        # `_as_date` only takes a plain `str`: one without limits of length.
         kind = Annotated[str, msgspec.Meta(**lengths)] if lengths else str
         return Value(kind, text=texts[0] if texts else None, kinds=frozenset({str}))
 
@@ -240,7 +241,7 @@ class RowBuilder:
         )
 
     def _listed(self, schema: dict[str, Any], values: list[Any]) -> Value:
-        """Express an enumeration: what else the schema says is asked of each value now."""
+        """Return an enumeration as a Literal of the listed values that fit the rest of the schema."""
         fits = self._validator_for(schema)
         allowed = [value for value in values if fits(value)]
         named = [value for value in allowed if value is not None]
@@ -252,7 +253,10 @@ class RowBuilder:
 
 
 def _as_date(value: Value) -> Value:
-    """Type a string as a date if the schema checks nothing else; the strict path handles the year 0."""
+    """Return a string of format date typed as a date, if the schema checks nothing else.
+
+    The decoder rejects the year 0, which is then left to the strict path.
+    """
     if value.text != FORMATS["date"] or value.type not in {str, str | None}:
         return value
     return replace(value, type=date | None if value.is_nullable else date, text=None, kinds=DATE)
@@ -267,7 +271,7 @@ def _definition(member: Member) -> tuple[str, Any] | tuple[str, Any, Any]:
 
 
 def _limits(schema: dict[str, Any], **names: str) -> dict[str, Any]:
-    """Return lengths as the decoder wants them."""
+    """Return limits of length under the decoder's `names`. Raises NotExpressibleError for limits it cannot take."""
     limits = {new: schema[keyword] for keyword, new in names.items() if keyword in schema}
     if any(type(limit) is not int or limit > _LONGEST for limit in limits.values()):
         raise NotExpressibleError
@@ -278,14 +282,14 @@ def _bounds(schema: dict[str, Any]) -> Iterator[tuple[str, int | float]]:
     for keyword in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"):
         if keyword in schema:
             bound = schema[keyword]
-            # In draft 4 the exclusive ones are booleans.
+            # In draft 4 exclusive bounds are booleans.
             if type(bound) not in {int, float} or abs(bound) > _EXACT_INTEGER:
                 raise NotExpressibleError
             yield keyword, bound
 
 
 def _integer_bounds(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the bounds as those of an integer: nothing lies between."""
+    """Return the bounds of an integer as inclusive integer bounds."""
     bounds: dict[str, int] = {}
     for keyword, bound in _bounds(schema):
         is_exclusive = keyword.startswith("exclusive")

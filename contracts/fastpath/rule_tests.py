@@ -1,11 +1,12 @@
-"""One test for all rules about fields, which most records pass.
+"""Write one combined test for all rules about fields, which most records pass.
 
-Most records break no rule, and calling each rule in turn is most of what rules cost. So the tests of all rules are
-compiled into one function. It only accepts: when it returns false or raises, the rules themselves decide. Each test is
-simpler than the rule's own and true only where the rule holds, which property tests check.
+Most records break no rule, and most of the cost of rules is calling each of them. So the tests of all rules are compiled
+into one function. It only accepts: if it returns false or raises, the rules themselves decide. Each test is simpler than
+the rule's own, and true only if the rule holds; property tests check this.
 
-The simple forms ignore types. A value of a type that a rule does not check breaks no rule, so accepting it is right.
-Where Python cannot compare it, the test raises. Only a Decimal needs care: it does not compare exactly with a double.
+The simple forms ignore types. A value of a type that a rule does not check breaks no rule, so accepting it is correct.
+If Python cannot compare the value, the test raises. Only a Decimal needs care, because it does not compare exactly with
+a double.
 """
 
 from __future__ import annotations
@@ -56,14 +57,14 @@ def write_field_tests(
 ) -> dict[str, str]:
     """Write the tests of rules about values of fields into a program.
 
-    Returns them by rule id, as expressions of the program's variables. Each holds only where its rule is not broken;
-    that one does not hold says nothing.
+    Return them by rule id, as expressions of the program's variables. A test that is true proves that its rule is not
+    broken; a test that is false proves nothing.
     """
     source = _Source(program)
     tests = {}
     for each in rules:
         rule, check = each.rule, each.check
-        # Where there is no array, there is one value less to compare: that is for the rule itself.
+        # Without the array, a value to compare is missing. Leave that to the rule, unless it passes for a missing value.
         passes = len(check.paths) == 1 and rule.nulls == "pass"
         tests[each.id] = source.test(rule, check, fields)
         program.require(tests[each.id], check.paths, without_array=passes)
@@ -81,7 +82,7 @@ class _Source:
         self._types = program.types
 
     def test(self, rule: Rule, check: FieldCheck, fields: SchemaFields) -> str:
-        """Write the test of one rule: its plain form, or the rule itself."""
+        """Return the test of one rule: its plain form, or a call of the rule's own check."""
         variables = [self._variable(path) for path in check.paths]
         plain = self._plain(rule, variables, fields)
         if plain is None:
@@ -93,7 +94,7 @@ class _Source:
         return " or ".join([f"{variable} is None" for variable in doubtful] + [plain])
 
     def _plain(self, rule: Rule, variables: list[str], fields: SchemaFields) -> str | None:
-        """Return the plain form over values that are not null; None if there is none."""
+        """Return the plain form for values that are not null; None if there is none."""
         match rule:
             case Forbidden():
                 return self._membership(rule.values, rule.field, variables[0], "not in", fields)
@@ -121,7 +122,7 @@ class _Source:
             variable, values = _count(variable, order), tuple(order.parse(value) for value in values)
         elif order not in {None, DATES}:
             return None
-        if len(values) <= _FEW_VALUES:  # sooner compared than hashed
+        if len(values) <= _FEW_VALUES:  # comparing is faster than hashing
             comparison, and_or = ("!=", " and ") if word == "not in" else ("==", " or ")
             return f"({and_or.join(f'{variable} {comparison} {self._bind(value)}' for value in values)})"
         return f"{variable} {word} {self._bind(frozenset(values))}"
@@ -141,7 +142,7 @@ class _Source:
         types = self._types(path)
         if (
             types == _INT_OR_DOUBLE
-        ):  # most often a double, which Python compares with another sooner than with an int
+        ):  # usually a double, which Python compares faster with a double than with an int
             limits = {name: _as_double(limit) for name, limit in limits.items()}
         test = self._compared(variable, limits)
         if types is None and any(isinstance(limit, float) for limit in limits.values()):
@@ -149,7 +150,7 @@ class _Source:
         return test
 
     def _times(self, found: FieldType, limits: Mapping[str, Any], variable: str, path: Path) -> str | None:
-        """Compare dates, or moments as text, with limits that do not move."""
+        """Return the test of dates, or of moments as text, with limits that do not depend on now; else None."""
         order = order_of_times(found)
         if order is INSTANTS:
             return self._instants(limits, variable)
@@ -169,9 +170,9 @@ class _Source:
         return " and ".join(tests)
 
     def _instants(self, limits: Mapping[str, Any], variable: str) -> str | None:
-        """Compare as text what is in UTC and without a fraction, if all bounds are.
+        """Return the comparison as text of moments in UTC without a fraction; None if a bound is not of that form.
 
-        No leap second: it is the second after, and sorts before it.
+        Leap seconds are left out: one equals the next second, but its text sorts before it.
         """
         texts = {name: instant_text(limit) for name, limit in limits.items()}
         if None in texts.values():
@@ -198,22 +199,22 @@ class _Source:
         else:
             return None
         if len(variables) > 2 and rule.nulls == "pass":
-            return None  # with one of three missing, the two others still have an order
+            return None  # if one of three values is missing, the order of the others still counts
         return " and ".join((*kinds, comparison.join(variables)))
 
 
 def _is_counted(found: FieldType) -> bool:
-    """Return whether a field holds nothing but integers: a text or a list times a number is that many copies of it."""
+    """Return whether a field holds only integers (or null); Python would repeat a text or list times a number."""
     return found.types <= _COUNTED
 
 
 def _count(variable: str, order: Order) -> str:
-    """Write what compares of integers that count from 1970 on."""
+    """Return the expression for an integer that counts from 1970, scaled to the key of its order."""
     return variable if order.scale == 1 else f"{variable} * {order.scale}"
 
 
 def _as_date(limit: str) -> date | None:
-    """Return the date; None for one of the year 0."""
+    """Return the date; None for a date of the year 0, which Python lacks."""
     try:
         return date.fromisoformat(limit)
     except ValueError:
@@ -221,7 +222,7 @@ def _as_date(limit: str) -> date | None:
 
 
 def _as_double(limit: Any) -> Any:
-    """Return the double that is the same number, if there is one."""
+    """Return the double that equals an integer limit exactly; the limit itself if there is none."""
     try:
         double = float(limit)
     except (OverflowError, TypeError, ValueError):

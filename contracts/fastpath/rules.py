@@ -19,17 +19,17 @@ _Breaks = Callable[[Any, bool], bool]
 
 
 class FastRules:
-    """The rules of a contract, asked at once.
+    """The rules of a contract as generated functions that check many rules together.
 
     `lowered` are the rules of kind `cel` that can be written into a program, by rule id; `field_rules` those about
-    values of fields. Any other rule is about whole records or objects at any depth, and is asked by itself.
+    values of fields. All other rules are about whole records or objects at any depth, and are checked one by one.
     """
 
     def __init__(self, rules: RuleSet, fields: SchemaFields) -> None:
         self.clock = rules.clock
         self._rules = rules.rules
         self._schema_fields = fields
-        # A rule about objects at any depth is asked by itself: no program knows where these objects are.
+        # A rule about objects at any depth is checked separately: generated code does not know where these objects are.
         placed = [rule for rule in rules.rules if not any(map(is_deep, rule.check.paths))]
         self.lowered: dict[str, LoweredRule] = {
             rule.id: found
@@ -65,9 +65,9 @@ class FastRules:
             else:
                 self._fields.append((rule, bit))
                 values = ", ".join(program.variable(path) for path in check.paths)
-                # Of a record that breaks its schema a value may have any type, and the test of a rule may raise: the
-                # rule's own code decides then. One function with an exception handler for each rule takes a third of
-                # the time of asking rule by rule.
+                # In a record that breaks its schema, a value may have any type, and the test of a rule may raise; then
+                # the rule's own code decides. One function with an exception handler for each rule takes a third of
+                # the time of calling the rules one by one.
                 statements += [
                     f"try: holds = {tests[rule.id]}",
                     "except Exception: holds = False",
@@ -76,9 +76,9 @@ class FastRules:
         self._fields_broken = program.statements(["bits = 0", *statements, "return bits"], "None", DECODED)
 
     def write_tests(self, program: CodeWriter) -> dict[str, str]:
-        """Write the tests of rules about fields, and of lowered ones, into a program.
+        """Write the tests of rules about fields, and of lowered rules, into a program.
 
-        Returns the former by rule id, as expressions of the program's variables.
+        Return the former by rule id, as expressions of the program's variables.
         """
         tests = write_field_tests(self.field_rules, self._schema_fields, program)
         for rule in self.lowered.values():
@@ -93,10 +93,10 @@ class FastRules:
         return None if self._whole or not all(paths) else frozenset(path[0] for path in paths)
 
     def exact_statements(self, program: CodeWriter, tests: Mapping[str, str]) -> list[str] | None:
-        """Write what sets `bits` to the rules that are broken, or returns None if that is not sure.
+        """Return statements that set `bits` to the broken rules, or return None where the result is uncertain.
 
-        A rule is called only where its test in `tests`, by its id, does not know that it holds. None when a rule cannot
-        be written so: one about elements, or about whole records.
+        A rule's own check is called only if its test in `tests`, by rule id, does not prove that it holds. Return None
+        if a rule cannot be written so, because it is about elements of arrays or about whole records.
         """
         statements: list[str] = []
         for index, rule in enumerate(self._rules):
@@ -117,12 +117,12 @@ class FastRules:
 
     @property
     def hold(self) -> Callable[[Any], bool]:
-        """Return whether a record that fits its schema is known to break no rule; False means unknown."""
+        """Return the test whether a record that fits its schema is known to break no rule; False means unknown."""
         return self._all_hold if self._whole else self._fields_hold
 
     @property
     def whole_hold(self) -> Callable[[Any], bool] | None:
-        """Return the same for the rules that need the decoded record; None if there are none."""
+        """Return the same test for the rules that need the decoded record; None if there are none."""
         return self._whole_hold if self._whole else None
 
     def _all_hold(self, record: Any) -> bool:
@@ -136,7 +136,7 @@ class FastRules:
     def broken(self, record: Any, fits: bool) -> int:  # noqa: FBT001 - called by position for every record
         """Return the bit set of the rules that a record breaks, as `RuleSet.broken` does."""
         bits: int | None = self._fields_broken(record)
-        if bits is None:  # it is not an object
+        if bits is None:  # the record is not an object
             bits = sum(bit for rule, bit in self._fields if rule.breaks(record, fits))
         for rule, bit in self._elements:
             if rule.breaks(record, fits):
@@ -152,7 +152,7 @@ class FastRules:
 
 
 def _lowered_breaks(rule: CompiledRule, found: LoweredRule) -> _Breaks:
-    if rule.check.asks_fit:  # of a field: the library is asked value by value
+    if rule.check.asks_fit:  # a rule about a field: the library evaluates it value by value
         return rule.breaks
     known, breaks = found.test(), rule.check.breaks
 
@@ -164,9 +164,9 @@ def _lowered_breaks(rule: CompiledRule, found: LoweredRule) -> _Breaks:
 
 
 def _joined(rules: list[CompiledRule]) -> Callable[[Any], bool] | None:
-    """Compile the test that the expressions of several rules all hold; None if rules cannot be joined so.
+    """Compile the test that the expressions of several rules all hold; None if the rules cannot be joined so.
 
-    Most records break no rule, and one evaluation of all expressions takes hardly longer than that of one.
+    Most records break no rule, and evaluating all expressions together takes hardly longer than evaluating one.
     """
     expressions = [rule.rule.expr for rule in rules if isinstance(rule.rule, Cel) and rule.rule.field is None]
     if len(expressions) < max(2, len(rules)):

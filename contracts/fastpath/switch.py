@@ -1,4 +1,4 @@
-"""The switch of the fast path, to find out whether a fault is in generated code."""
+"""The switch that turns off the fast path, to find out whether a fault is in generated code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ANSWERS: Final = {"on": True, "off": False}
 
 
 def is_on() -> bool:
-    """Return whether plans are compiled with the fast path. Raises ValueError for a setting other than on and off."""
+    """Return whether plans use the fast path (the default). Raises ValueError for a setting other than on and off."""
     setting = os.environ.get(VARIABLE, "on")
     try:
         return _ANSWERS[setting.strip().lower()]

@@ -1,7 +1,7 @@
-"""Typed columns of accepted records, built with array operations: no Python object for each string.
+"""Build the typed columns of accepted records with array operations, without a Python object for each string.
 
-To match a record, the fast path writes its strings into one text, each followed by END (see `patterns`). So the texts of
-a batch joined are the data buffer of one string array, and each column takes its pieces of it.
+To match a record, the fast path writes its strings into one text, each followed by END (see `patterns`). The joined
+texts of a batch thus serve as the data buffer of one string array, and each column takes its pieces from it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LAST_BYTE: Final = ord(LAST)
 _NEEDS_ESCAPE: Final = np.array(
     [(byte < ord(" ") and byte != _END_BYTE) or byte in b'"\\' for byte in range(256)]
 )
-"""Whether each byte must be escaped in a JSON string. END needs no escape: it separates strings here."""
+"""For each byte, whether it must be escaped in a JSON string. END is not, because it separates strings here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class TypedAcceptance:
-    """The fast path that also keeps the values of the typed columns; `sources` has one for each of `columns`."""
+    """A bulk check that also stores the values of typed columns; `sources` has one entry for each column."""
 
     acceptance: Acceptance
     columns: tuple[FastColumn, ...]
@@ -71,7 +71,7 @@ class AcceptedRows:
         self._refused: list[int] = []
 
     def suspects(self) -> Iterator[Suspect]:
-        """Yield the records that the fast path did not accept. Records given to `keep` meanwhile get a row too."""
+        """Yield the records that the fast path did not accept; those given to `keep` get a row too."""
         for block in self._blocks:
             self._kept = {}
             yield from block.suspects(self._at)
@@ -97,7 +97,7 @@ class AcceptedRows:
             chunks.append(array)
 
     def finish(self) -> tuple[list[pa.Array], list[int]]:
-        """Return the columns, one row for each record of the batch, and the indexes of records that do not fit a column."""
+        """Return the columns, with a row for each record, and the indexes of records that do not fit a column."""
         texts = _Texts(b"".join(self._texts), self._reading, self._length, self._without_text)
         arrays = []
         for column, source, chunks in zip(self._columns, self._sources, self._chunks, strict=True):
@@ -115,11 +115,11 @@ class AcceptedRows:
         return arrays, self._refused
 
     def _of_strings(self, column: FastColumn, strings: pa.Array) -> pa.Array:
-        assert column.of_texts is not None  # noqa: S101 - that is why it is among the strings
+        assert column.of_texts is not None  # noqa: S101 - only such columns are stored as strings
         with suppress(pa.ArrowException):
             if (converted := column.of_texts(strings, column.kind.arrow_type)) is not None:
                 return converted
-        # Some value does not fit: convert one by one, to know which.
+        # Some value does not fit: convert one by one to find it.
         array, refused = column.convert_values(strings.to_pylist())
         self._refused += refused
         return array
@@ -139,7 +139,7 @@ class AcceptedRows:
         return array
 
     def _with_records(self, column: FastColumn, array: pa.Array) -> pa.Array:
-        """Replace the rows of suspects that were kept by the values of their records."""
+        """Return the array with the values of kept suspects in their rows."""
         if not self._records:
             return array
         places = list(self._records)
@@ -153,9 +153,9 @@ class AcceptedRows:
 
 
 class _Texts:
-    """The strings of all texts of a batch. Each piece of the joined text ends with END.
+    """The strings in the joined texts of a batch. Each piece of the text ends with END.
 
-    The text of a record has its strings first, then its lists: the strings of each, and a piece LAST that ends it.
+    The text of a record has its strings first, then its lists: the strings of each list, and a piece LAST that ends it.
     """
 
     def __init__(self, text: bytes, reading: Reading, records: int, without_text: list[int]) -> None:
@@ -168,9 +168,9 @@ class _Texts:
         has_text = np.ones(records, np.bool_)
         has_text[without_text] = False
         self._is_missing = ~has_text
-        # For each record the index of its text; for one without, any: its value becomes null in `_pieces`.
+        # The index of the text of each record. It is arbitrary for a record without one, which `_pieces` makes null.
         self._text_of_record = np.maximum(np.cumsum(has_text) - 1, 0)
-        # Indexes of pieces: those that end the lists of each text, and the first piece of each text.
+        # Indexes of pieces: those that end the lists of each text, and, below, the first piece of each text.
         self._list_ends = np.flatnonzero(self._data[self._starts] == _LAST_BYTE).reshape(
             -1, reading.lists or 1
         )
@@ -187,7 +187,7 @@ class _Texts:
         return self._pieces(self._starts[pieces], self._ends[pieces])
 
     def lists(self, index: int) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-        """Return list number `index` of each record as an array of string, END between its strings; and which are empty."""
+        """Return list number `index` of each record, joined by END as an array of string; and which are empty."""
         last = self._list_ends[:, index]
         first = self._list_ends[:, index - 1] + 1 if index else self._first_pieces + self._strings
         starts, ends = self._starts[first], self._starts[last]
@@ -199,7 +199,7 @@ class _Texts:
         """Return one piece of the text for each record as an array of string; null where it is absent."""
         if not len(starts):
             return pa.nulls(len(self._text_of_record), pa.string())
-        # One array over the buffer without a copy: its even values are the pieces, its odd ones what is between them.
+        # One array over the buffer without a copy: its even values are the pieces, its odd ones the text between them.
         offsets = np.empty(2 * len(starts) + 1, np.int64)
         offsets[:-1:2], offsets[1::2], offsets[-1] = starts, ends, len(self._text)
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self._text)]

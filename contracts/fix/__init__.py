@@ -1,1 +1,1 @@
-"""Fixes: declared patches of refused records, in a document of their own. Nothing in a fix is executed."""
+"""Fixes: declarative patches of refused records, each in its own document. A fix contains no code."""

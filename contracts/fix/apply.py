@@ -1,6 +1,6 @@
-"""A fix applied to the bytes of JSON records. What it does not change stays as it was written, also numbers.
+"""Apply a fix to the bytes of JSON records. Values that it does not change keep their text, including numbers.
 
-A record that cannot be read stays as it is, and so does a value that a step does not fit. The contract then refuses it.
+A record that cannot be read, or a value that a step does not fit, is left unchanged. The contract then refuses it.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ _MAGIC: Final = b"\0"
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]*)")
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _MOST_DIGITS: Final = 400
-"""A number that is written out has this many digits at most."""
+"""Maximum number of digits in a number, also when it is written without an exponent."""
 _ABSENT: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number of a record, as it was written."""
+    """A number of a record, as its original text."""
 
     text: str
 
 
 class RecordFix(Protocol):
-    """A fix that is ready to be applied to records of one format."""
+    """A compiled fix for records of one format."""
 
     def apply(self, value: bytes | None) -> bytes | None:
-        """Return a record after all steps; the same object when nothing changes, or when it cannot be read."""
+        """Return a record after all steps; the same object if nothing changes or it cannot be read."""
         ...
 
 
 class CompiledFix:
-    """A fix that is ready to be applied to records of a JSON payload."""
+    """A compiled fix for records with a JSON payload."""
 
     def __init__(self, fix: Fix) -> None:
         self.fingerprint = fix.fingerprint
@@ -65,17 +65,17 @@ class CompiledFix:
         self._steps = [_compiled(step) for step in fix.steps]
 
     def change(self, record: Any) -> bool:
-        """Apply all steps to a decoded record, in which a number is a `Number`; return whether one has changed it."""
-        return sum(step(record) for step in self._steps) > 0  # all of them, in their order
+        """Apply all steps to a decoded record, whose numbers are `Number`s; return whether any has changed it."""
+        return sum(step(record) for step in self._steps) > 0  # unlike `any`, this runs all steps
 
     def __reduce__(self) -> tuple[Callable[[str], CompiledFix], tuple[str]]:
-        """Pickle the document: the steps are functions."""
+        """Pickle the text of the fix, because the compiled steps are functions."""
         return _recompiled, (self._text,)
 
     def apply(self, value: bytes | None) -> bytes | None:
-        """Return a record after all steps; the same object when nothing changes, or when it is no JSON text.
+        """Return a record after all steps; the same object if nothing changes or it is not JSON.
 
-        A schema id of five bytes before the payload is kept.
+        A five-byte Confluent prefix before the payload is kept.
         """
         if not value:
             return value
@@ -93,7 +93,7 @@ class CompiledFix:
             if not self.change(record):
                 return value
             return prefix + _written(record).encode()
-        except (ValueError, RecursionError):  # no JSON, or nested too deeply; UnicodeError is a ValueError
+        except (ValueError, RecursionError):  # not JSON, or nested too deeply; UnicodeError is a ValueError
             return value
 
 
@@ -102,11 +102,11 @@ def _recompiled(text: str) -> CompiledFix:
 
 
 Change = Callable[[Any, str | int], bool]
-"""Changes the member of an object, or the item of an array; returns whether anything is different then."""
+"""Changes a member of an object or an item of an array, by parent and key; returns whether anything changed."""
 
 
 def _compiled(step: AnyStep) -> Callable[[Any], bool]:
-    """Return a function that changes a record and returns whether it did."""
+    """Return a function that applies a step to a record in place, and returns whether anything changed."""
     change, path = _change(step), tokens(step.field)
     condition = step.when
     paths = (path,) if condition is None else (path, tokens(condition.field))
@@ -170,7 +170,7 @@ def _is_missing(value: Any) -> bool:
 
 def _put(parent: Any, key: str | int, new: Any) -> bool:
     before = _value(parent, key)
-    if type(before) is type(new) and before == new:  # of numbers, the text
+    if type(before) is type(new) and before == new:  # numbers are compared by their text
         return False
     parent[key] = new
     return True
@@ -190,7 +190,7 @@ def _dropped(parent: Any, key: str | int) -> bool:
 def _renamed(parent: Any, key: str | int, name: str) -> bool:
     if type(parent) is not dict or key not in parent or name in parent:
         return False
-    # The order of the members stays.
+    # Rebuild the object to keep the order of its members.
     members = [(name if each == key else each, value) for each, value in parent.items()]
     parent.clear()
     parent.update(members)
@@ -245,7 +245,7 @@ _CASTS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def _reformed(step: Date) -> Callable[[Any], Any]:
-    """Return a function from a text of a form to a date, or to a timestamp if the form has a time of day."""
+    """Return a function that converts a text of the step's form to a date, or with a time of day to a timestamp."""
     between = re.split("|".join(DATE_PARTS), step.form)
     parts = date_parts(step.form)
     pieces = [
@@ -281,7 +281,7 @@ def _is_same(value: Any, other: Any) -> bool:
 
 
 def _comparable(value: Any) -> Any:
-    """Return a value that is equal for equal scalars; numbers are equal by their value, and never to a Boolean."""
+    """Return a key that is equal for equal scalars. Numbers compare by value, and never equal a boolean."""
     match value:
         case Number(text):
             number = _decimal(text)
@@ -293,7 +293,7 @@ def _comparable(value: Any) -> Any:
 
 
 def _decimal(text: str) -> Decimal | None:
-    """Read a number exactly; None for one of more than 400 digits when it is written out."""
+    """Return a number exactly; None if it has more than 400 digits when written without an exponent."""
     try:
         number = Decimal(text)
     except InvalidOperation:
@@ -302,7 +302,7 @@ def _decimal(text: str) -> Decimal | None:
 
 
 def _new(value: Any) -> Any:
-    """Return a value of a fix as it is in a record."""
+    """Return a value of a fix in the form of a decoded record, in which numbers are `Number`s."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
     return Number(repr(value))

@@ -1,4 +1,4 @@
-"""Fix documents: from a file or a request body to a fix, with every mistake located."""
+"""Load fix documents from files or request bodies, with the position of every mistake."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_BYTES: Final = 256 * 1024
 
 
 def load_fix(path: Path) -> Fix:
-    """Load a fix file (YAML or JSON). Raises ContractError with every problem, located."""
+    """Load a fix file (YAML or JSON). Raises ContractError with every problem and its position."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -30,7 +30,10 @@ def load_fix(path: Path) -> Fix:
 
 
 def parse_fix(text: str | bytes, *, name: str) -> Fix:
-    """Parse a fix document; the ending of `name` tells JSON from YAML. Raises ContractError with every problem, located."""
+    """Parse a fix document; the suffix of `name` selects JSON or YAML.
+
+    Raises ContractError with every problem and its position.
+    """
     if len(text) > MAX_BYTES:
         raise syntax_error(name, Place(1, 1), f"larger than {MAX_BYTES // 1024} KiB")
     source = read_source(name, text)

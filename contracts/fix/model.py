@@ -1,4 +1,4 @@
-"""Models of a fix: steps that change fields of a record, in the order of the document."""
+"""Models of a fix: steps that change fields of a record, applied in document order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Step(Part):
     )
 
     def contradictions(self) -> Iterator[FormatProblem]:
-        """Find what the step says against itself."""
+        """Yield the contradictions of the step in itself."""
         if self.when is not None and len(self.when.model_fields_set - {"field"}) != 1:
             yield "/when", "give exactly one of `equals`, `one_of`, `not_equals` and `present`"
 
@@ -86,7 +86,7 @@ class Rename(Step):
     to: Annotated[str, Field(min_length=1, max_length=500)] = Field(description="The new name.")
 
     def contradictions(self) -> Iterator[FormatProblem]:
-        """Find a field that has no name."""
+        """Also yield a field without a name: an element of an array."""
         yield from super().contradictions()
         yield from _named(self.field)
 
@@ -97,7 +97,7 @@ class Drop(Step):
     action: Literal["drop"] = Field(description="Remove the field.")
 
     def contradictions(self) -> Iterator[FormatProblem]:
-        """Find a field that has no name."""
+        """Also yield a field without a name: an element of an array."""
         yield from super().contradictions()
         yield from _named(self.field)
 
@@ -122,7 +122,7 @@ class Date(Step):
     )
 
     def contradictions(self) -> Iterator[FormatProblem]:
-        """Find a form without a whole date, or with a part twice."""
+        """Also yield a form without a complete date, or with a repeated part."""
         yield from super().contradictions()
         parts = date_parts(self.form)
         if sorted(set(parts)) != sorted(parts) or not {"YYYY", "MM", "DD"} <= set(parts):
@@ -132,7 +132,7 @@ class Date(Step):
 
 
 def date_parts(form: str) -> list[str]:
-    """Return the parts of a form, in order."""
+    """Return the date parts in a form, such as YYYY, in order."""
     return re.findall("|".join(DATE_PARTS), form)
 
 
@@ -164,7 +164,7 @@ class Fix(Part):
     def text(self) -> str:
         """Return the fix as canonical JSON, which `parse_fix` reads back."""
         document: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        # A new value of null is its default, and must not be left out.
+        # A new value of null is the default, which `exclude_defaults` drops, but it is part of the step.
         for step, written in zip(self.steps, document["steps"], strict=True):
             if isinstance(step, Set | Default):
                 written["value"] = step.value

@@ -1,1 +1,1 @@
-"""Profiles of records, and the contracts that they suggest. Start with `infer.py`."""
+"""Infer contracts from profiles of records. The entry point is `infer.py`."""

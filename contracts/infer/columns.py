@@ -1,4 +1,4 @@
-"""Records as columns: for each field and each kind of value an Arrow array that is aligned with the records."""
+"""Records as columns: for each field and kind of value, an Arrow array aligned with the records."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class Kind(StrEnum):
 
 
 class Rows(Protocol):
-    """Objects, one for each record of a batch; some records may have none."""
+    """The objects at one path of a batch, one for each record; some records may have none."""
 
     def fields(self, most: int) -> Iterator[tuple[str, Column]]:
         """Yield the columns of at most `most` fields, in the order of their first occurrence."""
 
     @property
     def names_left_out(self) -> int:
-        """Number of fields that the last call of `fields` did not yield."""
+        """Return the number of fields that the last call of `fields` did not yield."""
 
 
 @dataclass(slots=True)
 class Elements:
-    """The elements of all arrays of a column; `parents` has the row of each element."""
+    """The elements of all arrays in a column; `parents` has the row of each element."""
 
     values: Column
     parents: npt.NDArray[np.int64]
@@ -62,9 +62,10 @@ class Elements:
 class Column:
     """The values of one field in a batch of `length` records.
 
-    `scalars` has for each kind an array that is null where the record has no value of that kind. `null` and `absent`
-    are None where no record has a null, or lacks the field. `untyped`: the values are texts of a file without types
-    (CSV): a text that is a number is in both arrays. `has_nanoseconds`: a timestamp has a fraction of a microsecond.
+    `scalars` maps each kind to an array that is null where the record has no value of that kind. `null` and `absent` are
+    None if no record has a null, or if no record lacks the field. `untyped` marks texts from a file without types (CSV);
+    a text that is a number is in the arrays of both kinds. `has_nanoseconds` means that a timestamp has a fraction of a
+    microsecond.
     """
 
     length: int
@@ -96,7 +97,7 @@ _ARROW_TYPES: Final[Mapping[type, tuple[Kind, pa.DataType]]] = {
 
 
 class PythonRows:
-    """Rows of decoded objects: dictionaries, and None for a record without one."""
+    """Rows of decoded objects: a dictionary for each record, or None for a record without one."""
 
     def __init__(self, rows: Sequence[dict[str, Any] | None]) -> None:
         self._rows = rows
@@ -135,7 +136,7 @@ class ArrowRows:
 
 
 def column_of(values: list[Any]) -> Column:
-    """Return the column of values that were decoded from JSON or Avro, or are ABSENT."""
+    """Return the column for values that were decoded from JSON or Avro; ABSENT marks a missing field."""
     column = Column(len(values))
     types = set(map(type, values))
     if type(None) in types:
@@ -152,7 +153,7 @@ def column_of(values: list[Any]) -> Column:
 
 
 def _add(column: Column, kind: type, values: list[Any]) -> None:
-    """Add the values of one Python type to a column; in `values`, those of other types are None."""
+    """Add the values of one Python type to a column; `values` has None in place of all others."""
     if kind is dict:
         column.is_object = np.fromiter((value is not None for value in values), bool, len(values))
         column.objects = PythonRows(values)
@@ -180,7 +181,7 @@ def _add(column: Column, kind: type, values: list[Any]) -> None:
         name, arrow = _ARROW_TYPES[kind]
         try:
             column.scalars[name] = pa.array(values, arrow)
-        except (OverflowError, pa.ArrowInvalid):  # integers above 2^63
+        except (OverflowError, pa.ArrowInvalid):  # integers beyond 64 bits
             column.scalars[name] = pa.array(
                 [None if value is None else _as_float(value) for value in values], pa.float64()
             )
@@ -194,7 +195,7 @@ def _as_float(value: float) -> float:
 
 
 def arrow_column(array: pa.Array) -> Column:
-    """Return the column of an Arrow array; its nulls are nulls of the records."""
+    """Return the column for an Arrow array; its nulls are nulls of the records."""
     if isinstance(array, pa.ExtensionArray) and not isinstance(array.type, pa.UuidType):
         array = array.storage
     if pa.types.is_dictionary(array.type):
@@ -213,7 +214,7 @@ def arrow_column(array: pa.Array) -> Column:
         lengths = pc.list_value_length(array).drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
         parents = np.repeat(
             np.flatnonzero(column.is_array), lengths
-        )  # a null list of a fixed size has elements, too
+        )  # not by `list_parent_indices`: a null list of a fixed size has elements, too
         column.elements = Elements(arrow_column(pc.list_flatten(array)), parents, lengths)
     elif pa.types.is_map(kind):
         column.objects = ArrowRows([], [])
@@ -228,7 +229,7 @@ def arrow_column(array: pa.Array) -> Column:
 
 
 def _scalar(array: pa.Array) -> tuple[Kind, pa.Array]:
-    """Return the kind of a scalar array, and its values in the type that profiles read: those of `json_rows`."""
+    """Return the kind of a scalar array, and its values in the type for profiles, converted as by `json_rows`."""
     kind = array.type
     if pa.types.is_timestamp(kind):
         name = Kind.LOCAL_TIMESTAMP if kind.tz is None else Kind.TIMESTAMP
@@ -246,7 +247,7 @@ def _scalar(array: pa.Array) -> tuple[Kind, pa.Array]:
 
 
 def valid_text(array: pa.Array) -> pa.Array:
-    """Return an array of strings with U+FFFD for what is not UTF-8."""
+    """Return an array of strings with U+FFFD in place of bytes that are not UTF-8."""
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
@@ -273,11 +274,11 @@ _READ_AS: Final[tuple[tuple[Callable[[pa.DataType], bool], Kind, pa.DataType], .
 _INTEGER: Final = r"^-?(0|[1-9][0-9]{0,17})$"
 _NUMBER: Final = r"^-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?$"
 NUMBER_TEXT: Final = _NUMBER
-"""A number in the syntax of JSON. `007` and `+1` are texts."""
+"""Pattern of a number in the syntax of JSON. `007` and `+1` are not numbers, but text."""
 
 
 def untyped_column(array: pa.Array) -> Column:
-    """Return the column of the cells of a file without types; a null is an empty cell."""
+    """Return the column for the cells of a file without types; a null is an empty cell."""
     column = Column(len(array), untyped=True)
     if array.null_count:
         column.null = _mask(pc.is_null(array))

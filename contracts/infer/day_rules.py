@@ -1,4 +1,4 @@
-"""Rules about the dates and timestamps of one field: days that stand for "unknown" or "never"."""
+"""Propose rules about the dates and timestamps of one field: days that stand for "unknown" or "never"."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _DECADE: Final = 3_653
 def day_rules(
     field: FieldProfile, rules: RuleList, *, day_format: TextFormat | None, is_personal: bool
 ) -> None:
-    """Propose rules about the days of a field of dates, or of times with or without a zone."""
+    """Add rules about the days of a field to `rules`; it has dates, or timestamps with or without a zone."""
     profile = field.days if field.days.count else field.texts.days
-    # Of a personal field, only well-known days are written.
+    # The rules of a personal field contain only well-known days.
     sentinels = [each for each in day_sentinels(profile) if not is_personal or each.value in DAY_SENTINELS]
     if not sentinels:
         return
@@ -53,7 +53,7 @@ def day_rules(
 
 
 def _bounds(profile: DayProfile, sentinels: list[Sentinel], zone: str) -> dict[str, str]:
-    """Return the bounds of a range of timestamps that leaves out the sentinels at both ends."""
+    """Return the bounds of a range of timestamps that excludes the sentinels at both ends."""
     found = {each.value for each in sentinels}
     ascending, descending = profile.counts.edges()
     bounds = {}
@@ -69,7 +69,7 @@ def _bounds(profile: DayProfile, sentinels: list[Sentinel], zone: str) -> dict[s
 
 
 def day_sentinels(profile: DayProfile) -> list[Sentinel]:
-    """Return the days that stand for "unknown"."""
+    """Return the days that stand for "unknown", in ascending order."""
     ascending, descending = profile.counts.edges()
     if len(ascending) < 4:
         return []
@@ -100,7 +100,7 @@ def _strip(edge: list[tuple[int, Seen]], other_end: int) -> Iterator[Sentinel]:
 
 
 def _spikes(values: dict[int, Seen]) -> Iterator[Sentinel]:
-    """Yield known sentinels among other days that are far more frequent than those around."""
+    """Yield known sentinels that are far more frequent than the days around them."""
     ordered = sorted(values)
     for day in DAY_SENTINELS & values.keys():
         at = int(np.searchsorted(ordered, day))

@@ -1,4 +1,4 @@
-"""Whether the values of a field are unique, in bounded memory."""
+"""Estimate in bounded memory whether the values of a field are unique."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 class DistinctSketch:
-    """Counts repeated values among those whose hash is below a threshold, which falls when there are too many.
+    """Counts repeated values among those whose hash is below a threshold, which is lowered to bound the memory.
 
-    All values with such a hash are looked at, so a field with repetitions is found out even if few are kept.
+    All values with such a hash are compared, so repetitions are detected even if few hashes are kept.
     """
 
     def __init__(self) -> None:
         self.seen = 0
-        """Values whose hashes were below the threshold when they were added."""
+        """Number of values whose hash was below the threshold when they were added."""
         self.repeated = 0
         self.first_repeated: list[int] = []
         self.is_off = False
-        """Whether too many values were repeated, or one was long, so that the field is no key."""
+        """Whether counting has stopped: the field is not a key, because values are repeated, long or fractions."""
         self._runs: list[npt.NDArray[np.uint64]] = []
-        """Sorted hashes, in runs of falling length: merging all of them for each batch would take most of the time."""
+        """Sorted hashes in runs of decreasing length; merging all for each batch would dominate the run time."""
         self._threshold = np.uint64(0xFFFFFFFFFFFFFFFF)
 
     def add_numbers(self, values: npt.NDArray[Any], positions: Positions) -> None:
-        """Add numbers; fractions identify nothing."""
+        """Add numbers. Only integers can be a key: with fractions, counting stops."""
         if self.is_off or not len(values):
             return
         if values.dtype.kind != "i":
@@ -43,7 +43,7 @@ class DistinctSketch:
         self._add(_mixed(values.astype(np.int64).view(np.uint64)), positions)
 
     def add_texts(self, labels: pa.Array, codes: npt.NDArray[np.int64], positions: Positions) -> None:
-        """Add texts by their codes, -1 for null."""
+        """Add texts by their codes: indexes into `labels`, -1 for null."""
         if self.is_off or not len(labels):
             return
         rows = int(np.count_nonzero(codes >= 0))
@@ -72,9 +72,9 @@ class DistinctSketch:
         self._keep(unique[~known])
 
     def merge(self, other: DistinctSketch) -> None:
-        """Add the values of other records. Where values of both are repeated is not known.
+        """Add the values of other records; how many values both have is estimated, and their positions unknown.
 
-        Those that have a hash below the lower threshold of the two stand for the others.
+        The estimate is extrapolated from the hashes below the lower of the two thresholds.
         """
         if self.is_off or other.is_off:
             self._give_up()
@@ -98,7 +98,7 @@ class DistinctSketch:
         return known
 
     def _keep(self, new: npt.NDArray[np.uint64]) -> None:
-        """Keep sorted hashes that are not known yet, unless too many values were repeated."""
+        """Keep new sorted hashes, unless too many values were repeated."""
         if self.repeated > 100 and self.repeated > (1 - _LEAST_DISTINCT) * self.seen:
             self._give_up()
             return
@@ -106,7 +106,7 @@ class DistinctSketch:
             self._runs.append(new)
         while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
             merged = np.concatenate([self._runs.pop(), self._runs.pop()])
-            merged.sort(kind="stable")  # linear for two runs
+            merged.sort(kind="stable")  # takes linear time for two sorted runs
             self._runs.append(merged)
         while sum(map(len, self._runs)) > _MOST_HASHES:
             self._threshold = self._threshold >> np.uint64(1)
@@ -121,7 +121,7 @@ class DistinctSketch:
 
 
 def _hashes_of(labels: pa.Array) -> npt.NDArray[np.uint64] | None:
-    """Return a hash of each text; None if one is too long for a key."""
+    """Return a hash of each text; None if any is too long for a key."""
     _, offset_buffer, data = labels.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[labels.offset : labels.offset + len(labels) + 1]
     lengths = np.diff(offsets)

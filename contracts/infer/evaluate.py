@@ -1,4 +1,4 @@
-"""Judge held-back records by a proposed contract: how many would be refused that should not."""
+"""Judge held-back records by a proposed contract, to estimate how many good records it would refuse."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.verdict import Stage, Violation
 
 _TOLERABLE: Final = 0.0005
-"""Share of held-back records that a rule without exceptions may refuse; above it the rule is doubtful."""
+"""Share of held-back records above which a rule without known exceptions becomes doubtful."""
 
 
 @dataclass(slots=True)
 class Evaluation:
-    """Held-back records that the contract refuses.
+    """The held-back records that the contract refuses, of `records` in all.
 
-    `explained` records violate something that has listed exceptions; `broken` ones cannot be read; the others are
-    `unexpected`: no record that the contract was inferred from was refused for their reason.
+    `explained` records violate a proposal with known exceptions; `broken` ones cannot be read. All others are
+    `unexpected`: no record from which the contract was inferred violates it for the same reason.
     """
 
     records: int = 0
@@ -34,20 +34,20 @@ class Evaluation:
     broken: int = 0
     unexpected: Tally = field(default_factory=Tally)
     reasons: Counter[str] = field(default_factory=Counter)
-    """Violations of the unexpected records: codes with pointers."""
+    """Counts of the violations of unexpected records, as code and pointer."""
 
     @property
     def false_refusals(self) -> float:
-        """The expected share of records that are refused though nothing is wrong with them."""
+        """Return the expected share of good records that are refused."""
         return self.unexpected.count / max(self.records, 1)
 
 
 def evaluate(
     contract: DataContract, values: Iterable[pa.Array], positions: Positions, proposals: list[Proposal]
 ) -> Evaluation:
-    """Judge records, and write into each proposal how many violate it.
+    """Judge held-back records, and set in each proposal how many of them violate it.
 
-    A rule or length without exceptions that refuses too many of them becomes doubtful, and its refusals do not count.
+    A rule or length without known exceptions becomes doubtful if it refuses too many; its refusals then do not count.
     """
     plan = compile_plan(contract)
     found: list[tuple[int, tuple[Violation, ...]]] = []
@@ -63,7 +63,7 @@ def evaluate(
     by_place: dict[tuple[str, str], Proposal] = {}
     for each in proposals:
         if each.rule is None:
-            # A violation of `required` has the place of the object, without the name of the missing field.
+            # A violation of `required` has the pointer of the object, without the name of the missing field.
             place = (each.code, join(each.path[:-1]) if each.code == "required" else each.pointer)
             if place not in by_place or by_place[place].exceptions < each.exceptions:
                 by_place[place] = each
@@ -85,7 +85,7 @@ Cause = Proposal | str
 def _causes(
     violations: tuple[Violation, ...], by_place: dict[tuple[str, str], Proposal], by_rule: dict[str, Proposal]
 ) -> list[Cause]:
-    """Return the proposals that a record violates; a text where there is none."""
+    """Return the proposals that a record violates, and a text for each violation without a proposal."""
     causes: dict[int | str, Cause] = {}
     for each in violations:
         cause: Cause

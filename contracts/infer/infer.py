@@ -1,4 +1,4 @@
-"""Infer a contract from records: profile most of them, propose rules, and judge the others by the result."""
+"""Infer a contract from records: profile most of them, propose rules, and judge the held-back ones by the result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tidegate.contracts.infer.unread import NO_VALUE, Unread
 from tidegate.contracts.judge.plan import schema_fields
 
 VALUES: Final = pa.schema([pa.field("value", pa.binary())])
-"""Records as bytes: JSON or Avro."""
+"""Schema of batches of encoded records, JSON or Avro."""
 _HELD_BACK: Final = 20_000
 _HELD_BACK_BYTES: Final = 64 << 20
 _MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -46,14 +46,14 @@ _IDENTIFIERS: Final = frozenset(
 
 @dataclass(slots=True)
 class Inferred:
-    """A proposed contract. `document` is its content without comments; `definition` is its schema."""
+    """A proposed contract with its evidence. `document` is its content without comments, `definition` its schema."""
 
     document: dict[str, Any]
     definition: Any
     structure: Structure
     rules: list[Proposal]
     personal: dict[Path, str]
-    """Fields that seem to hold personal data, and why."""
+    """Fields that seem to hold personal data, with the reason."""
     key: Proposal | None
     records: int
     broken: Unread
@@ -61,16 +61,16 @@ class Inferred:
 
     @property
     def proposals(self) -> list[Proposal]:
-        """All proposals: those of the schema, then the rules."""
+        """Return all proposals: those of the schema, then the rules."""
         return [*self.structure.proposals, *self.rules]
 
 
 @dataclass(slots=True)
 class Inference:
-    """Records are added in batches; `finish` proposes a contract.
+    """The inference of one contract: `add` takes batches of records, and `finish` proposes the contract.
 
-    One record in ten is held back for judging, at most `most_held`: the choice depends on the position alone, so that two runs
-    agree. `avro_schema` is the schema of the records, if they are Avro; otherwise they are JSON or rows of a table.
+    One record in ten is held back for judging, at most `most_held`. The choice depends only on the position, so that
+    runs are reproducible. `avro_schema` is the schema of Avro records; None for JSON or rows of a table.
     """
 
     avro_schema: Any = None
@@ -83,15 +83,16 @@ class Inference:
 
     @property
     def records(self) -> int:
-        """Number of records that were added and can be read."""
+        """Return the number of readable records that were added."""
         return self.profile.records + sum(len(positions) for positions, _, _ in self._held)
 
     def add(self, batch: pa.RecordBatch, positions: Positions, *, untyped: bool = False) -> None:
         """Add records: a column `value` of bytes (the schema VALUES), or the rows of a table.
 
-        `positions` identify the records, such as numbers of lines. `untyped`: the columns are texts of a file without types.
+        `positions` identify the records, such as line numbers. `untyped` means that the columns are texts from a file
+        without types, such as CSV.
 
-        Raises SettingsError for a column that JSON has no value for.
+        Raises SettingsError for a column type that JSON cannot express.
         """
         if batch.schema != VALUES:
             require_json(batch.schema)
@@ -107,9 +108,9 @@ class Inference:
             self._release()
 
     def _with_a_value(self, batch: pa.RecordBatch, positions: Positions) -> tuple[pa.RecordBatch, Positions]:
-        """Return the rows that have a value; note the others.
+        """Return the rows that have a value, and record the others as unreadable.
 
-        Spreadsheets end with rows of empty cells. As records they would make every field of the contract optional.
+        Spreadsheets often end with rows of empty cells. As records they would make every field optional.
         """
         is_empty = np.logical_and.reduce(
             [column.is_null().to_numpy(zero_copy_only=False) for column in batch.columns]
@@ -121,7 +122,7 @@ class Inference:
         return batch.filter(pa.array(~is_empty)), positions[~is_empty]
 
     def merge(self, other: Inference) -> None:
-        """Add other records of the same source, at other positions; do not use their inference any more."""
+        """Add the records of another inference for the same source; `other` must not be used again."""
         self.profile.merge(other.profile)
         self.broken.merge(other.broken)
         self._untyped |= other._untyped
@@ -132,7 +133,7 @@ class Inference:
             self._release()
 
     def _hold(self, batch: pa.RecordBatch, positions: Positions, *, untyped: bool) -> None:
-        """Hold records back, except for those that cannot be read."""
+        """Hold records back, except those that cannot be read."""
         if batch.schema == VALUES:
             _, is_read = self._decoded(batch, positions)
             batch, positions = batch.filter(pa.array(is_read)), positions[is_read]
@@ -145,7 +146,7 @@ class Inference:
         )
 
     def _release(self) -> None:
-        """Hold back half as many records; the others are profiled."""
+        """Halve the share of records that are held back, and profile the others."""
         self._threshold = self._threshold >> np.uint64(1)
         self._release_others()
 
@@ -167,7 +168,7 @@ class Inference:
             self.profile.add_rows(rows, positions[is_read])
 
     def _decoded(self, batch: pa.RecordBatch, positions: Positions) -> tuple[list[dict[str, Any]], Mask]:
-        """Return the records that can be read, and which they are; note the others."""
+        """Return the decoded records, and a mask of those that can be read; record the others as unreadable."""
         rows: list[dict[str, Any]] = []
         is_read = np.ones(len(positions), bool)
         for index, value in enumerate(batch.column(0).to_pylist()):
@@ -180,7 +181,7 @@ class Inference:
         return rows, is_read
 
     def _record(self, value: bytes | None) -> Any:
-        """Return a record, None for one that cannot be read."""
+        """Return the decoded record; None if it cannot be read."""
         try:
             if value is None:
                 return None
@@ -191,7 +192,7 @@ class Inference:
             return None
 
     def finish(self, name: str) -> Inferred:
-        """Propose a contract with this id."""
+        """Return the proposed contract with the id `name`."""
         if not self.records:
             self._held, held = [], self._held
             for positions, batch, untyped in held:
@@ -206,7 +207,7 @@ class Inference:
             self._field_rules(each, structure.types.get(path), rules, is_personal=path in personal)
         relation_rules(self.profile, fields, structure.types, personal, rules)
         order = list(fields)
-        if self.avro_schema is None:  # which has no lengths
+        if self.avro_schema is None:  # an Avro schema cannot limit lengths
             length_rules(fields, structure, rules)
         rules.rules.sort(key=lambda each: order.index(each.path))
         usable = [each for each in rules.rules if all(step == EACH or step for step in each.path)]
@@ -242,7 +243,7 @@ class Inference:
             text_rules(each, rules, is_personal=is_personal)
 
     def _key(self, structure: Structure) -> Proposal | None:
-        """Return the first field that identifies a record, or nearly so."""
+        """Return a proposal for the field that identifies records best; None if no field nearly does."""
         candidates = []
         for name, each in self.profile.root.fields.items():
             kind = structure.types.get(each.path)
@@ -309,7 +310,7 @@ class Inference:
         return document
 
     def _columns(self, structure: Structure) -> list[dict[str, str]]:
-        """Return columns, if those that are derived from the schema would have equal names or not hold all values."""
+        """Return explicit columns if the derived ones would have equal names or not hold all values; else none."""
         if self.avro_schema is not None:
             return []
         root = self.profile.root.fields.values()
@@ -340,7 +341,7 @@ class Inference:
         return columns
 
     def _evaluate(self, document: dict[str, Any], proposals: list[Proposal]) -> Evaluation:
-        """Judge the held-back records."""
+        """Judge the held-back records by the proposed contract."""
         contract = DataContract.model_validate(document)
         fields = schema_fields(contract)
         values = [_values(batch, fields, untyped=untyped) for _, batch, untyped in self._held]
@@ -351,7 +352,7 @@ class Inference:
 
 
 def _finite_numbers(fields: Iterable[FieldProfile]) -> Iterator[Proposal]:
-    """Yield a proposal for each field of a table that has NaN or an infinity, which make a record invalid JSON."""
+    """Yield a proposal for each field of a table with NaN or an infinity, which makes a record invalid JSON."""
     for each in fields:
         found = each.numbers.not_finite
         if found.count:
@@ -362,7 +363,7 @@ def _finite_numbers(fields: Iterable[FieldProfile]) -> Iterator[Proposal]:
 
 
 def _values(batch: pa.RecordBatch, fields: SchemaFields, *, untyped: bool) -> pa.Array:
-    """Return records as bytes, an array of binary."""
+    """Return records as an array of binary or large_binary; rows of a table become JSON."""
     if batch.schema == VALUES:
         return batch.column(0)
     may_be_absent = partial(refuses_null, fields)
@@ -372,7 +373,7 @@ def _values(batch: pa.RecordBatch, fields: SchemaFields, *, untyped: bool) -> pa
 
 
 def _special_type(field: FieldProfile) -> str | None:
-    """Return the type of a column for a field whose derived column does not hold all values; None for any other."""
+    """Return a column type for a field whose derived type cannot hold all values; None if it can."""
     if field.has_nanoseconds:
         return "string"
     low, high = field.numbers.counts.edges()
@@ -381,7 +382,7 @@ def _special_type(field: FieldProfile) -> str | None:
 
 
 def words_title(name: str) -> str:
-    """Return a title for the schema of a contract: the last part of its id."""
+    """Return a title for the schema of a contract: the words in the last part of its id."""
     words = words_of((name.rsplit(".", 1)[-1],))
     return " ".join(words).capitalize()
 

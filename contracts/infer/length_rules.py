@@ -1,4 +1,4 @@
-"""Lengths of texts, in the schema: where no pattern and no list of values bounds them already."""
+"""Propose lengths of texts for the schema, for fields without an enforced pattern or list of values."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tidegate.contracts.infer.structure import Structure
 from tidegate.contracts.infer.values import Seen, TextProfile
 
 _ENOUGH_FOR_MOST: Final = 200
-"""Texts from which on the longest says something about those to come; the bound is three times as long."""
+"""Minimum number of texts for which the longest predicts future ones; the bound is three times its length."""
 _ENOUGH: Final = 1_000
-"""Texts from which on a length that all have is no accident: at most one in a thousand is expected to have another."""
+"""Minimum number of texts for which a common length is a rule: at most one in a thousand should have another."""
 _VARIOUS: Final = 100
-"""Different texts of one length: fewer may have it by chance."""
+"""Minimum number of distinct texts with a common length; fewer may have it by chance."""
 _RARE: Final = 1e-3
 
 
 def length_rules(fields: dict[Path, FieldProfile], structure: Structure, rules: RuleList) -> None:
-    """Propose `minLength` and `maxLength` of texts, and write them into the schema."""
+    """Propose `minLength` and `maxLength` of texts, and set them in the schema of `structure`."""
     bounded = {
         each.path
         for each in rules.rules
@@ -57,7 +57,7 @@ def _proposals(path: Path, texts: TextProfile) -> list[tuple[Proposal, int]]:
 
 
 def _common(texts: TextProfile) -> int | None:
-    """Return the length that nearly all texts have, those left out that stand for "unknown"."""
+    """Return the length that nearly all texts have, apart from sentinels; None if there is none."""
     if texts.count < _ENOUGH or (texts.is_complete and len(texts.counts) < _VARIOUS):
         return None
     lengths: dict[int, Seen] = texts.lengths.values
@@ -83,7 +83,7 @@ def _proposal(
 
 
 def withdraw_doubtful(structure: Structure) -> None:
-    """Leave lengths out of the schema that the held-back records call into question."""
+    """Remove lengths from the schema that became doubtful by the held-back records."""
     for each in structure.proposals:
         if each.doubt is not None:
             texts: dict[str, Any] = structure.texts[each.path]

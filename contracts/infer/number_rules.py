@@ -1,4 +1,4 @@
-"""Rules about the numbers of one field: sentinels, and the range of the others."""
+"""Propose rules about the numbers of one field: sentinels, and the range of all other numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegate.contracts.infer.proposal import Proposal, RuleList, label, slug, w
 from tidegate.contracts.infer.values import NUMBER_SENTINELS, NumberProfile, Seen
 
 _ENOUGH: Final = 1_000
-"""Numbers from which on a largest value says something about those to come."""
+"""Minimum number of values for which the largest one predicts future values."""
 _NATURAL: Final[tuple[tuple[frozenset[str], float, float], ...]] = (
     (frozenset({"lat", "latitude"}), -90, 90),
     (frozenset({"lon", "lng", "longitude"}), -180, 180),
@@ -27,22 +27,22 @@ _NATURAL: Final[tuple[tuple[frozenset[str], float, float], ...]] = (
     (frozenset({"percent", "percentage", "pct", "humid", "humidity"}), 0, 100),
     (frozenset({"age"}), 0, 130),
 )
-"""Last words of names with a well-known range; it is proposed if the data agree."""
+"""Last words of field names with a well-known range, which is proposed if all values are in it."""
 _MOST_COMMON: Final = 0.2
-"""Largest share of a value that stands for "unknown"; a more frequent one has a meaning of its own."""
+"""Maximum share of a sentinel among the values; a more frequent value has a meaning of its own."""
 _STEPS: Final = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 
 
 @dataclass(frozen=True, slots=True)
 class Sentinel:
-    """A value that stands for "unknown"."""
+    """A value that stands for "unknown", and its occurrences."""
 
     value: Any
     seen: Seen
 
 
 def number_rules(field: FieldProfile, rules: RuleList, *, is_personal: bool) -> None:
-    """Propose rules about the numbers of a field. Of a personal one, only well-known sentinels are written."""
+    """Add rules about the numbers of a field to `rules`; for a personal one, with well-known sentinels only."""
     profile = field.numbers
     if not profile.count:
         return
@@ -56,7 +56,7 @@ def number_rules(field: FieldProfile, rules: RuleList, *, is_personal: bool) -> 
 
 
 def number_sentinels(profile: NumberProfile) -> tuple[list[Sentinel], float | None, float | None]:
-    """Return the numbers that stand for "unknown", and the smallest and largest of the others."""
+    """Return the sentinels, and the smallest and largest of the other numbers; None without others."""
     ascending, descending = profile.counts.edges()
     if len(ascending) < 4:
         return [], ascending[0][0] if ascending else None, descending[0][0] if ascending else None
@@ -80,7 +80,7 @@ def _strip(edge: list[tuple[float, Seen]], other_end: float, profile: NumberProf
         usual = float(np.median([each.count for _, each in edge[index + 1 : index + 8]]))
         steps = np.diff([each for each, _ in edge[index + 1 : index + 8]])
         if value == 0 and abs(following) < 5 * float(np.median(np.abs(steps))):
-            return  # nought, one, two: a count
+            return  # a count that begins at 0, 1, 2
         if seen.count > _MOST_COMMON * profile.count:
             return
         if not _stands_out(value, seen, following, (abs(other_end - following), usual, median)):
@@ -89,11 +89,14 @@ def _strip(edge: list[tuple[float, Seen]], other_end: float, profile: NumberProf
 
 
 def _stands_out(value: float, seen: Seen, following: float, others: tuple[float, float, float]) -> bool:
-    """Return whether an outermost value is no measurement. `others`: their span, usual count and median."""
+    """Return whether an outermost value is not a measurement.
+
+    `following` is the next value; `others` are span, usual count and median of the other values.
+    """
     span, usual, median = others
     gap = abs(value - following)
     is_known = float(value) in NUMBER_SENTINELS
-    if value == 0:  # zero is no measurement where everything else is far from it
+    if value == 0:  # zero is not a measurement if all other values are far from it
         return seen.count >= 3 and following > 0 and following >= 0.2 * median > 0
     if is_known and value < 0 <= following:
         return seen.count >= 2
@@ -103,7 +106,7 @@ def _stands_out(value: float, seen: Seen, following: float, others: tuple[float,
 
 
 def _spikes(profile: NumberProfile) -> Iterator[Sentinel]:
-    """Yield known sentinels among the other numbers that are far more frequent than their neighbours."""
+    """Yield known sentinels inside the range that are far more frequent than their neighbours."""
     values = sorted(profile.counts.values) if profile.counts.is_complete else []
     for value, seen in profile.sentinels.items():
         if abs(value) < 50 or seen.count < 10:
@@ -173,7 +176,7 @@ def _sentence(field: FieldProfile, bounds: dict[str, Any]) -> str:
 
 
 def _bounds(field: FieldProfile, low: float, high: float) -> tuple[dict[str, Any], str, str | None]:
-    """Return the bounds of a range, why they are proposed, and what is doubtful about them."""
+    """Return the bounds of a range, why they are proposed, and a doubt about them (None without one)."""
     for names, least, most in _NATURAL:
         if words_of(field.path)[-1] in names and least <= low and high <= most:
             return (
@@ -197,7 +200,7 @@ def _bounds(field: FieldProfile, low: float, high: float) -> tuple[dict[str, Any
 
 
 def _clock_times(field: FieldProfile, rules: RuleList) -> bool:
-    """Propose a range for times of day that are written as numbers HHMM; return whether the field has some."""
+    """Propose a range if the field has times of day written as numbers HHMM; return whether it does."""
     counts = field.numbers.counts
     if not counts.is_complete or Kind.NUMBER in field.kinds or len(counts.values) < 100:
         return False
@@ -240,7 +243,7 @@ def plain_number(value: float) -> int | float:
 
 
 def nice_above(value: float) -> int | float:
-    """Return a round number at or above a positive value: 104.2 gives 120."""
+    """Return a round number at or above a positive value, such as 120 for 104.2."""
     scale = 10.0 ** math.floor(math.log10(value))
     found = next(step * scale for step in _STEPS if step * scale >= value * (1 - 1e-12))
     return plain_number(round(found, 12))

@@ -1,4 +1,4 @@
-"""Pairs of numbers, dates or timestamps of one object: their order, their ratio, and coordinates that are 0,0."""
+"""Relations between pairs of numbers, dates or timestamps of one object: order, ratio, coordinates at 0,0."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tidegate.contracts.infer.columns import Mask, Positions
 from tidegate.contracts.infer.values import Tally
 
 Path = tuple[str, ...]
-"""Where a field is in a record: names, and `*` for the elements of an array."""
+"""The position of a field in a record: names, and `*` for the elements of an array."""
 Pair = tuple[Path, Path]
 Floats = npt.NDArray[np.float64]
 
 _MOST_FIELDS: Final = 24
-"""Fields of one kind that are compared with each other: a wide table has more pairs than a person reads."""
+"""Maximum number of fields of one kind that are compared; the number of pairs grows with its square."""
 _ENOUGH: Final = 400
-"""Records after which a pair that does not hold is left out."""
+"""Number of records after which a pair whose order does not hold is dropped."""
 _HOPELESS: Final = 0.05
 _CORRELATED: Final = 0.9
 _LEAST_BATCH: Final = 20
@@ -31,7 +31,7 @@ _MOST_SAMPLES: Final = 8
 
 @dataclass(slots=True)
 class Order:
-    """How often `left <= right` is violated, and how often if the two were of different records."""
+    """How often `left <= right` is violated, and how often with values of different records (`by_chance`)."""
 
     left: Path
     right: Path
@@ -43,13 +43,13 @@ class Order:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether it does not hold."""
+        """Return whether the order is violated too often to be a rule."""
         return self.both > _ENOUGH and self.violated.count > _HOPELESS * self.both
 
 
 @dataclass(slots=True)
 class Ratio:
-    """The largest `left / right` of two positive numbers that grow together, with their positions."""
+    """The largest ratios `left / right` of two positive, correlated numbers, with their positions."""
 
     left: Path
     right: Path
@@ -65,12 +65,12 @@ class Pairs:
         self.orders: dict[Pair, Order] = {}
         self.ratios: dict[Pair, Ratio] = {}
         self.origins: dict[Pair, Tally] = {}
-        """Records in which a latitude and a longitude are both 0."""
+        """The records in which a latitude and a longitude are both 0."""
         self._unordered: set[Pair] = set()
         self._uncorrelated: set[Pair] = set()
 
     def add(self, fields: Mapping[str, Mapping[Path, Floats]], positions: Positions) -> None:
-        """Add a batch: the values of comparable fields by kind, NaN where a record has none."""
+        """Add a batch: the values of comparable fields by kind and path, NaN where a record has none."""
         for kind, columns in fields.items():
             for pair in combinations(list(columns)[:_MOST_FIELDS], 2):
                 self._add_pair(kind, pair, columns, positions)
@@ -102,7 +102,7 @@ class Pairs:
             self._unordered.add((order.left, order.right))
 
     def keep(self, fields: Container[Path]) -> None:
-        """Forget what concerns any other field."""
+        """Drop all pairs with a field that is not in `fields`."""
         for found in (self.orders, self.ratios, self.origins):
             for pair in [pair for pair in found if pair[0] not in fields or pair[1] not in fields]:
                 del found[pair]
@@ -142,8 +142,8 @@ class Pairs:
         left, right, positions = left[positive], right[positive], positions[positive]
         if len(left) < _LEAST_BATCH:
             return
-        with np.errstate(over="ignore", invalid="ignore"):  # of numbers near the largest one, or the smallest
-            # Squares of parts of the largest number are numbers, whatever it is.
+        with np.errstate(over="ignore", invalid="ignore"):  # numbers near the limits of doubles may overflow
+            # Correlate shares of the maximum, because their squares cannot overflow.
             parts = left / left.max(), right / right.max()
             quotients = left / right, right / left
         is_ratio = all(np.isfinite(each).all() for each in (*parts, *quotients))
@@ -168,7 +168,7 @@ _LONGITUDES: Final = frozenset({"lon", "lng", "long", "longitude"})
 
 
 def is_coordinates(pair: Pair) -> bool:
-    """Return whether two fields of one object are named as a latitude and a longitude."""
+    """Return whether the names of two fields of one object are those of a latitude and a longitude."""
     names = [path[-1].lower().rsplit("_", 1)[-1] for path in pair]
     return pair[0][:-1] == pair[1][:-1] and any(
         one in _LATITUDES and two in _LONGITUDES for one, two in (names, names[::-1])

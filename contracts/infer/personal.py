@@ -1,4 +1,4 @@
-"""Which fields hold personal data, by their names and by the formats of their values."""
+"""Detect fields that may hold personal data, by their names and the formats of their values."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ _SHAPES: Final = (
 
 
 def reason_of(field: FieldProfile) -> str | None:
-    """Return why a field seems to hold personal data, without any of its values; None if it does not seem so."""
+    """Return why a field seems to hold personal data, without any of its values; None if it does not."""
     words = words_of(field.path)
     if words[-1] in _HARMLESS or field.properties is not None:
         return None

@@ -1,4 +1,4 @@
-"""Which fields of an object are present together, and which depend on a value of another."""
+"""Presence of fields: which fields of an object occur together, and which depend on a value of another field."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _LONGEST_LABEL: Final = 60
 
 @dataclass(slots=True)
 class LabelCounts:
-    """Records with one text in a field: how many, and which of them lack another field."""
+    """The records with a certain text in a field: how many, and those of them that lack another field."""
 
     records: int = 0
     lacking: Tally = field(default_factory=Tally)
 
 
 class Presence:
-    """Presence of the fields of one object; null counts as missing."""
+    """The presence of the fields of one object; null counts as missing."""
 
     def __init__(self) -> None:
         self.rows = 0
         self.missing: dict[Path, int] = {}
         self.lone: dict[Pair, Tally] = {}
-        """Records that have the first field and lack the second."""
+        """The records that have the first field of a pair and lack the second."""
         self.by_label: dict[Pair, dict[str, LabelCounts]] = {}
-        """By text of the first field: records, and those that lack the second field."""
+        """For each pair and text of its first field: records with that text, and those that lack the second field."""
         self._present: dict[Path, int] = {}
         self._various: set[Path] = set()
 
@@ -45,14 +45,14 @@ class Presence:
         return self._present.get(path, 0)
 
     def keep(self, fields: Container[Path]) -> None:
-        """Forget what concerns any other field."""
+        """Drop what concerns fields that are not in `fields`."""
         for path in [path for path in self.missing if path not in fields]:
             del self.missing[path]
         for pair in [pair for pair in self.by_label if pair[0] not in fields or pair[1] not in fields]:
             del self.by_label[pair]
 
     def add(self, masks: Mapping[Path, Mask], texts: Mapping[Path, TextBatch], positions: Positions) -> None:
-        """Add a batch: where each field is present, and the texts of those that have some."""
+        """Add a batch: a mask of presence for each field, and the texts of fields that have any."""
         before, rows = self.rows, len(positions)
         self.rows += rows
         for path in self._present.keys() - masks.keys():
@@ -71,7 +71,7 @@ class Presence:
                 self._add_labels(path, batch, optional, masks, positions)
 
     def merge(self, other: Presence) -> None:
-        """Add other records, in which other fields may be optional."""
+        """Add the presence in other records, in which other fields may be optional."""
         paths = dict.fromkeys([*self._present, *other._present])
         present = {path: self.present(path) + other.present(path) for path in paths}
         rows = self.rows + other.rows
@@ -97,7 +97,7 @@ class Presence:
     def _count_lone(self, pair: Pair) -> int:
         """Return the number of records that have the first field and lack the second."""
         left, right = map(self.present, pair)
-        if left == self.rows or not right:  # such pairs are not counted one by one
+        if left == self.rows or not right:  # `lone` does not have such pairs
             return min(left, self.rows - right)
         return self.lone[pair].count if pair in self.lone else 0
 

@@ -1,4 +1,4 @@
-"""The profile of a stream of records: a tree of fields, with the relations between those of each object."""
+"""The profile of a stream of records: a tree of fields, with the relations between the fields of each object."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tidegate.contracts.infer.values import DayProfile, NumberProfile, Tally, Te
 
 EACH: Final = "*"
 MOST_NAMES: Final = 1_000
-"""Fields of one object that have a profile. An object with more is a map from keys to values."""
+"""Maximum number of fields of one object. An object with more is taken to be a map from keys to values."""
 _MOST_FIELDS: Final = 2_000
 _DEEPEST: Final = 10
 
 
 @dataclass(slots=True)
 class FieldProfile:
-    """One field, in all records that have the object around it."""
+    """The profile of one field; `rows` counts the records (or elements) that have the object around it."""
 
     path: Path
     rows: int = 0
@@ -43,17 +43,17 @@ class FieldProfile:
     most_items: int = 0
     untyped: bool = False
     has_nanoseconds: bool = False
-    """Whether some timestamp has a fraction of a microsecond, which no column of timestamps holds."""
+    """Whether any timestamp has a fraction of a microsecond, which columns of timestamps cannot hold."""
 
     @property
     def values(self) -> int:
-        """Number of values that are not null."""
+        """Return the number of values that are not null."""
         return sum(tally.count for tally in self.kinds.values()) if not self.untyped else self.texts.count
 
 
 @dataclass(slots=True)
 class ObjectProfile:
-    """An object: its fields in the order of their first occurrence."""
+    """The profile of an object, with its fields in the order of their first occurrence."""
 
     fields: dict[str, FieldProfile] = field(default_factory=dict)
     rows: int = 0
@@ -61,13 +61,13 @@ class ObjectProfile:
 
     @property
     def is_map(self) -> bool:
-        """Whether it has so many names that they are taken to be keys, which have no profile."""
+        """Return whether the object has so many names that they are taken to be keys of a map, without profiles."""
         return self.names_left_out > 0
 
 
 @dataclass(slots=True)
 class _Batch:
-    """The input of relations: the fields of one object that are not in an array below it."""
+    """The input of relations in one batch: the fields of one object, without those in arrays below it."""
 
     positions: Positions
     comparable: dict[str, dict[Path, Floats]] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class _Batch:
 
 @dataclass(slots=True)
 class Relations:
-    """The relations between fields that have one value for each object at a path."""
+    """The relations between the fields of the objects at one path that have one value for each object."""
 
     pairs: Pairs = field(default_factory=Pairs)
     presence: Presence = field(default_factory=Presence)
@@ -89,13 +89,13 @@ class Profile:
     def __init__(self) -> None:
         self.root = ObjectProfile()
         self.relations: dict[Path, Relations] = {}
-        """By path of the object: () for the record, ("lines", "*") for the elements of /lines."""
+        """Relations by path of the object: () for the record, ("lines", "*") for the elements of /lines."""
         self.too_deep = Tally()
         self._number_of_fields = 0
 
     @property
     def records(self) -> int:
-        """Number of records that were added."""
+        """Return the number of records that were added."""
         return self.root.rows
 
     def add_rows(self, rows: list[dict[str, Any]], positions: Positions) -> None:
@@ -104,13 +104,13 @@ class Profile:
             self._add_table(PythonRows(rows), np.ones(len(rows), bool), positions)
 
     def add_table(self, batch: pa.RecordBatch, positions: Positions, *, untyped: bool = False) -> None:
-        """Add the rows of a table. `untyped`: its columns are texts of a file without types."""
+        """Add the rows of a table; `untyped` means that its columns are texts from a file without types."""
         if len(positions):
             rows = ArrowRows(batch.schema.names, batch.columns, untyped=untyped)
             self._add_table(rows, np.ones(len(positions), bool), positions)
 
     def merge(self, other: Profile) -> None:
-        """Add the profile of other records; do not use it any more."""
+        """Add the profile of other records; `other` must not be used again."""
         self._merge_objects(self.root, other.root)
         for path, relations in other.relations.items():
             known = self.relations.setdefault(path, Relations())
@@ -161,7 +161,7 @@ class Profile:
             self._merge_fields(mine.items, other.items)
 
     def fields(self) -> Iterator[FieldProfile]:
-        """Yield all fields, in the order of a record."""
+        """Yield the profiles of all fields, in the order of a record, each before those within it."""
         pending = list(self.root.fields.values())[::-1]
         while pending:
             found = pending.pop()
@@ -192,7 +192,7 @@ class Profile:
             return
         seen = set()
         for name, column in rows.fields(MOST_NAMES):
-            if name == EACH:  # a pointer cannot name it
+            if name == EACH:  # in pointers, `*` means every element
                 continue
             known = profile.fields.get(name)
             if known is None:
@@ -265,7 +265,7 @@ class Profile:
         if kind in (Kind.INTEGER, Kind.NUMBER):
             values = array.drop_null().to_numpy(zero_copy_only=False)
             profile.numbers.add(values, positions[valid])
-            if not profile.untyped:  # otherwise the texts are added too
+            if not profile.untyped:  # for untyped columns, the texts are added instead
                 profile.keys.add_numbers(values, positions[valid])
             _merge_floats(batch, "number", profile.path, array)
         elif kind is Kind.STRING:
@@ -288,7 +288,7 @@ class Profile:
 
 
 def _merge_floats(batch: _Batch, kind: str, path: Path, array: pa.Array) -> None:
-    """Add the numbers of a field to those that other kinds of it gave: integers and fractions are compared alike."""
+    """Add the numbers of a field for comparisons, where its integers and fractions form one column."""
     values = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     values = np.where(np.isfinite(values), values, np.nan)
     known = batch.comparable.setdefault(kind, {}).get(path)

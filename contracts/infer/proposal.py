@@ -17,11 +17,12 @@ MOST: Final = "maxLength"
 
 @dataclass(slots=True)
 class Proposal:
-    """One rule, or one assertion of the schema.
+    """One proposed rule, or one proposed assertion of the schema (`rule` is None).
 
     `support` counts the values to which it applies, `exceptions` those that violate it; `first` has the positions of the
-    first exceptions. `doubt` is the reason why the rule is only a comment in the contract; None for an enforced rule.
-    `held_back` counts the held-back records that violate it, `unexpected` how many more these are than `share` predicts.
+    first exceptions. `because` is the reason for it. `doubt` is the reason why it is only a comment in the contract; None
+    if it is enforced. `held_back` counts the held-back records that violate it, and `unexpected` how many more these are
+    than `share` predicts.
     """
 
     code: str
@@ -38,22 +39,22 @@ class Proposal:
 
     @property
     def pointer(self) -> str:
-        """The JSON Pointer of the field."""
+        """Return the JSON Pointer of the field."""
         return join(self.path)
 
     @property
     def is_enforced(self) -> bool:
-        """Whether the contract has it as a rule, not as a comment."""
+        """Return whether the contract has it as a rule, not as a comment."""
         return self.doubt is None
 
     @property
     def share(self) -> float:
-        """The share of exceptions."""
+        """Return the share of exceptions among the values."""
         return self.exceptions / max(self.support, 1)
 
 
 _MOST_REFUSED: Final = 0.05
-"""Share of exceptions above which a rule is not enforced: so many records are rather the normal case than a mistake."""
+"""Share of exceptions above which a rule is not enforced: so many records are probably not mistakes."""
 
 
 @dataclass(slots=True)
@@ -69,7 +70,7 @@ class RuleList:
         rule: dict[str, Any],
         proposal: Proposal,
     ) -> None:
-        """Add a rule under an id that is unique in the contract."""
+        """Add a proposal for a rule; its id is `name`, with a number if the name is already used."""
         unique, number = name, 1
         while unique in self._ids:
             number += 1
@@ -90,16 +91,16 @@ def words_of(path: Path) -> list[str]:
 
 
 def slug(path: Path) -> str:
-    """Return a field's name as the beginning of the id of a rule."""
+    """Return a field's name as a prefix for ids of rules."""
     found = "-".join(words_of(path))[:60].strip("-")
     return found if found[:1].isalpha() else f"field-{found}"
 
 
 def label(path: Path) -> str:
-    """Return a field's name for a sentence, with the names around it."""
+    """Return a field's dotted path for use in a sentence."""
     return ".".join(step for step in path if step != EACH)
 
 
 def any_of(words: Iterable[str], names: frozenset[str]) -> bool:
-    """Return whether one of the words is among the names."""
+    """Return whether any of the words is in `names`."""
     return not names.isdisjoint(words)

@@ -1,4 +1,4 @@
-"""Rules about several fields of one object: order, presence, ratio, sets that do not overlap."""
+"""Propose rules about several fields of one object: order, presence, ratio, and disjoint sets of values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NUMBERS: Final = frozenset({Kind.INTEGER, Kind.NUMBER})
 _EXCEPTIONS: Final = 0.02
 _INFORMATIVE: Final = 0.05
 _EXPLAINED: Final = 0.1
-"""A relation holds if it is violated by at most this share of what chance would give."""
+"""A relation holds if its violations are at most this share of those expected by chance."""
 _MOST_DOUBTFUL: Final = 5
 _GAP: Final = 1.05
 _ENOUGH: Final = 10_000
@@ -41,9 +41,9 @@ def relation_rules(
     personal: Collection[Path],
     rules: RuleList,
 ) -> None:
-    """Propose rules about the fields of each object. Values of personal fields are not written."""
+    """Add rules about the fields of each object to `rules`. Values of personal fields are not written."""
     for relations in profile.relations.values():
-        # An object may turn out to be a map, whose keys have no profile, after relations of its fields were found.
+        # An object may later turn out to be a map, whose keys have no profile. Drop the relations of its fields.
         relations.pairs.keep(names)
         relations.presence.keep(names)
         _orders(relations.pairs, types, rules)
@@ -61,7 +61,7 @@ def _orders(pairs: Pairs, types: Mapping[Path, ProposedType], rules: RuleList) -
             continue
         is_related = order.kind != "number" or _are_opposites(order.left, order.right)
         if not is_related:
-            # Minutes are fewer than miles, too: without related names most such orders mean nothing.
+            # A number of minutes may always be below one of miles. Without related names such orders mean little.
             doubtful += 1
             if doubtful > _MOST_DOUBTFUL:
                 continue
@@ -97,7 +97,7 @@ def _holds(order: Order) -> bool:
 
 
 def _compare(order: Order, types: Mapping[Path, ProposedType]) -> bool:
-    """Return whether the schema lets the two compare: a time with a zone and one without do not."""
+    """Return whether two fields compare by their proposed types; times with and without a zone do not."""
     left, right = types.get(order.left), types.get(order.right)
     if left is None or right is None:
         return False
@@ -163,7 +163,7 @@ def _ratios(pairs: Pairs, names: Mapping[Path, FieldProfile], rules: RuleList) -
 
 
 def _limit_of(ratio: Ratio) -> tuple[int, list[tuple[float, int]]] | None:
-    """Return a whole number in the gap below the few largest ratios, with these; None if there is no such gap."""
+    """Return a whole number in the gap below the few largest ratios, and these ratios; None without a gap."""
     if ratio.both < _ENOUGH:
         return None
     quotients = [value for value, _ in ratio.largest]
@@ -171,7 +171,7 @@ def _limit_of(ratio: Ratio) -> tuple[int, list[tuple[float, int]]] | None:
     most = max(1, int(_RARE * ratio.both))
     for count in range(min(len(quotients) - 5, most), 0, -1):
         above, below = quotients[count - 1], quotients[count]
-        # A ratio that spreads over orders of magnitude has gaps at its end by nature.
+        # A ratio that spreads over orders of magnitude always has gaps at its upper end.
         if above >= _GAP * below and below <= 2 * median:
             limit = plain_number(float(np.floor(above)))
             if below <= limit < above and limit >= 2:
@@ -180,7 +180,7 @@ def _limit_of(ratio: Ratio) -> tuple[int, list[tuple[float, int]]] | None:
 
 
 def _presence(presence: Presence, rules: RuleList) -> None:
-    """Propose which fields are required where another one is present, without what follows from the other rules."""
+    """Propose which fields are required if another one is present, without rules that follow from others."""
     optional = [path for path in presence.missing if presence.present(path)]
     implied = {
         (one, two): presence.lone[one, two].count if (one, two) in presence.lone else 0
@@ -193,7 +193,7 @@ def _presence(presence: Presence, rules: RuleList) -> None:
             for pair in ((group[0], member), (member, group[0])):
                 _required(presence, pair, rules)
     heads = [group[0] for group in same]
-    # Exact implications first: one that is violated is left out if others of the same kind say as much.
+    # Exact implications are separate from those with exceptions: each is left out if others of its sort imply it.
     for is_exact in (True, False):
         edges = {
             pair for pair, count in implied.items() if set(pair) <= set(heads) and (count == 0) is is_exact
@@ -204,7 +204,7 @@ def _presence(presence: Presence, rules: RuleList) -> None:
 
 
 def _implies(presence: Presence, one: Path, two: Path) -> bool:
-    """Return whether the second field is nearly always present where the first is, and less often elsewhere."""
+    """Return whether the second field is nearly always present with the first one, and less often without it."""
     present = presence.present(one)
     lacking = presence.lone[one, two].count if (one, two) in presence.lone else 0
     missing = presence.missing[two]
@@ -215,7 +215,7 @@ def _implies(presence: Presence, one: Path, two: Path) -> bool:
 
 
 def _groups(optional: list[Path], implied: Mapping[Pair, int]) -> list[list[Path]]:
-    """Group fields that are always present together, in their order."""
+    """Return the fields in their order, grouped by whether they are always present together."""
     groups: list[list[Path]] = []
     for path in optional:
         for group in groups:
@@ -248,7 +248,7 @@ def _required(presence: Presence, pair: Pair, rules: RuleList) -> None:
 
 
 def _labels(presence: Presence, personal: Collection[Path], rules: RuleList) -> None:
-    """Propose the fields that are required where another one has certain texts."""
+    """Propose which fields are required if another one has certain texts."""
     best: dict[Path, tuple[float, Path, list[str]]] = {}
     for (path, other), counts in presence.by_label.items():
         overall = presence.missing[other] / presence.rows
@@ -288,7 +288,7 @@ def _labels(presence: Presence, personal: Collection[Path], rules: RuleList) -> 
 
 
 def _separate(profile: Profile, personal: Collection[Path], rules: RuleList) -> None:
-    """Propose that a field has no value of another one, whose values are few: no flight ends where it began."""
+    """Propose that a field never has one of the few values of another: no flight ends at a departure airport."""
     codes = [each for each in profile.root.fields.values() if _is_code(each) and each.path not in personal]
     few = [field for field in codes if 2 <= len(field.texts.counts) <= 20]
     many = [field for field in codes if len(field.texts.counts) >= 20]
@@ -330,7 +330,7 @@ def _is_code(field: FieldProfile) -> bool:
 
 
 def _member(path: Path) -> str:
-    """Return the member of a record in CEL."""
+    """Return the CEL expression for a member of the record."""
     text = "this"
     for step in path:
         text += f".{step}" if step.isidentifier() and step.isascii() else f"[{json.dumps(step)}]"

@@ -1,4 +1,4 @@
-"""Shapes of texts: `A000000000` for an A and nine digits. A few shapes of a whole field make a pattern."""
+"""Shapes of texts, such as `A000000000` for a capital letter and nine digits, and patterns of a few shapes."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ _TABLE: Final = _table()
 
 @dataclass(slots=True)
 class Shape:
-    """The texts of one shape: how many records have one, and how often each byte occurs at each position."""
+    """The texts of one shape: how many records have one, and how often each byte occurs at each index."""
 
     count: int
     bytes_at: npt.NDArray[np.int64] = field(repr=False)
 
 
 class Shapes:
-    """Shapes of the texts of a field, until there are too many of them or one is long."""
+    """The shapes of the texts of a field; given up if there are too many, or if a text is long or not ASCII."""
 
     def __init__(self) -> None:
         self.found: dict[str, Shape] = {}
         self.is_free = False
-        """Whether the texts have too many shapes for a pattern."""
+        """Whether the shapes were given up, so that there is no pattern."""
 
     def add(self, labels: pa.Array, counts: npt.NDArray[np.int64]) -> None:
-        """Add different texts, with the number of records that have each."""
+        """Add distinct texts, with the number of records that have each."""
         if self.is_free:
             return
         if (
@@ -78,7 +78,7 @@ class Shapes:
             self._give_up()
 
     def merge(self, other: Shapes) -> None:
-        """Add the texts of other records."""
+        """Add the shapes of other records."""
         if self.is_free or other.is_free:
             self._give_up()
             return
@@ -97,9 +97,9 @@ class Shapes:
 
 
 def pattern_of(shapes: dict[str, Shape], *, literals: bool = True) -> str | None:
-    """Return an anchored pattern that all texts of the shapes match, or None if there is none worth the name.
+    """Return an anchored pattern that all texts of the shapes match; None if there is no useful one.
 
-    `literals`: a character that all texts have at a position is part of the pattern.
+    With `literals`, a character that all texts share at an index is part of the pattern.
     """
     if not shapes or "" in shapes:
         return None
@@ -115,7 +115,7 @@ def _same_runs(shapes: dict[str, Shape], runs: list[tuple[tuple[str, int], ...]]
     parts = []
     for index, (name, _) in enumerate(runs[0]):
         lengths = sorted({run[index][1] for run in runs})
-        # The positions of later runs differ from shape to shape.
+        # Only the first run begins at the same index in all shapes.
         fixed = _literal(shapes, 0) if literals and index == 0 else None
         if literals and len(runs) == 1:
             start = sum(length for _, length in runs[0][:index])
@@ -130,7 +130,7 @@ def _same_runs(shapes: dict[str, Shape], runs: list[tuple[tuple[str, int], ...]]
 def _run(shapes: dict[str, Shape], name: str, start: int, length: int) -> str:
     """Return the pattern of one run of a single shape: letters that are the same in all texts are literal.
 
-    Digits are not: the numbers of the first ids begin with the same ones.
+    Digits are not, because the leading digits of sequential ids are equal only for some time.
     """
     if name not in _CLASSES:
         return _plain(name * length)
@@ -147,14 +147,14 @@ def _run(shapes: dict[str, Shape], name: str, start: int, length: int) -> str:
 
 
 def _literal(shapes: dict[str, Shape], at: int) -> str | None:
-    """Return the character that all texts have at a position."""
+    """Return the character that all texts have at an index; None if they differ or it is a digit."""
     found = {int(code) for shape in shapes.values() for code in np.flatnonzero(shape.bytes_at[at])}
     character = chr(found.pop()) if len(found) == 1 else "0"
     return None if character.isdigit() else character
 
 
 def _prefix_and_class(shapes: dict[str, Shape], *, literals: bool) -> str | None:
-    """Return a common prefix, and a class for all other characters."""
+    """Return a pattern of a common prefix and one class for other characters; None if there is no simple class."""
     shortest = min(map(len, shapes))
     prefix = ""
     while literals and len(prefix) < shortest and (found := _literal(shapes, len(prefix))) is not None:

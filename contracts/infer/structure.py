@@ -1,4 +1,4 @@
-"""The JSON Schema that a profile suggests: types, required fields and formats. Values are the business of rules."""
+"""Propose a JSON Schema from a profile: types, required fields and formats. Values are left to rules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.contracts.infer.text_formats import TextFormat
 from tidegate.contracts.infer.values import Tally
 
 _EXCEPTIONAL: Final = 0.02
-"""Largest share of values whose type is a mistake rather than a second type of the field."""
+"""Maximum share of values whose type is a mistake, not a second type of the field."""
 _MISSING: Final = 0.01
 _ENOUGH: Final = 50
 _TYPES: Final = {
@@ -41,23 +41,23 @@ class ProposedType:
     format: TextFormat | None = None
 
     def is_only(self, *kinds: Kind) -> bool:
-        """Return whether the field has no other kinds of values than these, and one of them."""
+        """Return whether the field has values, and only of these kinds."""
         return bool(self.kinds) and set(self.kinds) <= set(kinds)
 
 
 @dataclass(slots=True)
 class Structure:
-    """The schema of a record, with a proposal for each of its assertions, and the type of each field."""
+    """The proposed schema of a record, with a proposal for each of its assertions, and the type of each field."""
 
     definition: dict[str, Any]
     proposals: list[Proposal] = field(default_factory=list)
     types: dict[Path, ProposedType] = field(default_factory=dict)
     texts: dict[Path, dict[str, Any]] = field(default_factory=dict)
-    """The parts of the schema that describe texts without a format."""
+    """The parts of `definition` for texts without a format, by path; length rules change them in place."""
 
 
 def structure_of(root: ObjectProfile, title: str) -> Structure:
-    """Return the JSON Schema of the records of a profile."""
+    """Return the proposed JSON Schema for the records of a profile."""
     found = Structure({})
     definition = _object(root, found)
     found.definition = {
@@ -119,7 +119,7 @@ def _field(profile: FieldProfile, found: Structure) -> dict[str, Any]:
 
 
 def _type(profile: FieldProfile, found: Structure) -> ProposedType:
-    """Decide on the type of a field, and add what it asserts to the proposals."""
+    """Return the proposed type of a field, and add its assertions to the proposals."""
     kinds = _kinds(profile, found)
     present = profile.rows - profile.absent.count
     is_enough = profile.rows >= _ENOUGH
@@ -163,11 +163,11 @@ def _type(profile: FieldProfile, found: Structure) -> ProposedType:
 
 
 def _kinds(profile: FieldProfile, found: Structure) -> tuple[Kind, ...]:
-    """Return the kinds of values that the field may have; a kind of few values is a mistake."""
+    """Return the kinds of values that the field may have; a kind with few values is taken for a mistake."""
     counts = {kind: tally.count for kind, tally in profile.kinds.items() if tally.count}
     if profile.untyped:
         return _untyped_kinds(profile, counts, found)
-    if Kind.NUMBER in counts and Kind.INTEGER in counts:  # an integer is a number
+    if Kind.NUMBER in counts and Kind.INTEGER in counts:  # the type `number` includes integers
         counts[Kind.NUMBER] += counts.pop(Kind.INTEGER)
     total = sum(counts.values())
     usual = [kind for kind, count in counts.items() if count > _EXCEPTIONAL * total or total < _ENOUGH]
@@ -182,7 +182,7 @@ def _kinds(profile: FieldProfile, found: Structure) -> tuple[Kind, ...]:
 
 
 def _untyped_kinds(profile: FieldProfile, counts: dict[Kind, int], found: Structure) -> tuple[Kind, ...]:
-    """Return the kind of the cells of a column: numbers or truth values if nearly all of them can be read so."""
+    """Return the kind of the cells of a column: numbers or booleans if nearly all can be read so, else texts."""
     total = profile.texts.count
     numbers = counts.get(Kind.INTEGER, 0) + counts.get(Kind.NUMBER, 0)
     for kind, count in ((Kind.BOOLEAN, counts.get(Kind.BOOLEAN, 0)), (Kind.NUMBER, numbers)):

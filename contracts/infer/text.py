@@ -1,4 +1,4 @@
-"""A proposed contract as the text of a YAML file: in the order of a record, with the evidence as comments."""
+"""A proposed contract as YAML text, in the order of the record's fields, with its evidence as comments."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tidegate.contracts.words import counted, seen
 _WIDTH: Final = 116
 _PLAIN: Final = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*( [A-Za-z0-9_./,()-]+)*\.?")
 _TEXT_IN_YAML: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]+\.[0-9]+\.[0-9]+")
-"""Dates and versions, which YAML 1.2 reads as text."""
+"""Dates and versions, which YAML 1.2 reads as text without quotes."""
 _WORDS_OF_YAML: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
 Place = Callable[[int], str]
-"""Names a position, such as `line 12`."""
+"""Returns the description of a position, such as `line 12`."""
 
 
 def contract_text(
     found: Inferred, *, source: str, schema_file: str | None, places: Callable[[Sequence[int]], str]
 ) -> str:
-    """Return the YAML of a proposed contract. `places` names positions of records, `source` is where they are from.
+    """Return the YAML of a proposed contract. `places` describes positions of records, `source` where they come from.
 
     Without a `schema_file`, the schema is part of the text.
     """
@@ -113,13 +113,13 @@ def _rules(found: Inferred, places: Callable[[Sequence[int]], str]) -> Iterator[
 
 
 def rule_lines(rule: dict[str, Any], mark: str = "  ") -> Iterator[str]:
-    """Yield the lines of a rule as an item of the list `rules`; each begins with `mark`."""
+    """Yield the lines of a rule as an item of the list `rules`; each begins with `mark`, such as a comment sign."""
     for index, (name, value) in enumerate(rule.items()):
         yield from _entry(f"{mark}{'- ' if index == 0 else '  '}{name}: ", f"{mark}    ", flow(value))
 
 
 def _entry(first: str, following: str, text: str) -> Iterator[str]:
-    """Yield an entry of a rule; a long list continues in the next lines."""
+    """Yield the lines of one entry of a rule; a long list continues on the next lines."""
     if not text.startswith("[") or len(first) + len(text) <= _WIDTH or any(each in text for each in "\"'"):
         yield first + text
         return
@@ -152,7 +152,7 @@ def _share(each: Proposal) -> str:
 
 
 def _budget(found: Inferred) -> Iterator[str]:
-    """Yield an error budget that leaves room for what is refused now."""
+    """Yield an error budget of about three times the share of held-back records that were refused."""
     evaluation = found.evaluation
     refused = (evaluation.explained + evaluation.broken) / max(evaluation.records, 1)
     ratio = next(step for step in (0.02, 0.05, 0.1, 0.2, 0.5, 1) if step >= min(1, 3 * refused))
@@ -201,7 +201,7 @@ def scalar(value: Any) -> str:
     if is_plain or _TEXT_IN_YAML.fullmatch(value):
         return value
     if "\\" in value and "'" not in value and value.isascii() and value.isprintable():
-        return f"'{value}'"  # a pattern reads better without doubled backslashes
+        return f"'{value}'"  # patterns are easier to read without doubled backslashes
     quoted = json.dumps(value, ensure_ascii=False)
     return "".join(
         each if each.isprintable() else "".join(f"\\u{ord(unit):04x}" for unit in _units(each))
@@ -210,7 +210,7 @@ def scalar(value: Any) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return JSON with escapes for what YAML does not take as it is."""
+    """Return JSON with YAML escapes for unprintable characters."""
     return "".join(each if each.isprintable() or each == "\n" else f"\\U{ord(each):08x}" for each in text)
 
 
@@ -219,7 +219,7 @@ def _units(character: str) -> str:
 
 
 def schema_text(definition: Any) -> str:
-    """Return a schema as JSON that people read: short objects and lists on one line."""
+    """Return a schema as readable JSON, with short objects and lists on one line."""
     return _layout(definition, 0) + "\n"
 
 

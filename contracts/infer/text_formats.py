@@ -1,4 +1,4 @@
-"""Formats of texts that JSON Schema knows, tested on whole arrays."""
+"""Formats of JSON Schema for texts, tested on whole arrays."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class TextFormat(StrEnum):
     DURATION = "duration"
 
     def test(self, labels: pa.Array) -> Mask:
-        """Return for each text whether it has the format. No text may be null."""
+        """Return for each text whether it has the format. `labels` must not contain nulls."""
         found: Mask = pc.match_substring_regex(labels, _PATTERNS[self]).to_numpy(zero_copy_only=False)
         if self not in _PARSED or not found.any():
             return found
         candidates = labels.filter(pa.array(found))
-        try:  # nearly always all of them are days of the calendar
+        try:  # usually all matches are days of the calendar, which one cast confirms
             candidates.cast(_PARSED[self])
         except pa.ArrowInvalid:
             found = found.copy()
@@ -44,7 +44,7 @@ _DAY: Final = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
 _CLOCK: Final = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
 _DATE_PART: Final = "([0-9]+Y([0-9]+M([0-9]+D)?)?|[0-9]+M([0-9]+D)?|[0-9]+D)"
 _TIME_PART: Final = "T([0-9]+H([0-9]+M([0-9]+S)?)?|[0-9]+M([0-9]+S)?|[0-9]+S)"
-"""RFC 3339 appendix A has no fractions, and names each unit between the first and the last."""
+"""Time part of a duration. RFC 3339 appendix A allows no fractions, and requires each unit between first and last."""
 _PATTERNS: Final = {
     TextFormat.DATE: rf"\A{_DAY}\z",
     TextFormat.DATE_TIME: rf"\A{_DAY}T{_CLOCK}(Z|[-+]([01][0-9]|2[0-3]):[0-5][0-9])\z",
@@ -64,13 +64,13 @@ FORMATS: Final = tuple(TextFormat)
 
 
 def days_of_dates(labels: pa.Array, has_format: Mask) -> npt.NDArray[np.float64]:
-    """Return the day since 1970 of each text, NaN for one that is no date."""
+    """Return each text as days since 1970, NaN where it does not have the format."""
     dates = _parsed(labels, has_format, pa.date32())
     return _floats(dates.cast(pa.int32()))
 
 
 def instants_of_texts(labels: pa.Array, has_format: Mask) -> npt.NDArray[np.float64]:
-    """Return the seconds since 1970 of each text, NaN for one that is no timestamp."""
+    """Return each text as seconds since 1970, NaN where it does not have the format."""
     try:
         instants = _parsed(labels, has_format, pa.timestamp("us", "UTC"))
     except pa.ArrowInvalid:  # without a zone

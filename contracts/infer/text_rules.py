@@ -1,4 +1,4 @@
-"""Rules about the texts of one field: texts that stand for "unknown", lists of values, patterns."""
+"""Propose rules about the texts of one field: sentinels for "unknown", lists of values, patterns."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tidegate.contracts.infer.values import Seen
 MOST_LISTED: Final = 50
 _LONGEST_LISTED: Final = 30
 _PER_VALUE: Final = 50
-"""Records for each value from which on a list is enforced."""
+"""Minimum average number of records per value for which a list is enforced."""
 _LISTED_FROM: Final = 5
-"""Records that have a value of a list; a rarer one may be a mistake."""
+"""Minimum number of records with a listed value; a rarer value may be a mistake."""
 _ENOUGH: Final = 200
 _RARE: Final = 1e-3
 _AMBIGUOUS: Final = frozenset(
     {"unknown", "unk", "none", "default", "test", "other", "not applicable", "void", "na", "nan", "xx", "."}
 )
-"""Texts that may also be a value of their own."""
+"""Sentinels that may also be real values."""
 
 
 def text_rules(field: FieldProfile, rules: RuleList, *, is_personal: bool) -> None:
-    """Propose rules about the texts of a field. Values of personal fields are not written."""
+    """Add rules about the texts of a field to `rules`. Values of personal fields are not written."""
     texts = field.texts
     unknown = {text: seen for text, seen in texts.sentinels.items() if seen.count < 0.9 * texts.count}
     if unknown:
@@ -39,7 +39,7 @@ def text_rules(field: FieldProfile, rules: RuleList, *, is_personal: bool) -> No
         if texts.is_complete
         else {}
     )
-    # The list must not refuse what is only asked for.
+    # Ambiguous sentinels are only questions to the author, so the list must not refuse them.
     asked = {
         text: seen for text, seen in unknown.items() if _is_ambiguous(text) and seen.count >= _LISTED_FROM
     }
@@ -52,7 +52,7 @@ def text_rules(field: FieldProfile, rules: RuleList, *, is_personal: bool) -> No
 def _forbid(field: FieldProfile, unknown: dict[str, Seen], rules: RuleList) -> None:
     values = sorted(unknown)
     ambiguous = [text for text in values if _is_ambiguous(text)]
-    # What may be a value of its own is asked for, and does not take the others along.
+    # Ambiguous sentinels get a doubtful rule of their own, so that the rule for the others is enforced.
     for some, doubt in (
         ([text for text in values if text not in ambiguous], None),
         (ambiguous, "it may be a value of its own"),
@@ -84,7 +84,7 @@ def _is_ambiguous(text: str) -> bool:
 
 
 def _list(field: FieldProfile, values: dict[str, Seen], unknown: dict[str, Seen], rules: RuleList) -> bool:
-    """Propose the values that the field may have, if they are few; return whether that was possible."""
+    """Propose the list of values that the field may have, if they are few; return whether the rule is enforced."""
     if not 2 <= len(values) <= MOST_LISTED or any(len(text) > _LONGEST_LISTED for text in values):
         return False
     count = sum(seen.count for seen in values.values())
@@ -93,7 +93,7 @@ def _list(field: FieldProfile, values: dict[str, Seen], unknown: dict[str, Seen]
     once = sum(seen.count == 1 for seen in kept.values())
     doubt = None
     if count < _PER_VALUE * len(kept) or min(seen.count for seen in kept.values()) < _LISTED_FROM:
-        # Values that occur once or twice are followed by values that have not occurred yet.
+        # If some values occur only once or twice, others probably exist that have not occurred yet.
         doubt = f"{once} of its {len(kept)} values occur once" if once else "few records for each value"
         if count < 10 * len(kept):
             return False
@@ -119,7 +119,7 @@ def _list(field: FieldProfile, values: dict[str, Seen], unknown: dict[str, Seen]
 
 
 def _variants(values: dict[str, Seen]) -> set[str]:
-    """Return rare values that differ from a frequent one only by case, or by white space around."""
+    """Return rare values that differ from a frequent one only by case or surrounding whitespace."""
     alike = defaultdict(list)
     for text in values:
         alike[text.strip().casefold()].append(text)
@@ -138,14 +138,14 @@ def _pattern(
     *,
     is_personal: bool,
 ) -> None:
-    """Propose a pattern, and a prefix that nearly all texts have."""
+    """Propose a pattern, and a first character that nearly all texts have."""
     shapes = dict(field.texts.shapes.found)
     for text in unknown:
         shapes.pop(_shape_of(text), None)
     if field.texts.shapes.is_free or not shapes or field.texts.count < _ENOUGH:
         return
     usual, rare = _usual(shapes)
-    # A pattern with literal characters would show the values of a personal field that has few of them.
+    # Literal characters in a pattern would reveal the values of a personal field that has few of them.
     is_various = not field.texts.is_complete or len(field.texts.counts) > 100
     pattern = pattern_of(usual, literals=is_various or not is_personal)
     if pattern is None or not _says_something(pattern):
@@ -173,7 +173,7 @@ def _pattern(
 
 
 def _usual(shapes: dict[str, Shape]) -> tuple[dict[str, Shape], dict[str, Shape]]:
-    """Split shapes into those of nearly all texts, and rare ones of other characters."""
+    """Return the shapes of nearly all texts, and the rare shapes with other characters."""
     total = sum(shape.count for shape in shapes.values())
     ordered = sorted(shapes.items(), key=lambda each: -each[1].count)
     usual: dict[str, Shape] = {}
@@ -190,7 +190,7 @@ def _usual(shapes: dict[str, Shape]) -> tuple[dict[str, Shape], dict[str, Shape]
 
 
 def _prefix(field: FieldProfile, values: dict[str, Seen], pattern: str, rules: RuleList) -> None:
-    """Propose the first character that nearly all texts have, where the pattern does not say so."""
+    """Propose the first character that nearly all texts have, unless the pattern already requires it."""
     first: dict[str, int] = defaultdict(int)
     for text, seen in values.items():
         first[text[:1]] += seen.count
@@ -220,7 +220,7 @@ def _prefix(field: FieldProfile, values: dict[str, Seen], pattern: str, rules: R
 
 
 def _says_something(pattern: str) -> bool:
-    """Return whether a pattern refuses more than other characters and lengths of any text."""
+    """Return whether a pattern restricts more than the set of characters and the length."""
     return re.fullmatch(r"\^\[(a-z|A-Za-z|0-9A-Za-z)\](\{\d+,\d+\})?\$", pattern) is None
 
 

@@ -1,4 +1,4 @@
-"""Records that cannot be read: how many, for which reasons, and where the first of them are."""
+"""Unreadable records: how many, for which reasons, and where the first ones are."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REASONS: Final = {
     "json.lone-surrogate": "half of a surrogate pair, which is no character",
     "json.number-range": _TOO_LARGE,
 }
-"""By code of the violation that the judge would find."""
+"""Reasons by the code of the violation that the judge would report."""
 _ADVICE: Final = {
     "not JSON": "correct these records, join those of several lines with jq -c ., or name the format: --input-format",
     "not UTF-8": "write the file as UTF-8, for example with iconv -f latin1 -t utf-8",
@@ -40,40 +40,40 @@ _ADVICE: Final = {
     NO_VALUE: "remove empty rows",
     _NOT_OF_SCHEMA: "name the schema that they were written with: --schema, or --registry for frames",
 }  # fmt: skip
-"""What to do about a reason."""
+"""What to do about each reason."""
 _CELLS: Final = "quote a cell that holds the separator, and give each row all cells"
 
 
 @dataclass(slots=True)
 class Unread:
-    """The records that cannot be read: a tally for each reason, and what is wrong in the first record of it."""
+    """The unreadable records: a tally for each reason, and details of its first record."""
 
     reasons: dict[str, Tally] = field(default_factory=dict)
     details: dict[str, str] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
-        """How many records cannot be read."""
+        """Return the number of unreadable records."""
         return sum(tally.count for tally in self.reasons.values())
 
     @property
     def first(self) -> list[int]:
-        """Positions of the first of them."""
+        """Return the positions of the first unreadable records."""
         return sorted(each for tally in self.reasons.values() for each in tally.first)[:MOST_POSITIONS]
 
     def add(self, reason: str, position: int, detail: Callable[[], str] = str) -> None:
-        """Add a record. `detail` says what is wrong in it, and is called for the first one of its reason."""
+        """Add a record. `detail` returns what is wrong in it, and is called only for the first record of a reason."""
         known = self._tally(reason)
         known.add_counted(1, (position,))
         if known.first[0] == position and (found := detail()):
             self.details[reason] = found
 
     def add_row(self, position: int, reason: str, pointer: str) -> None:
-        """Add a record that its source cannot read, with the place in it."""
+        """Add a record that its source cannot read; `pointer` is the place in the record."""
         self.add(reason.removeprefix("is "), position, lambda: pointer)
 
     def add_value(self, value: bytes | None, position: int, *, is_avro: bool) -> None:
-        """Add a record whose bytes cannot be read."""
+        """Add a record whose bytes cannot be decoded."""
         if is_avro:
             self.add(_NOT_OF_SCHEMA, position)
             return
@@ -86,7 +86,7 @@ class Unread:
             self.add(_NO_OBJECT, position, lambda: _kind(found))
 
     def merge(self, other: Unread) -> None:
-        """Add other records."""
+        """Add the unreadable records of another part."""
         for reason, tally in other.reasons.items():
             known = self._tally(reason)
             known.merge(tally)
@@ -94,7 +94,7 @@ class Unread:
                 self.details[reason] = other.details[reason]
 
     def lines(self, places: Callable[[list[int]], str]) -> Iterator[tuple[str, str]]:
-        """Yield for each reason, the most frequent one first, how many records have it and where, and what to do."""
+        """Yield (description, advice) for each reason, the most frequent one first; `places` describes positions."""
         for reason, tally in sorted(self.reasons.items(), key=lambda each: -each[1].count):
             detail = f" (the first one: {self.details[reason]})" if reason in self.details else ""
             records = counted(tally.count, "record")
@@ -107,7 +107,7 @@ class Unread:
 
 
 def _flaw(value: bytes) -> str:
-    """Return what is wrong in a text that is not JSON and where, without its values."""
+    """Return what is wrong in text that is not JSON, and where, without its values; "" if unknown."""
     try:
         json.loads(value)
     except json.JSONDecodeError as error:

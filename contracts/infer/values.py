@@ -1,7 +1,7 @@
 """Profiles of the values of one field, in bounded memory: numbers, days, texts.
 
-Each profile counts every value exactly until there are too many different ones. After that it still counts exactly what
-a proposal needs: the smallest and the largest values, and the values that often stand for "unknown".
+Each profile counts all values exactly until there are too many distinct ones. After that it still has exact counts of
+what proposals need: the smallest and largest values, and common sentinels for "unknown".
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from tidegate.contracts.infer.shapes import Shapes
 from tidegate.contracts.infer.text_formats import FORMATS, TextFormat, days_of_dates, instants_of_texts
 
 MOST_POSITIONS: Final = 5
-"""Number of positions that are kept of the exceptions to a proposal."""
+"""Number of positions that are kept for the exceptions to a proposal."""
 _MOST_NUMBERS: Final = 5_000
 _MOST_DAYS: Final = 80_000
 _MOST_TEXTS: Final = 20_000
 _MOST_LENGTHS: Final = 1_000
 _LONGEST_TEXT: Final = 200
-"""Bytes of a text that is counted as a value."""
+"""Maximum length in bytes of texts whose values are counted."""
 _EDGE: Final = 24
 _SAMPLE: Final = 40_000
 _LATE_SAMPLE: Final = 50
@@ -38,7 +38,7 @@ NUMBER_SENTINELS: Final = (
     -32768, 32767, 65535, -2147483648, 2147483647, 4294967295, -9223372036854775808, 9223372036854775807,
     9999.99, 99999.99, 999.9, 999.99, 99.9, 99.99, -9.99, -99.9, -99.99, -999.9, -999.99, -9999.99,
 )  # fmt: skip
-"""Numbers that people write for "unknown"; whether they do so in a field is decided by how they are distributed."""
+"""Numbers that often stand for "unknown"; whether one does in a field depends on the distribution of its values."""
 DAY_SENTINELS: Final = frozenset(
     int(np.datetime64(day, "D").astype(np.int64))
     for day in (
@@ -48,24 +48,24 @@ DAY_SENTINELS: Final = frozenset(
         "3000-01-01", "4712-12-31", "9999-01-01", "9999-12-30", "9999-12-31",
     )
 )  # fmt: skip
-"""Days since 1970 of dates that people and systems write for "unknown" or "never"."""
+"""Days since 1970 of dates that often stand for "unknown" or "never"."""
 TEXT_SENTINELS: Final = (
     "", "-", "--", "?", "??", ".", "n/a", "#n/a", "na", "n.a.", "n.a", "nan", "nil", "none", "null", "(null)", "<null>", "\\n",
     "unknown", "unk", "undefined", "not available", "not applicable", "not known", "missing", "tbd", "tba", "xxx", "xx", "test",
     "dummy", "default", "empty", "(blank)", "blank", "void", "no data", "0000-00-00", "00000000-0000-0000-0000-000000000000",
 )  # fmt: skip
-"""Texts that people write for "unknown", in lower case."""
+"""Texts that often stand for "unknown", in lower case."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """How many records have a property, and the positions of the first ones."""
+    """The number of records with some property, and the positions of the first ones."""
 
     count: int = 0
     first: list[int] = field(default_factory=list)
 
     def add(self, mask: Mask, positions: Positions) -> None:
-        """Count the records of a batch where `mask` holds."""
+        """Count the records of a batch for which `mask` is true."""
         found = int(np.count_nonzero(mask))
         if not found:
             return
@@ -73,29 +73,29 @@ class Tally:
         self.add_counted(found, (int(each) for each in first))
 
     def takes(self, positions: Positions) -> bool:
-        """Return whether some positions, in ascending order, may be among the first: records come in any order."""
+        """Return whether any of these ascending positions may be among the first; batches come in any order."""
         return len(self.first) < MOST_POSITIONS or bool(positions[0] < self.first[-1])
 
     def add_counted(self, count: int, first: Iterable[int]) -> None:
-        """Count records that are counted already; `first` has the positions of the first of them, in any order."""
+        """Add `count` records; `first` has the positions of the first of them, in any order."""
         self.count += count
         self.first = sorted([*self.first, *first])[:MOST_POSITIONS]
 
     def merge(self, other: Tally) -> None:
-        """Add other records."""
+        """Add the tally of other records."""
         self.add_counted(other.count, other.first)
 
 
 @dataclass(slots=True)
 class Seen:
-    """How often a value occurs, and where first."""
+    """The number of occurrences of a value, and the position of the first one."""
 
     count: int
     first: int
 
 
 class ValueCounts:
-    """Counts of different values; `is_complete` until there are more than `most`, then only the edges are exact."""
+    """Counts of distinct values; above `most` of them, `is_complete` is False and only the edges are kept."""
 
     def __init__(self, most: int) -> None:
         self.values: dict[Any, Seen] = {}
@@ -105,7 +105,7 @@ class ValueCounts:
         self._most = most
 
     def add(self, values: Sequence[Any], counts: Sequence[int], firsts: Sequence[int]) -> None:
-        """Add different values in ascending order, with their counts and first positions."""
+        """Add distinct values in ascending order, with their counts and first positions."""
         if self.is_complete:
             _merge(self.values, values, counts, firsts)
             if len(self.values) > self._most:
@@ -116,7 +116,7 @@ class ValueCounts:
         self._cut()
 
     def merge(self, other: ValueCounts) -> None:
-        """Add the values of other records."""
+        """Add the counts of other records."""
         if self.is_complete and other.is_complete:
             _merge_seen(self.values, other.values.items())
             if len(self.values) > self._most:
@@ -141,7 +141,7 @@ class ValueCounts:
             self.high = {value: self.high[value] for value in sorted(self.high)[-_EDGE:]}
 
     def edges(self) -> tuple[list[tuple[Any, Seen]], list[tuple[Any, Seen]]]:
-        """Return the smallest values, ascending, and the largest ones, descending."""
+        """Return the smallest values in ascending order, and the largest ones in descending order."""
         if self.is_complete:
             ordered = sorted(self.values.items())
             return ordered, ordered[::-1]
@@ -166,7 +166,7 @@ def _merge_seen(into: dict[Any, Seen], values: Iterable[tuple[Any, Seen]]) -> No
 
 
 class NumberProfile:
-    """Numbers of one field."""
+    """The profile of the numbers of one field."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -174,12 +174,12 @@ class NumberProfile:
         self.counts = ValueCounts(_MOST_NUMBERS)
         self.sentinels: dict[float, Seen] = {}
         self.near: dict[float, int] = dict.fromkeys(map(float, NUMBER_SENTINELS), 0)
-        """Number of values near a candidate, itself included: within 2 %, and 5 at least."""
+        """For each known sentinel, the number of values within 2 % of it, or within 5 if that is more."""
         self.sample: list[npt.NDArray[np.float64]] = []
         self._sampled = 0
 
     def add(self, values: npt.NDArray[Any], positions: Positions) -> None:
-        """Add the numbers of a batch, none of them null."""
+        """Add the numbers of a batch, without nulls."""
         if values.dtype.kind == "f":
             finite = np.isfinite(values)
             if not finite.all():
@@ -203,7 +203,7 @@ class NumberProfile:
             self._sampled += len(some)
 
     def merge(self, other: NumberProfile) -> None:
-        """Add the numbers of other records."""
+        """Add the profile of the numbers of other records."""
         self.count += other.count
         self.not_finite.merge(other.not_finite)
         self.counts.merge(other.counts)
@@ -219,7 +219,7 @@ class NumberProfile:
     def _count_sentinels(
         self, unique: npt.NDArray[Any], counts: npt.NDArray[np.int64], firsts: Positions
     ) -> None:
-        """Count candidates, and the values around them."""
+        """Count the known sentinels, and the values near them."""
         cumulated = np.concatenate(([0], np.cumsum(counts)))
         centres = np.array(list(self.near))
         reach = np.maximum(5.0, 0.02 * np.abs(centres))
@@ -236,19 +236,19 @@ class NumberProfile:
                 seen.first = min(seen.first, int(firsts[at[index]]))
 
     def sampled(self) -> npt.NDArray[np.float64]:
-        """Return a sample of the values, in ascending order."""
+        """Return a sample of the values in ascending order; empty without values."""
         return np.sort(np.concatenate(self.sample)) if self.sample else np.empty(0)
 
 
 class DayProfile:
-    """Days of dates and timestamps, since 1970."""
+    """The profile of the days of dates and timestamps, counted since 1970."""
 
     def __init__(self) -> None:
         self.count = 0
         self.counts = ValueCounts(_MOST_DAYS)
 
     def add(self, days: npt.NDArray[np.int64], positions: Positions) -> None:
-        """Add the days of a batch, none of them null."""
+        """Add the days of a batch, without nulls."""
         if not len(days):
             return
         self.count += len(days)
@@ -256,17 +256,17 @@ class DayProfile:
         self.counts.add(unique.tolist(), counts.tolist(), positions[first].tolist())
 
     def merge(self, other: DayProfile) -> None:
-        """Add the days of other records."""
+        """Add the profile of the days of other records."""
         self.count += other.count
         self.counts.merge(other.counts)
 
 
 @dataclass(slots=True)
 class TextBatch:
-    """Properties of the texts of a batch that relations between fields need.
+    """The texts of one field in a batch, as relations between fields need them.
 
-    `codes` are -1 for null, otherwise positions in `labels`. `instants` are days of dates or seconds of timestamps, NaN
-    where a text has no such format; None if the field has no format with an order.
+    `codes` are indexes into `labels`, -1 for null. `instants` are days of dates or seconds of timestamps, NaN where a
+    text does not have the format; None if the field has no such format.
     """
 
     codes: npt.NDArray[np.int64]
@@ -275,7 +275,7 @@ class TextBatch:
 
 
 class TextProfile:
-    """Texts of one field."""
+    """The profile of the texts of one field."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -286,12 +286,12 @@ class TextProfile:
         self.sentinels: dict[str, Seen] = {}
         self.shapes = Shapes()
         self.formats: dict[TextFormat, Tally] = {each: Tally() for each in FORMATS}
-        """Formats that most values have, with the records that do not."""
+        """Formats that most values have, each with the records whose text does not have it."""
         self.days = DayProfile()
         self.first: int = -1
 
     def add(self, array: pa.Array, positions: Positions) -> TextBatch:
-        """Add the texts of a batch; nulls are left out."""
+        """Add the texts of a batch without its nulls, and return them for relations."""
         encoded = array.dictionary_encode()
         labels: pa.Array = encoded.dictionary
         codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -302,7 +302,7 @@ class TextProfile:
             return batch
         first = np.zeros(len(labels), np.int64)
         rows = np.flatnonzero(valid)
-        first[codes[rows[::-1]]] = rows[::-1]  # the last assignment wins, which is the first row
+        first[codes[rows[::-1]]] = rows[::-1]  # the last assignment wins: that of the first row
         firsts = positions[first]
         count = int(counts.sum())
         self.count += count
@@ -316,7 +316,7 @@ class TextProfile:
         return batch
 
     def merge(self, other: TextProfile) -> None:
-        """Add the texts of other records."""
+        """Add the profile of the texts of other records."""
         self.count += other.count
         self.longest = max(self.longest, other.longest)
         self.lengths.merge(other.lengths)
@@ -365,7 +365,7 @@ class TextProfile:
             _merge(self.sentinels, [labels[int(index)].as_py()], [int(counts[index])], [int(firsts[index])])
 
     def _try_formats(self, batch: TextBatch, positions: Positions) -> None:
-        """Count the texts that do not have a format, until these are too many."""
+        """Count the texts without each format, drop formats that too many lack, and read the times of the others."""
         for each in list(self.formats):
             has_format = each.test(batch.labels)
             tally = self.formats[each]

@@ -1,1 +1,1 @@
-"""The one judge: a contract version, compiled, and the verdicts of records."""
+"""The judge: compiled contract versions, and the verdicts on records."""

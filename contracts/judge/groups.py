@@ -31,7 +31,7 @@ from tidegate.contracts.rules.compile import DISPOSITIONS
 from tidegate.contracts.verdict import Severity, Stage, Verdict, Violation
 
 MOST_GROUPS: Final = 16
-"""Maximum groups with an enforced version: each is a plan in every worker, and costs requests when it changes."""
+"""Maximum number of groups with an enforced version: each has a plan in every worker, and costs requests."""
 
 _FRAME: Final = STAGES.index(Stage.FRAME)
 
@@ -54,7 +54,7 @@ _NOT_ENFORCED: Final = _violation(
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A compatibility group: its value, the schema ids in it, and its newest enforced version, if there is one."""
+    """A compatibility group: its name, its schema ids, and the plan of its newest enforced version, if any."""
 
     name: str
     ids: frozenset[int]
@@ -118,17 +118,17 @@ class GroupedPlan(EnforcementPlan):
 
     @property
     def drops_records(self) -> bool:
-        """Return whether a violation makes a record of any group disappear."""
+        """Return whether a violation can drop a record of any group, so that no output has it."""
         return any(plan.drops_records for plan in self.plans)
 
     @property
     def reads_headers(self) -> bool:
-        """Return whether headers of records of any group name the schema that they were written with."""
+        """Return whether record headers of any group name the writer schema."""
         return any(plan.reads_headers for plan in self.plans)
 
     @property
     def needs_writers(self) -> bool:
-        """Return whether records name the schema that they were written with."""
+        """Return whether records of any group name their writer schema."""
         return any(plan.needs_writers for plan in self.plans)
 
     @property
@@ -138,11 +138,11 @@ class GroupedPlan(EnforcementPlan):
 
     @property
     def writers(self) -> WriterSchemas | None:
-        """Return the schemas that records may name, of all groups."""
+        """Return the writer schemas that records of all groups may name; None if they were not looked up."""
         return self._known
 
     def with_writers(self, writers: WriterSchemas | None) -> EnforcementPlan:
-        """Return this plan with the schemas that records may name. Without them the group of a record is unknown."""
+        """Return this plan with the writer schemas that records may name; without them groups are unknown."""
         return GroupedPlan(self._groups, self._lead, writers)
 
     @property
@@ -323,9 +323,9 @@ def _parts(groups: Sequence[Group], lead: int) -> list[GroupColumns]:
 
 
 def _with_own_writers(group: Group, writers: WriterSchemas | None) -> EnforcementPlan | None:
-    """Return the plan of a group with the schemas of the group alone.
+    """Return the plan of a group with only the writer schemas of the group.
 
-    So a schema that no group has is unknown to each plan. Its records are refused, or wait while the registry is
+    A schema of no group is then unknown to every plan. Its records are refused, or wait while the registry is
     unavailable.
     """
     if group.plan is None or writers is None:

@@ -37,9 +37,9 @@ _COLUMN_BIT: Final = _STAGE_BITS[Stage.COLUMN]
 class BatchJudge:
     """Judges batches of records by the parts of a compiled contract, and by the constants of a batch.
 
-    `path` is the strict or the fast path; both give the same verdicts. `refusal` is the disposition of a record that
-    fails in a stage, and `refuses_null` whether a tombstone fails. `now` is the time of the batch, in nanoseconds
-    since 1970; `limits` are those of the table.
+    `path` is the strict or the fast path; both have the same verdicts. `refusal` is the disposition of a record that
+    fails in a stage, and `refuses_null` is whether a tombstone fails. `now` is the time of the batch, in nanoseconds
+    since 1970; None for the time of the call. `limits` are those of the table.
     """
 
     payload_format: PayloadFormat
@@ -59,11 +59,11 @@ class BatchJudge:
 
     @cached_property
     def _dispositions(self) -> tuple[Disposition, ...]:
-        """Return the disposition of a record that fails in each slot."""
+        """Return for each slot the disposition of a record that fails in it."""
         return (*(self.refusal for _ in STAGES), *(rule.disposition for rule in self.rules.rules))
 
     def judge(self, values: pa.Array, moments: Moments | None, headers: pa.Array | None) -> pa.StructArray:
-        """Return struct<disposition, failed>, one for each value (see `EnforcementPlan.judge`)."""
+        """Return an array of struct<disposition, failed>, one for each value (see `EnforcementPlan.judge`)."""
         verdicts = Verdicts(len(values), self._dispositions)
         framed = self.frames.open(values, headers)
         for index, record, broken in self.path.suspects(framed, self._setting(moments, len(values))):
@@ -79,7 +79,7 @@ class BatchJudge:
         headers: pa.Array | None,
         keys: pa.Array | None,
     ) -> pa.StructArray:
-        """Return struct<disposition, failed, columns>, one for each value (see `EnforcementPlan.judge_typed`)."""
+        """Return an array of struct<disposition, failed, columns> by value (see `EnforcementPlan.judge_typed`)."""
         verdicts = Verdicts(len(values), self._dispositions)
         framed = self.frames.open(values, headers)
         rows = self.path.rows(framed, self._setting(moments, len(values)))
@@ -104,7 +104,7 @@ class BatchJudge:
         return self._with_columns(verdicts, arrays)
 
     def _refuse(self, unfit: Unfit, verdicts: Verdicts, arrays: list[pa.Array]) -> None:
-        """Refuse rows with a value that the table cannot hold, and replace the value by null."""
+        """Refuse rows with a value that the table cannot hold, and replace the value with null."""
         least = self._least((unfit,))
         is_written = ~np.asarray(verdicts.not_written())
         for index in np.flatnonzero(unfit.is_row & is_written).tolist():
@@ -154,7 +154,7 @@ class BatchJudge:
 
     @cached_property
     def _verdicts(self) -> dict[int, Verdict | None]:
-        """Return the results of `_known`, by bit set: most records of a batch fail the same few slots."""
+        """Return the cache of `_known` by bit set; most records of a batch fail the same few slots."""
         return {}
 
     def _explain(
@@ -167,8 +167,8 @@ class BatchJudge:
         typed: bool,
         keys: pa.Array | None,
     ) -> Iterator[Verdict]:
-        """Yield the verdict of each record; `slots` are the bit sets of the failed ones, None if they are not known."""
-        # A record took 79 µs as an array of one, to open frames, scan and decode; in a batch it takes 35 µs.
+        """Yield the verdict of each record; `slots` are the bit sets of failed slots, None where unknown."""
+        # Opening frames, scanning and decoding took 79 µs for a record as an array of one, and takes 35 µs in a batch.
         at = self._setting(moments, len(values))
         framed = self.frames.open(values, headers)
         for index, (decoded, bits) in enumerate(zip(self.path.decode(framed), slots, strict=True)):
@@ -187,24 +187,24 @@ class BatchJudge:
             yield Verdict(disposition, violations)
 
     def _least(self, unfit: Sequence[Unfit]) -> Disposition:
-        """Return the lowest disposition of a row: one without a primary key cannot be written, even if it only alerts."""
+        """Return the lowest disposition of a row: without a primary key it is never written, even for an alert."""
         is_kept_out = self.refusal.is_written and any(each.is_of_key for each in unfit)
         return Disposition.QUARANTINED if is_kept_out else Disposition.ACCEPTED
 
     def _unfit(self, value: pa.Array, key: pa.Array, record: Any) -> list[Unfit]:
-        """Return the parts of one record that a table cannot hold; `value` and `key` are arrays of one."""
+        """Return the parts of one record that a table cannot hold; `value` and `key` are arrays of length one."""
         rows = TableRows(self.columns)
         rows.add(record)
         arrays = with_keys(self.limits, self.columns, rows.finish()[0], value, key)
         return [each for each in self.limits.unfit(self.columns, arrays) if each.is_row[0]]
 
     def record_of(self, value: pa.Array, header: pa.Array | None) -> Any:
-        """Decode one value, as an array of one: return the record or a Violation."""
+        """Decode one value, an array of length one: return the record or a Violation."""
         (record,) = self.path.decode(self.frames.open(value, header))
         return record
 
     def _setting(self, moments: Moments | None, length: int) -> SetClock | None:
-        """Return a function that sets the clock of the rules for the record of an index; None if no rule uses it."""
+        """Return a function that sets the clock of the rules to the record of an index; None if none uses it."""
         clock = self.rules.clock
         return None if clock is None else clock.setting(moments or Moments(), self.now, length)
 
@@ -231,7 +231,7 @@ class BatchJudge:
         return record, (*of_schema, *self.rules.violations(record, bits >> len(STAGES), fits=fits))
 
     def _undecoded(self, violation: Violation, framed: Framed, index: int) -> Violation | None:
-        """Return the violation of a value that could not be decoded; None for a tombstone that the contract accepts."""
+        """Return the violation of a value that cannot be decoded; None for a tombstone that is accepted."""
         if violation is not NO_PAYLOAD:
             return violation
         if (refusal := framed.refusals.get(index)) is not None:

@@ -14,7 +14,7 @@ from tidegate.contracts.rules.compiled import RuleSet
 
 
 class RecordPath(Protocol):
-    """Decodes records and checks them by schema and rules. Strict path and fast path give the same results.
+    """Decodes records and checks them by schema and rules. The strict path and the fast path have the same results.
 
     `at` is a function that takes the index of a record and sets the clock of the rules to its time. It is None if no
     rule reads the time.
@@ -22,12 +22,12 @@ class RecordPath(Protocol):
 
     @property
     def fits(self) -> Callable[[Any], bool]:
-        """Return whether a decoded record fits the schema. Never raises."""
+        """Return the test whether a decoded record fits the schema. It never raises."""
         ...
 
     @property
     def broken(self) -> Callable[[Any, bool], int]:
-        """Return the bit set of the rules that a record breaks, given whether it fits the schema."""
+        """Return the function from a record, and whether it fits the schema, to the bit set of broken rules."""
         ...
 
     def decode(self, framed: Framed) -> Iterator[Any]:
@@ -35,7 +35,7 @@ class RecordPath(Protocol):
         ...
 
     def suspects(self, framed: Framed, at: SetClock | None) -> Iterator[Suspect]:
-        """Yield (index, record, failed rules or None) of each record that may be invalid, with the clock set to it."""
+        """Yield a `Suspect` for each record that may be invalid, with the clock set to the record."""
         ...
 
     def rows(self, framed: Framed, at: SetClock | None) -> Rows:
@@ -55,7 +55,7 @@ class StrictPath:
         self._columns = columns
 
     def suspects(self, framed: Framed, at: SetClock | None) -> Iterator[Suspect]:
-        """Yield every record, with the clock set to it; which rules fail is not known yet."""
+        """Yield every record as a `Suspect`, with the clock set to it; no rules are checked yet."""
         for index, record in enumerate(self.decode(framed)):
             if at is not None:
                 at(index)

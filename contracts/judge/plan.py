@@ -1,4 +1,4 @@
-"""A contract version, compiled. The one way in which a record gets a verdict."""
+"""The compiled contract version. Every verdict on a record comes from it."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Slot:
 class Route:
     """The versions that judge some records, if there are several.
 
-    `contracts` has `id@version` for each record, an array of string. `is_newest` says whether it is the newest version,
-    an array of bool.
+    `contracts` is an array of string with the `id@version` for each record. `is_newest` is an array of bool: whether
+    that is the newest version.
     """
 
     contracts: pa.Array
@@ -56,7 +56,7 @@ class Route:
 
 
 class EnforcementPlan:
-    """Judges records of one contract version. Made by `compile_plan`; picklable (it recompiles where it arrives)."""
+    """Judges records of one contract version. `compile_plan` builds it; unpickling compiles it again."""
 
     def __init__(self, contract: DataContract, judge: BatchJudge, masks: Masks, *, fastpath: bool) -> None:
         self.contract = contract
@@ -95,16 +95,16 @@ class EnforcementPlan:
 
     @property
     def drops_records(self) -> bool:
-        """Return whether a violation makes a record disappear."""
+        """Return whether a violation can drop a record, so that no output has it."""
         return self.contract.drops_records
 
     @property
     def reads_headers(self) -> bool:
-        """Return whether headers of records name the schema that they were written with."""
+        """Return whether record headers name the writer schema."""
         return self.contract.framing == "confluent-header"
 
     def route(self, values: pa.Array, headers: pa.Array | None = None) -> Route | None:  # noqa: ARG002 - one version
-        """Return which version judges each record; None if this one judges all. Takes what `judge` takes."""
+        """Return which version judges each record; None if this one judges all. Arguments are those of `judge`."""
         return None
 
     def plan_of(self, value: bytes | None, header: bytes | None) -> EnforcementPlan | None:  # noqa: ARG002 - one version
@@ -118,16 +118,16 @@ class EnforcementPlan:
 
     @property
     def needs_writers(self) -> bool:
-        """Return whether records name the schema that they were written with, so that `with_writers` is needed."""
+        """Return whether records name their writer schema, so that `with_writers` is needed."""
         return self.contract.framing != "none"
 
     def with_writers(self, writers: WriterSchemas | None) -> EnforcementPlan:
-        """Return this plan with the schemas that records may name. Without them no name is looked up."""
+        """Return this plan with the writer schemas that records may name; with None no schema is looked up."""
         return self._with(replace(self._judge, frames=replace(self._judge.frames, writers=writers)))
 
     @property
     def uses_now(self) -> bool:
-        """Return whether a rule compares with now, so that `judge` wants to know the moments of records."""
+        """Return whether a rule compares with now, so that `judge` needs the moments of records."""
         return self._judge.rules.clock is not None
 
     @property
@@ -136,11 +136,11 @@ class EnforcementPlan:
         return self._judge.now
 
     def with_now(self, now: int) -> EnforcementPlan:
-        """Return this plan with the moment of one batch, in nanoseconds since 1970, for the rules that ask for it."""
+        """Return this plan with the moment of one batch, in nanoseconds since 1970, for the rules that use it."""
         return self._with(replace(self._judge, now=now))
 
     def for_table(self, limits: TableLimits) -> EnforcementPlan:
-        """Return this plan for a table that holds less than its columns' types do: `judge_typed` refuses the others."""
+        """Return this plan for a table with limits on its rows; `judge_typed` refuses rows beyond them."""
         return self._with(replace(self._judge, limits=limits))
 
     def _with(self, judge: BatchJudge) -> EnforcementPlan:
@@ -153,8 +153,8 @@ class EnforcementPlan:
     ) -> pa.StructArray:
         """Judge raw record values.
 
-        `values` is an array of binary or large_binary with one record value in each element (null: a tombstone).
-        `moments` are the times that rules use as now (default: that of `with_now`, or the time of the call).
+        `values` is an array of binary or large_binary with one record value in each element (null is a tombstone).
+        `moments` are the times that rules use as now (default: the one of `with_now`, or the time of the call).
         `headers` is an array of binary with the schema headers of the values; without it, framing confluent-header
         reads no header. Returns VERDICT_TYPE, same length, never null. Never raises on any value, except Unavailable
         if a record names an unknown schema and the registry does not answer.
@@ -187,10 +187,10 @@ class EnforcementPlan:
         moments: Moments | None = None,
         key: bytes | None = None,
     ) -> Verdict:
-        """Judge one record with all its evidence; `header` is its schema header, see `wire.schema_header`.
+        """Judge one record with all its evidence; `header` is its schema header (see `framing.schema_header`).
 
-        `judge` returns the same disposition and failed slots for the same `moments`. So does `judge_typed` with `typed`,
-        which adds the values that columns cannot hold, and with the Kafka `key`.
+        For the same `moments`, disposition and failed slots are those of `judge`. With `typed` and the Kafka `key` they
+        are those of `judge_typed`, which also refuses values that columns cannot hold.
         """
         values, keys = pa.array([value], pa.large_binary()), pa.array([key], pa.binary())
         (verdict,) = self.explain_each(values, moments, self._header(header), typed=typed, keys=keys)
@@ -206,10 +206,11 @@ class EnforcementPlan:
         keys: pa.Array | None = None,
         failed: pa.Array | None = None,
     ) -> Iterator[Verdict]:
-        """Judge many records as `explain` does, for less than half the cost each; takes what `judge` takes, and `keys` as `judge_typed` does.
+        """Judge many records as `explain` does, for less than half the cost of each call.
 
-        `failed` are the failed slots of the same records from `judge`, or with `typed` from `judge_typed`: then no
-        record is judged again. A record that violated only rules with a fixed message is not even decoded.
+        The arguments are those of `judge` and `judge_typed`. `failed` are the failed slots of the same records from
+        `judge`, or with `typed` from `judge_typed`: then no record is judged again. A record that violated only rules
+        with a fixed message is not even decoded.
         """
         return self._judge.explain(values, headers, moments, typed=typed, keys=keys, failed=failed)
 
@@ -218,17 +219,17 @@ class EnforcementPlan:
         return self._judge.record_of(pa.array([value], pa.large_binary()), self._header(header))
 
     def _header(self, header: bytes | None) -> pa.Array | None:
-        # Where no schemas are looked up, the headers may not have been kept.
+        # If no schemas are looked up, the caller may not have kept the headers; None is not a missing header then.
         is_known = header is not None or self.writers is not None
         return pa.array([header], pa.binary()) if is_known else None
 
     @property
     def writers(self) -> WriterSchemas | None:
-        """Return the schemas that records may name; None when they were not looked up."""
+        """Return the writer schemas that records may name; None if they were not looked up."""
         return self._judge.frames.writers
 
     def failed_slots(self, failed: bytes | None) -> tuple[Slot, ...]:
-        """Decode a bit set that `judge` returned."""
+        """Return the slots of a bit set that `judge` returned; none for None."""
         bits = int.from_bytes(failed or b"", "little")
         return tuple(slot for index, slot in enumerate(self.slots) if bits >> index & 1)
 
@@ -236,14 +237,14 @@ class EnforcementPlan:
 def compile_plan(
     contract: DataContract, mask_key: MaskKey | None = None, *, fastpath: bool | None = None
 ) -> EnforcementPlan:
-    """Compile a self-contained contract (its schema given by `definition`).
+    """Compile a self-contained contract (its schema is in `definition`).
 
     `mask_key` creates the tokens of hashed fields: it is needed to write the results of `judge_typed`, but not to
     judge. `fastpath` enables generated code; None means the value of TIDEGATE_FASTPATH. Verdicts are the same.
 
-    Raises ContractError with every problem found. Examples are a contract that contradicts itself, a rule on an
-    unknown field and a comparison of different types. Others are a bad pattern or expression, an ambiguous column and
-    a `$ref` that leaves the document.
+    Raises ContractError with every problem found: for example a contract that contradicts itself, a rule on an unknown
+    field, a comparison of different types, a bad pattern or expression, an ambiguous column, or a `$ref` that leaves
+    the document.
     """
     parts = _compile_parts(contract, mask_key)
     if fastpath is None:
@@ -261,23 +262,23 @@ def compile_plan(
 
 
 def check_compiles(contract: DataContract) -> None:
-    """Check that a contract compiles, without building what only judging needs. Raises ContractError as `compile_plan`."""
+    """Check that a contract compiles, without building the fast path. Raises ContractError like `compile_plan`."""
     _compile_parts(contract, None)
 
 
 def table_columns(contract: DataContract) -> tuple[TypedColumn, ...]:
-    """Return the columns of a contract's table. Raises ContractError as `compile_plan`."""
+    """Return the columns of a contract's table. Raises ContractError like `compile_plan`."""
     return _compile_parts(contract, None).columns
 
 
 def schema_fields(contract: DataContract) -> SchemaFields:
-    """Return the fields that the schema of a contract declares. Raises ContractError when it does not compile."""
+    """Return the fields that the schema of a contract declares. Raises ContractError if it does not compile."""
     return _compile_format(contract).fields
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The compiled parts of a contract without its fast path: every part that can have mistakes."""
+    """The compiled parts of a contract without its fast path: all parts in which an author can make mistakes."""
 
     payload_format: JsonSchemaFormat | AvroFormat
     rules: RuleSet
@@ -338,5 +339,5 @@ def _rebuilt(
 
 @lru_cache(maxsize=64)
 def _recompile(document: str, mask_key: MaskKey | None, fastpath: bool) -> EnforcementPlan:  # noqa: FBT001 - a key
-    """Compile once in a process what arrives there many times."""
+    """Compile a pickled plan once in each process, although tasks send it many times."""
     return compile_plan(DataContract.model_validate_json(document), mask_key, fastpath=fastpath)

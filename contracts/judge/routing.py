@@ -14,16 +14,16 @@ from tidegate.contracts.formats.framing import BARE, NO_ID, prefixed_ids
 from tidegate.contracts.formats.writers import WriterSchemas
 
 UNNAMED: Final = -1
-"""Place of a record without a schema id, if no group is named for such records."""
+"""Place of a record without a schema id, if the contract names no group for such records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """Finds the place of each record's group.
+    """Finds the place of each record's group: its index in the groups of the plan.
 
-    `place_of` has the place of each schema id, and `unframed` that of records without one. Records whose frame is
-    damaged, or names an unknown schema, go to the `lead`, whose frames refuse them. So do tombstones without a
-    header, which name no schema and have no value.
+    `place_of` maps schema ids to places; `unframed` is the place of records without an id. Records whose frame is
+    damaged or names an unknown schema go to the `lead`, whose frames refuse them. So do tombstones without a header,
+    which name no schema and have no value.
     """
 
     place_of: Mapping[int, int]
@@ -34,7 +34,7 @@ class Router:
     writers: WriterSchemas | None
 
     def places(self, values: pa.Array, headers: pa.Array | None) -> npt.NDArray[np.int64]:
-        """Return the place of each record. Takes what `EnforcementPlan.judge` takes."""
+        """Return the place of each record. The arguments are those of `EnforcementPlan.judge`."""
         if self.has_prefixes:
             ids = prefixed_ids(values)
         else:

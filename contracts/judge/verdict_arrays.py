@@ -11,7 +11,11 @@ from tidegate.contracts.verdict import Disposition
 VERDICT_TYPE = pa.struct(
     [pa.field("disposition", pa.int8(), nullable=False), pa.field("failed", pa.binary())]
 )
-"""`failed` is a bit set, least significant bit of the first byte first, over `tidegate.contracts.judge.plan.EnforcementPlan.slots`; null for none."""
+"""Arrow type of a verdict.
+
+`failed` is a bit set over `tidegate.contracts.judge.plan.EnforcementPlan.slots`, beginning with the least significant bit
+of the first byte; null if the record failed no slot.
+"""
 
 
 class Verdicts:
@@ -27,11 +31,11 @@ class Verdicts:
         return len(self._dispositions)
 
     def add(self, index: int, bits: int, least: Disposition = Disposition.ACCEPTED) -> Disposition:
-        """Add failed slots to the verdict of a record with at least the disposition `least`; return the new disposition."""
+        """Add failed slots to the verdict of a record; return its new disposition, which is at least `least`."""
         bits |= self._failed.get(index, 0)
         self._failed[index] = bits
         disposition = self._of_bits.get(bits)
-        if disposition is None:  # most records break the same few rules
+        if disposition is None:  # cached, because most records break the same few rules
             disposition = max(each for slot, each in enumerate(self._of_slot) if bits >> slot & 1)
             self._of_bits[bits] = disposition
         if disposition < least or disposition < self._dispositions[index]:
@@ -60,7 +64,7 @@ class Verdicts:
 
 
 def _scattered(length: int, places: npt.NDArray[np.int64], values: list[bytes]) -> pa.Array:
-    """Return an array of binary with a few values at ascending places, without a list of all nulls."""
+    """Return an array of binary with `values` at ascending `places`, else nulls; builds no list of nulls."""
     if not values:
         return pa.nulls(length, pa.binary())
     lengths, is_there = np.zeros(length + 1, np.int32), np.zeros(length, np.bool_)

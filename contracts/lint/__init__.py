@@ -1,1 +1,1 @@
-"""Check a contract for its author: it compiles, and its names are known."""
+"""Check a contract for its author: whether it compiles, and whether its names are known."""

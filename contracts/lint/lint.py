@@ -1,4 +1,4 @@
-"""Lint: check a contract file for its author, and report every mistake at once."""
+"""Lint: check a contract file for its author, and report all mistakes together."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ class ForeignFormatError(ContractError):
 
 
 def lint(path: Path) -> LoadedContract:
-    """Load a contract file and compile it, so that what the schema says is checked too.
+    """Load a contract file and compile it, so that its rules are checked against its schema.
 
-    Raises ContractError with every problem of the document, located and in document order.
+    Return the contract with its warnings. Raises ContractError with every problem of the document and its position, in
+    document order.
     """
     draft = read_draft(path)
     if draft.contract is None and (foreign := recognised(draft.document.value)) is not None:
@@ -58,10 +59,10 @@ def lint(path: Path) -> LoadedContract:
 
 
 def _without_mistakes(contract: DataContract | None) -> tuple[DataContract | None, list[Problem]]:
-    """Find what does not compile, also without each part of a JSON Schema that is wrong.
+    """Compile a contract; remove faulty parts of its JSON Schema, so that the other parts are checked too.
 
-    Returns the contract without these parts, and the problems with pointers into the contract document. The contract
-    is None if such a part may declare fields, so that its rules cannot be checked.
+    Return the contract without these parts, and the problems with pointers into the contract document. The contract is
+    None if such a part may declare fields, because then its rules cannot be checked.
     """
     found: list[Problem] = []
     if contract is not None and isinstance(contract.schema_, JsonSchema):
@@ -80,7 +81,10 @@ def _without_mistakes(contract: DataContract | None) -> tuple[DataContract | Non
 
 
 def _sound_schema(schema: JsonSchema) -> tuple[Any, list[Problem]]:
-    """Find each mistake by compiling the schema without those before; None if it may declare other fields then."""
+    """Return the schema without its faulty parts, and their problems, found by compiling again after each.
+
+    The schema is None if a removed part may declare fields, or if there are too many problems.
+    """
     definition: Any = schema.definition
     found: list[Problem] = []
     while len(found) < _MAX_MISTAKES:
@@ -96,14 +100,14 @@ def _sound_schema(schema: JsonSchema) -> tuple[Any, list[Problem]]:
 
 
 def _may_declare(problem: Problem) -> bool:
-    """Return whether the part of a schema with a problem may declare fields."""
+    """Return whether the faulty part of a schema may declare fields."""
     *_, holder, last = tokens(problem.pointer)
     is_part = holder in SCHEMA_MAP or (holder in SCHEMA_LIST and last.isdecimal())
     return is_part or last in _DECLARING or problem.pointer == _DEFINITION
 
 
 def _removed(schema: Any, path: FieldPath) -> Any:
-    """Copy a schema without the keyword that a path leads to; a part that is not a schema becomes `true`."""
+    """Return a schema without the keyword at a path; a part that is not a valid schema object becomes `true`."""
     if not path or not isinstance(schema, dict):
         return True
     keyword, *rest = path
@@ -123,7 +127,7 @@ def _removed(schema: Any, path: FieldPath) -> Any:
 def _spelling(contract: DataContract) -> Spelling:
     try:
         return check_spelling(contract)
-    except ContractError:  # the schema does not compile, which is reported by itself
+    except ContractError:  # the schema does not compile, which is reported separately
         return Spelling()
 
 
@@ -139,9 +143,9 @@ def _identity(problem: Problem) -> str:
 _DEFINITION: Final = "/schema/definition"
 _DECLARING: Final = ONE_SCHEMA | SCHEMA_LIST | SCHEMA_MAP | {*REFERENCES}
 _MAX_MISTAKES: Final = 50
-"""Maximum mistakes of one schema: each is found by compiling it again without the one before."""
+"""Maximum number of mistakes in one schema: finding each takes one more compilation."""
 _MAX_WARNINGS: Final = 100
-"""Maximum warnings about one schema: a generated one may use an unknown keyword in every field."""
+"""Maximum number of warnings about one schema: a generated one may use an unknown keyword in every field."""
 _NEAR: Final = 0.75
 """Minimum similarity of an unknown keyword and a known one: `javaType` is not a misspelt `type`."""
 _ANNOTATIONS: Final = frozenset(
@@ -161,20 +165,20 @@ _DRAFTS: Final = {
 _ANNOTATING_FORMATS: Final = frozenset(
     {"int32", "int64", "float", "double", "byte", "binary", "password", "date-time-local", "duration", "uuid"}
 )
-"""Formats that are not asserted and are no mistake. Source: OpenAPI format registry; docs/reference/rule-kinds.md."""
+"""Formats that are not asserted, but no mistakes. Source: OpenAPI format registry; docs/reference/rule-kinds.md."""
 _EVERY_DRAFT: Final = frozenset().union(*KEYWORDS.values()) | _ANNOTATIONS
 
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """Findings about names. After `errors`, a rule would never see a value; `warnings` may be intended."""
+    """Findings about unknown names. With an error, a rule would never see a value; a warning may be intended."""
 
     errors: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
 
 
 def check_spelling(contract: DataContract) -> Spelling:
-    """Find unknown names in a contract that compiles; pointers are into the contract document."""
+    """Return the unknown names in a contract that compiles; pointers are into the contract document."""
     fields = schema_fields(contract)
     errors: dict[Problem, None] = {}
     warnings: dict[Problem, None] = {}
@@ -192,7 +196,7 @@ def check_spelling(contract: DataContract) -> Spelling:
 
 
 def _unknown_members(rule: Cel, fields: SchemaFields) -> Iterator[tuple[FieldPath, bool]]:
-    """Find the members that an expression reads and no field declares; with each whether its object is closed."""
+    """Yield the path of each member that an expression reads and no field declares; and if its object is closed."""
     roots = roots_of(rule)
     variables: dict[str, FieldPath | None] = {"this": ()}
     if rule.field is not None:
@@ -206,7 +210,7 @@ def _unknown_members(rule: Cel, fields: SchemaFields) -> Iterator[tuple[FieldPat
 def _paths_read(tree: Node, variables: dict[str, FieldPath | None]) -> Iterator[FieldPath]:
     """Yield the path of each member in an expression, including the inner members of a chain.
 
-    An element of a list has the path of the list and `*`. A computed value has no path, and its members are not checked.
+    An element of a list has the path of the list and `*`. Computed values have no path, so their members are not checked.
     """
     pending: list[tuple[Node, dict[str, FieldPath | None]]] = [(tree, variables)]
     while pending:
@@ -233,7 +237,7 @@ def _names_member(node: Node) -> bool:
 
 
 def _asked(node: Node) -> Node:
-    """Return the member that a node names: of `"name" in holder` the one that it asks for."""
+    """Return a node that reads the member that a node names: `holder["name"]` for `"name" in holder`."""
     match node:
         case Call("@in", (Const(str()) as name, holder)):
             return Call("_[_]", (holder, name))
@@ -270,7 +274,7 @@ def _element(holder: FieldPath | None) -> FieldPath | None:
 
 
 def _unknown_words(definition: Any) -> Iterator[tuple[str, str]]:
-    """Find unknown keywords and formats, and required names without a property; gives pointer and message."""
+    """Yield (pointer, message) for unknown keywords and formats, and for required names without a property."""
     dialect = dialect_of(definition)
     if dialect is None:
         return
@@ -297,7 +301,7 @@ def _undeclared_required(
     pointer: str, part: dict[str, Any], declared: frozenset[str]
 ) -> Iterator[tuple[str, str]]:
     properties, required = part.get("properties"), part.get("required")
-    # A part without `properties`, such as one of an `anyOf`, refers to those of the enclosing schema.
+    # A part without `properties`, such as a branch of `anyOf`, refers to the properties of the enclosing schema.
     known = frozenset(properties) if isinstance(properties, dict) and not _applies_others(part) else declared
     if not isinstance(required, list) or part.get("patternProperties"):
         return

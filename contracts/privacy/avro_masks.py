@@ -1,8 +1,8 @@
-"""Masks in Avro's binary encoding: what is masked is rewritten, all other bytes are copied as they came.
+"""Masks in Avro's binary encoding: masked values are rewritten, all other bytes are copied.
 
-The data still fits its writer's schema, so that a reader with the schema's id reads the record. A token needs a type
-with `string`; a redacted or dropped field needs one with `null`. Only blocks of arrays and maps with masked values
-are counted again.
+The result still fits the writer's schema, so consumers can decode it with the same schema id. A token needs a type with
+`string`; a redacted or dropped field needs a type with `null`. Only the blocks of arrays and maps with masked values get
+new headers.
 
 Source: Apache Avro 1.12 specification, "Binary encoding".
 """
@@ -22,14 +22,17 @@ from tidegate.contracts.privacy.classes import ANY, Step, following
 from tidegate.contracts.privacy.masks import Masks, strongest
 
 Copier = Callable[[bytes, int, int, bytearray], int]
-"""Copies one value with its masks: takes the payload, the position, the depth and what is written; gives the position
-behind the value. Raises as readers do for bytes that are no such value."""
+"""Copies one value and applies its masks.
+
+Takes the payload, the position, the depth and the output buffer; returns the position after the value. Raises the same
+errors as readers for malformed bytes.
+"""
 
 
 def compile_avro_masks(writer: AvroType, reader: AvroType, masks: Masks) -> Callable[[bytes], bytes]:
-    """Compile what masks payloads of the schema `writer`, read as `reader`, whose fields the masks name.
+    """Compile the function that masks payloads of the schema `writer`. Masks name fields of `reader`.
 
-    Raises StreamStopped when a type of the writer cannot hold what a mask leaves.
+    Raises StreamStopped if a type of the writer cannot hold a masked value.
     """
     copy = _Compiler(masks).copier(writer, reader, [masks.root], ())
 
@@ -67,7 +70,7 @@ class _Compiler:
                 named = [child for step in steps for child in step.children.values()]
                 member = self._member(writer.values, value, named, (*path, ANY))
                 return _blocks(member, _copied(Primitive("", "string")))
-            case _:  # something else than what holds the masked members: redacted as a whole
+            case _:  # not a type with members, so the masked members cannot be found: redact the whole value
                 return self._masked(writer, Mask.REDACT, path)
 
     def _union(
@@ -98,7 +101,7 @@ class _Compiler:
     def _record(
         self, writer: Record, reader: AvroType | None, steps: list[Step[Mask]], path: tuple[str, ...]
     ) -> Copier:
-        # A record inside of itself, under the same steps, is copied by what copies the outer one.
+        # A recursive record with the same masks uses the copiers of the outer record.
         key = id(writer), tuple(id(step) for step in steps)
         fields = self._open.get(key)
         if fields is None:
@@ -164,7 +167,7 @@ def _copied(writer: AvroType) -> Copier:
 
 
 def _blocks(copy_item: Copier, copy_name: Copier | None) -> Copier:
-    """Copy the items of an array, or the members of a map, in as many blocks; without the blocks' sizes in bytes."""
+    """Return the copier for arrays, or with `copy_name` for maps; it keeps blocks, but not their byte sizes."""
 
     def copy(payload: bytes, position: int, depth: int, written: bytearray) -> int:
         while True:
@@ -184,7 +187,7 @@ def _blocks(copy_item: Copier, copy_name: Copier | None) -> Copier:
 
 
 def _branch(writer: AvroType, reader: AvroType | None) -> AvroType | None:
-    """Return the part of the reader's schema that a part of the writer's is read as."""
+    """Return the part of the reader's schema into which a part of the writer's schema is read; None without one."""
     if isinstance(reader, Union):
         return next(iter(chosen_branches(writer, reader)), None)
     return reader
@@ -203,7 +206,7 @@ def _is_null(node: AvroType) -> bool:
 
 
 def _prefix(writer: AvroType, is_wanted: Callable[[AvroType], bool]) -> bytes | None:
-    """Return the bytes before a value of the wanted type: the index in a union, or b""; None if the type is absent."""
+    """Return the bytes before a value of the wanted type: a union's index, or b""; None if the type is absent."""
     if isinstance(writer, Union):
         found = [index for index, branch in enumerate(writer.branches) if is_wanted(branch)]
         return _long(found[0]) if found else None
@@ -211,7 +214,7 @@ def _prefix(writer: AvroType, is_wanted: Callable[[AvroType], bool]) -> bytes | 
 
 
 def _long(number: int) -> bytes:
-    """Write a long that is not negative."""
+    """Return the encoding of a long that is not negative."""
     rest, written = number << 1, bytearray()
     while rest > 0x7F:
         written.append(rest & 0x7F | 0x80)

@@ -15,16 +15,16 @@ from tidegate.contracts.document.model import DataContract, JsonSchema
 from tidegate.contracts.formats.json_keywords import REFERENCES
 
 Path = tuple[str | int, ...]
-"""Where a value is in a record: names of properties, and positions in arrays."""
+"""The position of a value in a record: names of properties, and indexes in arrays."""
 
 ANY: Final = "*"
-"""A step that means every element of an array and every property of an object."""
+"""A step that matches every element of an array and every property of an object."""
 WHOLE_RECORD: Final = ""
 TAGS: Final = "confluent:tags"
 CLASSIFICATION: Final = "classification"
-"""The attributes of a field in an Open Data Contract Standard schema, besides its type."""
+"""Attribute with the class of a field, as in schemas of the Open Data Contract Standard."""
 MASKED: Final = "masked"
-"""The class of a field that only a mask names."""
+"""The class of a field that is masked but not classified."""
 _OPEN: Final = frozenset({"public"})
 _MOST_PLACES: Final = 5_000
 _DEEPEST: Final = 40
@@ -35,14 +35,14 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Step(Generic[T]):
-    """A step of some pointers; `value` is that of the pointer that ends here, None if none does."""
+    """A node in a tree of pointers; `value` belongs to the pointer that ends here, None if none does."""
 
     children: dict[str, Step[T]] = field(default_factory=dict)
     value: T | None = None
 
 
 def step_tree(values: Mapping[str, T]) -> Step[T]:
-    """Return the root of the steps of some pointers."""
+    """Return the root of the tree of these pointers, with their values."""
     root: Step[T] = Step()
     for pointer, value in values.items():
         step = root
@@ -53,20 +53,20 @@ def step_tree(values: Mapping[str, T]) -> Step[T]:
 
 
 def following(steps: list[Step[T]], token: str) -> list[Step[T]]:
-    """Return the steps that a name or position leads to."""
+    """Return the child steps of `steps` that match a name or index."""
     return [step.children[name] for step in steps for name in {token, ANY} if name in step.children]
 
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """The classified fields of one contract: pointer, in which `*` means any step, to the name of the class.
+    """The classified fields of one contract: pointer to the name of the class; `*` in a pointer matches any step.
 
-    All fields below a classified field are classified too. Falsy when nothing is classified.
+    All fields below a classified field are classified too. Falsy if nothing is classified.
     """
 
     by_pointer: Mapping[str, str]
     _root: Step[str] = field(init=False, repr=False, compare=False)
-    """Its values are the classified pointers."""
+    """The root of the tree of classified pointers; the value at the end of a pointer is the pointer itself."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_root", step_tree({pointer: pointer for pointer in self.by_pointer}))
@@ -75,7 +75,7 @@ class Classes:
         return bool(self.by_pointer)
 
     def of(self, path: Path) -> str | None:
-        """Return the class of the value at a path, None when it is not classified."""
+        """Return the class of the value at a path; None if it is not classified."""
         steps = [self._root]
         for token in (None, *path):
             steps = steps if token is None else following(steps, str(token))
@@ -85,10 +85,10 @@ class Classes:
         return None
 
     def touches(self, path: Path, besides: Iterable[str] = ()) -> bool:
-        """Return whether classified values are possible at a path or below it.
+        """Return whether classified values may be at a path or below it.
 
-        They are also possible in a value of another type (a text, an array) in place of an object with a classified
-        field. `besides` are pointers of `by_pointer` that do not count.
+        They may also be in a value of another type (a string, an array) where the schema expects an object with a
+        classified field. `besides` are pointers of `by_pointer` to ignore.
         """
         left_out = frozenset(besides)
         steps = [self._root]
@@ -103,9 +103,9 @@ class Classes:
         return any(_counts(step, left_out) for step in steps)
 
     def touches_pattern(self, pattern: Iterable[str]) -> bool:
-        """Return whether classified values are possible where a pointer leads in any record, or below it.
+        """Return whether classified values may be at a pointer with `*`, or below it, in any record.
 
-        `*` and numbers are any step: a record may have an array in place of an object.
+        `*` and numbers match any step, because a record may have an array in place of an object.
         """
         steps = [self._root]
         for token in pattern:
@@ -122,7 +122,7 @@ class Classes:
 
 
 def _counts(step: Step[str], left_out: frozenset[str]) -> bool:
-    """Return whether a pointer that is not left out ends at a step or below."""
+    """Return whether a pointer that is not in `left_out` ends at a step or below it."""
     is_end = step.value is not None and step.value not in left_out
     return is_end or any(_counts(child, left_out) for child in step.children.values())
 
@@ -142,7 +142,7 @@ def classes_of(contract: DataContract) -> Classes:
 
 
 def with_classes_of(contract: DataContract, other: DataContract) -> DataContract:
-    """Return a version of a contract that also classifies the fields that another version of it classifies."""
+    """Return a contract that also classifies the fields that another version of it classifies."""
     own = classes_of(contract).by_pointer
     more = {pointer: name for pointer, name in classes_of(other).by_pointer.items() if pointer not in own}
     if not more:
@@ -161,7 +161,7 @@ def _tagged(contract: DataContract) -> dict[str, str]:
             walk.visit(definition, ())
         else:
             named: dict[str, Any] = {}
-            parsed = fastavro.parse_schema(definition, named_schemas=named)  # names written out in full
+            parsed = fastavro.parse_schema(definition, named_schemas=named)  # resolves names to full names
             walk = _Walk(tag, _avro_parts, named)
             walk.visit(parsed, ())
     except (_TooManyPlacesError, SchemaParseException, UnknownType):
@@ -175,17 +175,18 @@ def _tagged(contract: DataContract) -> dict[str, str]:
 
 
 class _TooManyPlacesError(Exception):
-    """A schema with more places than are worth walking."""
+    """The schema has more places than a walk visits."""
 
 
 _Parts = Iterator[tuple[str | None, Any]]
-"""Parts of a schema, each with the step to the values that it is about; None for the same values."""
+"""Parts of a schema, each with the step to the values that it describes; None for the same values as the schema."""
 
 
 class _Walk:
-    """Walks a schema with tags. A recursive reference is classified as a whole.
+    """A walk through a schema that collects tagged fields by pointer. A recursive reference is classified as a whole.
 
-    `named` maps names to the types of an Avro schema.
+    `tag` is the class of recursive references. `parts` yields the parts of a schema. `named` maps the names of an Avro
+    schema to its types.
     """
 
     def __init__(self, tag: str, parts: Callable[[Any], _Parts], named: Mapping[str, Any]) -> None:
@@ -197,7 +198,7 @@ class _Walk:
         self._visits = 0
 
     def visit(self, schema: Any, path: tuple[str, ...]) -> None:
-        """Visit a schema of the values at `path`."""
+        """Visit a schema that describes the values at `path`."""
         self._visits += 1
         if self._visits > _MOST_PLACES or len(self._open) > _DEEPEST:
             raise _TooManyPlacesError
@@ -225,7 +226,7 @@ _ITEMS: Final = ("items", "additionalItems", "unevaluatedItems", "contains")
 
 
 def _json_parts(definition: Any, anchors: Mapping[str, Any], schema: Any) -> _Parts:
-    """Yield the parts of a JSON Schema; its references all stay inside the definition."""
+    """Yield the parts of a JSON Schema; all its references are resolved inside the definition."""
     if not isinstance(schema, dict):
         return
     for keyword in REFERENCES:
@@ -255,7 +256,7 @@ def _referred(reference: str, definition: Any, anchors: Mapping[str, Any]) -> An
 
 
 def _avro_parts(schema: Any) -> _Parts:
-    """Yield the parts of an Avro schema as fastavro parsed it."""
+    """Yield the parts of an Avro schema that fastavro has parsed."""
     if isinstance(schema, list):
         yield from ((None, branch) for branch in schema)
         return
@@ -279,7 +280,7 @@ def _tag_of(node: dict[str, Any]) -> str | None:
 
 
 def _anchors(definition: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what references may name beside pointers: `$id`, `id`, `$anchor` and `$dynamicAnchor`."""
+    """Yield the targets that references can name besides pointers: `$id`, `id`, `$anchor` and `$dynamicAnchor`."""
     for node in objects_of(definition):
         for keyword in ("$id", "id"):
             if isinstance(node.get(keyword), str):
@@ -298,20 +299,20 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 KEY: Final = "key"
-"""The record's key: it often repeats a value."""
+"""The record's key, which often repeats a value of a field."""
 HEADERS: Final = "headers"
-"""The producer's headers: so do they."""
+"""The producer's headers, which may also repeat values of fields."""
 BODY: Final = "body"
-"""Parts of a value that the contract cannot tell apart: undeclared properties, unreadable bytes, Avro's raw bytes."""
+"""Parts of a value without declared fields: undeclared properties, unreadable bytes, Avro's raw bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """The view of a reader: all but the classified fields, unless they are `revealed`.
+    """What a user may see of records: all but the classified fields, unless they are `revealed`.
 
-    `classes` are those of the contract; None when the contract is not known, and then nothing is shown that is not
-    revealed. `revealed` holds pointers of classified fields, KEY, HEADERS or BODY; BODY reveals the whole value.
-    `declared` are the names that the contract's schema declares; None when that is not known.
+    `classes` are those of the contract; None if the contract is unknown, and then only revealed parts are shown.
+    `revealed` holds pointers of classified fields, KEY, HEADERS or BODY; BODY reveals the whole value. `declared` are
+    the names that the contract's schema declares; None if unknown.
     """
 
     classes: Classes | None
@@ -320,7 +321,7 @@ class Visibility:
 
     @property
     def is_limited(self) -> bool:
-        """Return whether anything of a record might be hidden at all."""
+        """Return whether any part of a record may be hidden."""
         return self.classes is None or bool(self.classes)
 
     def shows(self, part: str) -> bool:
@@ -328,7 +329,10 @@ class Visibility:
         return not self.is_limited or part in self.revealed
 
     def hides(self, path: Path) -> bool:
-        """Return whether the value at a path is hidden: if it may contain classified values, or is below an undeclared name."""
+        """Return whether the value at a path is hidden.
+
+        It is if it may contain classified values, or if a name on the path is not declared.
+        """
         if self.shows(BODY):
             return False
         if self.classes is None:
@@ -339,7 +343,7 @@ class Visibility:
         return self.declared is not None and any(name not in self.declared for name in names)
 
     def hides_pattern(self, pattern: Sequence[str]) -> bool:
-        """Return whether values where a pointer with `*` leads are hidden in any record; as `hides`, without `revealed`."""
+        """Return whether values at a pointer with `*` may be hidden in any record; ignores `revealed`."""
         if not self.is_limited:
             return False
         names = (token for token in pattern if token != ANY)
@@ -351,7 +355,7 @@ class Visibility:
 
     @property
     def hidden_fields(self) -> dict[str, str]:
-        """Return pointer to class of the classified fields that are not shown."""
+        """Return the classified fields that are not shown: pointer to class."""
         if self.classes is None or self.shows(BODY):
             return {}
         return {
@@ -362,5 +366,5 @@ class Visibility:
 def visibility_of(
     contract: DataContract, declared: frozenset[str] | None, revealed: Iterable[str] = ()
 ) -> Visibility:
-    """Return what a reader of a contract's records sees; `declared` are the names that its schema declares."""
+    """Return what a user may see of a contract's records; `declared` are the names that its schema declares."""
     return Visibility(classes_of(contract), declared, frozenset(revealed))

@@ -1,4 +1,4 @@
-"""Masks: the replacements of protected fields in outputs. Verdicts never depend on them."""
+"""Masks: how protected fields are replaced in outputs. Verdicts never depend on masks."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _GONE: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """The masks of a contract, by pointer, in which `*` means any step. Falsy without masks.
+    """The masks of a contract by pointer; `*` in a pointer matches any step. Falsy without masks.
 
-    `key` creates the tokens; hashing needs it.
+    `key` creates the tokens, and is required for hashing.
     """
 
     by_pointer: Mapping[str, Mask]
@@ -35,7 +35,7 @@ class Masks:
         return bool(self.by_pointer)
 
     def over(self, path: tuple[str, ...]) -> tuple[Mask, int] | None:
-        """Return the mask of the value at a path, and the number of steps to it; None without one."""
+        """Return the mask that covers the value at a path, and the number of steps to its field; None without one."""
         steps = [self.root]
         for count, token in enumerate(path, 1):
             steps = following(steps, token)
@@ -49,20 +49,20 @@ class Masks:
         return bool(self._at(path))
 
     def applied(self, value: Any, path: tuple[str, ...] = ()) -> Any:
-        """Return the value at a path with masked members; the same object if nothing is masked.
+        """Return the value at a path with masked members; the same object if none of its fields is masked.
 
-        A value that is not an object or array, in place of one with masked members, is redacted as a whole.
+        A scalar where the masks expect an object or array with masked members is redacted.
         """
         return self._applied(value, self._at(path))
 
     def token(self, value: Any) -> str:
-        """Return the token of a value that is not null. Raises SettingsError without a key."""
+        """Return the token for a value that is not null. Raises SettingsError without a key."""
         if self.key is None:
             _refuse_to_hash(self.by_pointer)
         return self.key.token(value)
 
     def _at(self, path: tuple[str, ...]) -> list[Step[Mask]]:
-        """Return the steps at a path that lead on."""
+        """Return the steps at a path that have further steps below."""
         steps = [self.root]
         for token in path:
             steps = following(steps, token)
@@ -92,7 +92,7 @@ class Masks:
 
 
 def strongest(steps: list[Step[Mask]]) -> Mask | None:
-    """Return the mask that hides most; None when none of the steps is masked."""
+    """Return the mask that hides the most; None if none of the steps is masked."""
     found = {step.value for step in steps}
     return next((mask for mask in _STRONGEST if mask in found), None)
 
@@ -108,18 +108,18 @@ def masks_of(contract: DataContract, key: MaskKey | None = None) -> Masks:
 
 
 def needs_key(contract: DataContract) -> bool:
-    """Return whether records of a contract cannot be written without the key."""
+    """Return whether a contract hashes a field or the record key, so that a mask key is required."""
     return contract.key_mask is Mask.HASH or Mask.HASH in contract.mask.values()
 
 
 def require_key(contract: DataContract, key: MaskKey | None) -> None:
-    """Require the key of a contract that hashes. Raises SettingsError."""
+    """Raise SettingsError if a contract hashes and there is no mask key."""
     if key is None and needs_key(contract):
         _refuse_to_hash(contract.mask)
 
 
 def privacy_problems(contract: DataContract, fields: SchemaFields) -> list[Problem]:
-    """Find the classified and masked fields that the schema does not declare: nothing would hide their values."""
+    """Return problems for classified and masked fields that the schema does not declare: nothing would hide them."""
     problems: list[Problem] = []
     for name, pointers in (("classification", contract.classification), ("mask", contract.mask)):
         for pointer in pointers:

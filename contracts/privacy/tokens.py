@@ -1,6 +1,6 @@
 """Tokens that replace values: keyed hashes, equal for equal values.
 
-Without the key, a value cannot be found by computing the tokens of guesses.
+Without the key, guessed values cannot be verified by computing their tokens.
 
 Source: HMAC (RFC 2104) with SHA-256.
 """
@@ -25,7 +25,7 @@ _MADE_FOR_ID: Final = b"tidegate mask key id"
 
 @dataclass(frozen=True, slots=True)
 class MaskKey:
-    """The secret of tokens. Every token begins with `id`, which distinguishes secrets and reveals nothing else."""
+    """The secret key of tokens. Every token begins with `id`, which distinguishes keys and reveals nothing else."""
 
     secret: bytes = field(repr=False)
     id: str = field(init=False)
@@ -36,7 +36,7 @@ class MaskKey:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Build the key from a text. Raises SettingsError for a text with fewer than LEAST_CHARACTERS."""
+        """Return the key for a text. Raises SettingsError for a text with fewer than LEAST_CHARACTERS characters."""
         if len(text) < LEAST_CHARACTERS:
             raise SettingsError(
                 f"TIDEGATE_MASK_KEY has {len(text)} characters and needs at least {LEAST_CHARACTERS}; make one with "
@@ -45,15 +45,15 @@ class MaskKey:
         return cls(text.encode())
 
     def token(self, value: Any) -> str:
-        """Return the token of a value that is not null: `<key id>:<64 hexadecimal digits>`.
+        """Return the token for a value that is not null: `<key id>:<64 hexadecimal digits>`.
 
-        Equal numbers have equal tokens in every notation. A text, a number, a boolean and bytes with the same
-        characters have different tokens.
+        Equal numbers have equal tokens in any notation. Strings, numbers, booleans and bytes with the same characters
+        have different tokens.
         """
         return f"{self.id}:{hmac.digest(self.secret, _encoded(value), 'sha256').hex()}"
 
     def token_of_key(self, key: bytes) -> bytes:
-        """Return the token of a record's key: as text if it is UTF-8, else as bytes."""
+        """Return the token for a record's key, which is hashed as text if it is UTF-8, else as bytes."""
         try:
             return self.token(key.decode()).encode()
         except UnicodeDecodeError:
@@ -75,7 +75,7 @@ def _encoded(value: Any) -> bytes:
 
 
 def _number(value: float | Decimal) -> bytes:
-    """Write a number in a canonical form: digits without leading and trailing zeros, and an exponent."""
+    """Return a number in canonical form: digits without leading and trailing zeros, and an exponent."""
     number = exact(value)
     if isinstance(number, float):  # an infinity or NaN
         return str(number).encode()
@@ -88,7 +88,7 @@ def _number(value: float | Decimal) -> bytes:
 
 
 def _canonical(value: Any) -> bytes:
-    """Write an object or array with its keys sorted."""
+    """Return an object or array as JSON with sorted keys."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:  # an integer beyond 64 bits, a Decimal, bytes

@@ -1,1 +1,1 @@
-"""Rules: the meaning of a record, field by field."""
+"""Rules: checks of the meaning of records."""

@@ -1,4 +1,4 @@
-"""Rules in the Common Expression Language, through google's cel-expr-python.
+"""Rules in the Common Expression Language, evaluated by Google's cel-expr-python.
 
 A missing key, a missing item or a null makes a rule unknown. Any other error is a violation, except for a record that
 violates its schema, because the schema already gives the reason. In CEL a number is a 64-bit integer or a double; all
@@ -33,9 +33,9 @@ _LITERAL = re.compile(
 )
 _COMMENT = re.compile(r"//[^\n]*")
 _ABSENT: Final = ("NOT_FOUND", "null_type", "Index error")
-"""Contained in the library's errors about a missing key, value or item."""
+"""Texts in the library's errors about a missing key, value or item."""
 _SYNTAX: Final = "Syntax error"
-"""Contained in the library's messages about text that is not an expression, not in those about unknown names."""
+"""Text in the library's messages about invalid syntax, but not in those about unknown names."""
 _MIN_INT, _MAX_UINT = -(2**63), 2**64
 
 
@@ -47,7 +47,7 @@ class Outcome(Enum):
     UNKNOWN = auto()
     ERROR = auto()
     EXHAUSTED = auto()
-    """An error for a rule: more iterations than the library takes for one evaluation."""
+    """The evaluation takes more iterations than the library allows. A rule treats it as an error."""
 
 
 _DETAILS: Final = {
@@ -67,7 +67,7 @@ def _environment(names: tuple[str, ...] = _THIS) -> Any:
 
 
 def build_cel(rule: Cel, scope: Scope) -> FieldCheck | None:
-    """Compile a rule of kind `cel`; its check also wants to know whether the record fits its schema."""
+    """Compile a rule of kind `cel`; its check also takes whether the record fits its schema."""
     if rule.field is not None:
         scope.field_type(rule.field, "/field")
     names = _THIS if rule.field is None else _WITH_FIELD
@@ -108,7 +108,7 @@ def _built_of_field(rule: Cel, field: str, evaluator: Callable[..., Any]) -> Fie
 
 
 def roots_of(rule: Cel) -> Roots:
-    """Return the paths of what the expression of a rule can name."""
+    """Return the paths of the variables that the expression of a rule can use."""
     if rule.field is None:
         return Roots()
     path = tokens(rule.field)
@@ -131,7 +131,7 @@ def _is_broken(outcome: Outcome, *, fits: bool, unknown: bool) -> bool:
 
 
 def _compiled(rule: Cel, scope: Scope, names: tuple[str, ...]) -> Any:
-    """Compile the expression with the library; None, and problems of the scope, where it cannot be a rule."""
+    """Compile the expression with the library. Return None and record problems if it cannot be a rule."""
     try:
         expression = _environment(names).compile(rule.expr)
     except RuntimeError as error:
@@ -146,15 +146,15 @@ def _compiled(rule: Cel, scope: Scope, names: tuple[str, ...]) -> Any:
 
 
 def breaks_unknown(rule: Cel) -> bool:
-    """Return whether a record breaks a rule whose expression lacks a value.
+    """Return whether a record breaks a rule if a value that the expression needs is missing.
 
-    What a field lacks is a matter of `nulls`, and so is what an expression without a field lacks.
+    For a rule without a field, `nulls` decides. For a rule about a field, `nulls` only concerns the field itself.
     """
     return rule.strict or (rule.field is None and rule.nulls == "violate")
 
 
 def tree_of(rule: Cel) -> Node:
-    """Return the syntax tree of a rule; None if the text is not an expression."""
+    """Return the syntax tree of a rule; None if its expression does not compile."""
     try:
         return syntax_of(_environment(_THIS if rule.field is None else _WITH_FIELD).compile(rule.expr))
     except RuntimeError:
@@ -162,7 +162,7 @@ def tree_of(rule: Cel) -> Node:
 
 
 def gives(expression: str, names: tuple[str, ...] = _THIS) -> str | None:
-    """Return the result type of an expression, such as bool or dyn; None if the text is not an expression."""
+    """Return the result type of an expression, such as bool or dyn; None if it does not compile."""
     try:
         return str(_environment(names).compile(expression).return_type().name().lower())
     except RuntimeError:
@@ -170,7 +170,7 @@ def gives(expression: str, names: tuple[str, ...] = _THIS) -> str | None:
 
 
 def syntax_error(expression: str) -> str | None:
-    """Return why a text is not an expression; None for an expression with any names and functions."""
+    """Return the syntax error of an expression; None without one, even if names or functions are unknown."""
     try:
         _environment().compile(expression)
     except RuntimeError as error:
@@ -179,14 +179,14 @@ def syntax_error(expression: str) -> str | None:
 
 
 def outcome_of(expression: str, variables: dict[str, Any]) -> Outcome | None:
-    """Evaluate an expression over named values; None if the text is not an expression."""
+    """Evaluate an expression over named values; return None if it does not compile."""
     evaluator = _evaluator(expression, tuple(variables))
     return None if evaluator is None else evaluate_with(evaluator, variables)
 
 
 @lru_cache(maxsize=256)
 def _evaluator(expression: str, names: tuple[str, ...]) -> Callable[..., Any] | None:
-    """Compile an expression; None for text that does not compile."""
+    """Return the evaluation function of an expression; None if it does not compile."""
     try:
         evaluator: Callable[..., Any] = _environment(names).compile(expression).eval
     except RuntimeError:
@@ -195,7 +195,7 @@ def _evaluator(expression: str, names: tuple[str, ...]) -> Callable[..., Any] | 
 
 
 def holds(expression: str) -> Callable[[Any], bool]:
-    """Compile the test that an expression holds of a record as it is decoded; when it does not, that says nothing."""
+    """Compile the test that an expression certainly holds for a decoded record; a false result proves nothing."""
     evaluator = _environment().compile(expression).eval
     return lambda record: _ask(evaluator, {"this": record})[0] is Outcome.HOLDS
 
@@ -206,7 +206,7 @@ def evaluate(evaluator: Callable[..., Any], record: Any) -> Outcome:
 
 
 def evaluate_with(evaluator: Callable[..., Any], variables: dict[str, Any]) -> Outcome:
-    """Evaluate an expression over the values that it names. Never raises."""
+    """Evaluate an expression over named values. Never raises."""
     outcome, reason = _ask(evaluator, variables)
     if outcome is not Outcome.ERROR:
         return outcome
@@ -214,7 +214,8 @@ def evaluate_with(evaluator: Callable[..., Any], variables: dict[str, Any]) -> O
     if any(plain[name] is not variables[name] for name in plain):
         outcome, reason = _ask(evaluator, plain)
     if outcome is Outcome.ERROR and "SELECT" in reason:
-        # A field of null, or of something that has no fields? Without the nulls it is a missing key.
+        # The expression selects a field of null, or of a value without fields. Without the nulls, the former is a
+        # missing key.
         bare, _ = _ask(evaluator, {name: _without_nulls(value) for name, value in plain.items()})
         return Outcome.UNKNOWN if bare is Outcome.UNKNOWN or variables["this"] is None else Outcome.ERROR
     return outcome
@@ -237,7 +238,7 @@ def _ask(evaluator: Callable[..., Any], variables: dict[str, Any]) -> tuple[Outc
 
 
 def _plain(value: Any) -> Any:
-    """Convert numbers that CEL does not have to doubles; return the same object if there are none."""
+    """Return a value with doubles for numbers that CEL cannot represent; the same object if there are none."""
     if isinstance(value, dict):
         members = {name: _plain(member) for name, member in value.items()}
         return members if any(members[name] is not value[name] for name in members) else value
@@ -261,7 +262,7 @@ def named_paths(expression: str) -> Iterator[Path]:
     """Yield the path of each chain of members of the record, such as `this.a.b`; text and comments count too."""
     for match in _CHAIN.finditer(expression):
         path = tuple(match[1].split(".")[1:])
-        if match[2]:  # the last name is that of a function
+        if match[2]:  # the last name is a function
             path = path[:-1]
         if path:
             yield path
@@ -274,18 +275,17 @@ def _reason(error: RuntimeError) -> str:
 
 _ZERO: Final = "\0"
 _WRITTEN: Final = b"\\u0000"
-"""How JSON has it."""
+"""The escape of U+0000 in JSON."""
 _NO_CHARACTER: Final = "\ufffe"
-"""Replaces U+0000 in names, where no message is possible: a noncharacter that no text contains."""
+"""Replaces U+0000 in names, which cannot be wrapped in a message; a noncharacter that no text contains."""
 
 
 def whole(variables: dict[str, Any]) -> dict[str, Any]:
-    """Return variables whose texts the library reads completely; the same object if nothing must change.
+    """Return the variables in a form that the library reads completely; the same object if nothing must change.
 
-    The library's Python binding reads a `str` or `bytes` up to its first U+0000. It refuses a map with two names that
-    are equal up to there. A message of the wrapper types is read completely, and means the wrapped text.
-
-    A member with U+0000 in its name gets a name that no expression can use.
+    The library's Python binding cuts a `str` or `bytes` at its first U+0000, and rejects a map with two names that are
+    equal up to there. It reads a message of the wrapper types completely, as the wrapped text. A member with U+0000 in
+    its name gets a name that no expression can use.
     """
     return _whole(variables) if _may_hold_zero(variables) else variables
 
@@ -298,7 +298,7 @@ def _may_hold_zero(variables: dict[str, Any]) -> bool:
 
 
 def _shown(value: Any) -> str | None:
-    """Return the text for a value that JSON does not have: bytes, and numbers beyond a double."""
+    """Return a stand-in for a value that orjson cannot write: U+0000 for bytes that contain it, else None."""
     return _ZERO if isinstance(value, bytes) and 0 in value else None
 
 
@@ -340,12 +340,12 @@ _SPAN: Final = re.compile(r"(\d{1,6})(h|m|s)", re.ASCII)
 _SPAN_UNITS: Final = {"h": 3600 * NANOSECONDS, "m": 60 * NANOSECONDS, "s": NANOSECONDS}
 
 
-# Well inside the years 1 to 9999, which are all that a timestamp of CEL has.
+# Well inside the years 1 to 9999, the range of CEL timestamps.
 FIRST_MOMENT, LAST_MOMENT = -62_000_000_000 * NANOSECONDS, 253_000_000_000 * NANOSECONDS
 
 
 def moment_of(text: Any) -> int | None:
-    """Read a timestamp as the library surely does, in nanoseconds since 1970; None if that is not sure."""
+    """Return a timestamp in nanoseconds since 1970; None unless the library certainly reads the same moment."""
     return _moment(text) if type(text) is str else None
 
 
@@ -356,7 +356,7 @@ def _moment(text: str) -> int | None:
 
 
 def span_of(text: str) -> int | None:
-    """Read a duration of whole hours, minutes and seconds, in nanoseconds; None for any other."""
+    """Return a CEL duration of whole hours, minutes and seconds in nanoseconds; None for any other text."""
     parts = list(_SPAN.finditer(text))
     if not parts or "".join(part[0] for part in parts) != text:
         return None

@@ -1,9 +1,9 @@
 """Functions on text that Confluent's clients add to CEL: tests of formats, and the strings extension.
 
 The tests of formats are those of Confluent's Python client, which uses Python's standard library. The strings extension
-is that of the Java and Go clients: a position counts characters, not UTF-16 units. Each call counts as one iteration,
-and as one more for every 1,024 characters that it reads, or that `replace` and `join` write. So an expression has one
-budget for all its work.
+is that of the Java and Go clients; a position counts characters, not UTF-16 units. Each call costs one iteration, and one
+more for every 1,024 characters that it reads, or that `replace` and `join` write. So all work of an expression counts
+against a budget.
 
 Source: confluent-kafka-python 2.16, `schema_registry/rules/cel/extra_func.py`; cel-go, `ext/strings.go`.
 """
@@ -24,9 +24,9 @@ from cel_expr_python import cel
 from google.protobuf.wrappers_pb2 import StringValue
 
 MAX_ITERATIONS: Final = 10_000
-"""Maximum iterations of all macros in one evaluation: the default of the library, which no version of its API sets."""
+"""Maximum iterations of all macros in one evaluation: the default of the library, which its API cannot change."""
 EXHAUSTED: Final = "Iteration budget exceeded"
-"""Contained in the errors about more iterations: those of the library, and those of the functions here."""
+"""Text in the errors about too many iterations, both of the library and of the functions here."""
 _CHARACTERS_PER_ITERATION: Final = 1_024
 _MAX_CHARACTERS: Final = MAX_ITERATIONS * _CHARACTERS_PER_ITERATION
 _MAX_HOSTNAME, _MAX_LABEL, _MAX_EMAIL, _MAX_LOCAL_PART = 253, 63, 254, 64
@@ -37,13 +37,13 @@ _WHITE_SPACE: Final = (
     " \t\n\v\f\r\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f"
     "\u205f\u3000"
 )
-"""White space of Unicode. The default of `str.strip` also removes U+001C to U+001F."""
-# A Python function that declares STRING loses what follows U+0000 of its result; a wrapped text is read completely.
+"""Unicode whitespace. `str.strip` without arguments would also remove U+001C to U+001F."""
+# The library cuts the result of a Python function declared as STRING at U+0000. It reads a wrapped string completely.
 _TEXT: Final = cel.Type("google.protobuf.StringValue")
 
 
 class _Spent(threading.local):
-    """Characters that the functions have read and written in this evaluation, and 1,024 for each call."""
+    """The characters that functions have read and written in this evaluation, plus 1,024 per call; thread-local."""
 
     characters: int = 0
 
@@ -52,12 +52,15 @@ _spent = _Spent()
 
 
 def begin() -> None:
-    """Start an evaluation with a whole budget."""
+    """Reset the budget at the start of an evaluation."""
     _spent.characters = 0
 
 
 def _spend(characters: int) -> None:
-    """Count a call and its characters. Raises ValueError, which the library turns into an error of the expression."""
+    """Count a call and its characters.
+
+    Raises ValueError if the budget is exceeded; the library turns it into an error of the expression.
+    """
     _spent.characters += _CHARACTERS_PER_ITERATION + characters
     if _spent.characters > _MAX_CHARACTERS:
         raise ValueError(f"{EXHAUSTED} by functions on text")
@@ -79,7 +82,7 @@ def _is_hostname(host: str) -> bool:
 
 
 def _is_email(address: str) -> bool:
-    # A longer address is refused whatever it contains; asking for that first bounds the work of the parser.
+    # Checking the length first bounds the work of the parser.
     if len(address) > _MAX_EMAIL or parseaddr(address)[1] != address:
         return False
     parts = address.split("@")
@@ -97,7 +100,7 @@ def _is_uri_reference(text: str) -> bool:
 
 
 def _reads(kind: Callable[[Any], object]) -> Callable[[Any], bool]:
-    """Return the test whether a type of the standard library can be made of a value."""
+    """Return the test whether a constructor of the standard library accepts a value."""
 
     def test(value: Any) -> bool:
         try:
@@ -125,7 +128,7 @@ def _split(text: str, separator: str) -> list[str]:
 
 
 def _replace(text: str, old: str, new: str) -> str:
-    # Counted before the work: the result may have the new text once for each character.
+    # Count before replacing, because the result may contain the new text once for each character.
     _spend(text.count(old) * len(new))
     return text.replace(old, new)
 
@@ -133,7 +136,7 @@ def _replace(text: str, old: str, new: str) -> str:
 def _join(parts: Sequence[Any], separator: str = "") -> str:
     for part in parts:
         if not isinstance(part, str):
-            raise ValueError("join of a list with a value that is not a text")  # noqa: TRY004 - what the library expects
+            raise ValueError("join of a list with a value that is not a text")  # noqa: TRY004 - the library expects it
     _spend(sum(map(len, parts)) + len(separator) * len(parts))
     return separator.join(parts)
 
@@ -169,12 +172,12 @@ _MEMBERS: Final[dict[str, tuple[Any, Callable[..., Any], tuple[tuple[Any, ...], 
     "split": (cel.Type.List(_TEXT), _split, ((_STRING, _STRING),)),
     "join": (_TEXT, _join, ((cel.Type.List(_DYN),), (cel.Type.List(_DYN), _STRING))),
 }
-"""By name: the type of the result, the function, and the types of its arguments, the receiver first."""
+"""Functions by name: result type, function, and the argument types of each overload, receiver first."""
 
 
 @cache
 def declarations() -> tuple[Any, ...]:
-    """Return the functions as the library declares them."""
+    """Return the declarations of the functions for the library."""
     tests = [
         cel.FunctionDecl(
             name,

@@ -1,7 +1,7 @@
-"""The syntax tree of a compiled CEL expression, read from what the library serializes: its own parse, macros expanded.
+"""The syntax tree of a compiled CEL expression, read from the library's serialized form, with macros expanded.
 
-Only what a lowering knows is distinguished; anything else is None. Source: cel-spec, `cel/expr/syntax.proto` and
-`checked.proto`; Protocol Buffers, "Encoding".
+Only nodes that a lowering supports are distinguished; any other node is None. Source: cel-spec, `cel/expr/syntax.proto`
+and `checked.proto`; Protocol Buffers, "Encoding".
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Ident:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """A member of a map; with `is_test` whether it is there, as `has` asks."""
+    """A member of a map; with `is_test`, whether the member exists, as in `has(a.b)`."""
 
     operand: Node
     field: str
@@ -46,7 +46,7 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function or operator, by CEL's own name, with its target first if it has one."""
+    """A call of a function or operator, by CEL's internal name; the receiver, if any, is the first argument."""
 
     function: str
     args: tuple[Node, ...]
@@ -54,7 +54,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list."""
+    """A list literal."""
 
     items: tuple[Node, ...]
 
@@ -70,8 +70,8 @@ class Entries:
 class Fold:
     """The expansion of a macro over a list or map.
 
-    `names` are the variables of the element and of the result. `parts` are the range, the first result, the condition
-    to go on, the next result, and the value of the whole.
+    `names` are the variables of the element and of the accumulator. `parts` are the range, the accumulator's initial
+    value, the loop condition, the loop step, and the result.
     """
 
     names: tuple[str, ...]
@@ -79,11 +79,11 @@ class Fold:
 
 
 Node = Const | Ident | Select | Call | Items | Entries | Fold | None
-"""A node of the tree; None for what no lowering knows."""
+"""A node of the tree; None for a node that no lowering supports."""
 
 
 def syntax_of(expression: Any) -> Node:
-    """Read the tree of an expression that the library compiled."""
+    """Return the tree of an expression that the library has compiled."""
     checked = _last(expression.serialize(), _ANY_VALUE)
     return _node(_last(checked, _CHECKED_EXPR))
 
@@ -138,7 +138,7 @@ def _const(data: bytes) -> Node:
 
 
 def _last(data: bytes, field: int) -> bytes:
-    """Return the bytes of a field; none when it is not there."""
+    """Return the bytes of the last occurrence of a field; empty without one."""
     found = [value for number, value in _fields(data) if number == field]
     return found[-1] if found else b""
 
@@ -174,16 +174,16 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """The paths of what an expression can name: the record, and for a rule about a field its value and its holder.
+    """The paths of an expression's variables: the record; for a rule about a field also `value` and `parent`.
 
-    The value is asked about only where it is there and not null.
+    The expression is evaluated only if the value exists and is not null.
     """
 
     value: Path = ()
     parent: Path = ()
 
     def path(self, node: Node) -> Path | None:
-        """Return the path of a member of the record; None for anything else."""
+        """Return the path of a node that is the record or a member of it; None for any other node."""
         match node:
             case Ident("this"):
                 return ()
@@ -197,7 +197,7 @@ class Roots:
                 holder = self.path(operand)
             case _:
                 return None
-        # A token of digits, `*` or `**` is not a name to those who read paths; one with U+0000 is none to the library.
+        # Readers of paths do not take a token of digits, `*` or `**` as a name; the library does not take U+0000.
         is_name = not field.isdigit() and field not in {EACH, ANYWHERE} and "\0" not in field
         return None if holder is None or not is_name else (*holder, field)
 
@@ -215,7 +215,7 @@ class Roots:
                 return frozenset()
 
     def holders(self, node: Node) -> frozenset[Path]:
-        """Return the paths that an expression takes for lists or maps: to count them, or to look into them."""
+        """Return the paths that an expression uses as a list or map, in `size` or `in`."""
         match node:
             case Call("size", (operand,)) | Call("@in", (_, operand)) if path := self.path(operand):
                 return frozenset({path})

@@ -33,7 +33,7 @@ SetClock = Callable[[int], None]
 class Clock(threading.local):
     """The moments of the record and of the batch that are being judged, in nanoseconds since 1970.
 
-    Each thread has its own: a plan judges in several at once.
+    They are thread-local, because several threads may use one plan at the same time.
     """
 
     record = 0
@@ -42,7 +42,7 @@ class Clock(threading.local):
     def setting(self, moments: Moments, now: int | None, length: int) -> SetClock:
         """Return a function that sets the current time of a batch and of each of its records.
 
-        `now` is the moment of a batch that says none itself; without either it is that of the call.
+        The moment of the batch is `moments.batch`, else `now`, else the time of the call.
         """
         batch = next((each for each in (moments.batch, now) if each is not None), time.time_ns())
         records = moments.of_records(length, batch)
@@ -57,8 +57,8 @@ class Clock(threading.local):
 class Moments:
     """The times at which the records of a batch were written, and the moment of the batch.
 
-    `batch` counts nanoseconds since 1970; None for now. `records` is an Arrow array of timestamps beside the values.
-    A null, or a time before 1970, which Kafka gives a record without a timestamp, means the moment of the batch.
+    `batch` is in nanoseconds since 1970; None for now. `records` is an Arrow array with a timestamp for each record. A
+    null, or a time before 1970, which Kafka reports for a record without a timestamp, means the moment of the batch.
     """
 
     batch: int | None = None
@@ -69,7 +69,7 @@ class Moments:
         return self if self.records is None else replace(self, records=self.records.filter(is_wanted))
 
     def of_records(self, length: int, batch: int) -> Sequence[int]:
-        """Return the moment of each record, in nanoseconds since 1970; `batch` is that of their batch."""
+        """Return the moment of each record, in nanoseconds since 1970; `batch` is the moment of their batch."""
         if self.records is None:
             return [batch] * length
         unit = _UNITS[self.records.type.unit]
@@ -78,7 +78,7 @@ class Moments:
 
 
 def offset_of_now(text: str) -> int | None:
-    """Read a bound such as `now + 5 minutes` or `now - P1D`: nanoseconds from now; None for anything else."""
+    """Return a bound such as `now + 5 minutes` or `now - P1D` as nanoseconds from now; None for any other text."""
     match = _RELATIVE.fullmatch(text.strip())
     if match is None:
         return None
@@ -90,9 +90,9 @@ def offset_of_now(text: str) -> int | None:
 
 
 def span_of(text: str) -> int | None:
-    """Read a span such as `15 minutes` or `PT15M` as nanoseconds; None for anything else, months and years included.
+    """Return a span such as `15 minutes` or `PT15M` in nanoseconds; None for others, such as months and years.
 
-    Source: ISO 8601-1 section 5.5.2, of days, hours, minutes and seconds, or weeks.
+    Source: ISO 8601-1 section 5.5.2, with weeks, days, hours, minutes and seconds.
     """
     if match := _AMOUNT.fullmatch(text.strip()):
         return int(match[1]) * _SECONDS[match[2]] * NANOSECONDS
@@ -109,7 +109,7 @@ def day_of(moment: int) -> int:
 
 
 def date_of(moment: int) -> str:
-    """Return the day of a moment in UTC as a full-date; the nearest that has four digits."""
+    """Return the day of a moment in UTC as a full-date, limited to the years 1 to 9999."""
     ordinal = min(max(day_of(moment) + _EPOCH_DAY, 1), date.max.toordinal())
     return date.fromordinal(ordinal).isoformat()
 

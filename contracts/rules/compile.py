@@ -1,4 +1,4 @@
-"""Rules, compiled against the schema of their contract. What compiles is total."""
+"""Compile rules against the schema of their contract. Compiled rules never raise on a record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidegate.contracts.verdict import Disposition, Severity
 
 
 def with_reference_sets(contract: DataContract) -> DataContract:
-    """Return the contract with the values of each set where a rule names it; the same one when no rule does."""
+    """Return the contract with reference sets inlined into the rules that name them; the same object if none does."""
     rules = tuple(_with_values(rule, contract) for rule in contract.rules)
     is_same = all(new is old for new, old in zip(rules, contract.rules, strict=True))
     return contract if is_same else contract.model_copy(update={"rules": rules})
@@ -32,7 +32,7 @@ def _with_values(rule: Rule, contract: DataContract) -> Rule:
 
 
 def effect(rule: Rule, contract: DataContract) -> OnViolation | None:
-    """Return what breaking a rule does to a record; None when it is a warning."""
+    """Return the action for a record that breaks a rule; None if the rule is only a warning."""
     if rule.severity is Severity.WARNING:
         return None
     return rule.on_violation or contract.on_violation
@@ -50,7 +50,7 @@ DISPOSITIONS: Final = {
     OnViolation.QUARANTINE: Disposition.QUARANTINED,
     OnViolation.FAIL: Disposition.FAILED,
 }
-"""The disposition of a record by effect."""
+"""The disposition of a record that breaks a rule, by the rule's effect."""
 
 
 def compile_rules(contract: DataContract, fields: SchemaFields) -> RuleSet:

@@ -1,4 +1,4 @@
-"""Compiled rules: total functions over decoded records."""
+"""Compiled rules: functions over decoded records that never raise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegate.contracts.verdict import Disposition, Severity, Stage, Violation
 __all__ = ["CompiledRule", "FieldCheck", "Path", "RuleSet", "item_at", "read"]
 
 MAX_PLACES: Final = 10
-"""Maximum violations of one rule that one record is given: one for each place that breaks it."""
+"""Maximum number of violations of one rule in one record: one for each place that breaks it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class FieldCheck:
     """A check of the values of some fields.
 
     `breaks` takes one value for each of `paths` (None if the record has no value there), or the record if there are no
-    paths. Without paths or with `asks_fit`, its last argument is whether the record fits its schema. It raises on no value.
-    Where paths go through arrays, it is called for every element. `pointer` and `message` are those of a violation.
-    `detail` takes the values, or the record, that break the rule, and returns what the message leaves open.
+    paths. Without paths or with `asks_fit`, its last argument is whether the record fits its schema. It never raises. If
+    paths go through arrays, it is called for every element. `pointer` and `message` are those of a violation. `detail`
+    takes the values, or the record, that break the rule, and returns a more precise message or None.
     """
 
     paths: tuple[Path, ...]
@@ -51,11 +51,11 @@ def when_missing(pointers: tuple[str, ...], nulls: str) -> Callable[..., str | N
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    """One rule, ready to be asked, with its consequence.
+    """One compiled rule, with the disposition of records that break it.
 
-    `rule` is the rule as it is written, with the values of its reference set. `always` is what is said of every record
-    that breaks it; None if that depends on the record. `names` are the property names that the schema declares: others
-    are data, and are written as `*` in the place of a violation.
+    `rule` is the rule as written, with the values of its reference set. `always` is the violation of every record that
+    breaks it; None if that depends on the record. `names` are the property names that the schema declares. Other names
+    are data, and are written as `*` in the pointer of a violation.
     """
 
     rule: Rule
@@ -69,7 +69,7 @@ class CompiledRule:
         check = self.check
         depends = check.detail is not None or any(is_starred(path) for path in check.paths)
         always = None if depends else self._violation(check.pointer)
-        object.__setattr__(self, "always", always)  # once, before anybody sees it
+        object.__setattr__(self, "always", always)  # frozen, but not yet shared
 
     @property
     def id(self) -> str:
@@ -82,7 +82,7 @@ class CompiledRule:
         return self.rule.severity
 
     def breaks(self, record: Any, fits: bool) -> bool:  # noqa: FBT001 - called by position for every record
-        """Return whether a record breaks the rule; `fits` says whether the record fits its schema."""
+        """Return whether a record breaks the rule; `fits` is whether the record fits its schema."""
         check = self.check
         if not check.paths:
             return check.breaks(record, fits)
@@ -90,7 +90,7 @@ class CompiledRule:
         return any(check.breaks(*values, *last) for _, values in places(record, check.paths))
 
     def violations(self, record: Any, *, fits: bool) -> Iterator[Violation]:
-        """Yield where a record that breaks the rule breaks it; at most MAX_PLACES places."""
+        """Yield the violations of a record that breaks the rule, one for each place, at most MAX_PLACES."""
         check = self.check
         if self.always is not None:
             yield self.always
@@ -110,21 +110,21 @@ class CompiledRule:
 
 
 class RuleSet:
-    """All rules of a contract; `clock` is what they take for now, None when they do not ask."""
+    """All rules of a contract; `clock` is their source of `now`, None if no rule uses it."""
 
     def __init__(self, rules: tuple[CompiledRule, ...], clock: Clock | None = None) -> None:
         self.rules = rules
         self.clock = clock
 
     def broken(self, record: Any, fits: bool) -> int:  # noqa: FBT001 - called by position for every record
-        """Return the bit set of the rules that a record breaks, the first rule lowest.
+        """Return the bit set of the rules that a record breaks; the first rule has the lowest bit.
 
-        `fits` says whether the record fits its schema.
+        `fits` is whether the record fits its schema.
         """
         return sum(1 << index for index, rule in enumerate(self.rules) if rule.breaks(record, fits))
 
     def always(self, bits: int) -> tuple[Violation, ...] | None:
-        """Return for every record that breaks these rules where it breaks them; None if that depends on the record."""
+        """Return the violations of every record that breaks these rules; None if they depend on the record."""
         found: list[Violation] = []
         for index, rule in enumerate(self.rules):
             if bits >> index & 1:
@@ -134,7 +134,7 @@ class RuleSet:
         return tuple(found)
 
     def violations(self, record: Any, bits: int, *, fits: bool) -> Iterator[Violation]:
-        """Yield where a record breaks rules that it breaks, in the order of the contract; `bits` as `broken` gives them."""
+        """Yield the violations of the rules in `bits` (see `broken`), which the record breaks, in contract order."""
         for index, rule in enumerate(self.rules):
             if bits >> index & 1:
                 yield from rule.violations(record, fits=fits)

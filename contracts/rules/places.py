@@ -23,13 +23,13 @@ _MAX_INDEX_DIGITS: Final = 9
 
 
 class PathNode(NamedTuple):
-    """The path to a value: its parent (None for the record), and its name or index there."""
+    """A step on the path to a value: the parent step (None for the record), and the name or index in it."""
 
     parent: PathNode | None
     token: str | int
 
     def path(self, names: frozenset[str]) -> Path:
-        """Return the tokens from the record on; `*` for a name that is not in `names`."""
+        """Return the tokens from the record to the value; a name that is not in `names` becomes `*`."""
         found: list[str] = []
         way: PathNode | None = self
         while way is not None:
@@ -46,7 +46,7 @@ Place = tuple[Elements, tuple[Any, ...]]
 
 
 def read(record: Any, path: Path) -> Any:
-    """Read the value at a path of a record; None without one. Source: RFC 6901 section 4."""
+    """Return the value at a path of a record; None if there is none. Source: RFC 6901 section 4."""
     for token in path:
         record = record.get(token) if type(record) is dict else item_at(record, token)
         if record is None:
@@ -55,7 +55,7 @@ def read(record: Any, path: Path) -> Any:
 
 
 def item_at(value: Any, token: str) -> Any:
-    """Read an item of an array by its index in a JSON Pointer; None without one."""
+    """Return the item of an array at an index from a JSON Pointer; None if there is none."""
     is_index = token.isascii() and token.isdigit() and len(token) <= _MAX_INDEX_DIGITS
     if type(value) is list and is_index and int(token) < len(value):
         return value[int(token)]
@@ -63,7 +63,7 @@ def item_at(value: Any, token: str) -> Any:
 
 
 def is_starred(path: Path) -> bool:
-    """Return whether a path has a place for each element of an array, or for each object of the record."""
+    """Return whether a path has `*` or `**`, and so may select several values of a record."""
     return EACH in path or is_deep(path)
 
 
@@ -81,7 +81,7 @@ def array_of(path: Path) -> Path:
 
 
 def go_together(paths: Sequence[Path]) -> bool:
-    """Return whether the arrays or objects on each path are a prefix of those on the longest."""
+    """Return whether the arrays (or objects) on each path are a prefix of those on the longest path."""
     if len({is_deep(path) for path in paths}) > 1:
         return False
     arrays = sorted((array_of(path) for path in paths), key=len)
@@ -89,10 +89,10 @@ def go_together(paths: Sequence[Path]) -> bool:
 
 
 def places(record: Any, paths: Sequence[Path]) -> Iterator[Place]:
-    """Return the values of paths that go together, for every element of their arrays.
+    """Yield the values of paths that go together, for every element of their arrays.
 
-    Without the array there is one place, with None for its members; an empty array has no places. For a path with `**`,
-    each object with one of the named properties is a place.
+    If the array is missing, there is one place, with None for its members; an empty array has no places. For a path
+    with `**`, each object with one of the named properties is a place.
     """
     if any(map(is_deep, paths)):
         return _places_anywhere(record, paths)
@@ -121,7 +121,7 @@ def _places_anywhere(record: Any, paths: Sequence[Path]) -> Iterator[Place]:
 
 
 def _objects(record: Any) -> Iterator[tuple[PathNode | None, dict[str, Any]]]:
-    """Yield the objects of a record at any depth in their order, each with its path. Does not recurse."""
+    """Yield the objects of a record at any depth, in document order, each with its path. Does not recurse."""
     waiting: list[tuple[PathNode | None, Any]] = [(None, record)]
     while waiting:
         way, value = waiting.pop()

@@ -20,7 +20,7 @@ from tidegate.contracts.words import name_of
 
 @dataclass(slots=True)
 class Scope:
-    """The place of a rule in the contract, the fields of the schema, and the problems of the rule found so far."""
+    """The context in which a rule is compiled: its place, the fields of the schema, and the problems found so far."""
 
     pointer: str
     fields: SchemaFields
@@ -29,7 +29,7 @@ class Scope:
     uses_now: bool = False
 
     def now(self, which: Now) -> Callable[[], int]:
-        """Return a function that returns the rule's current time, in nanoseconds since 1970."""
+        """Return a function that returns the rule's `now`, in nanoseconds since 1970."""
         self.uses_now = True
         clock = self.clock
         return (lambda: clock.record) if which == "record" else (lambda: clock.batch)
@@ -50,7 +50,10 @@ class Scope:
         return found
 
     def together(self, placed: Mapping[str, str]) -> None:
-        """Record a problem at the first of several pointers, given by their place, that goes through other arrays."""
+        """Record a problem at the first pointer that goes through other arrays than one before it.
+
+        `placed` maps places to pointers.
+        """
         seen: list[str] = []
         for place, pointer in placed.items():
             other = next((each for each in seen if not go_together([tokens(each), tokens(pointer)])), None)
@@ -61,7 +64,7 @@ class Scope:
             seen.append(pointer)
 
     def expect(self, found: FieldType, types: frozenset[str], what: str, place: str) -> None:
-        """Record a problem when a field never holds one of `types`."""
+        """Record a problem if a field can hold none of `types`; `what` describes them."""
         if not found.types & types:
             held = " or ".join(sorted(found.types)) or "nothing"
             self.refuse(place, f"the field never holds {what}: its type in the schema is {held}")
@@ -71,18 +74,18 @@ _WHERE: Final = "it stands once, at the start, and the name of a property follow
 
 
 def undeclared(pointer: str, fields: SchemaFields) -> str:
-    """Write the message about a pointer that the schema does not declare, with the nearest one that it does."""
+    """Return the message about a pointer that the schema does not declare, with a similar one that it does."""
     path = tokens(pointer)
     near = _nearby(pointer, fields)
     through_array = any(token == EACH or token.isdigit() for token in path)
-    # A field that is missed at the top may stand elsewhere. Below arrays and maps no schema lists the members.
+    # A field that is missing at the top may be elsewhere. The schema does not list members below arrays and maps.
     if not is_deep(path) and not through_array and (not near or fields.find(join(path[:1])) is None):
         near = suggestion(pointer, fields) or near
     return f"the schema declares no field `{pointer}`{near}"
 
 
 def _nearby(pointer: str, fields: SchemaFields) -> str:
-    """Return the end of a message about a pointer: the same one with its first wrong name put right."""
+    """Return the end of a message about a pointer: the pointer with its first wrong name corrected, or ""."""
     path = tokens(pointer)
     for index, token in enumerate(path):
         if token == ANYWHERE or fields.find(join(path[: index + 1])) is not None:
@@ -97,14 +100,14 @@ def _nearby(pointer: str, fields: SchemaFields) -> str:
     return ""
 
 
-# What rules refuse, as plain data, so that rules of any kind compare with each other and with schemas. Each form says
-# exactly which records break a rule, no more and no fewer: comparisons prove with it. `null` says that an absent or null
-# field breaks the rule, too. Values of another type than a form speaks of break no rule.
+# The sets of records that rules refuse, as plain data, so that rules of all kinds can be compared with each other and with
+# schemas. Each class describes exactly the records that break a rule, because proofs rely on it. `null` means that an
+# absent or null field breaks the rule too. Values of a type that the class does not describe break no rule.
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A field that holds one of some values."""
+    """Records in which a field holds one of `values`."""
 
     field: str
     values: tuple[Scalar, ...]
@@ -113,7 +116,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """A field that holds a value of the types of some values, and none of these."""
+    """Records in which a field holds none of `values`, but a value of one of their types."""
 
     field: str
     values: tuple[Scalar, ...]
@@ -122,9 +125,10 @@ class Others:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """A field outside of bounds: numbers, durations or moments by the names that `Range` gives them.
+    """Records in which a field is outside of bounds.
 
-    Bounds of moments may count from `now`, as in `now + 5 minutes`.
+    `limits` maps the names of bounds in `Range` to numbers, durations or moments. Moments may be relative to `now`, as
+    in `now + 5 minutes`.
     """
 
     field: str
@@ -135,7 +139,7 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """A field whose text has no match of a pattern in RE2 syntax."""
+    """Records in which the text of a field contains no match of a pattern in RE2 syntax."""
 
     field: str
     pattern: str
@@ -144,7 +148,7 @@ class Unmatched:
 
 @dataclass(frozen=True, slots=True)
 class OutOfOrder:
-    """Fields with a value smaller than the one before it; with `strict`, or equal to it."""
+    """Records in which a field is smaller than the one before it; with `strict`, smaller or equal."""
 
     fields: tuple[str, ...]
     strict: bool
@@ -154,7 +158,7 @@ class OutOfOrder:
 
 @dataclass(frozen=True, slots=True)
 class AbsentWhen:
-    """A field that is absent or null where another one holds one of `values`; None for any value but null."""
+    """Records in which a field is absent or null, while `other` holds one of `values` (None: any non-null value)."""
 
     field: str
     other: str
@@ -169,9 +173,9 @@ class BrokenExpression:
 
 
 OfField = Listed | Others | Outside | Unmatched
-"""The forms that speak of the values of one field."""
+"""The refused sets that depend on the value of one field."""
 RefusedSet = OfField | OutOfOrder | AbsentWhen | BrokenExpression
-"""Every form; who reads them handles each, and mypy says where one is forgotten."""
+"""All refused sets; mypy checks that code which matches on them handles each."""
 
 
 R = TypeVar("R")
@@ -179,30 +183,30 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The values of the fields that a sentence cites, at the place where the rule was broken; None for no value."""
+    """The values of the fields that a sentence quotes, at the place where the rule was broken; None for no value."""
 
     by_pointer: dict[str, Any]
     fields: SchemaFields
     places: dict[str, Path]
-    """By pointer the path to the value, its `*` as positions."""
+    """The path to the value of each pointer, with positions for its `*`."""
 
     def __getitem__(self, pointer: str) -> Any:
         return self.by_pointer.get(pointer)
 
     def name(self, pointer: str) -> str:
-        """Name a field, or the element that it is of."""
+        """Return the name of a field, or of the array element at which it was read."""
         return name_of(join(self.places[pointer]) if pointer in self.places else pointer)
 
 
 class RuleKind(ABC, Generic[R]):
-    """One kind of rule: how its rules are checked, compared and explained.
+    """The base class of rule kinds: how rules of a kind are checked, compared and explained.
 
-    Abstract methods have no sensible default; a kind without them cannot be registered.
+    Abstract methods have no sensible default; a kind that lacks one cannot be instantiated.
     """
 
     @abstractmethod
     def compile(self, rule: R, scope: Scope) -> FieldCheck | None:
-        """Compile the check of a rule; None, and problems of the scope, where the schema does not allow it."""
+        """Return the check of a rule; None, with problems in the scope, if the schema does not allow it."""
 
     @abstractmethod
     def fields(self, rule: R) -> tuple[str, ...]:
@@ -210,30 +214,30 @@ class RuleKind(ABC, Generic[R]):
 
     @abstractmethod
     def refused(self, rule: R) -> RefusedSet | None:
-        """Return exactly what a rule refuses; None if no form says it, so that comparisons prove nothing of it."""
+        """Return exactly what a rule refuses; None if no class can describe it, so proofs must ignore the rule."""
 
     @abstractmethod
     def sentence(self, rule: R, values: Values) -> str | None:
-        """Write with its values how a record breaks a rule; None if the violation's message says all there is."""
+        """Return a sentence with values on how a record breaks a rule; None if the violation's message is enough."""
 
     @abstractmethod
     def remedy(self, rule: R, fields: SchemaFields) -> str | None:
-        """Write the valid values of a rule, from the contract alone: the end of a sentence with `passes with`."""
+        """Return the valid values of a rule, from the contract alone, to follow the words `passes with`."""
 
     def place(self, rule: R) -> str:
-        """Return the pointer that a violation of a rule names, without the positions of elements; "" for the record."""
+        """Return the pointer that violations of a rule name, without positions; "" for the whole record."""
         return self.fields(rule)[0]
 
     def cited(self, rule: R) -> tuple[str, ...]:
-        """Return the pointers of the fields whose values the sentence holds."""
+        """Return the pointers of the fields whose values `sentence` may contain."""
         return self.fields(rule)
 
     def places(self, rule: R) -> tuple[str, ...]:
-        """Return the places in a record that a rule is about: its fields, and "" for the whole record."""
+        """Return the pointers of the places that a rule is about: its fields, or "" for the whole record."""
         return self.fields(rule) or ("",)
 
     def locate(self, rule: R, pointer: str, found: str) -> Path:
-        """Return the path of a field of a rule, its `*` and `**` as the pointer of a violation names them."""
+        """Return the path of a field of a rule, with `*` and `**` replaced as in `found`, a violation's pointer."""
         place, named, path = tokens(self.place(rule)), tokens(found), tokens(pointer)
         if is_deep(place):
             start = len(named) - len(place) + 1
@@ -270,7 +274,7 @@ class FieldRuleKind(RuleKind[F]):
 
     @abstractmethod
     def sentence_of_value(self, rule: F, values: Values) -> str | None:
-        """Write how a value that is not null breaks the rule."""
+        """Return a sentence on how a value that is not null breaks the rule; None if the message is enough."""
 
 
 def check_of_field(rule: _AboutField, breaks: Callable[[Any], bool], what: str) -> FieldCheck:

@@ -1,7 +1,7 @@
-"""Values of records and of contracts, made comparable.
+"""Comparable keys for values of records and of contracts.
 
-Numbers compare by their exact value: 999.0 equals 999, and a float is the shortest decimal that reads back as it.
-Booleans are no numbers. Values of different types are never equal and have no order.
+Numbers compare by their exact value: 999.0 equals 999, and a float stands for the shortest decimal that reads back as the
+same float. Booleans are not numbers. Values of different types are never equal and have no order.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _DAY: Final = 86_400 * NANOSECONDS
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """A duration, as nanoseconds from each of four days; each comparison is true if it is from all of them.
+    """A duration, as its nanoseconds from each of four reference days; a comparison holds if it holds from all four.
 
-    A month has 28 to 31 days, so durations are ordered only in part. P1M is longer than P27D, and neither longer nor
-    shorter than P30D; the four days bring out the difference.
+    A month has 28 to 31 days, so durations are only partially ordered. P1M is longer than P27D, and neither longer nor
+    shorter than P30D; the four days reveal the difference.
 
     Source: XML Schema 1.1 part 2, section 3.3.6.2; RFC 3339 appendix A for the text; Avro 1.12, "duration".
     """
@@ -60,7 +60,7 @@ class Duration:
 
 @lru_cache(maxsize=4_096)
 def read_duration(text: str) -> Duration | None:
-    """Read a duration; None for anything else."""
+    """Return the duration that a text stands for; None for any other text."""
     match = _TEXT.fullmatch(text)
     if match is None:
         return None
@@ -73,12 +73,12 @@ def read_duration(text: str) -> Duration | None:
 
 
 def duration_string_key(value: Any) -> Duration | None:
-    """Read a duration string of a record."""
+    """Return the duration of a string value; None for anything else."""
     return read_duration(value) if type(value) is str else None
 
 
 def duration_bytes_key(value: Any) -> Duration | None:
-    """Read a duration of Avro: months, days and milliseconds, in 12 bytes."""
+    """Return the duration of an Avro value of 12 bytes (months, days, milliseconds); None for anything else."""
     if type(value) is not bytes or len(value) != _AVRO.size:
         return None
     months, days, milliseconds = _AVRO.unpack(value)
@@ -92,19 +92,19 @@ def _duration(months: int, days: int, rest: int | Fraction) -> Duration:
 
 
 def _days_of_months(year: int, month: int, months: int) -> int:
-    """Count the days of some months from the first of a month on."""
+    """Return the number of days in `months` months that begin with the first of a month."""
     later = year * 12 + month - 1 + months
     return _day_number(later // 12, later % 12 + 1) - _day_number(year, month)
 
 
 def _day_number(year: int, month: int) -> int:
-    """Return the first of a month a number in the proleptic Gregorian calendar; of any year, which datetime has not."""
+    """Return a day number for the first of a month in the proleptic Gregorian calendar, for any year."""
     year, month = (year, month) if month > 2 else (year - 1, month + 12)
     return 365 * year + year // 4 - year // 100 + year // 400 + (153 * (month - 3) + 2) // 5
 
 
 Key = Callable[[Any], Any]
-"""Turns a value of a record into what compares; None for a value of a type that it is not about."""
+"""Converts a value of a record to a comparable key; None for a value of another type."""
 
 _DOUBLE_IS_EXACT: Final = 2**53
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,100})?")
@@ -114,9 +114,9 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,100})?")
 class Order:
     """A sort of values that compare with each other.
 
-    `key` reads a value of a record, `parse` a value of the contract; both give None for what is not of the sort.
-    `at` gives the key of a moment, in nanoseconds since 1970; `moment` gives the moment of a key, without a zone
-    that in UTC. `scale` times an integer of a record is its key; None if records hold no integers.
+    `key` converts a value of a record, `parse` a value of the contract; both return None for values of another sort.
+    `at` returns the key of a moment in nanoseconds since 1970. `moment` returns the moment of a key; one without a zone
+    counts as UTC. The key of an integer in a record is the integer times `scale`, which is None if records hold none.
     """
 
     name: str
@@ -129,7 +129,7 @@ class Order:
 
 
 def exact(number: float | Decimal) -> int | float | Decimal:
-    """Convert a number to one of the same value that compares with Decimals (infinities and NaN stay)."""
+    """Return a number of the same value that compares exactly with Decimals (infinities and NaN are unchanged)."""
     if isinstance(number, float) and isfinite(number):
         whole = number.is_integer() and abs(number) < _DOUBLE_IS_EXACT
         return int(number) if whole else Decimal(repr(number))
@@ -137,28 +137,28 @@ def exact(number: float | Decimal) -> int | float | Decimal:
 
 
 def is_nan(number: float | Decimal) -> bool:
-    """Return whether a number is in no order with any other. Python raises when it compares such a float with a Decimal."""
-    return number != number  # noqa: PLR0124 - of all numbers NaN alone differs from itself
+    """Return whether a number is NaN, which has no order. Python raises if it compares one with a Decimal."""
+    return number != number  # noqa: PLR0124 - only NaN differs from itself
 
 
 def native(number: float) -> int | float:
-    """Convert a number of a contract to one that compares exactly with ints and with floats below 2^53."""
+    """Return a number of a contract in the type that compares exactly with ints, and with floats below 2^53."""
     return int(exact(number)) if exact(number) == int(number) else number
 
 
 def number_key(value: Any) -> int | float | Decimal | None:
-    """Return numbers unchanged, and None for other values, booleans too."""
+    """Return numbers unchanged, and None for other values, including booleans."""
     kind = type(value)
     return value if kind is int or kind is float or kind is Decimal else None
 
 
 def date_string_key(value: Any) -> str | None:
-    """Read a date string; one call deep, for it is asked for every record."""
+    """Return a valid date string unchanged; None for anything else. Kept shallow: it runs for every record."""
     return read_date(value) if type(value) is str and len(value) == DATE_LENGTH else None
 
 
 def instant_string_key(value: Any) -> Any:
-    """Read a date-time string."""
+    """Return the moment of a date-time string, in nanoseconds since 1970; None for anything else."""
     return instant_key(value) if type(value) is str else None
 
 
@@ -191,9 +191,9 @@ _BYTE_DURATIONS: Final = replace(DURATIONS, key=duration_bytes_key)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DateOrInstant:
-    """A date, or a date-time with the date that it is written with.
+    """A date, or a date-time with its written date.
 
-    Two date-times compare by their instants. A date compares by its day with all others: it has no time and no zone.
+    Two date-times compare by their instants. A date has no time and no zone, so it compares with all others by day.
     """
 
     day: str
@@ -220,7 +220,7 @@ class DateOrInstant:
 
 
 def date_or_instant_key(value: Any) -> DateOrInstant | None:
-    """Read a string that is a date or a date-time."""
+    """Return the key of a string that is a date or a date-time; None for anything else."""
     if (day := date_string_key(value)) is not None:
         return DateOrInstant(day)
     instant = instant_string_key(value)
@@ -242,15 +242,15 @@ _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 
 
 def order_of_times(field: FieldType) -> Order | None:
-    """Return the order of a field of dates or of timestamps; None when it is neither, or may be both."""
+    """Return the order of a field of dates or of timestamps; None if it holds neither, or may hold both."""
     found = _order_of_format(field)
     return None if found is not None and found.name == DURATIONS.name else found
 
 
 def order_of_moments(field: FieldType) -> Order | None:
-    """Return the order of a field of dates, of timestamps or of either; None when it is neither.
+    """Return the order of a field of dates, of timestamps or of both; None if it holds neither.
 
-    That of either is not transitive, so that comparisons of contracts do not reason with it.
+    The order of both is not transitive, so comparisons of contracts do not reason with it.
     """
     is_either = "string" in field.types and field.times == {"date", "date-time"}
     return DATES_OR_INSTANTS if is_either else order_of_times(field)
@@ -289,7 +289,7 @@ def integer_key(value: Any) -> int | None:
 
 
 def _days(text: Any) -> int | None:
-    """Read a date of the contract as Avro counts: days since 1970."""
+    """Return a date of the contract as days since 1970, as in Avro; None for any other value."""
     key = date_string_key(text)
     if key is None or key.startswith("0000"):  # Python has no year 0
         return None
@@ -318,14 +318,14 @@ _OF_STRINGS: Final = {
 
 
 def order_of(field: FieldType) -> Order | None:
-    """Return the order of the values of a field; None when they have none."""
+    """Return the order of the values of a field; None if they have none."""
     return _order_of_format(field) or (NUMBERS if field.types & {"number", "integer"} else None)
 
 
 def number_of(bound: float | str) -> int | float | Decimal | None:
-    """Read a number of a contract, one given as text too: exact, and as a Decimal only where no double is it.
+    """Return a number of a contract exactly, also one given as text; a Decimal only if no double equals it.
 
-    None for text that is not a number.
+    Return None for text that is not a number.
     """
     if not isinstance(bound, str):
         return native(bound)
@@ -339,13 +339,13 @@ def number_of(bound: float | str) -> int | float | Decimal | None:
 
 
 Member = Callable[[Any], bool | None]
-"""Whether a value is listed; None for a value whose type the list does not contain."""
+"""Returns whether a value is listed; None for a value whose type does not occur in the list."""
 
 
 def member_of(values: Mapping[str, Scalar], found: FieldType, scope: Scope) -> Member:
-    """Compile a list of values that `found` should be able to hold; notes a problem for each that it cannot.
+    """Compile the membership test for a list of values; record a problem for each that the field `found` cannot hold.
 
-    `values` has them by their place, a pointer below the rule.
+    `values` maps places, pointers below the rule, to values.
     """
     times = order_of_times(found) or order_of_durations(found)
     listed: dict[type, set[Any]] = {}
@@ -361,7 +361,7 @@ def member_of(values: Mapping[str, Scalar], found: FieldType, scope: Scope) -> M
 
 
 def placed(place: str, values: tuple[Scalar, ...]) -> dict[str, Scalar]:
-    """Return the values of a list by their place."""
+    """Return the values of a list by place: `place` with the index of the value."""
     return {f"{place}/{index}": value for index, value in enumerate(values)}
 
 

@@ -1,4 +1,4 @@
-"""A ledger that is rebuilt from the outputs, for a stream that has lost its own. Pure values and arithmetic; no I/O.
+"""Adoption: a ledger rebuilt from the outputs, for a stream that has lost its own. Pure values; no I/O.
 
 The ledger must end where no record is written twice and none is missing. One output is updated in the same commit as
 the ledger, which covers all of its records. The other output is written before the ledger is updated, so it may have
@@ -28,15 +28,15 @@ from tidegate.contracts.stream.ledger import BatchTotals, Vector
 from tidegate.contracts.stream.positions import Positions, Sightings
 
 Ahead = Literal["written", "quarantined"]
-"""The output that is written before the ledger moves."""
+"""The output that is written before the ledger is updated."""
 
 EPOCH_GAP = 1000
-"""Epochs that are left out: claims that published nothing are reported nowhere, and must all be older than an adoption."""
+"""Epochs that an adoption skips, because claims that published nothing are not reported but must be older."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRange:
-    """First offset that each partition of the source still holds, and the offset after its last."""
+    """The first offset that each partition of the source still holds, and the offset after its last one."""
 
     earliest: Vector
     latest: Vector
@@ -44,10 +44,10 @@ class SourceRange:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Source positions of what a stream has written, each output read to its end.
+    """Source positions of the records that a stream has written; each output was read to its end.
 
-    `ahead` names the output that may be ahead of the lost ledger; None when both move with the ledger. It is ahead by
-    `window` offsets of a partition at most; None when by any number, because the other output was rolled back.
+    `ahead` names the output that may be ahead of the lost ledger; None if both are updated with the ledger. It is ahead
+    by at most `window` offsets of a partition; None for any number, because the other output was rolled back.
     """
 
     written: Sightings
@@ -55,7 +55,7 @@ class Found:
     ahead: Ahead | None
     window: int | None
     replayed: Positions = field(default_factory=Positions)
-    """Written records that a replay has written: they were refused first, and are not among `quarantined`."""
+    """Records that were refused and then written by a replay; they are not in `quarantined`."""
 
     @property
     def all(self) -> Positions:
@@ -65,7 +65,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Start and end of a rebuilt ledger; `holes` are the offsets between them that are in no output."""
+    """The start and end of a rebuilt ledger; `holes` are the positions between them that are in no output."""
 
     begin: Vector
     end: Vector
@@ -74,7 +74,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFound:
-    """The findings about one partition: lowest and highest offset in each output, and its holes by cause.
+    """The findings about one partition: lowest and highest offset in each output, and the number of holes by cause.
 
     `absent` holes have no record in the source. `unanswered` holes have a record that is in no output: it was
     dropped, superseded or deleted, or it is lost. The source has deleted the records of `past_retention` holes.
@@ -95,7 +95,7 @@ class Proposal:
     """The ledger that the outputs account for.
 
     `unanswered` are the records of the source that no output holds. `twice` are positions that are in an output more
-    than once, or in both: they stay as they are.
+    than once, or in both outputs; these records are left as they are.
     """
 
     begin: Vector
@@ -107,7 +107,7 @@ class Proposal:
 
     @property
     def holes(self) -> int:
-        """Return the number of offsets that cannot be proven: a person must accept them as lost."""
+        """Return the number of offsets whose fate cannot be proven: a person must accept them as lost."""
         return self.totals.unproven
 
 
@@ -154,7 +154,7 @@ class Adoption(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Remove what most adoptions do not have: registries of earlier versions refuse a field that they do not know."""
+        """Omit empty fields that most adoptions lack: registries of earlier versions reject unknown fields."""
         fields: dict[str, Any] = serialize(self)
         if self.kind == "adoption":
             del fields["kind"]
@@ -174,11 +174,11 @@ class KeptAdoption(BaseModel):
 def bounds(
     found: Found, source: SourceRange, *, from_earliest: bool, known_begin: Vector | None = None
 ) -> Bounds:
-    """Return the required start and end of the ledger.
+    """Return the start and end that the rebuilt ledger must have.
 
-    `known_begin` is the start of the ledger that is replaced. For other partitions, `from_earliest` means that the
-    stream started with the first available record, so all records of the source must be accounted for. Raises
-    StreamStopped when an output holds positions that the source does not have.
+    `known_begin` is the start of the ledger that is replaced. For partitions without one, `from_earliest` means that
+    the stream started with the first available record, so all records of the source must be accounted for. Raises
+    StreamStopped if an output holds positions past the end of the source.
     """
     begin: Vector = {}
     end: Vector = {}
@@ -203,7 +203,7 @@ def bounds(
 
 
 def propose(found: Found, source: SourceRange, limits: Bounds, present: Positions) -> Proposal:
-    """Return the ledger of these bounds. `present` are the records that the source holds at the holes."""
+    """Return the proposed ledger for these bounds. `present` are the holes at which the source holds a record."""
     written = found.written.seen.within(limits.begin, limits.end)
     quarantined = found.quarantined.seen.within(limits.begin, limits.end) - written
     unanswered = limits.holes & present

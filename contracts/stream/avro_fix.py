@@ -1,6 +1,7 @@
-"""A fix applied to Avro records: decoded and encoded with the schema that each was written with.
+"""Fixes of Avro records: each record is decoded and encoded with the schema that it was written with.
 
-A record that cannot be decoded, and a change that its schema cannot hold, stay as they are: the contract then says what is wrong.
+A record that cannot be decoded, or whose schema cannot hold the change, is returned unchanged. The contract then reports
+what is wrong.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ _MAGIC: Final = b"\0"
 
 
 class AvroFix:
-    """A fix that is ready to be applied to Avro records.
+    """A fix compiled for Avro records.
 
-    `writers` are schemas by their id, for records with a schema id of five bytes before the payload. It is None for
-    records without an id, which were written with `own`. Fields have the names of the writer's schema.
+    `writers` maps schema ids to writer schemas, for records with the five-byte Confluent prefix. It is None for records
+    without an id, which were written with the schema `own`. Fields have the names of the writer's schema.
     """
 
     def __init__(self, fix: Fix, own: str, writers: Mapping[int, str] | None) -> None:
@@ -41,11 +42,11 @@ class AvroFix:
         self._writers = writers
 
     def __reduce__(self) -> tuple[Callable[..., AvroFix], tuple[Any, ...]]:
-        """Pickle the document: the steps are functions."""
+        """Pickle the text of the fix, because the compiled steps are functions."""
         return _recompiled, (self._fix.text, self._own, self._writers)
 
     def apply(self, value: bytes | None) -> bytes | None:
-        """Return a record after all steps; the same object when nothing changes, or when its schema cannot hold the change."""
+        """Return a record after all steps; the same object if nothing changes or the schema cannot hold it."""
         if not value:
             return value
         prefix, text = b"", self._own
@@ -67,7 +68,7 @@ class AvroFix:
 
 
 class _Codec:
-    """Reads and writes records of one schema."""
+    """A reader and writer of records of one schema."""
 
     def __init__(self, text: str) -> None:
         definition = json.loads(text)
@@ -75,12 +76,12 @@ class _Codec:
         self._parsed = fastavro.parse_schema(definition)
 
     def decode(self, payload: bytes) -> Any:
-        """Return the record; None for bytes that are none."""
+        """Return the record; None for bytes that cannot be decoded."""
         (record,) = self._format.decode(Framed(pa.array([payload], pa.binary())))
         return None if isinstance(record, Violation) else record
 
     def encode(self, record: Any) -> bytes | None:
-        """Return the bytes of a record; None unless they are read as this record again."""
+        """Return the bytes of a record; None unless they decode to an equal record."""
         out = io.BytesIO()
         try:
             fastavro.schemaless_writer(out, self._parsed, record, strict=True)
@@ -94,7 +95,7 @@ class _Codec:
 def _codec(text: str) -> _Codec | None:
     try:
         return _Codec(text)
-    except (ContractError, ValueError):  # it was registered without this check
+    except (ContractError, ValueError):  # a registry may hold schemas that this project's checks reject
         return None
 
 
@@ -103,7 +104,7 @@ def _recompiled(text: str, own: str, writers: Mapping[int, str] | None) -> AvroF
 
 
 def _with_numbers(value: Any) -> Any:
-    """Return a copy of a record in which numbers are as in JSON; decimals, bytes and the like stay."""
+    """Return a copy of a record with integers and floats as JSON numbers; other values are unchanged."""
     match value:
         case dict():
             return {name: _with_numbers(each) for name, each in value.items()}

@@ -22,9 +22,9 @@ class Closure(StrEnum):
 
 
 class ClosedRefusals(BaseModel):
-    """Refused records that a ledger has closed in one way. They stay refused, and are counted as quarantined.
+    """Refused records that a ledger has closed in one way. They stay refused, and count as quarantined.
 
-    Those that were sent to the source stay closed after a rewind: a batch that comes to them again leaves them out.
+    Records that were sent to the source topic stay closed after a rewind: a batch that reads them again omits them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -40,14 +40,14 @@ class ClosedRefusals(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Remove what only a rewind writes: ledgers are compared by their text."""
+        """Omit `until` if it is empty, as before any rewind: ledgers are compared by their text."""
         fields: dict[str, Any] = serialize(self)
         return {name: value for name, value in fields.items() if value or name != "until"}
 
 
 def chain_of(ledger: str, closure: Closure | None) -> str:
-    """Return the name of the chain with the positions that a ledger has closed; None names the replayed ones.
+    """Return the name of the chain with the positions that a ledger has closed in this way; None for replayed ones.
 
-    No ledger has the name of another chain: the name of a ledger has no `#`.
+    The names cannot collide with those of other ledgers, which contain no `#`.
     """
     return ledger if closure is None else f"{ledger}#{closure}"

@@ -38,7 +38,7 @@ Ability = Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,39}$")]
 
 
 MOST_SET_ASIDE = 100
-"""Maximum number of records in a control; the oldest, which the stream passed long ago, are omitted."""
+"""Maximum number of set-aside records in a control; the oldest, which the stream has long passed, are omitted."""
 
 
 class StreamState(StrEnum):
@@ -57,7 +57,7 @@ class Range(BaseModel):
     end: Offsets
 
     def overlaps(self, start: Offsets, end: Offsets) -> bool:
-        """Return whether a record between these vectors is in the range."""
+        """Return whether an offset in [start, end) of any partition is in the range."""
         return any(
             max(self.start.get(partition, 0), start.get(partition, 0)) < min(last, end[partition])
             for partition, last in self.end.items()
@@ -107,7 +107,7 @@ class Trip(BaseModel):
             raise ValueError("refused records are part of records, and here exceed them")
         if set(self.start) != set(self.end):
             raise ValueError("start and end name the same partitions")
-        # Who accepts the batch switches its budget off for these offsets. Spark rounds up in each partition.
+        # Accepting the batch turns off the budget for these offsets, so they are limited. Spark rounds up per partition.
         if sum(max(0, last - self.start[p]) for p, last in self.end.items()) > 2 * MOST_OFFSETS:
             raise ValueError(f"a batch has {MOST_OFFSETS:,} offsets at most")
         return self
@@ -163,39 +163,39 @@ class StreamControl(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what most controls do not have: jobs of earlier versions refuse a field that they do not know."""
+        """Omit `requires` if it is empty: jobs of earlier versions reject a field that they do not know."""
         fields: dict[str, Any] = serialize(self)
         return {name: value for name, value in fields.items() if value or name != "requires"}
 
     @property
     def is_paused(self) -> bool:
-        """Return whether nothing may be judged or written."""
+        """Return whether the stream is paused, so that nothing may be judged or written."""
         return self.state is StreamState.PAUSED
 
     def paused(self, reason: str, by: str, at: datetime) -> StreamControl:
-        """Return the state after a pause."""
+        """Return the control after a pause."""
         return self._changed(state=StreamState.PAUSED, reason=reason[:1000], by=by, at=at)
 
     def resumed(self, by: str, at: datetime, *, accept: bool, decisions: int = 0) -> StreamControl:
-        """Return the control after a person has resumed the stream; with `accept`, for the batch that tripped too.
+        """Return the control after a person has resumed the stream; `accept` also accepts the batch that tripped.
 
-        It counts at least `decisions`, those that a job knew before the database was restored.
+        Its revision is at least `decisions`, the number that a job knew before the database was restored.
         """
         accepted = self.trip.range if accept and self.trip is not None else self.accepted
         resumed = self._changed(state=StreamState.RUNNING, reason=None, by=by, at=at, accepted=accepted)
         return resumed.model_copy(update={"revision": max(resumed.revision, decisions)})
 
     def tripped(self, trip: Trip, by: str, at: datetime) -> StreamControl:
-        """Return what holds after an error budget was spent: a pause, if the budget asks for one."""
+        """Return the control after an error budget was spent: paused if the budget's action is a pause."""
         state = StreamState.PAUSED if trip.action == "pause" else self.state
         return self._changed(state=state, reason=trip.sentence, by=by, at=at, trip=trip)
 
     def shadowed(self, version: str | None) -> StreamControl:
-        """Return what holds after a version was declared the shadow, or none; why the stream is paused stays."""
+        """Return the control with `version` as the shadow, or none; the reason of a pause is kept."""
         return self._changed(shadow=version)
 
     def set_aside_within(self, start: Offsets, end: Offsets) -> frozenset[tuple[int, int]]:
-        """Return the partition and offset of the records between two vectors that are set aside."""
+        """Return (partition, offset) of the set-aside records in [start, end)."""
         return frozenset(
             (each.partition, each.offset)
             for each in self.set_aside
@@ -203,7 +203,7 @@ class StreamControl(BaseModel):
         )
 
     def with_set_aside(self, record: RecordPosition) -> StreamControl:
-        """Return the state after a record was set aside; the reason of a pause is kept."""
+        """Return the control after a record was set aside; the reason of a pause is kept."""
         others = [each for each in self.set_aside if each != record]
         return self._changed(set_aside=(*others, record)[-MOST_SET_ASIDE:])
 
@@ -277,7 +277,10 @@ class StreamCondition:
 def condition_of(
     control: StreamControl, event: StreamEvent | None, last_committed_at: datetime | None
 ) -> StreamCondition:
-    """Return the condition of a stream. A pause takes precedence over events of the job; a batch after an end shows that the stream runs again."""
+    """Return the condition of a stream.
+
+    A pause takes precedence over events of the job. A batch committed after an end shows that the stream runs again.
+    """
     if control.is_paused:
         return StreamCondition(Condition.PAUSED, control.reason, control.by, control.at)
     if event is None or event.kind is EventKind.STARTED:

@@ -1,4 +1,4 @@
-"""Counts as reports carry them."""
+"""Types of the counts in reports, and the number of records by violated rule."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.contracts.stream.versions import MESSAGE
 from tidegate.contracts.verdict import Severity, Stage
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
-"""The largest number that every database and Kafka can hold."""
+"""A count or offset: up to 2^63 - 1, the largest number that every database and Kafka can hold."""
 
 LONGEST_CODE: Final = 500
 CodeText = Annotated[str, Field(max_length=LONGEST_CODE)]
@@ -33,7 +33,7 @@ class RuleCount(BaseModel):
 
 
 def rule_counts(counts: Counter[RuleKey]) -> tuple[RuleCount, ...]:
-    """Return the counts as they are reported, most frequent first. Codes above 500 characters are cut."""
+    """Return the counts as reported, most frequent first. Codes are cut at 500 characters and then merged."""
     sums: Counter[RuleKey] = Counter()
     for (stage, code, severity), records in counts.items():
         sums[stage, code[:LONGEST_CODE], severity] += records

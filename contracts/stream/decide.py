@@ -1,4 +1,4 @@
-"""Decide about a whole judged batch before anything of it is written: totals, counts by rule, error budget."""
+"""The decision about a judged batch before any of it is written: totals, counts by rule, error budget."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ REFUSED_WITH_BATCH = Violation(
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The number of records of a batch, and of the refused ones."""
+    """The number of records of a batch, and how many of them were refused."""
 
     records: int
     refused: int
@@ -48,14 +48,14 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """A budget that is spent: `counted` over its window, `rules` what the batch alone violated, most frequent first."""
+    """A spent budget: `counted` covers its window, `rules` only the batch's violations, most frequent first."""
 
     budget: ErrorBudget
     counted: Counted
     rules: tuple[RuleCount, ...]
 
     def trip(self, contract: DataContract, start: Vector, end: Vector, epoch: int) -> Trip:
-        """Return the trip to report about a batch with these offsets; each call creates another id."""
+        """Return the trip to report for a batch with these offsets; each call creates a new id."""
         return Trip(
             id=uuid4(),
             stream=contract.id,
@@ -74,7 +74,7 @@ class Spent:
 
 
 class BudgetSpent(StreamStopped):
-    """The error budget is spent, and nothing of the batch may be written."""
+    """The error budget is spent, so no record of the batch may be written."""
 
     def __init__(self, message: str, spent: Spent) -> None:
         super().__init__(message, spent)
@@ -89,7 +89,7 @@ class BudgetContext:
     is_accepted: bool = False
 
     def window(self, budget: ErrorBudget, batch: Counted) -> Counted:
-        """Count the batch, and those before it for as long as the budget's window reaches."""
+        """Return the counts of `batch` and of earlier batches until the budget's window is filled."""
         total = batch
         for counted in self.earlier:
             if budget.window_records is None or total.records >= budget.window_records:
@@ -99,22 +99,23 @@ class BudgetContext:
 
 
 class BudgetWindow:
-    """The published batches of one stream, for the longest possible window. Not thread-safe."""
+    """The counts of the last published batches of one stream, at most 10,000. Not thread-safe."""
 
     def __init__(self) -> None:
         self._batches: deque[Counted] = deque(maxlen=10_000)
 
     def fill(self, newest_first: Iterable[Counted]) -> None:
-        """Add the batches of an earlier process before those of this one."""
+        """Add the batches of an earlier process as older ones."""
         for counted in newest_first:
             if len(self._batches) == self._batches.maxlen:
                 return
             self._batches.append(counted)
 
     def published(self, counted: Counted, *, begins_anew: bool) -> None:
-        """Record a batch. A batch that a person accepted, or that was refused as a whole, restarts the window.
+        """Record a published batch; `begins_anew` restarts the window and leaves the batch out.
 
-        Otherwise its refused records would count against the batches after it, which would be refused too.
+        It is set for a batch that a person accepted, or that was refused as a whole. Otherwise its refused records would
+        count against the next batches, which would be refused too.
         """
         if begins_anew:
             self._batches.clear()
@@ -127,7 +128,7 @@ class BudgetWindow:
 
 
 def is_spent(budget: ErrorBudget, counted: Counted) -> bool:
-    """Return whether the budget is exceeded, and the number of records is at least `min_records`."""
+    """Return whether the budget is exceeded; it does not apply below `min_records` records."""
     return counted.records >= budget.min_records and counted.refused > budget.ratio * counted.records
 
 
@@ -139,7 +140,7 @@ _MOST_REMEMBERED = 256
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The number of records of a batch and a source partition with the same disposition and the same failed slots."""
+    """The number of records of a batch with the same source partition, disposition and failed slots."""
 
     disposition: Disposition
     failed: bytes | None
@@ -149,7 +150,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class FailedRecord:
-    """A record that must not pass: where it is, and the slots that it failed."""
+    """A record with the disposition `failed`: its source position, and the slots that it failed."""
 
     partition: int
     offset: int
@@ -158,12 +159,13 @@ class FailedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision about a batch. `written` and `quarantined` count the settled records too; `written` includes warned and alerted.
+    """The decision about a batch.
 
-    `rules` has how many records failed each slot, without those that are quarantined now. These are counted from
-    their evidence, which also has the keyword. `alerts` counts the errors of alerted records only. `refusal` is what
-    every accepted record violates when the batch was refused as a whole: none of it is written then. `is_accepted`:
-    the error budget is spent, and a person lets the batch through.
+    `written` and `quarantined` include settled records; `written` includes warned and alerted ones. `rules` counts the
+    records that failed each slot, without those that are quarantined now: these are counted from their evidence, which
+    also has the keyword. `alerts` counts only the errors of alerted records. `refusal` are the violations of every
+    accepted record of a batch that was refused as a whole; then no record is written. `is_accepted` means that the error
+    budget is spent, but a person has accepted the batch.
     """
 
     written: int
@@ -178,16 +180,16 @@ class Decision:
     refusal: tuple[Violation, ...] = ()
     is_accepted: bool = False
     by_partition: Mapping[int, FateCounts] = field(default_factory=dict)
-    """Counts of the source partitions; they add up to those of the batch."""
+    """Counts by source partition; they add up to those of the batch."""
 
     @property
     def records(self) -> int:
-        """Return all records of the batch."""
+        """Return the number of records of the batch."""
         return self.written + self.quarantined + self.dropped
 
     @property
     def counted(self) -> Counted:
-        """Return the violations that the error budget counts."""
+        """Return the counts for the error budget: all records, and the quarantined and dropped ones as refused."""
         return Counted(self.records, self.quarantined + self.dropped)
 
 
@@ -198,12 +200,12 @@ def decide(
     settled: Mapping[Position, Settlement] = _NONE_SETTLED,
     context: BudgetContext = _ALONE,
 ) -> Decision:
-    """Add up a judged batch and judge it as a whole.
+    """Add up a judged batch and decide about it as a whole.
 
     `settled` are records of the batch that an earlier attempt has permanently written; they are not in `tallies`.
-    `first_failed` looks for the first record that must not pass, and is asked only when there is one.
-    Raises StreamStopped when a rule with on_violation `fail` is violated, and BudgetSpent when the error budget is
-    spent, unless a person has accepted the batch.
+    `first_failed` finds the first record with the disposition `failed`, and is called only if there is one. Raises
+    StreamStopped if a rule with on_violation `fail` is violated. Raises BudgetSpent if the error budget is spent,
+    unless a person has accepted the batch or the budget quarantines it.
     """
     records: Counter[Disposition] = Counter()
     rules: Counter[RuleKey] = Counter()
@@ -246,7 +248,7 @@ def decide(
 
 
 def fate_of(tally: Tally) -> FateCounts:
-    """Return what becomes of the records of a tally."""
+    """Return the fate of a tally's records: accepted, dropped or quarantined."""
     if tally.disposition.is_written:
         return FateCounts(accepted=tally.records)
     if tally.disposition is Disposition.DROPPED:
@@ -259,7 +261,7 @@ def _count(partitions: dict[int, FateCounts], partition: int, fate: FateCounts) 
 
 
 def count_evidence(verdicts: Iterable[Verdict]) -> Counter[RuleKey]:
-    """Count the records that violated each rule, keyword or column; a record counts once under each."""
+    """Return the number of records that violated each rule, keyword or column; a record counts once under each."""
     counts: Counter[RuleKey] = Counter()
     for verdict in verdicts:
         for key in rule_keys(verdict.violations):
@@ -267,16 +269,16 @@ def count_evidence(verdicts: Iterable[Verdict]) -> Counter[RuleKey]:
     return counts
 
 
-@lru_cache(maxsize=_MOST_REMEMBERED)  # those of many records are the same
+@lru_cache(maxsize=_MOST_REMEMBERED)  # many records have the same violations
 def rule_keys(violations: tuple[Violation, ...]) -> frozenset[RuleKey]:
-    """Name what a record with these violations counts under, once each."""
+    """Return the keys under which a record with these violations counts, each once."""
     return frozenset((each.stage, each.code, each.severity) for each in violations)
 
 
 def _within_budget(
     budget: ErrorBudget | None, decision: Decision, refused: Counter[RuleKey], context: BudgetContext
 ) -> Decision:
-    """Check a batch against the error budget. Raises BudgetSpent."""
+    """Return the decision after a check of the error budget. Raises BudgetSpent if it stops the batch."""
     if budget is None:
         return decision
     counted = context.window(budget, decision.counted)
@@ -321,7 +323,7 @@ _OUTCOMES = {
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The result of an expectation, its source, and whether the other source agrees, if there is one.
+    """An expectation with its finding, and whether Great Expectations agrees; `agrees` is None if it was not asked.
 
     `finding` is None for a batch with too few records.
     """
@@ -332,14 +334,14 @@ class Judged:
 
 
 def results_of(plan: EnforcementPlan, judged: Iterable[Judged]) -> tuple[ExpectationResult, ...]:
-    """Return the results as they are kept."""
+    """Return the results for the report, without figures of classified columns."""
     classes = classes_of(plan.contract)
     classified = {column.name for column in plan.typed_columns if classes.touches(column.path)}
     return tuple(_result(plan.contract, each, classified) for each in judged)
 
 
 def refusals(results: Iterable[ExpectationResult], outcome: ExpectationOutcome) -> tuple[Violation, ...]:
-    """Return the violations of the expectations with this outcome: what every accepted record of the batch then has."""
+    """Return the violations that expectations with this outcome give to every accepted record of the batch."""
     return tuple(
         Violation(Stage.EXPECTATION, result.id, "", Severity.ERROR, _message(result))
         for result in results

@@ -1,7 +1,7 @@
-"""A ledger after records of one person were erased. Pure values and arithmetic; no I/O.
+"""Erasure of the records of one person, and the ledger after it. Pure values and arithmetic; no I/O.
 
-An erased record counts as dropped: its position stays known, and no output holds it. A reconciliation therefore accounts
-for it as for a record that the contract drops.
+An erased record counts as dropped: its position stays known, and no output holds it. A reconciliation therefore treats
+it like a record that the contract drops.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.segments import Segment
 
 MOST_ROWS = 50_000
-"""Most rows of one erasure: a value that more records share does not name a person."""
+"""Maximum number of rows in one erasure: a value that more records share does not identify a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
     """The records that an erasure removes from a ledger's outputs, by source position.
 
-    `rows` are in the table, `refused` are refusals that count in the ledger. `quarantined` counts the records that leave
-    the quarantine topic: also refusals that a rewind has overruled.
+    `rows` are in the table, `refused` are refusals that count in the ledger. `quarantined` is the number of records that
+    are removed from the quarantine topic, including refusals that a rewind has overruled.
     """
 
     held: Ledger
@@ -42,9 +42,9 @@ class Erasure:
     def ledger(
         self, claimed: Ledger, erasure: str, dropped_digest: str, scan_from: Mapping[str, Vector]
     ) -> Ledger:
-        """Return the ledger after the erasure of that id, which follows `claimed`.
+        """Return the ledger after the erasure, which follows `claimed`; `erasure` is its id.
 
-        `scan_from` maps output topics to the offsets from which the next start looks at them; others stay as they are.
+        `scan_from` maps output topics to the offsets from which the next start scans them; other topics keep theirs.
         """
         rows, refused = len(self.rows), len(self.refused)
         totals = claimed.totals.model_dump()
@@ -80,10 +80,10 @@ class Erasure:
 def erase_from(
     held: Ledger, rows: Positions, refused: Positions, quarantined: int, dropped: Positions
 ) -> Erasure:
-    """Return the erasure of rows and refusals. `dropped` are the positions that count as dropped already.
+    """Return the erasure of rows and refusals. `dropped` are the positions that already count as dropped.
 
-    An erasure that was cut off after its commit has left refusals in the topic which count as dropped. Raises
-    ConflictError for too many rows, for refusals ahead of the ledger, and where the ledger counts fewer records.
+    An erasure that was interrupted after its commit has left refusals in the topic that count as dropped. Raises
+    ConflictError for too many rows, for refusals ahead of the ledger, and if the ledger counts fewer records.
     """
     if len(rows) > MOST_ROWS:
         raise ConflictError(

@@ -1,8 +1,8 @@
-"""Evidence that travels with a record: where it came from, and why it was refused, as Kafka headers.
+"""Kafka headers that record where an output record came from, and why it was refused.
 
 A record in an output topic keeps its key, value, headers and timestamp; these headers are appended to its own.
-Readers take the last header of a name, so that a producer's forged or replayed header never counts. Everything
-written here is static text: codes, pointers through declared names, sentences; never a value of the payload.
+Readers take the last header of a name, so a producer's forged or replayed header never counts. Everything written
+here is static text: codes, pointers through declared names, sentences; never a value of the payload.
 
 Source: KIP-1191 for the `__dlq.errors.*` headers, whose values are UTF-8 text.
 """
@@ -22,7 +22,7 @@ from tidegate.contracts.stream.versions import HEADER_FORMAT
 from tidegate.contracts.verdict import Severity, Stage, Verdict, Violation
 
 MAX_HEADER_BYTES = 8 * 1024
-"""Maximum value of one header: brokers bound the record, and the payload must still fit."""
+"""Maximum size of one header value: brokers limit the record size, and the payload must still fit."""
 
 SOURCE_HEADER = "tidegate.source"
 """Topic, partition and offset of the record in its source, as `topic/partition/offset`."""
@@ -35,46 +35,46 @@ RULES_HEADER = "tidegate.rules"
 VIOLATIONS_HEADER = "tidegate.violations"
 """The violations as JSON (quarantine only)."""
 BATCH_HEADER = "tidegate.batch"
-"""Offset by partition at which the batch ends, when the whole batch was refused (quarantine only)."""
+"""End of the record's batch, as offset by partition, if the whole batch was refused (quarantine only)."""
 TIMESTAMP_HEADER = "tidegate.timestamp"
-"""Time of the record in its source, in milliseconds since 1970 UTC: the broker may have set another (quarantine), or Kafka's
-client, which takes 0 for none."""
+"""Time of the record in its source, in milliseconds since 1970 UTC. The broker may replace the record's own time
+(quarantine), and Kafka's client replaces a time of 0."""
 GENERATION_HEADER = "tidegate.generation"
-"""Generation of the ledger that refused the record, left out at 0 (quarantine only)."""
+"""Generation of the ledger that refused the record, omitted if it is 0 (quarantine only)."""
 JUDGED_AT_HEADER = "tidegate.judged-at"
 """Moment at which the batch of the record was judged, in nanoseconds since 1970 UTC (quarantine only)."""
 REPLAY_HEADER = "tidegate.replay"
 """Id of the request that has replayed the record, 32 hexadecimal digits (accepted topic only)."""
 SENT_BACK_HEADER = "tidegate.replayed-from"
-"""Source position, as `topic/partition/offset`, of the refused record that was sent to the source topic as this one."""
+"""Source position, as `topic/partition/offset`, of the refused record that was sent again as this one."""
 OMITTED_HEADER = "tidegate.omitted"
 """Sizes in bytes and SHA-256 of a record that was set aside and is too large for the quarantine topic, as JSON."""
 ORIGIN_HEADER = "tidegate.origin"
-"""File or table that the record was read from by `tidegate enforce --from-files` or `--from-table`; its own header."""
+"""File or table from which `tidegate enforce --from-files` or `--from-table` read the record; one of its own headers."""
 FORMAT_HEADER = "tidegate.format"
-"""Format of these headers, a number; left out while it is 1. It is ours only behind the last `tidegate.source`."""
+"""Format of these headers, a number; omitted if it is 1. It counts only after the last `tidegate.source`."""
 
 SET_ASIDE = Violation(
     Stage.FRAME, "record.set-aside", "", Severity.ERROR, "was set aside by a person, and not judged"
 )
-"""Why a record is in quarantine that nothing has looked into."""
+"""The violation of a record that a person has quarantined without a verdict."""
 
 Headers = Iterable[tuple[str, bytes | None]]
-"""Kafka headers in the order of the record; names may repeat, values may be null."""
+"""Kafka headers in their order in the record; names may repeat, values may be null."""
 
 _KNOWN_FORMATS = frozenset(str(number).encode() for number in range(1, HEADER_FORMAT + 1))
 _MOST_REMEMBERED = 4_096
 _MOST_REASONS = 256
-"""Each of them may be two headers long."""
+"""Maximum number of cached lists of violations; each takes up to two headers."""
 
-# The Kafka client fails on a name that is not UTF-8, and says so only to a caller that looks for it: called as
-# `message.headers()` often enough, Python no longer does, and the process dies of the half-made list.
+# The Kafka client sets an error for a header name that is not UTF-8, but returns a half-built list. Python's specialised
+# call of `message.headers()` does not check for that error, and the process crashes. A methodcaller does check.
 _read_headers = methodcaller("headers")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class EventPointer:
-    """The identity of a record: the place in Kafka where it was first read. Written `topic/partition/offset`."""
+    """The identity of a record: where in Kafka it was first read, written as `topic/partition/offset`."""
 
     topic: str
     partition: int
@@ -85,7 +85,7 @@ class EventPointer:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the form that `str` gives. Raises ValueError for anything else."""
+        """Parse the form that `str` returns. Raises ValueError for anything else."""
         match text.split("/"):  # a topic name has no slash
             case [topic, partition, offset] if topic and _is_decimal(partition) and _is_decimal(offset):
                 return cls(topic, int(partition), int(offset))
@@ -94,9 +94,9 @@ class EventPointer:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The headers of every record in an output topic: its source, the ledger it counts in, `id@version`.
+    """The content of the headers of every output record: its source, its ledger, and the contract as `id@version`.
 
-    `generation` is that of the ledger; 0 for accepted records.
+    `generation` is the ledger's; 0 for accepted records.
     """
 
     source: EventPointer
@@ -107,7 +107,7 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class ViolationList:
-    """The violations of one record that fitted into a header, and how many did not."""
+    """The violations of one record that fit into a header, and the number of those that did not."""
 
     violations: tuple[Violation, ...]
     left_out: int = 0
@@ -115,9 +115,9 @@ class ViolationList:
 
 @dataclass(frozen=True, slots=True)
 class Evidence(Provenance):
-    """The evidence that a quarantined record carries. `rules` are the violated codes, in the judge's order.
+    """The evidence in the headers of a quarantined record. `rules` are the violated codes, in the judge's order.
 
-    `refusal` is that of its batch, when it was quarantined with the whole batch.
+    `refusal` is set if the record was quarantined because its whole batch was refused.
     """
 
     rules: tuple[str, ...]
@@ -129,10 +129,10 @@ class Evidence(Provenance):
 def encode_violations(violations: tuple[Violation, ...]) -> bytes:
     """Encode as JSON `{"violations": [...], "left_out": n}` in UTF-8, at most MAX_HEADER_BYTES.
 
-    The list is cut at a whole violation; `left_out`, absent when 0, counts what was cut.
+    The list is cut after a whole violation; `left_out` counts the violations that were cut, and is omitted if 0.
     """
     encoded = [_encode_violation(violation) for violation in violations]
-    # The tail is measured at its longest, so that adding it never breaks the bound.
+    # Reserve room for the longest possible tail, so that adding it never exceeds the limit.
     room = MAX_HEADER_BYTES - len(b'{"violations":[]}') - len(f',"left_out":{len(encoded)}')
     kept = _fitting(encoded, room)
     left_out = len(encoded) - len(kept)
@@ -154,7 +154,7 @@ def _decoded(encoded: bytes) -> ViolationList:
         raise ValueError("not a list of violations as Tidegate writes it") from error
 
 
-_remembered = lru_cache(maxsize=_MOST_REASONS)(_decoded)  # those of many records are the same
+_remembered = lru_cache(maxsize=_MOST_REASONS)(_decoded)  # many records have the same violations
 
 
 def provenance_headers(source: EventPointer, ledger: str, contract: str) -> list[tuple[str, bytes]]:
@@ -171,7 +171,7 @@ def quarantine_headers(
 ) -> list[tuple[str, bytes]]:
     """Return the headers of a record in a quarantine topic, to be appended to the record's own.
 
-    `batch_end` is where the record's batch ends, if the batch was refused as a whole.
+    `batch_end` is the end of the record's batch if the batch was refused as a whole, else None.
     """
     rules, violations, message = _reasons(verdict.violations)
     return [
@@ -187,12 +187,12 @@ def quarantine_headers(
 
 
 def timestamp_header(timestamp_ms: int) -> tuple[str, bytes]:
-    """Keep the time of a record in its source, in milliseconds since 1970 UTC."""
+    """Return the header with the time of a record in its source, in milliseconds since 1970 UTC."""
     return TIMESTAMP_HEADER, str(timestamp_ms).encode()
 
 
 def read_timestamp(headers: Headers | None) -> int | None:
-    """Read the time of a record in its source; None when no header keeps it, so that the record itself does."""
+    """Return the time of a record in its source, in milliseconds; None if the record's own time applies."""
     last = {name: value or b"" for name, value in headers or ()}
     try:
         return int(last[TIMESTAMP_HEADER])
@@ -201,12 +201,12 @@ def read_timestamp(headers: Headers | None) -> int | None:
 
 
 def generation_header(generation: int) -> list[tuple[str, bytes]]:
-    """Return what `quarantine_headers` is followed by where a ledger was rewound; nothing in generation 0."""
+    """Return the header with the generation, which follows `quarantine_headers`; an empty list for generation 0."""
     return [(GENERATION_HEADER, str(generation).encode())] if generation else []
 
 
 def judged_at_header(now: int | None) -> list[tuple[str, bytes]]:
-    """Return the header with the moment of a batch, in nanoseconds since 1970; none without it."""
+    """Return the header with the moment of a batch, in nanoseconds since 1970; an empty list for None."""
     return [] if now is None else [(JUDGED_AT_HEADER, str(now).encode())]
 
 
@@ -214,8 +214,8 @@ def judged_at_header(now: int | None) -> list[tuple[str, bytes]]:
 class Original:
     """A quarantined record as it was in its source: its own headers, and its time in milliseconds since 1970 UTC.
 
-    `judged_at` is the moment at which it was judged, in nanoseconds, None when no header says it. `is_omitted`: its key,
-    value and headers were left out.
+    `judged_at` is the moment at which it was judged, in nanoseconds since 1970; None without such a header. With
+    `is_omitted`, its key, value and headers were left out.
     """
 
     headers: tuple[tuple[str, bytes | None], ...]
@@ -225,7 +225,7 @@ class Original:
 
 
 def read_original(headers: Headers) -> Original:
-    """Split the headers of a quarantined record into its own ones and ours, which begin with the last `tidegate.source`."""
+    """Split the headers of a quarantined record into its own and ours, which begin at the last `tidegate.source`."""
     found = tuple(headers)
     sources = [index for index, (name, _) in enumerate(found) if name == SOURCE_HEADER]
     begin = sources[-1] if sources else len(found)
@@ -246,7 +246,7 @@ def _number_in(ours: dict[str, bytes], name: str) -> int | None:
 
 
 def omitted_header(key: bytes | None, value: bytes | None, headers: Headers) -> tuple[str, bytes]:
-    """Describe the bytes of a record that are left out: sizes in bytes, and the SHA-256 of the value."""
+    """Return the header that describes an omitted record: sizes in bytes, and the SHA-256 of the value."""
     omitted = {
         "key_bytes": len(key or b""),
         "value_bytes": len(value or b""),
@@ -257,11 +257,11 @@ def omitted_header(key: bytes | None, value: bytes | None, headers: Headers) -> 
 
 
 def read_provenance(headers: Headers | None) -> Provenance | None:
-    """Read where an output record came from; None when Tidegate did not write it."""
+    """Return where an output record came from; None if Tidegate did not write it."""
     last: dict[str, bytes] = {}
     for name, value in headers or ():
         if name == SOURCE_HEADER:
-            # Ours begin here. A generation before it is a producer's, or of an earlier life of a replayed record.
+            # Our headers begin here. A generation before it is a producer's, or from an earlier refusal of the record.
             last.pop(GENERATION_HEADER, None)
         last[name] = value or b""
     try:
@@ -276,7 +276,7 @@ def read_provenance(headers: Headers | None) -> Provenance | None:
 
 
 def read_evidence(headers: Headers | None) -> Evidence | None:
-    """Read why a record was quarantined; None when Tidegate did not, or in a format that this release does not know."""
+    """Return why a record was quarantined; None if Tidegate did not write it, or the format is unknown."""
     found = tuple(headers or ())
     if not _is_known_format(found):
         return None
@@ -303,9 +303,9 @@ def read_evidence(headers: Headers | None) -> Evidence | None:
 
 
 def _is_known_format(headers: Headers) -> bool:
-    """Return whether the headers are of a format that this release reads.
+    """Return whether this release can read the format of the headers.
 
-    Ours stand behind all others, so what a producer sends stands before our source and does not count.
+    Our headers follow all others. A format header of the producer precedes our source header, and does not count.
     """
     written_format: bytes | None = None
     for name, value in headers:
@@ -330,9 +330,9 @@ def _encode_vector(vector: Vector) -> bytes:
 
 
 def _read_refusal(encoded: bytes | None, violations: tuple[Violation, ...]) -> BatchRefusal | None:
-    """Read where a refused batch ends. Raises ValueError for anything but what `_encode_vector` wrote.
+    """Decode where a refused batch ends; None without a header. Raises ValueError unless `_encode_vector` wrote it.
 
-    The header counts only beside a reason for it, which is always ours: a producer can send the header too.
+    A producer can send this header too, so it counts only together with a violation of an expectation, which is ours.
     """
     reasons = tuple(each for each in violations if each.stage is Stage.EXPECTATION)
     if encoded is None or not reasons:
@@ -344,7 +344,7 @@ def _read_refusal(encoded: bytes | None, violations: tuple[Violation, ...]) -> B
     return BatchRefusal(end, reasons)
 
 
-@lru_cache(maxsize=_MOST_REMEMBERED)  # those of many records are the same
+@lru_cache(maxsize=_MOST_REMEMBERED)  # many records have the same violations
 def _encode_violation(violation: Violation) -> bytes:
     return json.dumps(asdict(violation), ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -360,7 +360,7 @@ def _decode_violation(item: dict[str, str]) -> Violation:
 
 
 def _fitting(parts: list[bytes], room: int) -> list[bytes]:
-    """Return the longest prefix of `parts` that, joined by one byte, is at most `room` bytes."""
+    """Return the longest prefix of `parts` that takes at most `room` bytes when joined by a separator of one byte."""
     used = -1
     for count, part in enumerate(parts):
         used += len(part) + 1
@@ -369,16 +369,16 @@ def _fitting(parts: list[bytes], room: int) -> list[bytes]:
     return parts
 
 
-@lru_cache(maxsize=_MOST_REASONS)  # those of many records are the same
+@lru_cache(maxsize=_MOST_REASONS)  # many records have the same violations
 def _reasons(violations: tuple[Violation, ...]) -> tuple[bytes, bytes, bytes]:
-    """Encode the codes, the violations, and a sentence about them."""
+    """Return the encoded codes, the encoded violations, and a sentence about them."""
     codes = dict.fromkeys(violation.code for violation in violations)
     rules = _fitting([code.encode() for code in codes], MAX_HEADER_BYTES)
     return b",".join(rules), encode_violations(violations), _summary(violations).encode()
 
 
 def _summary(violations: tuple[Violation, ...]) -> str:
-    """Return a sentence for tools that show a dead-letter record's reason, such as Kafka UIs."""
+    """Return one sentence with the reason, for tools that show dead-letter records, such as Kafka UIs."""
     if not violations:
         return "refused"
     first, *others = violations
@@ -397,12 +397,12 @@ def _is_decimal(text: str) -> bool:
 def headers_of(message: Any) -> list[tuple[str, bytes | None]]:
     """Return the headers of a message of the Kafka client, in order.
 
-    Return none when a name among them is not UTF-8: no record that we have written has such a header.
+    The list is empty if a name is not UTF-8: no record that Tidegate has written has such a header.
     """
     try:
         found = _read_headers(message) or []
     except (SystemError, UnicodeDecodeError):
-        # The message keeps the half-made list, and its next answer would end the process.
+        # The message keeps the half-built list, and the next call of `headers` would crash the process.
         message.set_headers([])
         return []
     return [(name, value.encode() if isinstance(value, str) else value) for name, value in found]

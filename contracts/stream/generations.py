@@ -12,22 +12,22 @@ from typing import Final, NamedTuple
 from tidegate.contracts.errors import ConflictError
 
 MOST_REWINDS: Final = 16
-"""Most rewinds that the ledger remembers of a partition: each takes about 12 bytes of every commit."""
+"""Maximum number of rewinds that the ledger remembers for a partition: each takes about 12 bytes of every commit."""
 
 
 class Rewound(NamedTuple):
-    """Offsets from `first` on are judged by `generation` or a later one."""
+    """A rewind of one partition: offsets from `first` on are judged by `generation` or a later one."""
 
     first: int
     generation: int
 
 
 Rewinds = Mapping[int, tuple[Rewound, ...]]
-"""Partition to its rewinds, with rising offsets and generations: each counts up to the next one."""
+"""Partition to its rewinds, with ascending offsets and generations: each applies up to the offset of the next one."""
 
 
 def oldest_counting(rewinds: Rewinds, partition: int, offset: int) -> int:
-    """Return the oldest generation whose refusal of this record still counts."""
+    """Return the oldest generation whose refusal of the record at this offset still counts."""
     generation = 0
     for each in rewinds.get(partition, ()):
         if each.first > offset:
@@ -37,7 +37,7 @@ def oldest_counting(rewinds: Rewinds, partition: int, offset: int) -> int:
 
 
 def rewound(rewinds: Rewinds, points: Mapping[int, int], generation: int) -> dict[int, tuple[Rewound, ...]]:
-    """Return the rewinds after one to `points`: it swallows those of a partition at or after its point."""
+    """Return the rewinds after one more to `points`, which replaces those at or after the point of a partition."""
     changed = dict(rewinds)
     for partition, first in points.items():
         kept = tuple(each for each in changed.get(partition, ()) if each.first < first)
@@ -46,9 +46,9 @@ def rewound(rewinds: Rewinds, points: Mapping[int, int], generation: int) -> dic
 
 
 def pruned(rewinds: Rewinds, needed: Iterable[tuple[int, int]]) -> dict[int, tuple[Rewound, ...]]:
-    """Return the rewinds that a refusal still needs. `needed` names them by partition and first offset.
+    """Return only the rewinds in `needed`, which names those that a refusal needs by partition and first offset.
 
-    Raises ConflictError when a partition has more of them than a ledger remembers.
+    Raises ConflictError if a partition has more than MOST_REWINDS of them.
     """
     wanted = set(needed)
     kept = {
@@ -65,7 +65,7 @@ def pruned(rewinds: Rewinds, needed: Iterable[tuple[int, int]]) -> dict[int, tup
 
 
 def overruling(rewinds: Rewinds, partition: int, offset: int, generation: int) -> tuple[int, int] | None:
-    """Return the rewind that a refusal is overruled by, as `pruned` takes it; None when the refusal counts."""
+    """Return the rewind that overrules a refusal, as partition and first offset; None if the refusal counts."""
     last = None
     for each in rewinds.get(partition, ()):
         if each.first > offset:

@@ -1,8 +1,8 @@
-"""The history of a stream: records of files and tables, copied once and numbered from 0, as one more partition.
+"""The history of a stream: records of files and tables, copied once and numbered from 0, as an additional partition.
 
-The copy is written before its records are judged, and never changes. Its manifest lists what was read and what was
-written, load after load; offsets of a load begin where those before it end. Ledger and outputs count the records under
-a partition that no topic has, so that nothing else distinguishes them. Pure values; no I/O.
+The copy is written before its records are judged, and never changes. Its manifest lists the inputs and the written
+files of each load; the offsets of a load continue those of the load before it. Ledger and outputs count the records
+under a partition number that no topic has, and treat them like all others. Pure values; no I/O.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from tidegate.contracts.errors import SettingsError, StreamStopped
 
 HISTORY_PARTITION: Final = 2**31 - 1
-"""The partition of a stream's history in ledgers and event pointers: the highest number, which no topic comes to."""
+"""The partition of a stream's history in ledgers and event pointers: the highest number, which no topic reaches."""
 
 _VALUE = ConfigDict(frozen=True, extra="forbid")
 _Count = Annotated[int, Field(ge=0)]
 
 
 def of_topic(vector: Mapping[int, int]) -> dict[int, int]:
-    """Return offsets by partition without those of the history, of which the topic knows nothing."""
+    """Return offsets by partition without the partition of the history, which the topic does not have."""
     return {partition: offset for partition, offset in vector.items() if partition != HISTORY_PARTITION}
 
 
 class HistoryMark(BaseModel):
-    """A ledger's mark of its history: the newest load that a run has claimed, and the offset after its last record."""
+    """The newest load of the history that a run has claimed in the ledger, and the offset after its last record."""
 
     model_config = _VALUE
 
@@ -53,7 +53,7 @@ class HistoryInput(BaseModel):
     version: int | None = None
 
     def is_like(self, other: HistoryInput) -> bool:
-        """Return whether the other has the same content, as far as size, time and version tell."""
+        """Return whether the other input has the same size, time and version, so probably the same content."""
         return (self.size, self.changed_ns, self.version) == (other.size, other.changed_ns, other.version)
 
 
@@ -68,7 +68,7 @@ class HistoryPart(BaseModel):
 
 
 class HistoryLoad(BaseModel):
-    """The copy that one run has made."""
+    """The copy that one run has made: the inputs that it read, and the files that it wrote."""
 
     model_config = _VALUE
 
@@ -96,7 +96,7 @@ class PlacedPart(NamedTuple):
 
 
 class HistoryManifest(BaseModel):
-    """All loads of a stream's history, in order. `id` is its identity, as the id of a topic is."""
+    """All loads of a stream's history, in order. `id` identifies the history, as a topic id identifies a topic."""
 
     model_config = _VALUE
 
@@ -114,7 +114,7 @@ class HistoryManifest(BaseModel):
 
     @classmethod
     def parse(cls, text: str, place: str) -> Self:
-        """Read a manifest. Raises StreamStopped if it is damaged."""
+        """Parse a manifest; `place` names it in the error. Raises StreamStopped if it is damaged."""
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
@@ -130,9 +130,9 @@ class HistoryManifest(BaseModel):
 
     @property
     def marks(self) -> tuple[HistoryMark, ...]:
-        """Return the marks of the history after each load, in order.
+        """Return the mark of the history after each load, in order.
 
-        A folder that was restored from an older moment lacks the newest one, also if the same files are loaded again.
+        A folder restored from an older backup lacks the newest mark, even if the same files are loaded again.
         """
         ends = accumulate(load.records for load in self.loads)
         return tuple(
@@ -155,7 +155,7 @@ class HistoryManifest(BaseModel):
                 first = placed.end
 
     def unread(self, inputs: Sequence[HistoryInput]) -> tuple[HistoryInput, ...]:
-        """Return the inputs that no load has, in their order. `inputs` need no SHA-256.
+        """Return the inputs whose name is in no load, in their order. `inputs` need no SHA-256.
 
         Raises SettingsError for an input that is named twice.
         """
@@ -167,7 +167,7 @@ class HistoryManifest(BaseModel):
         return tuple(each for each in inputs if each.name not in known)
 
     def touched(self, inputs: Iterable[HistoryInput]) -> tuple[tuple[HistoryInput, HistoryInput], ...]:
-        """Return the inputs that a load has with another size, time or version, each after what was loaded last."""
+        """Return pairs (loaded, current) of inputs whose size, time or version changed since the last load."""
         known = {each.name: each for load in self.loads for each in load.inputs}
         return tuple(
             (known[each.name], each)

@@ -1,7 +1,7 @@
-"""Connection settings for Kafka: one value, written as properties for librdkafka and as options for Spark's connector.
+"""Connection settings for Kafka, as properties of librdkafka clients and as options of Spark's connector.
 
 The two clients name the same settings differently. librdkafka has `sasl.username`, `sasl.password` and PEM files; Java
-has `sasl.jaas.config` and key stores. A file of client properties may use the names of either.
+has `sasl.jaas.config` and key stores. A file of client properties may use the names of either client.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tidegate.contracts.errors import SettingsError
 
-# An admin client sends requests to the last known controller. After the crash of that node, each attempt of a stream
-# timed out until librdkafka refreshed its metadata, by default after five minutes, although the cluster had recovered
-# within seconds.
+# An admin client sends requests to the last known controller. After a crash of that node, each attempt of a stream timed
+# out until librdkafka refreshed its metadata, by default after five minutes. The cluster had recovered within seconds.
 _REFRESH_MILLISECONDS: Final = 5_000
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LOGIN_MODULES: Final = {
@@ -68,7 +67,7 @@ class SaslLogin:
     password: SecretStr
 
     def jaas(self) -> str:
-        """Return the value of `sasl.jaas.config` for Java clients. Source: JAAS login configuration, of one entry."""
+        """Return the value of `sasl.jaas.config` for Java clients. Source: JAAS login configuration, one entry."""
         username, password = (
             _jaas_quoted(text) for text in (self.username, self.password.get_secret_value())
         )
@@ -79,8 +78,8 @@ class SaslLogin:
 class Tls:
     """PEM files for TLS: certificate authorities to trust, and the client's own certificate and private key.
 
-    `authorities` None: those of the machine. `certificate` and `key` are both set or both None (no client
-    authentication). `verifies_hostname` False accepts a broker certificate of any host name.
+    With `authorities` None, those of the system are trusted. `certificate` and `key` are both set or both None (no
+    client authentication). Without `verifies_hostname`, a broker certificate for any host name is accepted.
     """
 
     authorities: Path | None = None
@@ -90,7 +89,7 @@ class Tls:
     verifies_hostname: bool = True
 
     def check(self) -> None:
-        """Load the files with OpenSSL. Raises SettingsError for a file that no client could use."""
+        """Load the files with OpenSSL. Raises SettingsError for a file that clients cannot use."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if self.authorities is not None:
             _read_pem(self.authorities)
@@ -113,11 +112,12 @@ class Tls:
             self.decrypted_key()
 
     def decrypted_key(self) -> str:
-        """Return the private key as unencrypted PKCS #8 in PEM: Java 17 cannot decrypt what OpenSSL encrypts by default.
+        """Return the private key as unencrypted PKCS #8 in PEM.
 
-        Raises SettingsError for a file that holds no key, or one that the password does not open.
+        Java 17 cannot decrypt keys that OpenSSL encrypts with its defaults. Raises SettingsError for a file without a
+        key, or a key that the password does not decrypt.
         """
-        assert self.key is not None  # noqa: S101 - asked only where there is one
+        assert self.key is not None  # noqa: S101 - callers have checked it
         block = _PEM_PRIVATE_KEY.search(_read_pem(self.key))
         if block is None:
             raise SettingsError(f"{self.key} holds no key in PEM: it should hold -----BEGIN PRIVATE KEY-----")
@@ -136,7 +136,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class KafkaConnection:
-    """Brokers as host:port,host:port, with protocol and credentials. `str` returns the brokers alone, without secrets."""
+    """Brokers as host:port,host:port, with protocol and credentials. `str` returns only the brokers, no secrets."""
 
     bootstrap_servers: str
     protocol: str = "PLAINTEXT"
@@ -170,9 +170,10 @@ class KafkaConnection:
         return {**self.for_librdkafka(), "topic.metadata.refresh.interval.ms": _REFRESH_MILLISECONDS}
 
     def for_reader(self, group: str) -> dict[str, str | int | bool]:
-        """Return the properties of a librdkafka consumer that reads committed records of assigned partitions, with their ends.
+        """Return the properties of a librdkafka consumer that reads committed records of assigned partitions.
 
-        `group` names the reader: the client requires one, but nothing joins it or commits. They contain secrets.
+        The consumer reports the end of each partition. The client requires a `group`, but nothing joins it or commits
+        offsets. The properties contain secrets.
         """
         return {
             **self.for_librdkafka(),
@@ -185,8 +186,8 @@ class KafkaConnection:
     def for_spark(self) -> dict[str, str]:
         """Return the options of Spark's connector. They contain secrets.
 
-        They contain the content of the PEM files, so that executors need no files. Raises SettingsError for a file that
-        can no longer be read.
+        They include the content of the PEM files, so executors need no files. Raises SettingsError for a file that can
+        no longer be read.
         """
         found = {"bootstrap.servers": self.bootstrap_servers, "security.protocol": self.protocol}
         if self.sasl is not None:
@@ -205,7 +206,7 @@ class KafkaConnection:
 
 _T = TypeVar("_T")
 _EmptyAsNone = Annotated[_T | None, BeforeValidator(lambda value: None if value == "" else value)]
-"""An optional setting; an empty variable counts as unset, so that a process can hide its own from one that it starts."""
+"""An optional setting. An empty variable counts as unset, so a process can hide its value from a child."""
 
 
 class KafkaSettings(BaseSettings):
@@ -224,7 +225,7 @@ class KafkaSettings(BaseSettings):
     )
 
     def connection_to(self, bootstrap_servers: str) -> KafkaConnection:
-        """Return the connection to these brokers. Reads the file at each call; raises SettingsError for a wrong one."""
+        """Return the connection to these brokers; reads the file on each call. Raises SettingsError."""
         if self.kafka_config is None:
             properties = _Properties({}, "TIDEGATE_KAFKA_...")
         else:
@@ -237,9 +238,9 @@ class KafkaSettings(BaseSettings):
 
 
 class _Properties:
-    """Client properties by librdkafka's names. `origin`, their file or variables, begins each error message.
+    """Client properties by librdkafka's names. Error messages begin with `origin`, their file or variables.
 
-    No message quotes a value: it may be a secret.
+    No message quotes a value, because it may be a secret.
     """
 
     def __init__(self, values: dict[str, str], origin: str) -> None:
@@ -250,7 +251,7 @@ class _Properties:
     def of_file(cls, path: Path) -> Self:
         """Read lines `name=value`. `#` or `!` begins a comment line; a trailing backslash continues a line.
 
-        Raises SettingsError for an unreadable file, another line, an unknown name or one that is set twice.
+        Raises SettingsError for an unreadable file, a line of another form, an unknown name or one that is set twice.
         """
         try:
             text = path.read_text(encoding="utf-8")
@@ -333,7 +334,7 @@ class _Properties:
         raise SettingsError(f"{self._origin}:{line}: {name} does not say how to reach Kafka; {hint}")
 
     def _translate(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Return the properties by librdkafka's names; those that only Java has are translated."""
+        """Return the properties by librdkafka's names; names that only Java clients have are translated."""
         values = {name: value for name, value in given.items() if name in _LIBRDKAFKA_NAMES}
         if "sasl.mechanisms" in given:
             values["sasl.mechanism"] = given["sasl.mechanisms"]
@@ -354,7 +355,7 @@ class _Properties:
         return values
 
     def _parse_jaas(self, line: str) -> dict[str, str]:
-        """Return user name and password of a `sasl.jaas.config`, by librdkafka's names."""
+        """Return the user name and password of a `sasl.jaas.config`, by librdkafka's names."""
         match = _JAAS.fullmatch(line)
         if match is None or match["module"] not in _LOGIN_MODULES.values():
             modules = sorted(set(_LOGIN_MODULES.values()))
@@ -372,8 +373,8 @@ class _Properties:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, text) without blanks and comments; continued lines as one, by its first number."""
-    begun: tuple[int, str] | None = None  # a line that a backslash continues
+    """Yield (line number from 1, text) without blank lines and comments; a continued line counts as its first."""
+    begun: tuple[int, str] | None = None  # a line whose backslash continues it
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.strip()
         if begun is None and (not stripped or stripped[0] in "#!"):

@@ -1,8 +1,8 @@
 """Marks of primary keys: the positions of deletes in a table with upserts, and the keys of replayed records.
 
 A deleted row leaves no source position, so a replay of an older record would restore it. Therefore each delete has a
-mark with the digest of its key. Marks are a chain of records whose newest one the ledger names, as for dropped
-positions. Pure values and arithmetic; no I/O.
+mark with the digest of its key. Marks are stored as a chain of records, like dropped positions, and the ledger names the
+newest one. Pure values and arithmetic; no I/O.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidegate.contracts.stream.positions import Positions, digest_of
 from tidegate.contracts.stream.reconcile import RECORDS, key_bytes
 
 MOST_MARKS: Final = 5_000_000
-"""Maximum number of marks in memory, 37 bytes each. Records that are older than the oldest mark are not replayed."""
+"""Maximum number of marks in memory, of 37 bytes each. Records older than the oldest mark are not replayed."""
 
 _MOST_PARTS: Final = 256
 _ENTRY: Final = np.dtype(
@@ -40,14 +40,14 @@ _ENTRY: Final = np.dtype(
 def key_digests(columns: list[pa.Array]) -> pa.Array:
     """Return the digest of each primary key, 16 bytes of SHA-256; null where a column of the key is null.
 
-    A digest identifies a key, so a mark needs no values. It does not hide a key that can be guessed.
+    A digest identifies a key, so a mark needs no key values. It does not protect a key that can be guessed.
     """
     found = key_bytes([_text(each) for each in columns]).to_pylist()
     return pa.array([None if each is None else sha256(each).digest()[:16] for each in found], pa.binary())
 
 
 def _text(column: pa.Array) -> pa.Array:
-    """Return a column that can be written as text: bytes need not be UTF-8."""
+    """Return the column, with binary values in hexadecimal because they need not be UTF-8."""
     if not pa.types.is_binary(column.type):
         return column
     return pa.array([None if each is None else each.hex() for each in column.to_pylist()], pa.string())
@@ -63,7 +63,7 @@ class KeyMarks:
     def of(cls, columns: list[pa.Array], rows: pa.RecordBatch) -> Self:
         """Return the marks of rows; `columns` are those of the primary key, without nulls.
 
-        `rows` has the columns partition, offset, timestamp and value of the source; a null value deletes.
+        `rows` has the columns partition, offset, timestamp and value of the source; a null value is a delete.
         """
         entries = np.empty(rows.num_rows, _ENTRY)
         entries["key"] = np.frombuffer(b"".join(key_digests(columns).to_pylist()), "V16")
@@ -75,25 +75,25 @@ class KeyMarks:
 
     @classmethod
     def unpacked(cls, packed: bytes) -> Self:
-        """Return the marks that `packed` has written; those of several may be joined."""
+        """Return the marks from the bytes of `packed`; the bytes of several calls may be concatenated."""
         return cls(np.frombuffer(packed, _ENTRY))
 
     def packed(self) -> bytes:
-        """Return the marks as bytes."""
+        """Return the marks as bytes, 37 for each."""
         return self.entries.tobytes()
 
     def __len__(self) -> int:
         return len(self.entries)
 
     def of_keys(self, others: KeyMarks) -> KeyMarks:
-        """Return the marks whose key has a mark among others."""
-        # Half of a digest finds nearly all of them, in one look for all.
+        """Return the marks whose key has a mark in `others`."""
+        # Comparing half of each digest vectorises, and leaves few candidates for the exact comparison.
         found = self.entries[np.isin(_half(self.entries), _half(others.entries))]
         wanted = {*others.entries["key"].tolist()}
         return KeyMarks(found[np.array([each in wanted for each in found["key"].tolist()], bool)])
 
     def records(self, positions: Positions) -> pa.Table:
-        """Return the marks at some positions as RECORDS, with digests as keys."""
+        """Return the marks at these positions as a table with the schema RECORDS, with digests as keys."""
         at = zip(self.entries["partition"].tolist(), self.entries["offset"].tolist(), strict=True)
         chosen = self.entries[np.array([each in positions for each in at], bool)]
         columns = [pa.array(chosen[each.name].tolist(), each.type) for each in RECORDS]
@@ -105,9 +105,10 @@ def _half(entries: npt.NDArray[np.void]) -> npt.NDArray[np.uint64]:
 
 
 class MarksRecord(BaseModel):
-    """Marks as written to the topic. The first record of a batch has its start: deletes from there on are in it or later.
+    """Marks as written to the topic of marks.
 
-    As with dropped positions, records form a chain: each names the digest of the one before it.
+    The first record of a batch has the batch's start as `begin`, the following ones its end. As with dropped positions,
+    the records form a chain: each names the digest of the one before it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -120,16 +121,16 @@ class MarksRecord(BaseModel):
 
     @property
     def text(self) -> bytes:
-        """Return the canonical JSON text whose digest names it."""
+        """Return the canonical JSON text, whose digest identifies the record."""
         return self.model_dump_json().encode()
 
     def unpacked(self) -> KeyMarks:
-        """Return the marks. Raises ValueError for a text that no job has written."""
+        """Return the marks. Raises ValueError for text that is not valid base64 of whole entries."""
         return KeyMarks.unpacked(b64decode(self.marks))
 
 
 def chained_marks(held: Ledger, end: Vector, marks: KeyMarks, most_bytes: int) -> Iterator[MarksRecord]:
-    """Yield the records that add marks to the chain of a ledger; with these marks, the ledger ends at `end`."""
+    """Yield the records that append `marks` to the chain of a ledger, which ends at `end` after this batch."""
     after, begin = "" if held.marks is None else held.marks.digest, held.end
     limit = max(1, most_bytes * 3 // 4 // _ENTRY.itemsize)
     for first in range(0, len(marks), limit):
@@ -137,20 +138,20 @@ def chained_marks(held: Ledger, end: Vector, marks: KeyMarks, most_bytes: int) -
         text = b64encode(part.packed()).decode()
         record = MarksRecord(ledger=held.name, after=after, begin=begin, marks=text)
         yield record
-        # Without the first record, which retention deletes first, a part of the batch's deletes is unknown.
+        # Retention deletes the first record first. Without it, some deletes of the batch are unknown.
         after, begin = digest_of(record.text), end
 
 
 @dataclass(slots=True)
 class KnownMarks:
-    """The marks of a ledger that are still known: all deletes from the offsets `since`; from 0 in other partitions."""
+    """The marks of a ledger that are still known: all deletes from the offsets `since` on, which default to 0."""
 
     since: Vector
     marks: list[KeyMarks] = field(default_factory=list)
 
     @classmethod
     def read(cls, ledger: Ledger, texts: Iterable[bytes], most: int = MOST_MARKS) -> Self:
-        """Read the chain that a ledger names, as far back as its records are among `texts`, and at most `most` marks."""
+        """Return the chain that a ledger names, as far back as its records are in `texts`, and about `most` marks."""
         if ledger.marks is None:
             return cls({} if not ledger.totals.deleted else ledger.end)
         found: dict[str, tuple[MarksRecord, KeyMarks]] = {}
@@ -179,7 +180,7 @@ class KnownMarks:
         return known
 
     def add(self, marks: KeyMarks) -> bool:
-        """Add the marks of a batch; return False if there are too many to hold."""
+        """Add the marks of a batch; return False if there are now more than 2 * MOST_MARKS."""
         if len(marks):
             self.marks.append(marks)
         if len(self.marks) > _MOST_PARTS:
@@ -187,15 +188,15 @@ class KnownMarks:
         return sum(map(len, self.marks)) <= 2 * MOST_MARKS
 
     def _join(self) -> None:
-        """Join the arrays into one, because each search reads all of them."""
+        """Concatenate the arrays, because each search reads all of them."""
         self.marks = [KeyMarks(np.concatenate([each.entries for each in self.marks]))] if self.marks else []
 
     def records(self, positions: Positions) -> pa.Table:
-        """Return the marks at some positions as RECORDS, with digests as keys."""
+        """Return the marks at these positions as a table with the schema RECORDS, with digests as keys."""
         return pa.concat_tables([RECORDS.empty_table(), *(each.records(positions) for each in self.marks)])
 
     def deleted_since(self, records: KeyMarks) -> Positions:
-        """Return the positions of those records whose key was deleted by a newer one, by event order."""
+        """Return the positions of those `records` whose key was deleted by a newer record, by event order."""
         newer: dict[bytes, list[tuple[int, int, int]]] = {}
         for each in self.marks:
             for key, *place, deletes in each.of_keys(records).entries.tolist():
@@ -210,7 +211,7 @@ class KnownMarks:
 
 
 def _is_newer(one: tuple[int, int, int], other: tuple[int, int, int]) -> bool:
-    """Compare partition, offset and time of two records by event order (docs/explanation/exactly-once.md, Upserts)."""
+    """Return whether one (partition, offset, time) is newer (docs/explanation/exactly-once.md, Upserts)."""
     if one[0] == other[0]:
         return one[1] > other[1]
     return (one[2], one[0]) > (other[2], other[0])

@@ -1,7 +1,7 @@
-"""The ledger: one value per stream with its position. Pure values and arithmetic; no I/O.
+"""The ledger: one value per stream with its position and counts. Pure values and arithmetic; no I/O.
 
-It is stored with the data and updated only by compare-and-set, in the same commit as the data. Because its text is
-compared, it has one canonical form (`Ledger.text`).
+It is stored with the data and updated only by compare-and-set, in the same commit as the data. The comparison is by
+text, so a ledger has one canonical form (`Ledger.text`).
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ class BatchTotals(BaseModel):
         )
 
     def merged(self, staged: int, tombstones: int, growth: int) -> BatchTotals:
-        """Return the totals after a merge, where `self` counts all `staged` records as written.
+        """Return the totals after a merge; `self` counts all `staged` records as written.
 
-        `tombstones` of them are deletes; the table has `growth` more rows than before, which may be negative.
+        `tombstones` of them are deletes. `growth` is the change in the number of rows, and may be negative.
         """
         return self.model_copy(
             update={
@@ -94,7 +94,7 @@ class BatchTotals(BaseModel):
 
 
 class MarkedKeys(BaseModel):
-    """A ledger's state of the marks of deleted keys (`key_marks.py`)."""
+    """The part of a ledger about the marks of deleted keys (`key_marks.py`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -129,9 +129,9 @@ class Ledger(BaseModel):
 
     `epoch` counts claims, `n` counts published batches. `begin` maps each source partition to the first offset that
     the ledger covers, `end` to the first one that it does not cover yet. So `span(begin, end) == totals.offsets`. The
-    history of a stream is one more partition there (`history.py`). `scan_from` maps each output topic to the offsets
-    from which a recovery must look for records of a batch that was not published. `slots` is the number of
-    transactional producers that may hold open transactions.
+    history of a stream is one more partition in these maps (`history.py`). `scan_from` maps each output topic to the
+    offsets from which a recovery must look for records of an unpublished batch. `slots` is the number of transactional
+    producers that may hold open transactions.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -241,13 +241,13 @@ class Ledger(BaseModel):
         return 0 if self.history is None else self.history.end - self.end.get(HISTORY_PARTITION, 0)
 
     def counts(self, partition: int, offset: int, generation: int) -> bool:
-        """Return whether a refusal by that generation counts: no later rewind covers it."""
+        """Return whether a refusal by `generation` still counts, because no later rewind covers its offset."""
         return oldest_counting(self.rewinds, partition, offset) <= generation <= self.generation
 
     def claim(self, slots: int, instance: str = "") -> Ledger:
-        """Return the ledger after the next instance has claimed it with a unique name.
+        """Return the ledger after the next instance has claimed it; `instance` is its unique name.
 
-        Without the name, two concurrent claims would write the same text. An instance with a failed commit would then
+        Without the name, two concurrent claims would write the same text. An instance whose commit failed would then
         mistake the other's claim for its own. `slots` never shrinks here. Transactions of the old slots may be open
         until the new instance has fenced them, so a later instance must know them.
         """
@@ -261,9 +261,9 @@ class Ledger(BaseModel):
         return self.model_copy(update=changes)
 
     def skip_to(self, partition: int, first: int, adoption: str) -> Ledger:
-        """Return the ledger in which a partition continues at `first`, claimed for the `adoption` with that id.
+        """Return the ledger in which a partition continues at `first`, claimed for the adoption with this id.
 
-        Offsets of a known partition between its end and `first` are given up. An unknown partition starts there.
+        Offsets of a known partition between its end and `first` are given up. A new partition starts at `first`.
         """
         given_up = first - self.end.get(partition, first)
         changes = {
@@ -277,10 +277,10 @@ class Ledger(BaseModel):
         return self.claim(self.slots, adoption[:8]).model_copy(update=changes)
 
     def forget_deleted(self, topic: str, earliest: Vector, adoption: str) -> Ledger:
-        """Return the ledger whose next start scans `topic` from `earliest` on, claimed for the `adoption` with that id.
+        """Return the ledger whose next start scans `topic` from `earliest` on, claimed for the adoption with this id.
 
-        Records that an unpublished attempt wrote there before are unknown then: they are judged again, and may be
-        written again.
+        Records that an unpublished attempt wrote before `earliest` are then unknown: they are judged again, and may be
+        written twice.
         """
         before = self.scan_from.get(topic, {})
         begin = {partition: max(first, before.get(partition, 0)) for partition, first in earliest.items()}
@@ -306,9 +306,9 @@ class Ledger(BaseModel):
         )
 
     def closed_ranges(self) -> tuple[ClosedRange, ...]:
-        """Return all offsets of the ledger as ranges with counts: the segments, and one range of the offsets before them.
+        """Return all offsets of the ledger as ranges with counts: the offsets before all segments, then each segment.
 
-        The range before the segments covers all partitions. A ledger of an older version has only this range.
+        The first range covers all partitions. A ledger of an older version has only this range.
         """
         begin = {p: self.begin.get(p, 0) for p in self.end}
         before = {p: self.segments[p][0].begin if self.segments.get(p) else self.end[p] for p in begin}
@@ -330,7 +330,7 @@ class Ledger(BaseModel):
 
 
 def with_marks(held: Ledger, end: Vector, digest: str) -> MarkedKeys | None:
-    """Return the marks of the next ledger, whose newest record has the digest; an empty digest adds none."""
+    """Return the marks of the ledger that ends at `end`; `digest` is the newest record's, "" for no new one."""
     if not digest:
         return held.marks
     since = {} if held.marks is None else held.marks.since
@@ -339,7 +339,7 @@ def with_marks(held: Ledger, end: Vector, digest: str) -> MarkedKeys | None:
 
 @dataclass(frozen=True, slots=True)
 class PublishedBatch:
-    """The changes of one batch in the ledger."""
+    """The changes that one published batch makes to the ledger."""
 
     start: Vector
     end: Vector
@@ -348,18 +348,18 @@ class PublishedBatch:
     contract: str
     slots: int
     counts: Mapping[int, FateCounts] | None = None
-    """Partition to the fates of its records. None: unknown; the ledger's segments then restart after the batch."""
+    """Fates of the records by partition. None means unknown: the ledger's segments then restart after the batch."""
     dropped_digest: str = ""
-    """Digest of the last record of the positions that the batch drops; empty when it drops none."""
+    """Digest of the last record with positions that the batch drops; empty if it drops none."""
     decisions: int = 0
     """Number of decisions about the stream that the registry knew when the batch began."""
     marks: str = ""
-    """Digest of the last record of the keys that the batch marks; empty when it marks none."""
+    """Digest of the last record with keys that the batch marks; empty if it marks none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedRange:
-    """Offsets in [begin, end), and how many records of them were accepted, quarantined and dropped.
+    """Offsets in [begin, end), and how many of their records were accepted, quarantined and dropped.
 
     `given_up` offsets are in no output; it is unknown whether they had a record.
     """
@@ -371,15 +371,15 @@ class ClosedRange:
 
 
 def span(start: Vector, end: Vector) -> int:
-    """Count the offsets in [start, end); a partition missing in `start` counts from 0."""
+    """Return the number of offsets in [start, end); a partition missing from `start` counts from 0."""
     return sum(offset - start.get(partition, 0) for partition, offset in end.items())
 
 
 def require_contiguous(ledger_end: Vector, start: Vector) -> None:
-    """Require that a batch starts exactly at the end of the ledger.
+    """Check that a batch starts exactly at the end of the ledger.
 
     A partition that is not in the ledger is new in the topic and must start at 0. Otherwise its first records were
-    deleted before they were judged. Raises StreamStopped that names the first partition with a gap or an overlap.
+    deleted before they were judged. Raises StreamStopped, which names the first partition with a gap or an overlap.
     """
     for partition, first in sorted(start.items()):
         if partition not in ledger_end and first > 0:
@@ -408,7 +408,7 @@ class BatchRefusal:
     violations: tuple[Violation, ...]
 
     def covers(self, partition: int, offset: int) -> bool:
-        """Return whether a record that is ahead of the ledger was part of the batch."""
+        """Return whether a record ahead of the ledger was part of the batch."""
         return offset < self.end.get(partition, 0)
 
 
@@ -432,7 +432,7 @@ class Settlement:
 class Settled:
     """The records whose fate is final although no published batch covers them (S in the protocol).
 
-    A position in it is omitted from every output and counted by its first verdict, even if the contract has changed since.
+    The next batch writes none of them again and counts each by its first verdict, even if the contract has changed.
     """
 
     entries: Mapping[Position, Settlement] = field(default_factory=dict)
@@ -457,7 +457,7 @@ class Settled:
         return tuple(found)
 
     def after(self, end: Vector) -> Settled:
-        """Return the entries that are still ahead of a ledger which ends at `end`."""
+        """Return the entries that are still ahead of a ledger that ends at `end`."""
         return Settled(
             {
                 (partition, offset): entry
@@ -467,7 +467,10 @@ class Settled:
         )
 
     def scan_from(self, ends: dict[str, Vector]) -> dict[str, Vector]:
-        """Return the start of the next recovery: the first entry after the batch, or else the end of the output."""
+        """Return where the next recovery starts: at the first entry of an output partition, or else at its end.
+
+        `ends` maps each output topic to the ends of its partitions.
+        """
         begin = {topic: dict(vector) for topic, vector in ends.items()}
         for entry in self.entries.values():
             vector = begin.setdefault(entry.output, {})

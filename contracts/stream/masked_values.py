@@ -1,4 +1,4 @@
-"""Accepted values as they are written to an accepted topic: with the contract's masks, everything else unchanged or equal."""
+"""Values and keys as written to an accepted topic: masked as the contract declares, and otherwise equal."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from tidegate.contracts.privacy.masks import require_key
 from tidegate.contracts.verdict import Violation
 
 _UNREADABLE: Final = {"avro": b"", "json-schema": b"null"}
-"""The replacement of a value that cannot be read, but that its contract writes."""
+"""Replacement for a value that cannot be decoded but that the contract still accepts, by schema type."""
 
 
 class MaskedValues:
     """Masks record values and keys of one plan.
 
-    A JSON value with masked members is written again. Spaces, escapes, repeated names and spellings of numbers may
-    change; every number keeps its exact value. In an Avro value only the masked fields change. A frame stays before
-    its payload.
+    A JSON value with masked members is serialized again. Whitespace, escapes, duplicate names and the spelling of
+    numbers may change; every number keeps its exact value. In an Avro value only the masked fields change. The frame
+    before the payload is kept.
     """
 
     def __init__(self, plan: EnforcementPlan) -> None:
         """Initialise from a plan.
 
-        Raises SettingsError when it hashes and has no key, StreamStopped when a type of its Avro schema cannot hold
-        what a mask leaves.
+        Raises SettingsError if a mask hashes and there is no mask key, and StreamStopped if a type of the Avro schema
+        cannot hold a masked value.
         """
         require_key(plan.contract, plan.masks.key)
         self._plan = plan
@@ -50,13 +50,13 @@ class MaskedValues:
 
     @property
     def changes_nothing(self) -> bool:
-        """Return whether values and keys are written as they came."""
+        """Return whether values and keys are written unchanged."""
         if self._of_groups:
             return all(each.changes_nothing for each in self._of_groups.values())
         return not self._plan.masks and self._key_mask is None
 
     def key(self, key: bytes | None) -> bytes | None:
-        """Return what is written instead of a record's key."""
+        """Return the key to write for a record's key: the same, a token, or None if it is redacted."""
         if key is None or self._key_mask is None:
             return key
         mask_key = self._plan.masks.key
@@ -65,7 +65,7 @@ class MaskedValues:
         return mask_key.token_of_key(key)
 
     def value(self, value: bytes | None, header: bytes | None = None) -> bytes | None:
-        """Return what is written instead of a value; `header` is its schema header. A tombstone stays one."""
+        """Return the value to write for a value; `header` is its schema header. A tombstone (None) is unchanged."""
         if value is not None and self._of_groups:
             own = self._plan.plan_of(value, header)
             return (
@@ -105,7 +105,7 @@ class MaskedValues:
         return parse(definition)
 
     def _writer(self, prefix: bytes, header: bytes | None) -> str | None:
-        """Return the text of the schema that a record names; None for the contract's own."""
+        """Return the text of the writer schema that a record names; None if it names no known one."""
         writers = self._plan.writers
         if writers is None:
             return None

@@ -1,17 +1,17 @@
-"""The settings that an output topic needs to keep its records."""
+"""Names of output topics, and the settings that they need to keep their records."""
 
 from __future__ import annotations
 
 from typing import Final
 
 HEADER_ROOM_BYTES: Final = 64 * 1024
-"""Bytes that our headers may add to a record, with the margin of a record batch."""
+"""Bytes that our headers may add to a record, including the overhead of a record batch."""
 
 LEAST_RETENTION_MS: Final = 24 * 60 * 60 * 1000
-"""A restart looks in an output topic for what an unpublished batch has left there: it may be a while until then."""
+"""A restart searches an output topic for records of an unpublished batch, and may come hours after them."""
 
 LEAST_RETENTION_BYTES: Final = 512 * 1024 * 1024
-"""Space in each partition for two batches of the default size; a restart must find the last one."""
+"""Space in each partition for two batches of the default size, because a restart must find the last one."""
 
 LEDGER_TOPIC: Final = "tidegate.ledger"
 LEDGER_PARTITIONS: Final = 4
@@ -27,40 +27,41 @@ _WEEK_MS: Final = 7 * _DAY_MS
 
 
 def quarantine_topic(topic: str) -> str:
-    """Name of the topic that takes the refused records of `topic`."""
+    """Return the name of the topic for the refused records of `topic`."""
     return f"{topic}{_QUARANTINE}"
 
 
 def source_of_quarantine(topic: str) -> str | None:
-    """Return the source topic whose refused records `topic` takes; None for a name that is not made so."""
+    """Return the source topic of a quarantine topic; None for a name that is not a quarantine topic's."""
     source = topic.removesuffix(_QUARANTINE)
     return source if source and source != topic else None
 
 
 def accepted_topic(topic: str) -> str:
-    """Name of the topic that takes the accepted records of `topic` with the Kafka sink."""
+    """Return the name of the topic for the accepted records of `topic` with the Kafka sink."""
     return f"{topic}.accepted"
 
 
 def dropped_topic(topic: str) -> str:
-    """Name of the topic that takes the positions of records of `topic` that a contract drops."""
+    """Return the name of the topic for the positions of records of `topic` that a contract drops."""
     return f"{topic}.dropped"
 
 
 def replayed_topic(topic: str) -> str:
-    """Name of the topic that takes the positions of records of `topic` that were refused and replayed since."""
+    """Return the name of the topic for the positions of records of `topic` that were refused and later replayed."""
     return f"{topic}.replayed"
 
 
 def marks_topic(topic: str) -> str:
-    """Name of the topic that takes the marks of keys that records of `topic` delete from a table with upserts."""
+    """Return the name of the topic for the marks of keys that records of `topic` delete from a table with upserts."""
     return f"{topic}.marks"
 
 
 def marks_settings(max_message_bytes: int, days: int | None, of_source_ms: int) -> dict[str, str]:
-    """Return the settings of such a topic: marks are kept as long as refused records (`days`), and as long as the source's.
+    """Return the settings of a topic of marks.
 
-    Replays need them as long as the quarantine topic holds a record, and reconciliations as long as the source does.
+    Replays need the marks as long as the quarantine topic holds a record (`days`, None for no limit). Reconciliations
+    need them as long as the source does (`of_source_ms`, negative for no limit).
     """
     settings = output_settings(max_message_bytes)
     if days is None or of_source_ms < 0:
@@ -69,9 +70,9 @@ def marks_settings(max_message_bytes: int, days: int | None, of_source_ms: int) 
 
 
 def least_settings(topic: str) -> dict[str, str] | None:
-    """Return the settings that a job needs of an output topic of this name, whatever a contract says; None for others.
+    """Return the settings that every job needs of an output topic of this name; None for other names.
 
-    `is_enough` compares them. How large a record may be follows from the source, so it is left out.
+    `is_enough` compares them. The maximum message size depends on the source, so it is left out.
     """
     settings = output_settings(0)
     del settings["max.message.bytes"]
@@ -85,15 +86,18 @@ def least_settings(topic: str) -> dict[str, str] | None:
 
 
 def dropped_settings(max_message_bytes: int, retention_ms: int) -> dict[str, str]:
-    """Return the settings of such a topic. Positions are looked at while the source holds their records: `retention_ms`, -1 forever."""
+    """Return the settings of a topic of dropped positions.
+
+    Positions are needed while the source holds their records: `retention_ms`, or -1 for no limit.
+    """
     kept = retention_ms if retention_ms == -1 else max(retention_ms, LEAST_RETENTION_MS)
     return {**output_settings(max_message_bytes), "retention.ms": str(kept)}
 
 
 def quarantine_settings(max_message_bytes: int, days: int | None) -> dict[str, str]:
-    """Return the settings of a quarantine topic that keeps records for `days` after they were refused; None means without limit.
+    """Return the settings of a quarantine topic that keeps records for `days` after refusal; None for no limit.
 
-    Kafka computes retention from the timestamp of a record, so an old refused record would be deleted at once.
+    Kafka computes retention from the timestamp of a record, so an old refused record would be deleted immediately.
     Therefore the broker sets the time of arrival, and a header keeps the record's own timestamp.
     """
     settings = output_settings(max_message_bytes)
@@ -107,10 +111,10 @@ def quarantine_settings(max_message_bytes: int, days: int | None) -> dict[str, s
 
 
 def accepted_settings(max_message_bytes: int, days: int | None, of_source_ms: int) -> dict[str, str]:
-    """Return the settings of an accepted topic. `of_source_ms` is the retention of the source; -1 means without limit.
+    """Return the settings of an accepted topic. `of_source_ms` is the retention of the source; -1 for no limit.
 
-    Records keep their own timestamps, because readers use them. Without `days`, the retention is a week longer than
-    that of the source, because a stream may be a week behind.
+    Records keep their own timestamps, because consumers use them. With `days` None, the retention is a week longer than
+    the source's, because a stream may be a week behind.
     """
     settings = output_settings(max_message_bytes)
     if days is not None:
@@ -122,7 +126,7 @@ def accepted_settings(max_message_bytes: int, days: int | None, of_source_ms: in
 def output_settings(max_message_bytes: int) -> dict[str, str]:
     """Return the settings of an output topic without a retention limit.
 
-    `max_message_bytes` bounds a record batch of the source.
+    `max_message_bytes` is the maximum size of a record batch in the source.
     """
     return {
         "cleanup.policy": "delete",
@@ -137,10 +141,10 @@ def output_settings(max_message_bytes: int) -> dict[str, str]:
 
 
 def is_enough(key: str, actual: str, wanted: str) -> bool:
-    """Return whether the value of one of these settings does.
+    """Return whether the `actual` value of a topic setting is sufficient where the job wants `wanted`.
 
-    How long records are kept is the operator's choice, from a day and 512 MiB on: a restart must find the last batch.
-    A topic that keeps the times of records is never worse than one that replaces them.
+    Operators may choose a retention from one day and 512 MiB on, because a restart must find the last batch. Where the
+    broker's time of arrival is wanted, the records' own timestamps are sufficient too.
     """
     match key:
         case "message.timestamp.type":

@@ -1,4 +1,4 @@
-"""Sets of positions that stay small for any number of them: the offsets of each partition are a Roaring bitmap.
+"""Compact sets of positions: the offsets of each partition are a Roaring bitmap.
 
 The offsets of a stream are mostly contiguous and take a bit or less each; an isolated offset takes a few bytes.
 """
@@ -27,9 +27,9 @@ _NONE = BitMap64()
 
 
 class Positions(Collection[Position]):
-    """A set of positions, in the order of partition and offset; equal to any set that holds the same.
+    """A set of positions, iterated by partition and offset; equal to any set with the same positions.
 
-    Partitions and offsets are numbers from 0 on, below 2^31 and 2^63. Not for two threads at a time.
+    Partitions are in [0, 2^31), offsets in [0, 2^63). Not thread-safe.
     """
 
     __slots__ = ("_offsets",)
@@ -41,14 +41,14 @@ class Positions(Collection[Position]):
 
     @classmethod
     def of(cls, offsets: Mapping[int, BitMap64]) -> Positions:
-        """Return positions that share these bitmaps of offsets by partition; callers must not change them afterwards."""
+        """Return positions that share these bitmaps by partition; callers must not change the bitmaps afterwards."""
         made = cls()
         # A partition without an offset is omitted, so that equal sets have equal structures.
         made._offsets = {partition: bitmap for partition, bitmap in offsets.items() if bitmap}
         return made
 
     def add(self, partition: int, offset: int) -> bool:
-        """Add one; False when it is there already. Raises StreamStopped for one that no topic has."""
+        """Add a position; return False if it was present. Raises StreamStopped for one that no topic can have."""
         _require_position(partition, offset)
         bitmap = self._offsets.setdefault(partition, BitMap64())
         if offset in bitmap:
@@ -57,14 +57,17 @@ class Positions(Collection[Position]):
         return True
 
     def add_all(self, others: Positions) -> Positions:
-        """Add all of another set; returns those that were there already."""
+        """Add all positions of another set; return those that were already present."""
         again = others & self
         for partition, bitmap in others._offsets.items():
             self._offsets.setdefault(partition, BitMap64()).update(bitmap)
         return again
 
     def within(self, begin: Vector, end: Vector) -> Positions:
-        """Return the positions in [begin, end); a partition that is not in `begin` counts from 0, and one that is not in `end` has none."""
+        """Return the positions in [begin, end).
+
+        A partition missing from `begin` starts at 0; one missing from `end` is left out.
+        """
         return Positions.of(
             {
                 partition: _cut(bitmap, begin.get(partition, 0), end[partition])
@@ -74,13 +77,13 @@ class Positions(Collection[Position]):
         )
 
     def since(self, begin: Vector) -> Positions:
-        """Return those from `begin` on; a partition missing there counts from 0."""
+        """Return the positions from `begin` on; a partition missing from `begin` starts at 0."""
         return Positions.of(
             {p: _cut(bitmap, begin.get(p, 0), _MOST_OFFSETS) for p, bitmap in self._offsets.items()}
         )
 
     def chunk(self, done: int, limit: int) -> Positions:
-        """Return the positions after the first `done`, at most `limit`, all of one partition."""
+        """Return at most `limit` positions after the first `done`, all of one partition; empty at the end."""
         for partition, bitmap in sorted(self._offsets.items()):
             if done < len(bitmap):
                 return Positions.of({partition: bitmap[done : done + limit]})
@@ -88,11 +91,11 @@ class Positions(Collection[Position]):
         return Positions()
 
     def first(self, limit: int) -> list[Position]:
-        """Return the first of them, `limit` at most."""
+        """Return the first positions, at most `limit`."""
         return list(islice(self, limit))
 
     def bitmaps(self) -> Mapping[int, BitMap64]:
-        """Return the bitmap of each partition that has any; not to be changed."""
+        """Return the bitmap of offsets of each partition. Callers must not change the bitmaps."""
         return self._offsets
 
     def __len__(self) -> int:
@@ -138,7 +141,7 @@ class Positions(Collection[Position]):
 
 
 class Sightings:
-    """The positions that were read, in any order: `seen` are all of them, and `again` the repeated ones."""
+    """The positions that were read, in any order: `seen` has all of them, `again` those that were read repeatedly."""
 
     __slots__ = ("again", "seen")
 
@@ -156,14 +159,14 @@ class Sightings:
     __hash__ = None  # type: ignore[assignment]  # it can be added to
 
     def add(self, partition: int, offset: int) -> None:
-        """Add one position. Raises StreamStopped for one that no topic has."""
+        """Add one position. Raises StreamStopped for a position that no topic can have."""
         if not self.seen.add(partition, offset):
             self.again.add(partition, offset)
 
     def add_arrays(self, partitions: pa.Array, offsets: pa.Array) -> None:
-        """Add the positions of rows: two columns of whole numbers. A row in which either is null has no position.
+        """Add the positions of rows: two columns of integers. A row with a null in either has no position.
 
-        Raises StreamStopped for one that no topic has.
+        Raises StreamStopped for a position that no topic can have.
         """
         has_position = pc.and_(partitions.is_valid(), offsets.is_valid())
         of_row, values = (
@@ -175,7 +178,7 @@ class Sightings:
         _require_position(int(of_row.min()), int(values.min()))
         for partition in np.unique(of_row).tolist():
             chosen = values[of_row == partition].astype(np.uint64)
-            # Its memory is read at once; the array itself would be walked through, five times slower.
+            # The buffer is read in one pass; iterating over the array itself is five times slower.
             bitmap = BitMap64(chosen.data)
             if len(bitmap) < len(chosen):
                 different, times = np.unique(chosen, return_counts=True)
@@ -189,14 +192,14 @@ class Sightings:
             yield partition, bitmap.serialize(), again.get(partition, _NONE).serialize()
 
     def add_packed(self, partition: int, seen: bytes, again: bytes) -> None:
-        """Add the positions that another reader has found in a partition."""
+        """Add a row that another reader's `packed` has yielded."""
         self.again.add_all(Positions.of({partition: BitMap64.deserialize(again)}))
         self.again.add_all(self.seen.add_all(Positions.of({partition: BitMap64.deserialize(seen)})))
 
 
 def _cut(bitmap: BitMap64, first: int, end: int) -> BitMap64:
     """Return the offsets in [first, end)."""
-    # Taken away, not cut out: the bitmap of a wide range is large, however few offsets there are in it.
+    # Remove the offsets outside instead of intersecting with a range: the bitmap of a wide range is itself large.
     found = bitmap.copy()
     found.remove_range(0, first)
     found.remove_range(end, _MOST_OFFSETS)
@@ -212,11 +215,10 @@ def _require_position(partition: int, offset: int) -> None:
 
 
 class DroppedOffsets(BaseModel):
-    """Offsets of one source partition whose records a contract dropped, as written to the topic.
+    """Offsets of one source partition whose records a contract dropped, as written to the topic of dropped positions.
 
-    A ledger has counts, but not positions. These records form a chain: each names the digest of the one before it,
-    and the ledger names the digest of the newest. Records of unpublished attempts or of other writers are not in the
-    chain.
+    A ledger has counts, but no positions. These records form a chain: each names the digest of the one before it, and
+    the ledger names the digest of the newest. Records of unpublished attempts or of other writers are not in the chain.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -229,11 +231,11 @@ class DroppedOffsets(BaseModel):
 
     @property
     def text(self) -> bytes:
-        """Return the canonical JSON text whose digest names it."""
+        """Return the canonical JSON text, whose digest identifies the record."""
         return self.model_dump_json().encode()
 
     def bitmap(self) -> BitMap64:
-        """Return the offsets. Only for one whose digest the ledger names: the bitmap library trusts its input."""
+        """Return the offsets. Call it only for trusted records: the bitmap library does not validate its input."""
         return BitMap64.deserialize(b64decode(self.offsets))
 
 
@@ -243,9 +245,9 @@ def digest_of(text: bytes) -> str:
 
 
 def chained(ledger: str, after: str, dropped: Positions, most_bytes: int) -> Iterator[DroppedOffsets]:
-    """Yield the records that add `dropped` to the chain which ends with the digest `after`.
+    """Yield the records that append `dropped` to the chain that ends with the digest `after`.
 
-    Each has `most_bytes` of offsets at most, or a single offset.
+    Each has at most `most_bytes` of encoded offsets, or a single offset.
     """
     for partition, bitmap in sorted(dropped.bitmaps().items()):
         for part in _parts(bitmap, most_bytes):
@@ -267,9 +269,9 @@ def _parts(bitmap: BitMap64, most_bytes: int) -> Iterator[bytes]:
 
 
 def dropped_by(ledger: str, head: str, texts: Iterable[bytes]) -> Positions:
-    """Return the positions in the chain that ends with the digest `head`, as far back as its records are among `texts`.
+    """Return the positions in the chain that ends with the digest `head`, as far back as `texts` has its records.
 
-    Other texts are left out: a topic holds those of other ledgers, and whatever else someone has put there.
+    Other texts are ignored: a topic holds records of other ledgers, and may hold anything else.
     """
     found = dict(_records_of(ledger, texts))
     positions = Positions()
@@ -281,7 +283,10 @@ def dropped_by(ledger: str, head: str, texts: Iterable[bytes]) -> Positions:
 
 
 def following(ledger: str, head: str, texts: Iterable[bytes]) -> Positions:
-    """Return the positions of all chains of a ledger that go on after the digest `head`; as `named_by`."""
+    """Return the positions of all chains of a ledger that continue after the digest `head`.
+
+    As for `named_by`, only jobs may write to the topic of `texts`.
+    """
     after: dict[str, list[tuple[str, DroppedOffsets]]] = {}
     for digest, record in _records_of(ledger, texts):
         after.setdefault(record.after, []).append((digest, record))
@@ -294,9 +299,9 @@ def following(ledger: str, head: str, texts: Iterable[bytes]) -> Positions:
 
 
 def named_by(ledger: str, texts: Iterable[bytes]) -> Positions:
-    """Return all positions of a ledger among `texts`, whether a chain has them or not.
+    """Return all positions of a ledger among `texts`, in a chain or not.
 
-    Their topic must be written by jobs alone: the bitmap library trusts its input.
+    Only jobs may write to their topic: the bitmap library does not validate its input.
     """
     positions = Positions()
     for _, record in _records_of(ledger, texts):

@@ -17,11 +17,11 @@ from tidegate.contracts.stream.reconciliation import Answer
 
 @dataclass(frozen=True, slots=True)
 class Upserts:
-    """Source records that are in no output of a table with upserts.
+    """Source records of a table with upserts that are in no output, by what the row of their primary key shows.
 
     `replaced` records need not be in an output. The row of their primary key has an equal or newer position, or a
-    tombstone has deleted it. For `unclear` records this is unknown. `rowless` records have no row, and the source has
-    no tombstone for them any more. All other records have an older row.
+    tombstone has deleted it. For `unclear` records this is unknown. `rowless` records have no row, and the source no
+    longer holds a tombstone for them. Records in none of the three sets have an older row.
     """
 
     replaced: Positions = field(default_factory=Positions)
@@ -35,7 +35,7 @@ class Reconciliation:
 
     `unaccounted` are source records that are in no output and were not replaced by a newer row of their key. They
     include dropped records with unknown positions. `beyond` are written records that no ledger covers, or that the
-    source never had. Quarantined records beyond the ledger are no fault: an unpublished batch has settled them, and
+    source never had. Quarantined records beyond the ledger are not a fault: an unpublished batch has settled them, and
     the next instance will omit them. `absent` offsets have no record. `in_no_output` is the ledger's count of
     dropped, superseded or deleted records.
 
@@ -94,8 +94,8 @@ class Written:
 
     They are from the same snapshot as the ledger. A store without snapshots gives later positions, and `later` is a
     ledger that was read after them. `upserts` is for tables with upserts; without it, the keys of such a table are
-    unknown. `dropped` are records that the contract dropped, if their positions are proven: all of a range, if their
-    number is that of the ledger.
+    unknown. `dropped` are the records that the contract dropped, where their positions are proven. A range whose
+    number of dropped positions equals the ledger's count is complete.
     """
 
     rows: Sightings
@@ -106,11 +106,12 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """The available parts of topics: the first offsets of the source, whether it is compacted, and whether output topics are complete.
+    """What the topics still hold: the first offsets of the source, and which topics are compacted or complete.
 
-    `is_written_ahead`: accepted records are also written before the ledger is updated, so records beyond it are no fault.
+    With `is_written_ahead`, accepted records are written before the ledger is updated. Records beyond the ledger are
+    then not a fault.
 
-    Read this after the topics: records that are deleted in the meantime then count as past retention.
+    Read this after the topics, so that records deleted in the meantime count as past retention.
     """
 
     source: Vector = field(default_factory=dict)
@@ -119,9 +120,9 @@ class Retained:
     is_written_ahead: bool = False
     is_written_whole: bool = True
     unknown_replays: int = 0
-    """Replayed records with lost positions: they are written, and still in the quarantine topic."""
+    """Replayed records whose positions are lost: they are written, and still in the quarantine topic."""
     unknown_closed: int = 0
-    """Discarded and resent records with lost positions: it is unknown which refusals are closed."""
+    """Discarded and resent records whose positions are lost: it is unknown which refusals are closed."""
 
 
 def reconcile(
@@ -133,10 +134,10 @@ def reconcile(
 ) -> Reconciliation:
     """Compare the source topic with the outputs, also while the stream runs.
 
-    Records of the source outside the ledger's range are ignored. `retained` defaults to the whole range.
+    Records of the source outside the ledger's range are ignored. Without `retained`, the topics hold the whole range.
 
-    Exact if `source` and `quarantined` were read after `ledger`. A row that only the later ledger of `written` covers
-    is newer, and is checked only for duplicates.
+    The result is exact if `source` and `quarantined` were read after `ledger`. A row that only the later ledger of
+    `written` covers is newer, and is checked only for duplicates.
     """
     held = retained or Retained()
     begin = {p: max(first, held.source.get(p, 0)) for p, first in ledger.begin.items()}
@@ -150,7 +151,7 @@ def reconcile(
     dropped = written.dropped.within(ledger.begin, ledger.end)
     totals = ledger.totals
     absent = sum(max(0, ledger.end[p] - first) for p, first in begin.items()) - len(covered)
-    # A record that was not absent when it was judged was there.
+    # Offsets that are absent now but were not when they were judged had a record, which compaction has deleted.
     compacted = max(0, absent - totals.absent) if held.is_source_compacted else 0
     unaccounted = covered - in_table - in_quarantine - dropped
     if upserts is not None and _has_replaced_rows(ledger):
@@ -181,7 +182,7 @@ def reconcile(
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """The faults of a `Reconciliation`, for a part of the offsets or for all."""
+    """The counts of faults in a `Reconciliation`."""
 
     lost: int = 0
     surplus: int = 0
@@ -190,12 +191,13 @@ class _Sums:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """The records found in one closed range, and the ledger's counts for it.
+    """The records found in one closed range, compared with the ledger's counts for it.
 
-    `dropped` records have unknown positions. `dropped_and_there` records are in an output nevertheless.
-    `missing_rows` and `missing_quarantined` are negative when more was found than was counted. Topics may have
-    deleted `expired` and `forgotten` ones of them. `given_up` offsets are in no output; it is unknown whether they
-    had a record. `hidden` offsets had a record that is in no output and no longer in the source, or may be given up.
+    `dropped` counts dropped records with unknown positions, `dropped_and_there` dropped records that are in an output.
+    `missing_rows` and `missing_quarantined` are negative when more was found than was counted. Topics may have deleted
+    up to `expired` of the missing rows and `forgotten` of the missing refusals. `given_up` offsets are in no output;
+    it is unknown whether they had a record. `hidden` offsets had a record that is in no output and no longer in the
+    source, or may be given up.
     """
 
     dropped: int
@@ -210,14 +212,14 @@ class _Compared:
 
     @property
     def surplus(self) -> int:
-        """Return the number of records that an output must not have: more than were counted, or dropped ones."""
+        """Return the number of records that an output should not hold: beyond the counts, or dropped."""
         extra = max(0, -self.missing_rows) + max(0, -self.missing_quarantined)
         return max(extra, self.dropped_and_there)
 
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """Counts of the records that were read, to compare with the ledger."""
+    """The positions that were read, to compare with the counts of the ledger."""
 
     held: Retained
     covered: Positions
@@ -248,12 +250,12 @@ class _Looked:
 
 
 def _has_replaced_rows(ledger: Ledger) -> bool:
-    """Return whether rows were superseded or deleted; as long as none was, each accepted record has its row."""
+    """Return whether rows were superseded or deleted; if not, each accepted record has its own row."""
     return bool(ledger.totals.superseded or ledger.totals.deleted)
 
 
 def _add_up(found: Sequence[_Compared], ledger: Ledger, looked: _Looked, upserts: Upserts | None) -> _Sums:
-    """Add up the ranges, by rows or by keys."""
+    """Add up the ranges: by rows for a table to which rows are appended, by keys for one with upserts."""
     if not _has_replaced_rows(ledger):
         return _of_rows(found)
     totals = ledger.totals
@@ -261,7 +263,7 @@ def _add_up(found: Sequence[_Compared], ledger: Ledger, looked: _Looked, upserts
     if upserts is None:
         without_trace = totals.dropped - len(looked.dropped) + totals.superseded + totals.deleted
         return _of_unknown_keys(found, missing_rows, without_trace)
-    # A tombstone may be past retention in another partition, or compacted.
+    # With several partitions or compaction, the source may no longer hold a tombstone that deleted a row.
     sees_deletions = len(ledger.end) == 1 and not looked.held.is_source_compacted
     return _of_keys(found, missing_rows, upserts, sees_deletions=sees_deletions)
 
@@ -269,8 +271,9 @@ def _add_up(found: Sequence[_Compared], ledger: Ledger, looked: _Looked, upserts
 def _of_rows(found: Iterable[_Compared]) -> _Sums:
     """Add up a table or topic to which rows are appended: a range has as many rows as accepted records.
 
-    A missing row is lost if the source still has its record. Of the source records in no output, some were dropped,
-    and topics may have deleted others. A user may have deleted the other missing rows.
+    A missing row is lost if the source still has its record. Source records in no output are not lost where they may
+    have been dropped, or deleted from an output topic by retention. Other missing rows are unverifiable: a user may
+    have deleted them.
     """
     lost = surplus = unverifiable = 0
     for each in found:
@@ -290,8 +293,9 @@ def _of_keys(
 ) -> _Sums:
     """Add up a table with upserts, where the key of each record that is in no output was looked up.
 
-    `missing_rows` is the number for all ranges together: the ledger does not count the rows of one range. A missing row
-    is surely lost with `sees_deletions`, or if no offset is hidden. Otherwise at most `missing_rows` of them are lost.
+    `missing_rows` is the number for all ranges together, because the ledger does not count the rows of one range. A
+    record without a row is certainly lost with `sees_deletions`, or if no offset is hidden. Otherwise at most
+    `missing_rows` of them are lost.
     """
     lost = rowless = unsettled = 0
     for each in found:
@@ -304,7 +308,7 @@ def _of_keys(
         shown_rowless = max(0, stale + without_row - slack) - shown
         unsure = stale + without_row - shown - shown_rowless
         if not each.hidden and not each.forgotten and not each.given_up and shown < missing_quarantined:
-            # They are among the records with unclear keys, or replace a row that is not missing.
+            # The missing refusals are among the records with unclear keys, or have a row of their key.
             doubtful = max(0, doubtful - (missing_quarantined - shown))
             shown = missing_quarantined
         lost += shown
@@ -338,9 +342,9 @@ def _of_unknown_keys(found: Sequence[_Compared], missing_rows: int, without_trac
 def _unexplained(
     strays: Positions, ledger: Ledger, begin: Vector, held: Retained, later: Ledger | None
 ) -> Positions:
-    """Remove the records that may be written from `strays`, the written records that the source does not hold.
+    """Return the `strays` that nothing explains: written records that are not among the source's covered records.
 
-    `begin` has the first offsets of the source.
+    `begin` maps each partition to the first offset that the source still holds.
     """
     past = {p: min(begin.get(p, 0), end) for p, end in ledger.end.items()}
     strays -= strays.within(ledger.begin, past)
@@ -349,7 +353,7 @@ def _unexplained(
     if held.is_written_ahead:
         strays -= strays.since(ledger.end)
     if later is not None:
-        # What a batch covers that was published after `ledger`.
+        # These belong to a batch that was published after `ledger` was read.
         strays -= strays.within({**later.begin, **ledger.end}, later.end)
     return strays
 
@@ -363,7 +367,7 @@ RECORDS = pa.schema(
         ("deletes", pa.bool_()),
     ]
 )
-"""Records or rows by primary key, as `key_bytes` writes it; `key` is null where it is not known."""
+"""Schema of records or rows by primary key. `key` has the format of `key_bytes`, and is null if unknown."""
 
 _ROWS_AT_A_TIME = 1_000_000
 _NO_ROW = -1
@@ -371,7 +375,7 @@ _Int64s = npt.NDArray[np.int64]
 
 
 def key_bytes(columns: list[pa.Array]) -> pa.Array:
-    """Write the columns of a primary key as one binary column, the same bytes for the same key; null where one is null."""
+    """Return the columns of a primary key as one binary column: equal for equal keys, null if any is null."""
     escaped = [
         pc.replace_substring(pc.replace_substring(each.cast(pa.string()), "\\", "\\\\"), "|", "\\|")
         for each in columns
@@ -380,16 +384,16 @@ def key_bytes(columns: list[pa.Array]) -> pa.Array:
 
 
 def can_compare(fields: Iterable[pa.Field]) -> bool:
-    """Return whether keys of these columns have exactly one text each. A float that became a double has another."""
+    """Return whether equal keys of these columns have equal texts; a float widened to a double changes its text."""
     return not any(pa.types.is_floating(field.type) or pa.types.is_binary(field.type) for field in fields)
 
 
 def find_replaced(records: pa.Table, rows: Iterable[pa.RecordBatch]) -> Upserts:
-    """Compare records that are in no output with the rows of their keys; both as RECORDS.
+    """Compare records that are in no output with the rows of their keys; both have the schema RECORDS.
 
-    Newer is by event order (docs/explanation/exactly-once.md): within a partition the higher offset, between partitions
-    the later timestamp, then the higher partition. That order has no end where clocks contradict offsets, so an older
-    row proves no loss of a key whose records come from several partitions.
+    Event order decides which is newer (docs/explanation/exactly-once.md): the higher offset within a partition; between
+    partitions the later timestamp, then the higher partition. This order is not transitive where timestamps contradict
+    offsets. So an older row does not prove a loss for a key whose records come from several partitions.
 
     Of the records of one key and partition, only the newest is checked: it replaced the older ones. Its effect is in
     the table if the row is not older, or if it is a tombstone and there is no row.
@@ -436,10 +440,10 @@ class _Rows:
 
     @classmethod
     def of(cls, keys: pa.Array, rows: Iterable[pa.RecordBatch]) -> _Rows:
-        """Find the rows of keys."""
+        """Find the rows of `keys` in `rows`, which have the schema RECORDS."""
         found = cls(*(np.full(len(keys), _NO_ROW, np.int64) for _ in range(3)))
         waiting: list[pa.RecordBatch] = []
-        # Each look makes a table of all keys: few looks for many rows.
+        # Each lookup builds a hash table of all keys, so rows are collected to need few lookups.
         for batch in rows:
             waiting.append(batch)
             if sum(each.num_rows for each in waiting) >= _ROWS_AT_A_TIME:
@@ -451,7 +455,7 @@ class _Rows:
 
     def _add(self, keys: pa.Array, rows: pa.Table) -> None:
         indices = pc.index_in(rows.column("key"), value_set=keys, skip_nulls=True)
-        # A row of another writer has no source position.
+        # A row of another writer has no source position, and is left out.
         is_wanted = pc.and_(indices.is_valid(), rows.column("offset").is_valid())
         matched, at = rows.filter(is_wanted), _int64(indices.filter(is_wanted))
         for name in ("partition", "offset", "timestamp_ms"):

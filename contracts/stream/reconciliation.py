@@ -1,4 +1,4 @@
-"""A requested reconciliation: the request, and the findings of the job. Counts and positions, never a value."""
+"""A reconciliation requested from a job: the request and its findings. Counts and positions, never a value."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class FaultyRecords(BaseModel):
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out the faults of a quarantine table where there are none: earlier releases had no such table."""
+        """Omit faults of the quarantine table without records: earlier releases have no such table."""
         fields: dict[str, Any] = serialize(self)
         kept = (self.not_in_quarantine_table, self.twice_in_quarantine_table)
         new = ("not_in_quarantine_table", "twice_in_quarantine_table")
@@ -99,7 +99,7 @@ class Findings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _with_answer(cls, found: Any) -> Any:
-        """Add the answer to findings of an older version, which had none."""
+        """Add `answer` to findings of an older version, which did not have the field."""
         if not isinstance(found, dict) or "answer" in found or "holds" not in found:
             return found
         is_proven = found.get("unverifiable") == 0
@@ -141,7 +141,7 @@ class Findings(BaseModel):
 
     @property
     def is_only_of_quarantine_table(self) -> bool:
-        """Return whether the only fault is a difference between quarantine table and quarantine topic."""
+        """Return whether the only fault is a difference between the quarantine table and the quarantine topic."""
         faults = {name for name, found in self.records if found is not None}
         is_there = not (self.lost or self.twice or self.surplus)
         return (
@@ -188,7 +188,7 @@ class StreamReconciliation(BaseModel):
 
     @property
     def is_open(self) -> bool:
-        """Return whether a job still has to answer."""
+        """Return whether the request still has no result."""
         return self.result is None
 
 

@@ -1,7 +1,7 @@
 """Replays of refused records: requests, which records of a request may be written, and the ledger after a chunk.
 
-The identity of a record stays its source position. A replay changes its fate from quarantined to written, once, in the
-commit that writes its row. Pure values and arithmetic; no I/O.
+A record is still identified by its source position. A replay changes its fate from quarantined to written, once, in
+the commit that writes its row. Pure values and arithmetic; no I/O.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from tidegate.contracts.stream.segments import Segment
 from tidegate.contracts.stream.versions import MESSAGE
 
 MOST_RECORDS: Final = 10_000_000
-"""Most refusals of one request."""
+"""Maximum number of refusals in one request."""
 MOST_RUNS: Final = 1_000_000
-"""Most runs of neighbouring positions that are read from a file or a report."""
+"""Maximum number of runs of adjacent positions that are read from a file or a report."""
 MOST_REQUEST_RUNS: Final = 250_000
-"""Most runs of one request: the registry holds about 250 bytes for each while it checks them."""
+"""Maximum number of runs in one request: the registry holds about 250 bytes for each while it checks them."""
 MOST_FIX: Final = 256 * 1024
 MOST_REQUEST_BYTES: Final = 42 * MOST_REQUEST_RUNS + 4 * MOST_FIX + 1024 * 1024
-"""Largest request as JSON: a run is two offsets of up to 19 digits with their brackets, a character up to 4 bytes."""
+"""Largest request as JSON: a run has two offsets of up to 19 digits and brackets; a character takes up to 4 bytes."""
 
 _MOST_PARTITIONS: Final = 10_000
 FEWER_RECORDS: Final = (
@@ -45,7 +45,7 @@ FEWER_RECORDS: Final = (
 )
 """What to do about a request that is too large."""
 Run = tuple[Count, Count]
-"""The first and the last offset of neighbouring positions."""
+"""First and last offset, both inclusive, of adjacent positions in one partition."""
 _Partition = Annotated[int, Field(ge=0, lt=2**31)]
 _Places = Annotated[
     Mapping[_Partition, Annotated[tuple[Run, ...], Field(max_length=MOST_RUNS)]],
@@ -69,7 +69,7 @@ def digest_of_refusals(topic: str, positions: Positions) -> str:
 
 
 def runs_of(positions: Positions) -> dict[int, tuple[Run, ...]]:
-    """Return positions as runs of neighbouring offsets, in ascending order, by partition."""
+    """Return positions as runs of adjacent offsets, in ascending order, by partition."""
     return {p: tuple(_runs(bitmap)) for p, bitmap in sorted(positions.bitmaps().items())}
 
 
@@ -109,7 +109,7 @@ class ReplayAction(StrEnum):
 
     @property
     def closure(self) -> Closure | None:
-        """Return how it closes records that stay refused; None for a replay, which writes them."""
+        """Return how the action closes records that stay in quarantine; None for a replay, which writes them."""
         return _CLOSURES.get(self)
 
 
@@ -123,7 +123,7 @@ Reason = Annotated[str, Field(min_length=1, max_length=500)]
 
 @dataclass(frozen=True, slots=True)
 class ReplayTerms:
-    """The part of a request that decides which of its refusals are left, and whether the sink may take the others."""
+    """The terms of a request: which of its refusals are left untouched, and how the sink may take the others."""
 
     action: ReplayAction = ReplayAction.REPLAY
     append_late: bool = False
@@ -191,11 +191,14 @@ class ReplayOrder(BaseModel):
 
     @property
     def terms(self) -> ReplayTerms:
-        """Return the part that decides which refusals are left."""
+        """Return the terms, which decide which refusals are left untouched."""
         return ReplayTerms(self.action, self.append_late, self.accept_batches)
 
     def refusals(self) -> Positions:
-        """Return the positions. Raises ValueError unless they have the digest and the number of the request, or are too many."""
+        """Return the positions.
+
+        Raises ValueError for too many runs, and for positions whose number or digest differs from the request's.
+        """
         runs = sum(map(len, self.positions.values()))
         if runs > MOST_REQUEST_RUNS:
             raise ValueError(
@@ -216,11 +219,11 @@ class ReplayRequest(ReplayOrder):
 
     @property
     def mark(self) -> str:
-        """Return the id as the ledger and the headers have it."""
+        """Return the id in the form that the ledger and the headers use: 32 hexadecimal digits."""
         return self.id.hex
 
     def begun(self, held: Ledger) -> ReplayProgress:
-        """Return how far the request is by the ledger; one that the ledger does not name has not begun."""
+        """Return the progress of the request in `held`; a request that the ledger does not name has not begun."""
         if held.replay is not None and held.replay.request == self.mark:
             return held.replay
         return ReplayProgress(request=self.mark, digest=self.digest, records=self.records)
@@ -232,21 +235,21 @@ class Untouched(StrEnum):
     MISSING = "missing"
     """The topic holds no record there: retention or an erasure has deleted it."""
     FOREIGN = "foreign"
-    """It is no refusal of this ledger."""
+    """It is not a refusal of this ledger."""
     OVERRULED = "overruled"
-    """The stream was rewound, and the record was judged again since."""
+    """The stream was rewound, and the record has been judged again."""
     AHEAD = "ahead"
     """Its batch was never published, so the ledger does not count it yet."""
     REPLAYED = "replayed"
-    """A replay has written it before."""
+    """An earlier replay has written it."""
     DISCARDED = "discarded"
     """It was discarded."""
     RESENT = "resent"
-    """It was sent to the source topic before."""
+    """It was already sent to the source topic."""
     SENT_BACK = "sent-back"
     """It came to the source topic from the quarantine topic, and is never sent there again."""
     UNORDERED = "unordered"
-    """It is older than the oldest mark of deleted keys: whether its key was deleted since is not known."""
+    """It is older than the oldest mark of deleted keys, so it is unknown whether its key was deleted later."""
     OMITTED = "omitted"
     """It was set aside without its bytes."""
     BATCH = "batch"
@@ -255,14 +258,14 @@ class Untouched(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Source positions of refused records that are closed: written by replays, discarded, or sent to the source."""
+    """Source positions of closed refusals: written by replays, discarded, or sent to the source topic."""
 
     replayed: Positions = field(default_factory=Positions)
     discarded: Positions = field(default_factory=Positions)
     resent: Positions = field(default_factory=Positions)
 
     def why(self, position: Position) -> Untouched | None:
-        """Return how a record was closed; None for one that is open."""
+        """Return how the record was closed; None if it is open."""
         if position in self.replayed:
             return Untouched.REPLAYED
         if position in self.discarded:
@@ -270,7 +273,7 @@ class Closed:
         return Untouched.RESENT if position in self.resent else None
 
     def add(self, chunk: ReplayedChunk) -> None:
-        """Add what a published chunk has closed."""
+        """Add the positions that a published chunk has closed."""
         self.replayed.add_all(chunk.written)
         if chunk.closure is Closure.DISCARDED:
             self.discarded.add_all(chunk.closed)
@@ -284,7 +287,7 @@ CLOSURE_OF: Final[Mapping[Untouched, Closure]] = {
     Untouched.DISCARDED: Closure.DISCARDED,
     Untouched.RESENT: Closure.RESENT,
 }
-"""The refusals that are left because they are closed already."""
+"""The reasons that mean a refusal is already closed, with the way in which it was closed."""
 
 
 def why_untouched(  # noqa: PLR0911 - one for each reason; what each depends on
@@ -296,11 +299,11 @@ def why_untouched(  # noqa: PLR0911 - one for each reason; what each depends on
     accepts_batches: bool,
     deletes_known_since: Vector | None = None,
 ) -> Untouched | None:
-    """Return why a record at a position of a request is left as it is; None when it is to be judged.
+    """Return why a refused record of a request is left untouched; None if it is to be judged.
 
-    `found` has the data of its headers, `closed` the positions that the ledger has closed. `deletes_known_since` has
-    the offset of each partition from which all deletes have marks, for a request that writes rows. A partition that
-    is not there has marks from 0 on.
+    `found` is the evidence of its headers, None without any; `closed` are the positions that the ledger has closed.
+    `deletes_known_since` maps a partition to the offset from which all deletes have marks; it defaults to 0. It is
+    given for requests that write rows.
     """
     if found is None or found.ledger != held.name or found.source.topic != held.topic:
         return Untouched.FOREIGN
@@ -322,9 +325,10 @@ def why_untouched(  # noqa: PLR0911 - one for each reason; what each depends on
 
 @dataclass(frozen=True, slots=True)
 class ReplayedChunk:
-    """The outcome of the next refusals of a request: source positions that are written, and counts of the others.
+    """The outcome of the next refusals of a request: the source positions that are written, and counts of the others.
 
-    `closed` are source positions of refusals that a discard, or a request to the source topic, closes as `closure`.
+    `refused` records failed again, `left` ones were not judged. `closed` are the source positions of refusals that a
+    discard, or a request to the source topic, closes as `closure`.
     """
 
     written: Positions = field(default_factory=Positions)
@@ -333,15 +337,15 @@ class ReplayedChunk:
     closed: Positions = field(default_factory=Positions)
     closure: Closure | None = None
     also: Positions = field(default_factory=Positions)
-    """Positions that are closed in the same way, and were no part of the chunk: an attempt ended before its commit."""
+    """Positions outside the chunk that are closed in the same way: an earlier attempt ended before its commit."""
     deleted_since: Positions = field(default_factory=Positions)
     """Those of `written` whose key was deleted by a newer record: they are superseded, and no row is written."""
 
     def ledger(self, held: Ledger, progress: ReplayProgress, digest: str, marks: str = "") -> Ledger:
-        """Return the ledger after the chunk; `progress` is that before it.
+        """Return the ledger after the chunk; `progress` is the progress before it.
 
-        `digest` names the chain of the positions that are written or closed, `marks` that of marked keys; each is empty
-        when there are none. Raises ConflictError when the ledger counts fewer refusals than that.
+        `digest` is the new end of the chain of written or closed positions, `marks` that of marked keys; empty if the
+        chunk adds none. Raises ConflictError if the ledger counts fewer refusals than the chunk changes.
         """
         count = len(self.written)
         changes = self.written | self.closed | self.also
@@ -388,7 +392,7 @@ class ReplayedChunk:
         for each in segments:
             count = len(self.written.within({partition: each.begin}, {partition: each.end}))
             if count > each.quarantined:
-                return ()  # counts that do not fit say nothing: the partition's segments begin again
+                return ()  # the counts are wrong: the partition's segments restart
             changed.append(
                 each._replace(accepted=each.accepted + count, quarantined=each.quarantined - count)
             )
@@ -396,11 +400,11 @@ class ReplayedChunk:
 
 
 LEAST_JUDGED: Final = 100
-"""The budget of a replay counts from so many judged records on."""
+"""Number of judged records from which the budget of a replay applies."""
 
 
 def done_well(progress: ReplayProgress, chunk: ReplayedChunk) -> int:
-    """Return how many records of a request did not fail again, those of a chunk included."""
+    """Return how many records of a request did not fail again, including those of the chunk."""
     return progress.written + progress.closed + len(chunk.written) + len(chunk.closed)
 
 
@@ -494,5 +498,5 @@ class StreamReplay(BaseModel):
 
     @property
     def is_ended(self) -> bool:
-        """Return whether nothing more is to be done."""
+        """Return whether the request is done, stopped or cancelled."""
         return self.state not in {ReplayState.PROPOSED, ReplayState.OPEN}

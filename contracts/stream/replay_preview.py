@@ -27,7 +27,7 @@ from tidegate.contracts.verdict import Verdict
 
 
 def fix_for(fix: Fix, plan: EnforcementPlan) -> RecordFix:
-    """Return a fix that is ready for the records of a contract. Raises ConflictError for one whose records it cannot change."""
+    """Return the compiled fix for the records of a plan. Raises ConflictError if a fix cannot change such records."""
     contracts = [each.contract for each in plan.plans]
     if all(isinstance(each.schema_, JsonSchema) for each in contracts):
         return CompiledFix(fix)
@@ -53,7 +53,7 @@ def fix_for(fix: Fix, plan: EnforcementPlan) -> RecordFix:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRecord:
-    """A refused record as it was in its source; `judged_at` counts nanoseconds since 1970."""
+    """A refused record as it was in its source; `judged_at` is in nanoseconds since 1970 UTC."""
 
     key: bytes | None
     value: bytes | None
@@ -63,9 +63,10 @@ class RefusedRecord:
 
     @classmethod
     def of(cls, key: bytes | None, value: bytes | None, original: Original, kafka_ms: int) -> Self:
-        """Return a record of the quarantine topic; `kafka_ms` is its time there.
+        """Return a record of the quarantine topic; `kafka_ms` is its timestamp there.
 
-        Older records lack headers: without its own time it has that of the topic, and it was judged at its own time.
+        Older records lack headers. The source time then defaults to `kafka_ms`, and the moment of judging to the source
+        time.
         """
         at = kafka_ms if original.timestamp_ms is None else original.timestamp_ms
         judged_at = at * 1_000_000 if original.judged_at is None else original.judged_at
@@ -74,10 +75,10 @@ class RefusedRecord:
 
 @dataclass(slots=True)
 class ReplayPreview:
-    """The records that would be written, and those that would stay refused, by reason.
+    """The number of records that would be written, and of those that would stay refused, by reason.
 
-    `changed` records are changed by the fix. A record counts once under each of its reasons. `present` of those that pass
-    have a primary key that is in the table already; None when that was not looked up.
+    `changed` counts the records that the fix changes. A record counts once under each of its reasons. `present` counts
+    the passing records whose primary key is already in the table; None if it was not looked up.
     """
 
     passing: int = 0
@@ -95,7 +96,7 @@ class ReplayPreview:
     def add(
         self, records: Iterable[RefusedRecord], plan: EnforcementPlan, fix: RecordFix | None
     ) -> list[JudgedAgain]:
-        """Fix and judge some records; return those that pass."""
+        """Fix and judge records, and count them; return those that pass."""
         passing = []
         for each in judged_again(records, plan, fix):
             self.changed += each.value is not each.record.value
@@ -111,7 +112,7 @@ class ReplayPreview:
 
 @dataclass(frozen=True, slots=True)
 class JudgedAgain:
-    """A refused record, its value after the fix (the same object when nothing changes), and its verdict."""
+    """A refused record, its value after the fix (the same object if unchanged), and its new verdict."""
 
     record: RefusedRecord
     value: bytes | None
@@ -121,7 +122,7 @@ class JudgedAgain:
 def judged_again(
     records: Iterable[RefusedRecord], plan: EnforcementPlan, fix: RecordFix | None
 ) -> Iterator[JudgedAgain]:
-    """Fix and judge records; those with one moment of judging are judged together. In no order."""
+    """Yield fixed and judged records in no particular order; those with equal `judged_at` are judged together."""
     for moment, together in _by_moment(records):
         values = [each.value if fix is None else fix.apply(each.value) for each in together]
         *judged, keys = _arrays(together, values, plan)
@@ -130,7 +131,7 @@ def judged_again(
 
 
 def primary_keys(passing: Iterable[JudgedAgain], plan: EnforcementPlan) -> pa.Table:
-    """Return the primary keys of records that pass, in no order: typed and masked as in a table of the contract."""
+    """Return the primary keys of passing records in any order, typed and masked as in the contract's table."""
     names = plan.contract.primary_key
     value_of = {id(each.record): each.value for each in passing}
     found = []
@@ -151,7 +152,7 @@ def _by_moment(records: Iterable[RefusedRecord]) -> Iterable[tuple[int, list[Ref
 def _arrays(
     records: list[RefusedRecord], values: list[bytes | None], plan: EnforcementPlan
 ) -> tuple[pa.Array, Moments, pa.Array | None, pa.Array]:
-    """Return what a plan judges: values, moments, headers and keys."""
+    """Return the arguments of a plan: values, moments, schema headers (None if unused) and keys."""
     headers = None
     if plan.reads_headers:
         headers = pa.array([schema_header(each.headers) for each in records], pa.binary())

@@ -15,11 +15,11 @@ from pydantic import (
 
 
 class ReplayProgress(BaseModel):
-    """The newest replay request that a stream has begun. It is changed in the same commit as the rows that it writes.
+    """The progress of the newest replay request of a stream. It is updated in the same commit as the rows it writes.
 
-    `done` counts the refusals that were processed, in the order of partition and offset. `written` are accepted now,
-    `refused` fail again and stay as they were, and `left` were not judged: written before, or no longer there. `closed`
-    were discarded, or sent to the source topic.
+    `done` counts the refusals that were processed, in the order of partition and offset. `written` ones are accepted
+    now, `refused` ones failed again and stay as they were. `left` ones were not judged, because they were written before
+    or no longer exist, for example. `closed` ones were discarded, or sent to the source topic.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -34,7 +34,7 @@ class ReplayProgress(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_zero(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Remove what a replay never counts: ledgers are compared by their text."""
+        """Omit `closed` if it is 0, as older ledgers do: ledgers are compared by their text."""
         fields: dict[str, Any] = serialize(self)
         return {name: value for name, value in fields.items() if value or name != "closed"}
 

@@ -1,7 +1,7 @@
-"""The report of each batch that the job sends to the registry: counts and positions, never a payload value.
+"""The report that the job sends to the registry for each batch: counts and positions, never a payload value.
 
-Reports are idempotent by (stream, epoch, n); pages and metrics are built from them, and they can be rebuilt
-from the ledger and the topics.
+Reports are idempotent by (stream, epoch, n). Pages and metrics are built from them, and they can be rebuilt from the
+ledger and the topics.
 """
 
 from __future__ import annotations

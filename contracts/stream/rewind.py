@@ -1,7 +1,7 @@
-"""A ledger taken back to earlier offsets, from where all records are judged again. Pure values and arithmetic; no I/O.
+"""Rewinds: a ledger is set back to earlier offsets, from which all records are judged again. Pure values; no I/O.
 
-The contents of the outputs from the point on are subtracted from the ledger's counts. So a reconciliation still finds a
-fault below the point. A fault at or after the point disappears with the records.
+The ledger's counts are reduced by what the outputs hold from the point on. A reconciliation therefore still finds faults
+below the point. A fault at or after the point disappears with the records.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ _NAMED = 5
 class Held:
     """The contents of the source and the outputs of a stream.
 
-    `source` are records from the points on, below the ledger's end. `quarantined` are the refusals that count in the
-    ledger, and `needed` the rewinds that some refusal needs, as `pruned` takes them. `dropped` are all known positions,
-    and `replayed` those of records that were refused and written since. `resent` were sent to the source.
+    `source` are the records between the points and the ledger's end. `quarantined` are the refusals that count in the
+    ledger. `needed` are the rewinds that a refusal needs, by partition and first offset. `dropped` are all known
+    positions of dropped records, `replayed` those of records that were refused and later written. `resent` records were
+    sent to the source topic.
     """
 
     earliest: Vector
@@ -51,7 +52,7 @@ class Fates:
 
     @property
     def totals(self) -> Mapping[str, int]:
-        """Return the counts that the ledger's totals lose."""
+        """Return the counts to subtract from the ledger's totals, by name."""
         return {
             "written": len(self.accepted),
             "quarantined": len(self.quarantined),
@@ -91,7 +92,10 @@ class Rewind:
         return len(self.fates.dropped - self.left_out)
 
     def ledger(self, claimed: Ledger, rewind: str, dropped_digest: str) -> Ledger:
-        """Return the ledger after the rewind with that id, which follows `claimed`. Raises ConflictError for too many."""
+        """Return the ledger after the rewind, which follows `claimed`; `rewind` is its id.
+
+        Raises ConflictError if a partition then has more than MOST_REWINDS rewinds.
+        """
         generation = claimed.generation + 1
         totals = claimed.totals.model_dump()
         for name, count in self.fates.totals.items():
@@ -126,9 +130,10 @@ class Rewind:
 
 
 def points_of(held: Ledger, wanted: Vector, *, is_exact: bool) -> Vector:
-    """Return the points of a rewind: `wanted`, not beyond the ledger's end.
+    """Return the points of a rewind: `wanted`, limited to the range of the ledger.
 
-    `is_exact` refuses points outside the ledger. Raises ConflictError then, and if no record would be judged again.
+    With `is_exact`, a point outside the ledger is an error instead. Raises ConflictError for such a point, and if no
+    record would be judged again.
     """
     for partition, offset in sorted(wanted.items()):
         begin, end = held.begin.get(partition, 0), held.end.get(partition)
@@ -148,7 +153,7 @@ def points_of(held: Ledger, wanted: Vector, *, is_exact: bool) -> Vector:
 
 
 def rewind_to(points: Vector, held: Ledger, found: Held) -> Rewind:
-    """Return the rewind of a ledger to points. Raises ConflictError if the source lacks records that would be removed."""
+    """Return the rewind of a ledger to `points`. Raises ConflictError if the source lacks records to judge again."""
     _require_retained(points, held, found)
     end = {p: held.end[p] for p in points}
     rows = found.written.since(points).within({}, dict.fromkeys(points, 1 << 62))
@@ -184,7 +189,7 @@ def _require_retained(points: Vector, held: Ledger, found: Held) -> None:
 
 
 def _explained(seen: Fates, missing: Positions, held: Ledger, found: Held) -> Fates:
-    """Return the fates with the records in no output added, under the fate that the ledger must have counted.
+    """Return the fates including `missing`, the records in no output, with the fate that the ledger must count.
 
     Raises ConflictError if several fates are possible.
     """
@@ -223,7 +228,7 @@ def _fitting(fates: Fates, held: Ledger) -> Fates:
 
 
 def _cut(segments: tuple[Segment, ...], partition: int, point: int, fates: Fates) -> tuple[Segment, ...]:
-    """Return the segments below a point; one that extends beyond it is cut, without the records after it."""
+    """Return the segments below a point; one that extends beyond it is cut, and its counts are reduced."""
     kept: list[Segment] = []
     for each in segments:
         if each.begin >= point:

@@ -1,6 +1,6 @@
 """Segments of the ledger: ranges of offsets, with the number of records of each fate.
 
-Old segments are joined, so that their number stays bounded however long a stream runs.
+Old segments are joined, so their number stays bounded however long a stream runs.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Final, NamedTuple
 MOST_OF_PARTITION: Final = 16
 MOST_OF_STREAM: Final = 256
 LEAST_OF_PARTITION: Final = 2
-"""A partition has at most 16 segments, and fewer when the stream would have more than 256; but always room for two.
+"""A partition has at most 16 segments, and fewer if the stream had more than 256 in all, but always room for 2.
 
-A segment takes about 40 bytes of the ledger, which is written with each batch: 10 KB at most up to 128 partitions.
+A segment takes about 40 bytes of the ledger, which is written with each batch: at most 10 KB for up to 128 partitions.
 """
 
 
 class Segment(NamedTuple):
     """The offsets of one partition in [begin, end), and how many of them were accepted, quarantined and dropped.
 
-    The others are absent. The ledger's totals count all records since the start, and topics have only a part of them.
-    The counts of a segment can be compared with the records at its offsets. Accepted records went to the table or
-    topic: written, superseded or deleting.
+    The remaining offsets are absent. The ledger's totals count all records since the start, of which topics hold only a
+    part. The counts of a segment can be compared with the records at its offsets. Accepted records went to the table or
+    topic: they are written, superseded or deleted.
     """
 
     begin: int
@@ -34,7 +34,7 @@ class Segment(NamedTuple):
     dropped: int
 
     def joined(self, following: Segment) -> Segment:
-        """Return one segment for this one and the one that follows it."""
+        """Return one segment that covers this one and the one that follows it."""
         return Segment(
             self.begin,
             following.end,
@@ -45,7 +45,7 @@ class Segment(NamedTuple):
 
 
 Segments = Mapping[int, tuple[Segment, ...]]
-"""Partition to its segments, in order and without a gap; they end where the ledger ends."""
+"""Partition to its segments, in ascending order and without gaps; the last one ends where the ledger ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,10 @@ def extended(
     end: Mapping[int, int],
     counts: Mapping[int, FateCounts] | None,
 ) -> dict[int, tuple[Segment, ...]]:
-    """Return the segments after a batch of offsets in [start, end). A partition that is not in `counts` had no record.
+    """Return the segments after a batch of offsets in [start, end); a partition missing from `counts` had no record.
 
-    Offsets without counts (None) belong to no segment; the segments of a partition restart after them.
+    With `counts` None the fates are unknown: these offsets belong to no segment, and the segments of a partition
+    restart after them.
     """
     grown = dict(segments)
     for partition, last in sorted(end.items()):
@@ -92,9 +93,9 @@ def extended(
 
 
 def _merged(segments: tuple[Segment, ...], limit: int) -> tuple[Segment, ...]:
-    """Join neighbours until there are at most `limit` segments: first those that are short for their age.
+    """Join adjacent segments until at most `limit` are left, starting with those that are short for their age.
 
-    So the length of a segment grows with its distance from the end, and recent offsets are counted finely.
+    The length of a segment thus grows with its distance from the end, and recent offsets have fine-grained counts.
     """
     kept = list(segments)
     while len(kept) > limit:

@@ -15,7 +15,7 @@ from tidegate.contracts.stream.versions import MESSAGE
 from tidegate.contracts.verdict import Stage
 
 MOST_SAMPLES = 20
-"""Places of records that are kept, the newest."""
+"""Maximum number of sample records that are kept, the newest first."""
 
 
 class Change(StrEnum):
@@ -73,12 +73,12 @@ class ShadowResult(BaseModel):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Return every number of records in it."""
+        """Return all record counts of the result."""
         rules = (count.records for count in (*self.refused_by, *self.accepted_by))
         return (self.compared, self.would_refuse, self.would_accept, self.would_stop, *rules)
 
     def merged(self, later: ShadowResult) -> ShadowResult:
-        """Add what the same version made of later records."""
+        """Return the sum with the result of the same version for later records."""
         return ShadowResult(
             version=self.version,
             compared=self.compared + later.compared,
@@ -106,7 +106,7 @@ class ShadowFindings(BaseModel):
 
 
 def added(counts: Iterable[Iterable[RuleCount]]) -> tuple[RuleCount, ...]:
-    """Add counts by rule, most frequent first, at most MOST_RULES of them."""
+    """Return the counts added up by rule, most frequent first, at most MOST_RULES of them."""
     sums: Counter[RuleKey] = Counter()
     for each in counts:
         sums.update({(count.stage, count.code, count.severity): count.records for count in each})

@@ -1,4 +1,4 @@
-"""The result of an audit of a table, as `tidegate audit-table` sends it to the registry: counts, never a value of a record."""
+"""The result of a table audit, as `tidegate audit-table` sends it to the registry: counts, never a value."""
 
 from __future__ import annotations
 

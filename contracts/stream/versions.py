@@ -1,6 +1,6 @@
-"""Versions of messages, ledgers and headers, and the changes with which neighbouring releases work together.
+"""Versions of messages, ledgers and headers, and the rules by which adjacent releases stay compatible.
 
-docs/how-to/upgrade.md has the rules for operators; tests/integration/test_two_releases.py lets two wheels meet.
+docs/how-to/upgrade.md has the rules for operators; tests/integration/test_two_releases.py runs two releases together.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from pydantic import ConfigDict
 MESSAGE: Final = ConfigDict(frozen=True, extra="ignore")
 """Configuration of messages between job and gateway: a reader ignores fields that it does not know.
 
-A release may add a field with a default, and may not remove or redefine one. What must not be ignored is declared:
-a control `requires` it, and a ledger or record has a higher `format`.
+A release may add a field with a default, but may not remove or redefine one. A feature that must not be ignored is
+declared: a control lists it in `requires`, and a ledger or record has a higher `format`.
 """
 
 LEDGER_FORMAT: Final = 1
 """Highest format of ledgers that this release reads.
 
-A release that adds a field to the ledger raises it, and writes the lowest format that has all fields in use.
-A ledger of a higher format has a `release`: the first one that reads it.
+A release that adds a field to the ledger raises this number, and writes the lowest format that has all fields in use.
+A ledger of a higher format has the field `release`: the first release that can read it.
 """
 
 HEADER_FORMAT: Final = 1
-"""Highest format of record headers that this release reads. Source and ledger headers are alike in every format."""
+"""Highest format of record headers that this release reads. Source and ledger headers are equal in every format."""
 
 OBEYED: Final[frozenset[str]] = frozenset()
 """Features that a control may require of a job of this release, beyond what every job can do."""
@@ -38,7 +38,7 @@ _SHOWN: Final = 5
 
 
 def newer_ledger(text: str | bytes) -> tuple[int, str] | None:
-    """Return format and release of a ledger that this release is too old for; None for any other text."""
+    """Return the format and release of a ledger that this release is too old to read; None for any other text."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -53,7 +53,10 @@ def newer_ledger(text: str | bytes) -> tuple[int, str] | None:
 
 
 def not_obeyed(control: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what a control requires that a job cannot do; anything but a list of names is unknown too."""
+    """Return the features that a control requires and a job lacks, at most 5.
+
+    An entry that is not a valid name is returned as "unknown", as is a `requires` that is not a list.
+    """
     required = control.get("requires", ())
     if not isinstance(required, (list, tuple)):
         return ("unknown",)

@@ -1,1 +1,1 @@
-"""How many corrupted records a contract would miss, and the rules that would catch them. Start with `measure.py`."""
+"""Measure how many corrupted records a contract would miss, and suggest rules. The entry point is `measure.py`."""

@@ -1,4 +1,4 @@
-"""Rules that good records keep and corrupted ones may break. Whether they do is decided by the judge, not here."""
+"""Candidate rules that good records should satisfy and corrupted ones may break; the judge decides."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _LATEST: Final = "2099-12-31"
 _DECADE: Final = 10
 _TRIMMED: Final = r"^(\S|\S[\s\S]*\S)?$"
 _DECODED: Final = r"^[^\x{FFFD}ÃÂ]*$"
-"""Texts without the traces of a wrong decoder: the replacement character, and the first half of UTF-8 as Latin-1."""
+"""Texts without traces of a wrong decoder: the replacement character, and first bytes of UTF-8 read as Latin-1."""
 
 
 def candidate_rules(
     fields: Sequence[GoodField], pairs: Iterable[tuple[GoodField, GoodField]], taken: Iterable[str]
 ) -> tuple[Rule, ...]:
-    """Return rules with ids that are not `taken`. Of two that catch as much, the first is the better one."""
+    """Return candidate rules with ids that are not in `taken`, better ones before others that catch as much."""
     ids, found = set(taken), []
     for rule in (*_pair_rules(pairs), *(rule for each in fields for rule in _field_rules(each))):
         unique, number = rule["id"], 1
@@ -90,7 +90,7 @@ def _pattern(texts: list[str]) -> str | None:
 
 
 def _number_bounds(numbers: list[int | float]) -> Rule:
-    """Return round bounds with room for numbers to come."""
+    """Return round bounds with room for future numbers."""
     low, high = min(numbers), max(numbers)
     bounds: Rule = {"minimum": 0 if low >= 0 else -_round_above(-low)}
     bounds["maximum"] = _round_above(high) if high > 0 else 0
@@ -98,16 +98,16 @@ def _number_bounds(numbers: list[int | float]) -> Rule:
 
 
 def _round_above(number: float) -> float:
-    """Return the first of 1, 2, 5, 10, 20, 50 and so on that is not below a positive number."""
+    """Return the smallest of 1, 2, 5, 10, 20, 50 and so on that is not below a positive number; also 0.5, 0.2."""
     power = 10.0 ** math.floor(math.log10(number))
     found = next((step * power for step in (1, 2, 5, 10) if step * power >= number), number)
-    if not math.isfinite(found):  # there is no round double above the largest
+    if not math.isfinite(found):  # no double is both round and large enough
         return number
     return int(found) if found >= 1 else found
 
 
 def _day_bounds(field: GoodField) -> Rule:
-    """Return bounds from the decade before the first good day to the end of this century."""
+    """Return bounds from the start of the decade before that of the first good day, to the end of 2099."""
     first = min(int(each[:4]) for each in field.texts)
     start = f"{max(1, first // _DECADE * _DECADE - _DECADE):04d}-01-01"
     if field.is_date:

@@ -1,4 +1,4 @@
-"""The values of the declared fields in good records: what corruptions and suggested rules are made from."""
+"""The values of the declared fields in good records, from which corruptions and suggested rules are derived."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tidegate.contracts.document.fields import SchemaFields, tokens, value_at
 from tidegate.contracts.document.times import date_key, instant_key
 
 ABSENT: Final = object()
-"""The value of a field that a record does not have."""
+"""Stands for the value of a field that a record lacks."""
 DATE_LENGTH: Final = len("2026-01-31")
 _MOST_FIELDS: Final = 200
-"""Fields of one contract that are corrupted, outermost first; the time of a run grows with them."""
+"""Maximum number of fields that are corrupted, outermost first; the duration of a run grows with it."""
 _MOST_PAIRS: Final = 50
 _MOST_CHOICES: Final = 50
 _LONGEST_CHOICE: Final = 40
 _REPEATS: Final = 20
-"""A field with few values is one that repeats each of them so often in the mean."""
+"""A field has few values only if each occurs at least this often on average."""
 _LEAST_PAIRS: Final = 20
 
 
@@ -28,7 +28,7 @@ _LEAST_PAIRS: Final = 20
 class GoodField:
     """One declared field; `values` has its value in each good record, or ABSENT.
 
-    `is_classified`: rules about the field must not hold values, or bounds and patterns that come from values.
+    If `is_classified`, rules about the field must not contain values, or bounds and patterns derived from values.
     """
 
     pointer: str
@@ -37,32 +37,32 @@ class GoodField:
 
     @cached_property
     def path(self) -> tuple[str, ...]:
-        """The names that lead to the field."""
+        """Return the names that lead to the field."""
         return tokens(self.pointer)
 
     @cached_property
     def numbers(self) -> list[int | float]:
-        """Its numbers."""
+        """Return its values that are numbers."""
         return [each for each in self.values if is_number(each)]
 
     @cached_property
     def texts(self) -> list[str]:
-        """Its texts."""
+        """Return its values that are texts."""
         return [each for each in self.values if isinstance(each, str)]
 
     @cached_property
     def distinct(self) -> frozenset[Any]:
-        """Its different numbers and texts."""
+        """Return its distinct numbers and texts."""
         return frozenset((*self.numbers, *self.texts))
 
     @cached_property
     def always_has_value(self) -> bool:
-        """Whether no record lacks the field or has null there."""
+        """Return whether every record has the field, and never with null."""
         return bool(self.values) and all(each is not ABSENT and each is not None for each in self.values)
 
     @cached_property
     def has_few_values(self) -> bool:
-        """Whether its texts are some of a list, such as the names of wards."""
+        """Return whether its texts seem to come from a list, such as the names of wards."""
         found = set(self.texts)
         return (
             1 < len(found) <= _MOST_CHOICES
@@ -72,9 +72,9 @@ class GoodField:
 
     @cached_property
     def times(self) -> list[Any] | None:
-        """A key in the order of time for each record, None where it has none; None if a text is no time.
+        """Return a chronological key for each record, None where it has no text; None if any text is not a time.
 
-        All keys are of dates, or all of date-times.
+        Either all keys are of dates, or all are of date-times.
         """
         for read in (date_key, instant_key):
             keys = [read(each) if isinstance(each, str) else None for each in self.values]
@@ -85,19 +85,19 @@ class GoodField:
 
     @cached_property
     def is_date(self) -> bool:
-        """Whether its texts are dates without a time."""
+        """Return whether its texts are dates without a time."""
         return self.times is not None and len(self.texts[0]) == DATE_LENGTH
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a decoded value is a number; true and false are none."""
+    """Return whether a decoded value is a number; booleans are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def good_fields(records: Sequence[Any], fields: SchemaFields, hides: Any) -> tuple[GoodField, ...]:
-    """Return the declared fields that hold numbers, texts or truth values in some of the records.
+    """Return the declared fields that hold a number, text or boolean in any of the records.
 
-    `hides` tells by the path of a field whether it is classified.
+    `hides` returns for the path of a field whether it is classified.
     """
     found = []
     for pointer in fields.pointers():
@@ -111,7 +111,7 @@ def good_fields(records: Sequence[Any], fields: SchemaFields, hides: Any) -> tup
 
 
 def ordered_pairs(fields: Sequence[GoodField]) -> tuple[tuple[GoodField, GoodField], ...]:
-    """Return the pairs of times whose first is never after the second, and before it in most records."""
+    """Return the pairs of time fields where the first is never after the second, and before it in most records."""
     timed = [each for each in fields if each.times is not None]
     pairs = []
     for one, other in combinations(timed, 2):

@@ -1,7 +1,7 @@
-"""Measure the strength of a contract: corrupt good records, judge them, and find the rules that catch the missed ones.
+"""Measure the strength of a contract: corrupt good records, judge them, and find rules that catch the missed ones.
 
-Everything is decided by the judge: what a good record is, whether a corrupted one is refused, and whether a suggested
-rule catches it and refuses no good record.
+The judge decides everything: which records are good, whether a corrupted one is refused, and whether a suggested rule
+catches it and refuses no good record.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from tidegate.contracts.strength.mutations import UNCHANGED, Mutation, mutations
 from tidegate.contracts.verdict import Disposition, Stage
 
 _FIT: Final = 5
-"""Rules are made from all good records but every fifth; those are held back, and must be accepted too."""
+"""Every fifth good record is held back from deriving rules; the rules must accept these records too."""
 _TRIES: Final = 10
-"""Records that are tried for each mutant that is wanted: some have no value that the mutation changes."""
+"""Number of records that are tried for each wanted mutant, because a mutation does not change every record."""
 _RULE: Final = re.compile(r"/rules/([0-9]+)(?:/|$)")
 
 
 @dataclass(slots=True)
 class GoodRecords:
-    """Collects the first `most` records that a contract accepts without a warning."""
+    """Collects the first `most` records that a contract accepts without a warning; `read` counts all judged."""
 
     plan: EnforcementPlan
     most: int
@@ -48,7 +48,7 @@ class GoodRecords:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more records are needed."""
+        """Return whether no more records are needed."""
         return len(self.values) >= self.most
 
     def add(self, values: pa.Array) -> None:
@@ -62,17 +62,18 @@ class GoodRecords:
                 continue
             try:
                 self.records.append(orjson.loads(value))
-            except orjson.JSONDecodeError:  # half a surrogate pair, which cannot be written again
+            except orjson.JSONDecodeError:  # a lone surrogate, which cannot be encoded again
                 continue
             self.values.append(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Verdicts of the contract on the mutants of one mutation of a field, or of two fields that are swapped.
+    """Verdicts of the contract on the mutants of one mutation of a field, or of a swap of two fields.
 
-    Of `mutants` records, `refused` do not reach the sink, `warned` do with a warning or an alert, `missed` do unnoticed.
-    `rule` is the suggested rule that catches most of the missed ones, `caught` how many; None if there is none.
+    Of `mutants` records, `refused` ones do not reach the sink, `warned` ones do with a warning or an alert, and `missed`
+    ones do unnoticed. `rule` is the suggested rule that catches most of the missed ones, None if there is none; `caught`
+    is how many it catches.
     """
 
     mutation: str
@@ -87,7 +88,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Strength:
-    """The strength of a contract: `good` of `read` records were corrupted, with the outcomes in the order of fields."""
+    """The strength of a contract: `good` of the `read` records were corrupted; outcomes are in field order."""
 
     contract: str
     read: int
@@ -97,27 +98,27 @@ class Strength:
 
     @property
     def mutants(self) -> int:
-        """Number of corrupted records."""
+        """Return the number of corrupted records."""
         return sum(each.mutants for each in self.outcomes)
 
     @property
     def missed(self) -> int:
-        """How many of them would reach the sink unnoticed."""
+        """Return the number of corrupted records that would reach the sink unnoticed."""
         return sum(each.missed for each in self.outcomes)
 
     @property
     def missed_share(self) -> float:
-        """The share of corrupted records that would reach the sink unnoticed."""
+        """Return the share of corrupted records that would reach the sink unnoticed."""
         return self.missed / max(self.mutants, 1)
 
     @property
     def caught(self) -> int:
-        """How many of the missed ones the suggested rules catch."""
+        """Return the number of missed records that the suggested rules catch."""
         return sum(each.caught for each in self.outcomes)
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
-        """The suggested rules, each once."""
+        """Return the suggested rules, each once."""
         found = {each.rule["id"]: each.rule for each in self.outcomes if each.rule is not None}
         return tuple(found.values())
 
@@ -130,9 +131,9 @@ def plan_for_mutation(contract: DataContract) -> EnforcementPlan:
 
 
 def measure(good: GoodRecords, *, mutants: int, seed: int) -> Strength:
-    """Corrupt `mutants` good records at most for each mutation of each field, and judge them.
+    """Corrupt at most `mutants` good records for each mutation of each field, and judge them.
 
-    The same records, contract and seed give the same result.
+    The result depends only on the records, the contract and the seed.
     """
     plan, records = good.plan, good.records
     schema = schema_fields(plan.contract)
@@ -155,15 +156,15 @@ def measure(good: GoodRecords, *, mutants: int, seed: int) -> Strength:
 
 @dataclass(frozen=True, slots=True)
 class Suggestions:
-    """Candidate rules that refuse no good record, beside those of the contract; `plan` judges by all of them."""
+    """Candidate rules that refuse no good record; `plan` judges by them and by the rules of the contract."""
 
     plan: EnforcementPlan
     rules: dict[str, Rule]
-    """By their ids, the better of two equal ones first."""
+    """The suggested rules by id; of two that catch as much, the better one comes first."""
 
     @classmethod
     def of(cls, contract: DataContract, candidates: Sequence[Rule], good: Sequence[bytes]) -> Suggestions:
-        """Judge the good records by all candidates that compile, and keep those that refuse none."""
+        """Return the candidates that compile and refuse no good record."""
         plan, rules = _compiled(contract, list(candidates))
         found = cls(plan, {rule["id"]: rule for rule in rules})
         refusing = {name for names in found.broken_by(good) for name in names}
@@ -177,16 +178,16 @@ class Suggestions:
             yield frozenset(slot.code for slot in slots if slot.stage is Stage.RULE) & self.rules.keys()
 
     def best(self, values: Sequence[bytes]) -> tuple[Rule | None, int]:
-        """Return the rule that catches most of some records, and how many; None if no rule catches one."""
+        """Return the rule that catches most of these records, and how many; (None, 0) if no rule catches any."""
         caught = Counter(name for names in self.broken_by(values) for name in names) if values else Counter()
         if not caught:
             return None, 0
-        name = max(self.rules, key=lambda each: caught[each])  # the first of equal ones
+        name = max(self.rules, key=lambda each: caught[each])  # `max` returns the first of equal ones
         return self.rules[name], caught[name]
 
 
 def _compiled(contract: DataContract, candidates: list[Rule]) -> tuple[EnforcementPlan, list[Rule]]:
-    """Return the plan of a contract with the candidates that compile, and these."""
+    """Return the plan of a contract extended by the candidates that compile, and these candidates."""
     document = contract.model_copy(update={"framing": "none"}).model_dump(
         mode="json", by_alias=True, exclude_defaults=True
     )
@@ -196,7 +197,7 @@ def _compiled(contract: DataContract, candidates: list[Rule]) -> tuple[Enforceme
             extended = DataContract.model_validate({**document, "rules": [*own, *candidates]})
             return compile_plan(extended), candidates
         except ContractError as error:
-            # A rule that the schema's types do not allow, such as bounds of days for texts without a format.
+            # The schema's types may not allow a rule, such as bounds of days for texts without a format.
             wrong = {
                 int(found[1]) - len(own) for each in error.problems if (found := _RULE.match(each.pointer))
             }
@@ -208,7 +209,7 @@ def _compiled(contract: DataContract, candidates: list[Rule]) -> tuple[Enforceme
 
 @dataclass(frozen=True, slots=True)
 class _Corruption:
-    """A mutation of a field, or of two. `apply` changes a record in place, and returns false if it cannot."""
+    """A mutation of one or two fields. `apply` changes a record in place, and returns False if it changes nothing."""
 
     label: str
     pointers: tuple[str, ...]
@@ -249,8 +250,8 @@ def _change(path: tuple[str, ...], mutation: Mutation, record: Any) -> bool:
 
 
 def _corrupted(records: Sequence[Any], corruption: _Corruption, most: int, seed: int) -> list[bytes]:
-    """Return corrupted copies of records, chosen by the seed."""
-    chance = Random(f"{seed} {corruption.label} {corruption.pointers}")  # noqa: S311 - repeatable, no secret
+    """Return at most `most` corrupted copies of records, encoded; the seed determines which are chosen."""
+    chance = Random(f"{seed} {corruption.label} {corruption.pointers}")  # noqa: S311 - reproducible, not a secret
     found: list[bytes] = []
     for index in chance.sample(range(len(records)), min(len(records), most * _TRIES)):
         record = copy.deepcopy(records[index])

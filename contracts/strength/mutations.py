@@ -22,7 +22,7 @@ _NINES: Final = tuple(
 _UNITS: Final = (10, 100, 1000)
 _CENTURY: Final = 100
 _LARGEST: Final = 2**63
-"""Larger numbers are left unchanged."""
+"""A mutation whose result would be at least this large leaves the number unchanged."""
 _BROKEN_CHARACTER: Final = "\ufffd"
 _LAST_OF: Final = {"9": "0", "z": "a", "Z": "A"}
 
@@ -38,7 +38,7 @@ class Mutation:
 
 
 def number_sentinels(field: GoodField) -> tuple[int, ...]:
-    """Return placeholders for "unknown" outside the range of the field: -1, and the first number of nines above it.
+    """Return sentinels for "unknown" outside the range of the field: -1, and the first number like 999 above it.
 
     For a classified field they do not depend on its values.
     """
@@ -51,7 +51,7 @@ def number_sentinels(field: GoodField) -> tuple[int, ...]:
 
 
 def mutations_of(field: GoodField) -> Iterator[Mutation]:
-    """Yield the mutations that apply to a field. A value that occurs in good records is never a corruption."""
+    """Yield the mutations that apply to a field. They avoid sentinels and other values that occur in good records."""
     if field.always_has_value:
         yield Mutation("null", lambda _: None)
         yield Mutation("missing", lambda _: ABSENT)
@@ -107,7 +107,7 @@ def _constant(value: Any, _: Any) -> Any:
 
 
 def _with_day(day: str, text: str) -> str:
-    """Return a date or date-time on another day."""
+    """Return a date or date-time with its day replaced by `day`."""
     return day + text[len(day) :]
 
 
@@ -120,7 +120,7 @@ def _other_case(field: GoodField) -> Callable[[str], str]:
 
 
 def _mojibake(text: str) -> str:
-    """Return a text as a wrong decoder reads it: UTF-8 as Latin-1; for ASCII, with one unreadable character."""
+    """Return a text as a wrong decoder would: UTF-8 read as Latin-1; for ASCII, with one replacement character."""
     if not text.isascii():
         return text.encode(errors="replace").decode("latin-1")
     middle = len(text) // 2
@@ -131,12 +131,12 @@ def _century_earlier(text: str) -> str:
     year = int(text[:4])
     earlier = year - _CENTURY if year > _CENTURY else year + _CENTURY
     if text[5:10] == "02-29" and not calendar.isleap(earlier):
-        return text  # the day would not exist, and that is another kind of corruption
+        return text  # the day would not exist, which would be another kind of corruption
     return f"{earlier:04d}{text[4:]}"
 
 
 def _stranger(field: GoodField) -> Callable[[str], str]:
-    """Return a function that changes a text to one of the same form that occurs in no good record."""
+    """Return a function that changes a text to another of the same form that occurs in no good record."""
 
     def change(text: str) -> str:
         other = text

@@ -1,4 +1,4 @@
-"""Suggested rules as YAML, to be pasted into a contract."""
+"""Suggested rules as YAML, to paste into a contract."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidegate.contracts.strength.measure import Strength
 
 
 def suggested_rules(strength: Strength) -> Iterator[str]:
-    """Yield the lines of the suggested rules as items of the list `rules`, each with what it catches as a comment."""
+    """Yield the lines of the suggested rules as items of the list `rules`, each with a comment on what it catches."""
     outcomes = defaultdict(list)
     for each in strength.outcomes:
         if each.rule is not None:

@@ -1,1 +1,1 @@
-"""Rule kinds: one module each, and the registry that every other part asks."""
+"""Rule kinds: one module for each, and the registry through which all other parts use them."""

@@ -1,4 +1,4 @@
-"""The rule kind `cel`: an expression over the whole record, or over a field. `contracts/rules/cel.py` evaluates it."""
+"""The rule kind `cel`: an expression over a record or a field. `contracts/rules/cel.py` evaluates it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BARE = re.compile(r"\bthis\b(?!\s*[.\[])")
 
 
 class CelKind(RuleKind[Cel]):
-    """The expression must not be false."""
+    """Rules by which a CEL expression must not be false."""
 
     def compile(self, rule: Cel, scope: Scope) -> FieldCheck | None:
         """Compile the expression."""
@@ -29,16 +29,16 @@ class CelKind(RuleKind[Cel]):
         return tuple(dict.fromkeys([*_own(rule), *_named(rule.expr)]))
 
     def place(self, rule: Cel) -> str:
-        """Return the field of the rule; without one, the record."""
+        """Return the field of the rule; "" (the record) without one."""
         return rule.field or ""
 
     def cited(self, rule: Cel) -> tuple[str, ...]:
-        """Return the field of the rule, and those that its expression reads without calling a function of them."""
+        """Return the field of the rule, and the fields that its expression reads, except those with a method call."""
         paths = (path.replace(".", "/") for path in _CITED.findall(rule.expr))
         return tuple(dict.fromkeys([*_own(rule), *paths]))
 
     def places(self, rule: Cel) -> tuple[str, ...]:
-        """Return the fields, and the whole record where the expression hands it on."""
+        """Return the fields, and "" for the whole record if the expression uses it as a value."""
         fields = self.fields(rule)
         return (*fields, "") if not fields or _BARE.search(rule.expr) else fields
 
@@ -47,7 +47,7 @@ class CelKind(RuleKind[Cel]):
         return BrokenExpression(rule)
 
     def sentence(self, rule: Cel, values: Values) -> str | None:
-        """Write the values that the expression reads."""
+        """Return a sentence with the values that the expression reads."""
         said = ", ".join(
             f"no {values.name(pointer)}"
             if values[pointer] is None
@@ -56,8 +56,8 @@ class CelKind(RuleKind[Cel]):
         )
         return f"the expression of the rule does not hold with {said}" if said else None
 
-    def remedy(self, rule: Cel, fields: SchemaFields) -> str:  # noqa: ARG002 - of all kinds
-        """Write the expression."""
+    def remedy(self, rule: Cel, fields: SchemaFields) -> str:  # noqa: ARG002 - part of the interface
+        """Return the expression."""
         return f"values for which this is true: {' '.join(rule.expr.split())}"
 
 

@@ -1,4 +1,4 @@
-"""The rule kind `forbidden`: values that stand for something unknown."""
+"""The rule kind `forbidden`: values that a field must not hold, such as sentinels for unknown values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.contracts.words import listed, shown
 
 
 class ForbiddenKind(FieldRuleKind[Forbidden]):
-    """The field must not hold one of the values."""
+    """Rules by which a field must not hold any of several values."""
 
     def compile(self, rule: Forbidden, scope: Scope) -> FieldCheck | None:
         """Compile the test that a value is not one of the forbidden values."""
@@ -32,9 +32,9 @@ class ForbiddenKind(FieldRuleKind[Forbidden]):
         return Listed(rule.field, rule.values, rule.nulls == "violate")
 
     def sentence_of_value(self, rule: Forbidden, values: Values) -> str:
-        """Write the value."""
+        """Return a sentence with the value."""
         return f"{values.name(rule.field)} is {shown(values[rule.field])}, a placeholder value"
 
-    def remedy(self, rule: Forbidden, fields: SchemaFields) -> str:  # noqa: ARG002 - of all kinds
-        """List what the field must not hold."""
+    def remedy(self, rule: Forbidden, fields: SchemaFields) -> str:  # noqa: ARG002 - part of the interface
+        """Return the values that the field must not hold."""
         return f"any value but {listed(rule.values)}"

@@ -1,4 +1,4 @@
-"""The rule kind `freshness`: how old a date or timestamp may be. It is a range whose bounds count from now."""
+"""The rule kind `freshness`: how old a date or timestamp may be. It is a range whose bounds are relative to now."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPAN: Final = "a span, such as `15 minutes` or `PT15M`"
 
 
 class FreshnessKind(FieldRuleKind[Freshness]):
-    """The moment in the field must be recent."""
+    """Rules by which the moment in a field must be recent."""
 
     def compile(self, rule: Freshness, scope: Scope) -> FieldCheck | None:
         """Compile the comparison with now."""
@@ -40,20 +40,20 @@ class FreshnessKind(FieldRuleKind[Freshness]):
         return Outside(rule.field, _limits(rule), rule.nulls == "violate", rule.now)
 
     def sentence_of_value(self, rule: Freshness, values: Values) -> str:
-        """Write the moment. When now was is not known any more, so that two bounds leave open which was broken."""
+        """Return a sentence with the moment. `now` is no longer known, so with two bounds either may be broken."""
         found = values.fields.find(rule.field)
         value = values[rule.field]
         text = shown(value) if found is None or len(found.times) != 1 else time_of(value, *found.times)
         ahead = f", or more than {rule.max_ahead} ahead" if rule.max_ahead else ""
         return f"{values.name(rule.field)} {text} was more than {rule.max_age} old{ahead}"
 
-    def remedy(self, rule: Freshness, fields: SchemaFields) -> str:  # noqa: ARG002 - of all kinds
-        """Write the bounds."""
+    def remedy(self, rule: Freshness, fields: SchemaFields) -> str:  # noqa: ARG002 - part of the interface
+        """Return the bounds."""
         ahead = f" and at most {rule.max_ahead} ahead" if rule.max_ahead else ""
         return f"a moment at most {rule.max_age} old{ahead}"
 
 
 def _limits(rule: Freshness) -> dict[str, str]:
-    """Write the spans as bounds of a range."""
+    """Return the spans as bounds of a range."""
     ahead = {} if rule.max_ahead is None else {"not_after": f"now + {rule.max_ahead}"}
     return {"not_before": f"now - {rule.max_age}", **ahead}

@@ -1,4 +1,4 @@
-"""The rule kind `one_of`: a list of the values allowed."""
+"""The rule kind `one_of`: a list of allowed values."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tidegate.contracts.words import listed, shown
 
 
 class OneOfKind(FieldRuleKind[OneOf]):
-    """The field must hold one of the values."""
+    """Rules by which a field must hold one of several values."""
 
     def compile(self, rule: OneOf, scope: Scope) -> FieldCheck | None:
-        """Compile the test that a value is listed; one of a type that the list has none of breaks nothing."""
+        """Compile the test that a value is listed; values of a type that does not occur in the list break nothing."""
         found = scope.field_type(rule.field, "/field")
         if found is None:
             return None
@@ -32,10 +32,10 @@ class OneOfKind(FieldRuleKind[OneOf]):
         return Others(rule.field, rule.values, rule.nulls == "violate")
 
     def sentence_of_value(self, rule: OneOf, values: Values) -> str:
-        """Write the value."""
+        """Return a sentence with the value."""
         allowed = "none of the values allowed" if rule.set is None else f"not in the set {rule.set}"
         return f"{values.name(rule.field)} is {shown(values[rule.field])}, {allowed}"
 
-    def remedy(self, rule: OneOf, fields: SchemaFields) -> str:  # noqa: ARG002 - of all kinds
-        """List what the field may hold."""
+    def remedy(self, rule: OneOf, fields: SchemaFields) -> str:  # noqa: ARG002 - part of the interface
+        """Return the values that the field may hold."""
         return f"one of: {listed(rule.values)}" if rule.set is None else f"a value of the set {rule.set}"

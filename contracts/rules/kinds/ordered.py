@@ -1,4 +1,4 @@
-"""The rule kind `ordered`: fields whose values stand in order."""
+"""The rule kind `ordered`: fields whose values must be in order."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _HOW: Final = "; say how with `compare_as: date` or `compare_as: timestamp`"
 
 
 class OrderedKind(RuleKind[Ordered]):
-    """The fields must not decrease from first to last; with `strict` they must increase."""
+    """Rules by which the values of fields must not decrease from first to last; with `strict`, must increase."""
 
     def compile(self, rule: Ordered, scope: Scope) -> FieldCheck | None:
-        """Compile the comparison of neighbours."""
+        """Compile the comparison of adjacent fields."""
         orders = _orders(rule, scope)
         scope.together({f"/fields/{index}": pointer for index, pointer in enumerate(rule.fields)})
         if scope.problems:
@@ -71,13 +71,13 @@ class OrderedKind(RuleKind[Ordered]):
         return OutOfOrder(rule.fields, rule.strict, rule.nulls == "violate", rule.compare_as)
 
     def sentence(self, rule: Ordered, values: Values) -> str | None:
-        """Name the first two neighbours that are out of order, and how far apart they are."""
+        """Return a sentence with the first two adjacent fields that are out of order, and how far apart they are."""
         found = [values.fields.find(pointer) for pointer in rule.fields]
         for (low, high), (one, other) in zip(pairwise(rule.fields), pairwise(found), strict=True):
             order = None if one is None else order_of(one)
             second_order = None if other is None else order_of(other)
             if one is None or order is None or second_order is None or order.name != second_order.name:
-                return None  # dates beside timestamps compare as the rule says
+                return None  # `compare_as` decides how dates compare with timestamps
             first, second = order.key(values[low]), second_order.key(values[high])
             if first is None or second is None:
                 continue
@@ -101,7 +101,7 @@ class OrderedKind(RuleKind[Ordered]):
         return None
 
     def remedy(self, rule: Ordered, fields: SchemaFields) -> str:
-        """Write the order that the fields should have."""
+        """Return the order that the fields should have."""
         found = fields.find(rule.fields[0])
         order = None if found is None else order_of(found)
         above, not_below = ("above", "not below") if order is NUMBERS else ("after", "not before")
@@ -112,7 +112,7 @@ class OrderedKind(RuleKind[Ordered]):
 
 
 def _gap(later: Any, earlier: Any, *, is_days: bool) -> str:
-    """Return how far apart two keys of one order are, with a space behind it; nothing for years before 1."""
+    """Return how far apart two keys of one order are, followed by a space; "" for years before 1."""
     if not is_days:
         return f"{length_of(later - earlier)} "
     days = [_day(each) for each in (later, earlier)]
@@ -122,7 +122,7 @@ def _gap(later: Any, earlier: Any, *, is_days: bool) -> str:
 
 
 def _day(key: Any) -> int | None:
-    if type(key) is int:  # Avro's dates are days already
+    if type(key) is int:  # dates of Avro already count days
         return key
     return None if key.startswith("0000") else date.fromisoformat(key).toordinal()
 
@@ -150,7 +150,7 @@ def _any_disorder(keys: tuple[Key, ...], in_order: Test, *, absent: bool) -> Cal
 
 
 def _compare(holds: Test, one: Any, other: Any) -> bool:
-    """Compare by exact value: a Decimal and a float stand for decimals that Python would compare in binary."""
+    """Return whether `holds` is true for the exact values; Python would compare a Decimal with a float in binary."""
     if is_nan(one) or is_nan(other):
         return False
     if type(one) is not type(other) and Decimal in (type(one), type(other)):
@@ -203,7 +203,7 @@ def _orders(rule: Ordered, scope: Scope) -> list[Order]:
 
 
 def _coerced(order: Order, compare_as: str) -> Order:
-    """Build an order of moments in UTC, or of their days."""
+    """Return an order of moments in UTC (`compare_as` timestamp), or of their days (date)."""
     key, moment = order.key, order.moment
     assert moment is not None  # noqa: S101 - narrows for the type checker
 

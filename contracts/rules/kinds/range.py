@@ -30,7 +30,7 @@ Test = Callable[[Any, Any], bool]
 
 
 class Limit(NamedTuple):
-    """A bound: the comparison that it asks for, what a value does that breaks it, and what it allows."""
+    """A bound: the comparison that must hold, and the words for a value that breaks it and for the allowed values."""
 
     holds: Test
     broken: str
@@ -47,7 +47,7 @@ LIMITS: Final = {
     "not_after": Limit(operator.le, "is after", "up to {}"),
     "before": Limit(operator.lt, "is not before", "before {}"),
 }
-"""The bounds by the name of their key."""
+"""The bounds by their key in the contract."""
 _NOT_TIMES: Final = (
     "the field holds no dates or date-times: give it the format date or date-time in the schema"
 )
@@ -55,7 +55,7 @@ _NOT_TIMES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _FromNow:
-    """A bound so many nanoseconds from now."""
+    """A bound at an offset in nanoseconds from now."""
 
     holds: Test
     offset: int
@@ -64,16 +64,17 @@ class _FromNow:
 def outside_durations(
     limits: Mapping[str, Any], order: Order, scope: Scope, *, absent: bool
 ) -> Callable[[Any], bool]:
-    """Compile the test that a duration lies outside of some bounds."""
+    """Compile the test that a duration is outside of some bounds; `absent` is the result for a missing value."""
     return _outside(_tests(limits, order, scope), order, absent=absent)
 
 
 def outside_times(
     limits: Mapping[str, str], order: Order, now: Now, scope: Scope, *, absent: bool, place: str = ""
 ) -> Callable[[Any], bool] | None:
-    """Compile the test that a moment lies outside of some bounds, fixed or from now on.
+    """Compile the test that a moment is outside of some bounds, which are fixed or relative to now.
 
-    None, and a problem at `place` (by default the first bound from now on), for moments without a zone.
+    `absent` is the result for a missing value. Moments without a zone cannot be relative to now: return None and record
+    a problem at `place` (by default, the first relative bound).
     """
     offsets = {name: offset_of_now(limit) for name, limit in limits.items()}
     fixed = {name: limit for name, limit in limits.items() if offsets[name] is None}
@@ -92,7 +93,7 @@ def outside_times(
 
 
 def require_moments(found: FieldType, scope: Scope) -> Order | None:
-    """Return the order of a field of moments; None, and a problem, for any other."""
+    """Return the order of a field of moments. Return None and record a problem for any other field."""
     order = order_of_moments(found)
     if order is None:
         takes = "; durations take minimum and maximum" if order_of_durations(found) is not None else ""
@@ -101,7 +102,7 @@ def require_moments(found: FieldType, scope: Scope) -> Order | None:
 
 
 def _tests(limits: Mapping[str, Any], order: Order, scope: Scope) -> list[tuple[Test, Any]]:
-    """Return the comparison with each bound; note a problem for one that is not of the order."""
+    """Return the comparison with each bound; record a problem for a bound that does not belong to the order."""
     parsed = {name: order.parse(limit) for name, limit in limits.items()}
     for name, key in parsed.items():
         if key is None:
@@ -156,7 +157,7 @@ _NUMBER_TYPES: Final = frozenset({int, float, Decimal})
 
 
 class RangeKind(FieldRuleKind[Range]):
-    """The field must lie within the bounds."""
+    """Rules by which the value of a field must be within bounds."""
 
     def compile(self, rule: Range, scope: Scope) -> FieldCheck | None:
         """Compile the comparisons; a value of another type than the bounds breaks nothing."""
@@ -180,7 +181,7 @@ class RangeKind(FieldRuleKind[Range]):
         return Outside(rule.field, rule.limits, rule.nulls == "violate", rule.now)
 
     def sentence_of_value(self, rule: Range, values: Values) -> str | None:
-        """Name the bound that is broken; the one bound that counts from now, when all others hold."""
+        """Return a sentence with the broken bound: the only bound relative to now, if all fixed ones hold."""
         found = values.fields.find(rule.field)
         value = values[rule.field]
         text = shown(value) if found is None or len(found.times) != 1 else time_of(value, *found.times)
@@ -194,8 +195,8 @@ class RangeKind(FieldRuleKind[Range]):
                 return sentence
         return relative[0] if len(relative) == 1 else None
 
-    def remedy(self, rule: Range, fields: SchemaFields) -> str | None:  # noqa: ARG002 - of all kinds
-        """Write the bounds."""
+    def remedy(self, rule: Range, fields: SchemaFields) -> str | None:  # noqa: ARG002 - part of the interface
+        """Return the bounds."""
         limits = rule.limits
         for low, high in (("minimum", "maximum"), ("not_before", "not_after")):
             if low in limits and high in limits:
@@ -254,7 +255,7 @@ def _outside_numbers(
 
 
 def _keys(value: Any, limit: Any, found: FieldType | None) -> tuple[Any, Any] | None:
-    """Return a value and a bound as they compare; None for a bound that counts from now, or what does not compare."""
+    """Return comparable keys of a value and a bound; None if the bound is relative to now, or they do not compare."""
     order = None if found is None else order_of_moments(found) or order_of(found)
     if order is None:
         return None

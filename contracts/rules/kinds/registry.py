@@ -1,4 +1,4 @@
-"""The kinds of rules that there are, by the model that an author writes."""
+"""The registry of rule kinds, by the model of the rule."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KINDS: Final[dict[type[BaseRule], RuleKind[Any]]] = {
     RequiredWhen: RequiredWhenKind(),
     Cel: CelKind(),
 }
-"""Every kind, by its model."""
+"""Every rule kind, by the model of its rules."""
 
 
 def kind_of(rule: BaseRule) -> RuleKind[Any]:
@@ -46,9 +46,9 @@ def kind_of(rule: BaseRule) -> RuleKind[Any]:
 
 
 def refused_set(rule: BaseRule) -> RefusedSet | None:
-    """Return exactly what a rule refuses, for comparisons; None if no form says it.
+    """Return exactly what a rule refuses, for comparisons; None if no refused set can describe it.
 
-    No form speaks of objects at any depth: of a rule about these a comparison proves nothing.
+    None of them describes objects at any depth, so comparisons cannot reason about such rules.
     """
     kind = kind_of(rule)
     return None if any(is_deep(tokens(pointer)) for pointer in kind.fields(rule)) else kind.refused(rule)

@@ -14,10 +14,10 @@ from tidegate.contracts.words import listed, name_of, shown
 
 
 class RequiredWhenKind(RuleKind[RequiredWhen]):
-    """The field must be present and not null if the condition holds; `nulls` has no effect."""
+    """Rules by which a field must be present and not null if a condition holds; `nulls` has no effect."""
 
     def compile(self, rule: RequiredWhen, scope: Scope) -> FieldCheck | None:
-        """Compile the condition."""
+        """Compile the test that the condition holds and the field is missing or null."""
         scope.field_type(rule.field, "/field")
         holds = _condition(rule.when, scope)
         scope.together({"/field": rule.field, "/when/field": rule.when.field})
@@ -32,26 +32,26 @@ class RequiredWhenKind(RuleKind[RequiredWhen]):
         return FieldCheck(paths, breaks, rule.field, f"{rule.field.removeprefix('/')} {reason}")
 
     def fields(self, rule: RequiredWhen) -> tuple[str, ...]:
-        """Return the field, and that of the condition."""
+        """Return the field, and the field of the condition."""
         return (rule.field, rule.when.field)
 
     def cited(self, rule: RequiredWhen) -> tuple[str, ...]:
-        """Return the field of the condition: the other one is missing."""
+        """Return the field of the condition; the required field is missing, so it has no value."""
         return (rule.when.field,)
 
     def refused(self, rule: RequiredWhen) -> AbsentWhen | None:
-        """Return the refused set: records without the field; None for a negated condition."""
+        """Return the refused set: records without the field when required; None for a negated condition."""
         if rule.when.is_negated:
             return None
         return AbsentWhen(rule.field, rule.when.field, rule.when.values)
 
     def sentence(self, rule: RequiredWhen, values: Values) -> str:
-        """Name the value that requires the field."""
+        """Return a sentence with the value that requires the field."""
         condition = f"{values.name(rule.when.field)} is {shown(values[rule.when.field])}"
         return f"{values.name(rule.field)} is missing although {condition}"
 
-    def remedy(self, rule: RequiredWhen, fields: SchemaFields) -> str:  # noqa: ARG002 - of all kinds
-        """Name both remedies: the field, or another value of the condition."""
+    def remedy(self, rule: RequiredWhen, fields: SchemaFields) -> str:  # noqa: ARG002 - part of the interface
+        """Return both remedies: the field, or another value in the field of the condition."""
         other = name_of(rule.when.field)
         values = rule.when.values
         if rule.when.is_negated:
