@@ -273,8 +273,7 @@ _READ_AS: Final[tuple[tuple[Callable[[pa.DataType], bool], Kind, pa.DataType], .
 
 _INTEGER: Final = r"^-?(0|[1-9][0-9]{0,17})$"
 _NUMBER: Final = r"^-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?$"
-NUMBER_TEXT: Final = _NUMBER
-"""Pattern of a number in the syntax of JSON. `007` and `+1` are not numbers, but text."""
+"""A number in the syntax of JSON. `007` and `+1` are not numbers, but text."""
 
 
 def untyped_column(array: pa.Array) -> Column:

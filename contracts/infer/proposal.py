@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -99,8 +98,3 @@ def slug(path: Path) -> str:
 def label(path: Path) -> str:
     """Return a field's dotted path for use in a sentence."""
     return ".".join(step for step in path if step != EACH)
-
-
-def any_of(words: Iterable[str], names: frozenset[str]) -> bool:
-    """Return whether any of the words is in `names`."""
-    return not names.isdisjoint(words)

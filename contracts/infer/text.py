@@ -18,9 +18,6 @@ _TEXT_IN_YAML: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]+\.[0-9]+\.[
 """Dates and versions, which YAML 1.2 reads as text without quotes."""
 _WORDS_OF_YAML: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
-Place = Callable[[int], str]
-"""Returns the description of a position, such as `line 12`."""
-
 
 def contract_text(
     found: Inferred, *, source: str, schema_file: str | None, places: Callable[[Sequence[int]], str]

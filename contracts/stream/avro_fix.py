@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
@@ -114,8 +113,6 @@ def _with_numbers(value: Any) -> Any:
             return value
         case int() | float():
             return Number(repr(value))
-        case Decimal():
-            return value
     return value
 
 
