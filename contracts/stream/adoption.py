@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from operator import not_
+from typing import Annotated, Literal
 
 from pydantic import (
     AwareDatetime,
     BaseModel,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
 )
 from pyroaring import BitMap64
 
@@ -111,9 +110,6 @@ class Proposal:
         return self.totals.unproven
 
 
-_LEFT_OUT_EMPTY = ("forgotten", "archived", "generation", "rewound_from", "deleted", "rejudged", "erased")
-
-
 class Adoption(BaseModel):
     """The registry's entry of an adoption: the new ledger, and the accepted loss.
 
@@ -143,22 +139,17 @@ class Adoption(BaseModel):
     accepted_loss: Count
     twice: Count = 0
     partition: Count | None = None
-    forgotten: Count = 0
-    archived: Annotated[str, Field(max_length=2000)] = ""
-    kind: Literal["adoption", "rewind", "erasure"] = "adoption"
-    generation: Count = 0
-    rewound_from: Offsets = {}
-    deleted: Count = 0
-    rejudged: Count = 0
-    erased: Count = 0
-
-    @model_serializer(mode="wrap")
-    def _without_nothing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit empty fields that most adoptions lack: registries of earlier versions reject unknown fields."""
-        fields: dict[str, Any] = serialize(self)
-        if self.kind == "adoption":
-            del fields["kind"]
-        return {name: value for name, value in fields.items() if value or name not in _LEFT_OUT_EMPTY}
+    # Most adoptions lack these, and registries of earlier versions reject unknown fields.
+    forgotten: Count = Field(default=0, exclude_if=not_)
+    archived: str = Field(default="", max_length=2000, exclude_if=not_)
+    kind: Literal["adoption", "rewind", "erasure"] = Field(
+        default="adoption", exclude_if=lambda kind: kind == "adoption"
+    )
+    generation: Count = Field(default=0, exclude_if=not_)
+    rewound_from: Offsets = Field(default={}, exclude_if=not_)
+    deleted: Count = Field(default=0, exclude_if=not_)
+    rejudged: Count = Field(default=0, exclude_if=not_)
+    erased: Count = Field(default=0, exclude_if=not_)
 
 
 class KeptAdoption(BaseModel):

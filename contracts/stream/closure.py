@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from operator import not_
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Closure(StrEnum):
@@ -35,14 +35,9 @@ class ClosedRefusals(BaseModel):
     )
     until: dict[int, int] = Field(
         default={},
+        exclude_if=not_,  # as before any rewind: ledgers are compared by their text
         description="Where the ledger ended before it was rewound, by partition: below, batches leave some of them out.",
     )
-
-    @model_serializer(mode="wrap")
-    def _without_nothing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit `until` if it is empty, as before any rewind: ledgers are compared by their text."""
-        fields: dict[str, Any] = serialize(self)
-        return {name: value for name, value in fields.items() if value or name != "until"}
 
 
 def chain_of(ledger: str, closure: Closure | None) -> str:

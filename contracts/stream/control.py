@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from operator import not_
+from typing import Annotated, Literal, Self
 from uuid import UUID
 
 from pydantic import (
@@ -17,8 +18,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
@@ -158,14 +157,9 @@ class StreamControl(BaseModel):
     requires: tuple[Ability, ...] = Field(
         default=(),
         max_length=20,
+        exclude_if=not_,  # jobs of earlier versions reject a field that they do not know
         description="What a job must be able to do to obey this; left out when every job can.",
     )
-
-    @model_serializer(mode="wrap")
-    def _without_nothing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit `requires` if it is empty: jobs of earlier versions reject a field that they do not know."""
-        fields: dict[str, Any] = serialize(self)
-        return {name: value for name, value in fields.items() if value or name != "requires"}
 
     @property
     def is_paused(self) -> bool:

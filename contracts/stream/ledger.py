@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import not_
 from typing import Any, Self
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
     ValidationError,
-    model_serializer,
 )
 
 from tidegate.contracts.errors import StreamStopped
@@ -34,9 +33,6 @@ Vector = dict[int, int]
 
 Position = tuple[int, int]
 """Partition and offset of one record of the source topic."""
-
-
-_OMITTED_AT_ZERO = ("superseded", "deleted", "unproven")
 
 
 class BatchTotals(BaseModel):
@@ -57,16 +53,11 @@ class BatchTotals(BaseModel):
         ge=0,
         description="Records that no output is to have: the contract drops them, or they were erased, or their copies count.",
     )
-    superseded: int = Field(default=0, ge=0)
-    deleted: int = Field(default=0, ge=0)
+    # Ledgers are compared by their text, also with older ones, which lack these counts.
+    superseded: int = Field(default=0, ge=0, exclude_if=not_)
+    deleted: int = Field(default=0, ge=0, exclude_if=not_)
     absent: int = Field(default=0, ge=0)
-    unproven: int = Field(default=0, ge=0)
-
-    @model_serializer(mode="wrap")
-    def _omit_zeros(self, serialize: SerializerFunctionWrapHandler) -> dict[str, int]:
-        """Omit counts that most streams never have: ledgers are compared by their text, also with older ones."""
-        counts: dict[str, int] = serialize(self)
-        return {name: count for name, count in counts.items() if count or name not in _OMITTED_AT_ZERO}
+    unproven: int = Field(default=0, ge=0, exclude_if=not_)
 
     def __add__(self, other: BatchTotals) -> BatchTotals:
         return BatchTotals(
@@ -107,23 +98,6 @@ class MarkedKeys(BaseModel):
     )
 
 
-_OMITTED_IF_EMPTY = (
-    "instance",
-    "adopted",
-    "segments",
-    "dropped_digest",
-    "generation",
-    "rewinds",
-    "decisions",
-    "replayed",
-    "replayed_digest",
-    "closed",
-    "replay",
-    "marks",
-    "history",
-)
-
-
 class Ledger(BaseModel):
     """The position of a stream.
 
@@ -148,59 +122,75 @@ class Ledger(BaseModel):
     slots: int = Field(ge=1)
     totals: BatchTotals = BatchTotals()
     contract: str | None = Field(default=None, description="id@version of the last published batch.")
+    # Older ledgers lack the fields from here on, and are compared by their text: empty ones are left out of it.
     instance: str = Field(
-        default="", description="Mark of the claim; it distinguishes two claims of one epoch."
+        default="",
+        exclude_if=not_,
+        description="Mark of the claim; it distinguishes two claims of one epoch.",
     )
-    adopted: str = Field(default="", description="Id of the last adoption, as the registry has it.")
+    adopted: str = Field(
+        default="", exclude_if=not_, description="Id of the last adoption, as the registry has it."
+    )
     segments: dict[int, tuple[Segment, ...]] = Field(
         default={},
+        exclude_if=not_,
         description="Counts of recent offsets by partition; totals minus these are those of all before.",
     )
     dropped_digest: str = Field(
         default="",
+        exclude_if=not_,
         description="Digest of the newest record of dropped positions; it names the one before it.",
     )
-    generation: int = Field(default=0, ge=0, description="Number of rewinds; refused records name it.")
+    generation: int = Field(
+        default=0, exclude_if=not_, ge=0, description="Number of rewinds; refused records name it."
+    )
     rewinds: dict[int, tuple[Rewound, ...]] = Field(
-        default={}, description="First offset and generation of the rewinds that count, by partition."
+        default={},
+        exclude_if=not_,
+        description="First offset and generation of the rewinds that count, by partition.",
     )
     decisions: int = Field(
         default=0,
+        exclude_if=not_,
         ge=0,
         description="Number of decisions about the stream (pauses, ...) that the registry knew at the last batch.",
     )
     replayed: int = Field(
-        default=0, ge=0, description="Number of records that were refused, and written by a replay since."
+        default=0,
+        exclude_if=not_,
+        ge=0,
+        description="Number of records that were refused, and written by a replay since.",
     )
     replayed_digest: str = Field(
         default="",
+        exclude_if=not_,
         description="Digest of the newest record of their positions; it names the one before it.",
     )
     closed: dict[Closure, ClosedRefusals] = Field(
-        default={}, description="Records that were discarded or sent to the source; they stay quarantined."
+        default={},
+        exclude_if=not_,
+        description="Records that were discarded or sent to the source; they stay quarantined.",
     )
     replay: ReplayProgress | None = Field(
-        default=None, description="The newest replay request, and how far it is."
+        default=None, exclude_if=not_, description="The newest replay request, and how far it is."
     )
     marks: MarkedKeys | None = Field(
         default=None,
+        exclude_if=not_,
         description="Marks of deleted keys; null as long as the table has deleted none.",
     )
     history: HistoryMark | None = Field(
-        default=None, description="The copied files and tables whose records are one more partition."
+        default=None,
+        exclude_if=not_,
+        description="The copied files and tables whose records are one more partition.",
     )
     format: int = Field(
-        default=1, ge=1, le=LEDGER_FORMAT, description="Format of the text; left out while it is 1."
+        default=1,
+        ge=1,
+        le=LEDGER_FORMAT,
+        exclude_if=lambda format_: format_ == 1,
+        description="Format of the text; left out while it is 1.",
     )
-
-    @model_serializer(mode="wrap")
-    def _omit_empty(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit empty fields that older ledgers do not have, because ledgers are compared by their text."""
-        fields: dict[str, Any] = serialize(self)
-        kept = {name: value for name, value in fields.items() if value or name not in _OMITTED_IF_EMPTY}
-        if self.format == 1:
-            del kept["format"]
-        return kept
 
     @property
     def text(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from operator import not_
 from typing import Annotated, Any, Self
 from uuid import UUID
 
@@ -10,8 +11,6 @@ from pydantic import (
     AwareDatetime,
     BaseModel,
     Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
@@ -52,17 +51,9 @@ class FaultyRecords(BaseModel):
     quarantined_twice: NamedRecords | None = None
     written_and_quarantined: NamedRecords | None = None
     written_but_not_covered: NamedRecords | None = None
-    not_in_quarantine_table: NamedRecords | None = None
-    twice_in_quarantine_table: NamedRecords | None = None
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit faults of the quarantine table without records: earlier releases have no such table."""
-        fields: dict[str, Any] = serialize(self)
-        kept = (self.not_in_quarantine_table, self.twice_in_quarantine_table)
-        new = ("not_in_quarantine_table", "twice_in_quarantine_table")
-        left_out = {name for name, value in zip(new, kept, strict=True) if value is None}
-        return {name: value for name, value in fields.items() if name not in left_out}
+    # Earlier releases have no quarantine table, and reject its faults.
+    not_in_quarantine_table: NamedRecords | None = Field(default=None, exclude_if=not_)
+    twice_in_quarantine_table: NamedRecords | None = Field(default=None, exclude_if=not_)
 
 
 class Findings(BaseModel):
@@ -92,6 +83,7 @@ class Findings(BaseModel):
     surplus: Count = 0
     closed: Count | None = Field(
         default=None,
+        exclude_if=lambda count: count is None,
         description="Quarantined records that were discarded or sent to the source topic; left out without any.",
     )
     records: FaultyRecords
@@ -105,11 +97,6 @@ class Findings(BaseModel):
         is_proven = found.get("unverifiable") == 0
         answer = Answer.LOST if not found["holds"] else Answer.HOLDS if is_proven else Answer.UNPROVEN
         return {**found, "answer": answer, "holds": answer is Answer.HOLDS}
-
-    @model_serializer(mode="wrap")
-    def _without_nothing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = serialize(self)
-        return {name: value for name, value in fields.items() if value is not None or name != "closed"}
 
     @model_validator(mode="after")
     def _says_one_thing(self) -> Self:
@@ -199,10 +186,7 @@ class HeartbeatAnswer(BaseModel):
 
     reconciliation: ReconciliationRequest | None = None
     replay: UUID | None = Field(
-        default=None, description="The replay request that the job is to process; left out without one."
+        default=None,
+        exclude_if=not_,
+        description="The replay request that the job is to process; left out without one.",
     )
-
-    @model_serializer(mode="wrap")
-    def _without_nothing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = serialize(self)
-        return {name: value for name, value in fields.items() if value is not None or name != "replay"}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from operator import not_
+from typing import Self
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
@@ -30,13 +29,9 @@ class ReplayProgress(BaseModel):
     written: int = Field(default=0, ge=0)
     refused: int = Field(default=0, ge=0)
     left: int = Field(default=0, ge=0)
-    closed: int = Field(default=0, ge=0)
-
-    @model_serializer(mode="wrap")
-    def _without_zero(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit `closed` if it is 0, as older ledgers do: ledgers are compared by their text."""
-        fields: dict[str, Any] = serialize(self)
-        return {name: value for name, value in fields.items() if value or name != "closed"}
+    closed: int = Field(
+        default=0, ge=0, exclude_if=not_
+    )  # as in older ledgers, which are compared by their text
 
     @property
     def done(self) -> int:

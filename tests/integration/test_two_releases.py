@@ -30,8 +30,10 @@ NEXT: Final = {
         "] = frozenset()": '] = frozenset({"drain"})',
     },
     "contracts/stream/ledger.py": {
-        "    slots: int = Field(ge=1)\n": '    slots: int = Field(ge=1)\n    release: str = ""\n    region: str = ""\n',
-        "_OMITTED_IF_EMPTY = (\n": '_OMITTED_IF_EMPTY = (\n    "release",\n    "region",\n',
+        "    slots: int = Field(ge=1)\n": (
+            "    slots: int = Field(ge=1)\n"
+            '    release: str = Field(default="", exclude_if=not_)\n    region: str = Field(default="", exclude_if=not_)\n'
+        ),
         '            "epoch": self.epoch + 1,\n': '            "format": 2, "release": "0.2", "region": "eu", "epoch": self.epoch + 1,\n',
     },
     "contracts/stream/control.py": {
