@@ -21,8 +21,8 @@ from tidegate.contracts.verdict import Severity
 CODES: Final = {
     "expectation.added": "an expectation that keeps batches from being written is new, or did not keep them before",
     "expectation.removed": "an expectation that kept batches from being written is gone, or does not keep them any more",
-    "expectation.tightened": "batches that met an expectation need not meet it any more",
-    "expectation.loosened": "batches that did not meet an expectation may meet it now",
+    "expectation.tightened": "batches that met an expectation may fail it now",
+    "expectation.loosened": "batches that failed an expectation may meet it now",
     "expectation.rewritten": "an expectation is written in another way, and met by the same batches",
     "expectation.on-violation-changed": "what becomes of a batch that does not meet an expectation is something else",
     "expectation.changed": "an expectation changed in a way that cannot be decided",

@@ -67,6 +67,7 @@ CODES: Final = {
     "contract.classification-lowered": "a field has no class any more, or another one",
     "contract.mask-lowered": "sinks get more of a field or of the key",
     "contract.compatibility-lowered": "later versions may change what this one must not",
+    "contract.replay-approval-lowered": "another person approves fewer requests about refused records",
     "contract.undeclared-ignored": "later versions may declare properties that records already have",
     "rule.consequence-lowered": "breaking a rule has a lesser consequence",
     "expectation.consequence-lowered": "not meeting an expectation has a lesser consequence",

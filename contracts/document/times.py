@@ -12,7 +12,7 @@ DATE_LENGTH: Final = 10
 """Number of characters in a full-date."""
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
 _DATE_TIME = re.compile(
-    r"(\d{4})(-\d{2}-\d{2})[Tt](\d{2}:\d{2}):(\d{2})(?:\.(\d+))?(?:[Zz]|([+-]\d{2}:\d{2}))", re.ASCII
+    r"(\d{4})(-\d{2}-\d{2})[Tt](\d{2}:\d{2}):(\d{2})(?:\.(\d+))?(?:[Zz]|([+-]\d{2}:[0-5]\d))", re.ASCII
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = timedelta(seconds=1)

@@ -14,6 +14,7 @@ from tidegate.gateway.registry.approvals import guard_weakening, prepare_proofs,
 from tidegate.gateway.registry.changes import check_publication
 from tidegate.gateway.registry.compatibility_groups import require_group, require_one_table
 from tidegate.gateway.registry.subject_contracts import add_subject_version, problems_of
+from tidegate.gateway.registry.subject_deletion import referring_schemas
 from tidegate.gateway.registry.subject_scope import (
     ENFORCED,
     READONLY,
@@ -93,11 +94,10 @@ class ContractLifecycle(Service):
             subject_version = stores.subjects.of_contract(found.registry_id)
             if subject_version is not None:
                 subject, number = subject_version.subject, subject_version.number
-                by_ids = stores.subjects.referenced_by(subject, number)
-                if by_ids:
-                    ids = ", ".join(map(str, by_ids))
+                referring = referring_schemas(stores, subject, number, by)
+                if referring:
                     raise ConflictError(
-                        f"the schemas {ids} refer to version {number} of {subject}; delete them first"
+                        f"references to version {number} of {subject} exist, those of {referring}; delete them first"
                     )
                 stores.subjects.set_deleted(subject, (number,), at)
             with guard_weakening(stores, contract_id, by, at):

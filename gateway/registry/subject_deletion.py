@@ -91,7 +91,7 @@ class SubjectDeletion(Service):
 
     def _delete(self, stores: Stores, subject: str, numbers: tuple[int, ...], deletion: _Deletion) -> None:
         for number in numbers:
-            by = stores.subjects.referenced_by(subject, number)
+            by = referring_schemas(stores, subject, number, deletion.by)
             if by:
                 raise referenced(subject, number, by)
         with guard_weakening(stores, _contract_of(stores, subject), deletion.by, deletion.at):
@@ -120,6 +120,19 @@ class _Deletion:
         self.by = by
         self.at = at
         self.permanent = permanent
+
+
+def referring_schemas(stores: Stores, subject: str, number: int, reader: Principal) -> str:
+    """Return in words which schemas refer to a version: the ids that `reader` may see, and how many others; or ""."""
+    every = stores.subjects.referenced_by(subject, number)
+    seen = stores.subjects.referenced_by(subject, number, reader.prefixes)
+    ids = f"the schema ids {', '.join(map(str, seen))}" if seen else ""
+    hidden = len(every) - len(seen)
+    if not hidden:
+        return ids
+    if seen:
+        return f"{ids} and of {hidden} more that you may not see"
+    return f"{hidden} schema{'s' if hidden > 1 else ''} that you may not see"
 
 
 def delete_contract_version(

@@ -13,7 +13,8 @@ from tidegate.contracts.document.semver import precedence
 from tidegate.contracts.document.terms import VERSION_PATTERN
 from tidegate.contracts.errors import NotFoundError
 from tidegate.gateway.alerts.alert import AlertKind, ProblemSummary
-from tidegate.gateway.registry.subject_scope import enforced_contract, topic_of_contract
+from tidegate.gateway.registry.subject_scope import enforced_contract, subject_of_contract, topic_of_contract
+from tidegate.gateway.storage.audit_chain import Change, content_hash
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.streams.problem_states import BY_ITSELF, Decision, ProblemState
@@ -21,6 +22,7 @@ from tidegate.gateway.streams.problems import (
     Problem,
     ProblemQuery,
     all_problems,
+    decision_hashes,
     hourly_ratio,
     put_decision,
 )
@@ -33,6 +35,8 @@ _MUTED_EVERY: Final = timedelta(minutes=1)
 _RECENT: Final = timedelta(hours=1)
 """Maximum age of the first record of a problem that is reported as new: indexing an old topic sends no alerts."""
 _QUIET_AFTER_SURGE: Final = timedelta(hours=24)
+_MOST_ENTRIES: Final = 20
+"""Maximum number of problems that one check names in the audit log; one entry counts the others."""
 _VERSION: Final = re.compile(VERSION_PATTERN)
 _OPEN: Final = frozenset(ProblemState) - {ProblemState.RESOLVED}
 _IN_HAND: Final = frozenset({ProblemState.OPEN, ProblemState.ACKNOWLEDGED, ProblemState.REGRESSED})
@@ -104,8 +108,7 @@ class ProblemWatch:
                 changes = _changes(
                     stores, stream, now
                 )  # without those that another process has stored meanwhile
-                for change in changes:
-                    put_decision(stores, change.problem, change.after, now)
+                _keep(stores, stream, changes, now)
                 topic, channel = topic_of_contract(stores, stream), _channel(stores, stream)
         except NotFoundError:
             return  # the contract was deleted
@@ -117,9 +120,26 @@ class ProblemWatch:
 
 def resolve_emptied(stores: Stores, stream: str, now: datetime) -> None:
     """Resolve the problems of a stream whose records are all closed."""
-    for change in _changes(stores, stream, now):
-        if change.after.is_emptied and not change.problem.decision.is_emptied:
-            put_decision(stores, change.problem, change.after, now)
+    found = _changes(stores, stream, now)
+    emptied = [each for each in found if each.after.is_emptied and not each.problem.decision.is_emptied]
+    _keep(stores, stream, emptied, now)
+
+
+def _keep(stores: Stores, stream: str, changes: list[_Change], now: datetime) -> None:
+    """Store changes; those of states are in the audit log. Raises NotFoundError for a stream without a contract."""
+    for change in changes:
+        put_decision(stores, change.problem, change.after, now)
+    moved = [each for each in changes if each.after.state is not each.problem.decision.state]
+    if not moved:
+        return
+    subject = subject_of_contract(stores, stream)
+    for each in moved[:_MOST_ENTRIES]:
+        hashes = decision_hashes(each.problem, each.after)
+        place = f"{subject}#{each.problem.id}"
+        stores.audit.append(Change(now, BY_ITSELF, "problem.state-changed", place, *hashes))
+    if rest := {each.problem.id: each.after.state.value for each in moved[_MOST_ENTRIES:]}:
+        what = f"{subject}#{len(rest)} more"
+        stores.audit.append(Change(now, BY_ITSELF, "problem.states-changed", what, None, content_hash(rest)))
 
 
 def _changes(stores: Stores, stream: str, now: datetime) -> list[_Change]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from pydantic.alias_generators import to_camel
 
 from tidegate.contracts.errors import TidegateError, Unavailable
-from tidegate.gateway.access.principal import Forbidden, Role
+from tidegate.gateway.access.principal import Forbidden, Role, forbidden
 from tidegate.gateway.http.confluent.calls import Answer, Call, in_context, read_entity
 from tidegate.gateway.http.confluent.shown import shown_error
 from tidegate.gateway.http.confluent.subject_handlers import check_references
@@ -19,7 +19,7 @@ from tidegate.gateway.registry.schemas.errors import (
     no_association,
     resource_associated,
 )
-from tidegate.gateway.registry.schemas.names import canonical
+from tidegate.gateway.registry.schemas.names import canonical, context_of, qualified
 from tidegate.gateway.storage.subject_settings import StoredAssociation
 
 _RESOURCE: Final = ("resource_name", "resource_namespace", "resource_id", "resource_type")
@@ -140,6 +140,9 @@ def _put(call: Call, body: dict[str, Any], *, replaces: bool) -> dict[str, Any]:
         if info.schema_ is not None:
             check_references(call, subject, info.schema_)
         authorise(call.request, Role.PRODUCER, subject)
+        # Serializers find the subject of a topic by its name: whose the name is decides what they write with.
+        if not call.principal.may(Role.PRODUCER, qualified(context_of(subject), request.resource_name)):
+            raise forbidden(call.principal, Role.PRODUCER, f"of the resource {request.resource_name}")
     _check_held(call, request)
     kept = service.put(request, replaces=replaces, by=call.principal, is_dry=call.flag("dryRun"))
     associations = [_members(one, "subject", "association_type", "lifecycle", "frozen") for one in kept]
@@ -171,13 +174,13 @@ def _context(call: Call) -> str | None:
 
 
 def _check_held(call: Call, request: AssociationRequest) -> None:
-    """Raise Refused if the request would replace an association with a subject that the caller may not change.
+    """Raise Refused if the resource has an association with a subject that the caller may not change.
 
-    The error does not name the subject.
+    One of another kind counts too: whoever has the first could not remove the resource with the second. The error does
+    not name the subject.
     """
-    kinds = {info.association_type for info in request.associations}
     for held in call.factory.associations().find(AssociationFilter(resource_id=request.resource_id)):
-        is_meant = held.resource_type == request.resource_type and held.association_type in kinds
+        is_meant = held.resource_type == request.resource_type
         if is_meant and not call.principal.may(Role.PRODUCER, held.subject):
             raise resource_associated(held.association_type, held.resource_id)
 

@@ -31,9 +31,7 @@ READABLE = (
 )
 _MAX_NUMBER = 2**31 - 1
 MOST_SCHEMAS: Final = 1_000
-"""Most schemas of one list. Source: Schema Registry configuration, `schema.search.max.limit`."""
-MOST_SUBJECTS: Final = 20_000
-"""Most subjects of one list. Source: Schema Registry configuration, `subject.search.max.limit`."""
+"""Most schemas of one list. Source: the default of `schema.search.max.limit` in Confluent's SchemaRegistryConfig 8.4."""
 
 E = TypeVar("E", bound=Entity)
 

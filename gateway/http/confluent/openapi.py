@@ -200,7 +200,7 @@ def _query_parameter(name: str) -> dict[str, Any]:
         schema = {"type": "integer"}
         description = {
             "offset": "How many to pass over.",
-            "limit": "How many to give; below 1 all, of subjects at most 20,000 and of schemas 1,000.",
+            "limit": "How many to give; below 1 all, of schemas at most 1,000.",
         }[name]
     elif name in _LISTS:
         schema = {"type": "array", "items": schema}

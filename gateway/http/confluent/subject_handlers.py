@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import structlog
 from pydantic import ValidationError
 
-from tidegate.gateway.http.confluent.calls import MOST_SUBJECTS, Answer, Call
+from tidegate.gateway.http.confluent.calls import Answer, Call
 from tidegate.gateway.http.confluent.shown import show_version
 from tidegate.gateway.registry.registration import Registration, RegistrationOptions
 from tidegate.gateway.registry.schema_content import whole_name
@@ -29,7 +29,7 @@ def list_subjects(call: Call) -> Answer:
     """List subjects by name."""
     prefix = call.text("subjectPrefix", "subject") or EVERY_CONTEXT
     wanted = ListedSubjects(prefix, call.deleted, call.principal.prefixes)
-    return Answer(call.factory.subjects().subjects(wanted, call.page_of(MOST_SUBJECTS)))
+    return Answer(call.factory.subjects().subjects(wanted, call.page))
 
 
 def list_versions(call: Call) -> Answer:

@@ -114,12 +114,11 @@ def schema_not_found(what: int | str = "") -> Refused:
     return Refused(404, 40403, f"Schema {what} not found" if what else "Schema not found")
 
 
-def referenced(subject: str, version: int, by: tuple[int, ...]) -> Refused:
-    """Return the refusal to delete a version, with the schemas that refer to it."""
-    ids = ", ".join(map(str, by))
+def referenced(subject: str, version: int, by: str) -> Refused:
+    """Return the refusal to delete a version; `by` says which schemas refer to it."""
     return Refused(
         422,
         42206,
         f"One or more references exist to the schema {{magic=1,keytype=SCHEMA,subject={subject},version={version}}}. "
-        f"They are those of the schema ids {ids}",
+        f"They are those of {by}",
     )

@@ -24,7 +24,7 @@ SAYS_NO_NOT_FOUND = ("/compatibility/", "/associations/")
 
 def associate(subject: str, resource: str = "topic-1") -> dict[str, Any]:
     return {
-        "resourceName": resource,
+        "resourceName": subject.removesuffix("-value"),
         "resourceNamespace": "n",
         "resourceId": resource,
         "resourceType": "topic",
@@ -250,6 +250,14 @@ def test_who_refers_to_a_schema_is_shown_as_far_as_one_may_see(hire: Hire, admin
     ]
     assert admin.json(f"/subjects/{MINE}/versions/1/referencedby") == made
     assert hire("viewer:a.").json(f"/subjects/{MINE}/versions/1/referencedby") == made[:1]
+    for person, said in (
+        (admin, f"those of the schema ids {made[0]}, {made[1]}"),
+        (hire("admin:a."), f"those of the schema ids {made[0]} and of 1 more that you may not see"),
+        (hire("admin:a.x"), "those of 2 schemas that you may not see"),
+    ):
+        refused = person.ask("DELETE", f"/subjects/{MINE}/versions/1")
+        assert (refused.status_code, refused.json()["error_code"]) == (422, 42206)
+        assert refused.json()["message"].endswith(said), refused.text
 
 
 def test_who_refers_to_a_schema_from_another_context_is_shown_as_far_as_one_may_see(
@@ -289,6 +297,37 @@ class TestAssociations:
             assert (answer.status_code, answer.json()["error_code"]) == (409, 40903)
             assert HIDDEN not in answer.text
         assert [one["subject"] for one in registry.json(ASSOCIATION)] == [HIDDEN]
+
+    def test_nor_gets_another_one_that_its_owner_could_not_remove(self, hire: Hire, registry: Person) -> None:
+        producer = hire("producer:a.")
+        body = associate(MINE)
+        body["associations"][0]["associationType"] = "key"
+        for method, path in (("POST", "/associations"), ("PUT", "/associations"), ("PUT", ASSOCIATION)):
+            answer = producer.ask(method, path, body)
+            assert (answer.status_code, answer.json()["error_code"]) == (409, 40903)
+            assert HIDDEN not in answer.text
+        assert [one["subject"] for one in registry.json(ASSOCIATION)] == [HIDDEN]
+        assert hire("approver:b.").ask("DELETE", ASSOCIATION).status_code == 204
+
+    @pytest.mark.parametrize("name", ["b.orders", "b.hidden", "orders", ":.team:a.x"])
+    def test_a_name_of_others_is_no_resource_of_mine(self, hire: Hire, registry: Person, name: str) -> None:
+        """Serializers ask for the subject of a topic by its name: they would write with my schema."""
+        body = {**associate(MINE, "topic-9"), "resourceName": name}
+        batch = {"requests": [body]}
+        producer = hire("producer:a.", "viewer")
+        answer = producer.ask("POST", "/associations", body)
+        assert (answer.status_code, answer.json()["error_code"]) == (403, 40301)
+        of_batch = producer.ask("POST", "/associations:batchMutate", batch).json()["results"][0]
+        assert of_batch["error"]["error_code"] == 40301
+        assert registry.json("/associations/resources/topic-9") == []
+        assert hire("producer").ask("POST", "/associations", body).status_code == 200
+
+    def test_the_context_of_the_subject_is_that_of_the_resource(self, hire: Hire, registry: Person) -> None:
+        subject = ":.team:orders-value"
+        assert registry.ask("POST", f"/subjects/{subject}/versions", {"schema": AVRO}).status_code == 200
+        body = {**associate(subject, "topic-9"), "resourceName": "orders"}
+        assert hire("producer:orders").ask("POST", "/associations", body).status_code == 404
+        assert hire("producer::.team:").ask("POST", "/associations", body).status_code == 200
 
     def test_nor_removed_nor_named(self, hire: Hire, registry: Person) -> None:
         approver = hire("admin:a.")

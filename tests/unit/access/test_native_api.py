@@ -262,3 +262,19 @@ def test_the_desk_says_no_on_a_page(hire: Hire) -> None:
     nobody = hire("viewer:hospital.")
     answer = nobody.ask("GET", "/desk/contracts/nyc.flights")
     assert (answer.status_code, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
+
+
+def test_who_refers_to_a_version_is_named_as_far_as_one_may_see(hire: Hire, registry: Person) -> None:
+    body = {
+        "schemaType": "JSON",
+        "schema": '{"$ref": "other.json"}',
+        "references": [{"name": "other.json", "subject": "hospital.admissions-value", "version": 1}],
+    }
+    made = registry.ask("POST", "/subjects/nyc.reader-value/versions", body)
+    path = CONTRACTS + "/hospital.admissions/versions/1.2.0"
+    for person, said in (
+        (registry, f"the schema ids {made.json()['id']};"),
+        (hire("admin:hospital."), "1 schema that you may not see;"),
+    ):
+        refused = person.ask("DELETE", path)
+        assert (refused.status_code, said in refused.json()["detail"]) == (409, True), refused.text

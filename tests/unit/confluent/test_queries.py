@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from tests.unit.confluent.conftest import MEDIA_TYPE, Ask, record, respond
+from tidegate.gateway.factory import Factory
 from tidegate.gateway.storage.subjects import _version
 
 only_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -65,15 +67,30 @@ def test_every_list_is_cut_into_pages(ask: Ask, lists: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("lists")
-def test_a_list_has_a_bounded_length_whatever_its_limit(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = {path: ask("GET", path)[1] for path in ("/schemas", "/subjects")}
+def test_a_list_of_schemas_has_a_bounded_length_whatever_its_limit(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = ask("GET", "/schemas")[1]
     monkeypatch.setattr("tidegate.gateway.http.confluent.schema_handlers.MOST_SCHEMAS", 2)
-    monkeypatch.setattr("tidegate.gateway.http.confluent.subject_handlers.MOST_SUBJECTS", 2)
-    for path, members in whole.items():
-        for query in ("", "?limit=3", "?limit=0", "?limit=-1", "?limit=99999999999"):
-            assert ask("GET", f"{path}{query}") == (200, members[:2]), (path, query)
-        assert ask("GET", f"{path}?limit=1&offset=1") == (200, members[1:2])
-        assert ask("GET", f"{path}?offset=2") == (200, members[2:4])
+    for query in ("", "?limit=3", "?limit=0", "?limit=-1", "?limit=99999999999"):
+        assert ask("GET", f"/schemas{query}") == (200, members[:2]), query
+    assert ask("GET", "/schemas?limit=1&offset=1") == (200, members[1:2])
+    assert ask("GET", "/schemas?offset=2") == (200, members[2:4])
+
+
+@only_sqlite
+def test_a_list_of_subjects_has_all_of_them(ask: Ask, factory: Factory) -> None:
+    """Source: SchemaRegistryConfig 8.4, `subject.search.default.limit`, is the highest integer by default."""
+    ask("POST", "/subjects/s/versions", {"schema": record("x")})
+    copied = text(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20500) "
+        "INSERT INTO subject_versions (context, subject, number, schema_key, created_at) "
+        "SELECT context, 's' || i, number, schema_key, created_at FROM subject_versions, n"
+    )
+    factory.database.write(lambda stores: stores.subjects._session.execute(copied))
+    for query in ("", "?limit=-1", "?limit=99999999999"):
+        assert len(ask("GET", f"/subjects{query}")[1]) == 20_501
+    assert len(ask("GET", "/subjects?offset=100&limit=20100")[1]) == 20_100
 
 
 @pytest.mark.usefixtures("lists")

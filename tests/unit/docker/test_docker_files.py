@@ -81,7 +81,9 @@ def test_the_broker_image_is_the_version_that_the_tests_run() -> None:
     ivy = (ROOT / "gateway/embedded/ivy.xml").read_text()
     revision = re.search(r'name="kafka_2\.13"\s+rev="([^"]+)"', ivy)
     assert revision is not None
-    assert COMPOSE["services"]["broker"]["image"] == f"${{KAFKA_IMAGE:-apache/kafka:{revision.group(1)}}}"
+    assert COMPOSE["services"]["broker"]["image"].startswith(
+        f"${{KAFKA_IMAGE:-apache/kafka:{revision.group(1)}@sha256:"
+    )
 
 
 def test_iceberg_for_s3_is_of_the_version_of_iceberg_for_spark() -> None:
@@ -93,15 +95,28 @@ def test_iceberg_for_s3_is_of_the_version_of_iceberg_for_spark() -> None:
     assert runtime[1] == bundle[1]
 
 
-def test_every_image_of_others_can_be_named_by_digest() -> None:
+def test_every_image_of_others_is_pinned_by_digest() -> None:
     page = (ROOT / "docs/how-to/install.md").read_text()
-    (default,) = re.findall(r"^ARG PYTHON_IMAGE=(\S+)$", DOCKERFILE, re.MULTILINE)
+    (python,) = re.findall(r"^ARG PYTHON_IMAGE=(\S+)$", DOCKERFILE, re.MULTILINE)
     assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {"${PYTHON_IMAGE}"}
-    broker, gateway = (COMPOSE["services"][name] for name in ("broker", "gateway"))
-    assert gateway["build"]["args"] == {"PYTHON_IMAGE": f"${{PYTHON_IMAGE:-{default}}}"}
-    for image in (default, re.sub(r"\$\{\w+:-(.+)\}", r"\1", broker["image"])):
-        assert f"docker buildx imagetools inspect {image} " in page
-        assert f"={image}@sha256:" in page
+    images = {name: service["image"] for name, service in COMPOSE["services"].items()}
+    broker = re.fullmatch(r"\$\{KAFKA_IMAGE:-(.+)\}", images.pop("broker"))
+    assert broker is not None
+    for image in (python, broker[1]):
+        tagged, _, digest = image.partition("@")
+        assert re.fullmatch(r"sha256:[0-9a-f]{64}", digest), image
+        assert f"docker buildx imagetools inspect {tagged} " in page
+        assert digest not in page, "a digest that a bot renews has one place"
+    assert set(images.values()) == {"tidegate:0.1.0"}, "all others are built from the Dockerfile"
+    assert COMPOSE["services"]["gateway"]["build"]["args"] == ["PYTHON_IMAGE"]
+
+
+def test_the_bot_renews_digests_and_leaves_versions_to_people() -> None:
+    settings = json.loads((ROOT / ".github/renovate.json").read_text())
+    assert settings["pinDigests"] is True
+    assert set(settings["enabledManagers"]) == {"dockerfile", "docker-compose", "github-actions"}
+    (rule,) = settings["packageRules"]
+    assert (rule["enabled"], set(rule["matchUpdateTypes"])) == (False, {"major", "minor", "patch"})
 
 
 @pytest.mark.parametrize("service", COMPOSE["services"])
@@ -111,12 +126,16 @@ def test_a_container_has_no_capabilities_and_gains_none(service: str) -> None:
     assert found["security_opt"] == ["no-new-privileges:true"]
 
 
-@pytest.mark.parametrize("service", ["gateway", "job"])
-def test_the_root_of_our_containers_is_read_only_except_state_and_tmp(service: str) -> None:
+@pytest.mark.parametrize("service", COMPOSE["services"])
+def test_the_root_is_read_only_except_state_and_memory(service: str) -> None:
     found = COMPOSE["services"][service]
+    state = "/var/lib/kafka/data" if service == "broker" else "/var/lib/tidegate"
     assert found["read_only"] is True
-    assert found["tmpfs"] == ["/tmp:exec"]  # noqa: S108 - a mount in the container
-    assert [volume.partition(":")[2] for volume in found["volumes"]] == ["/var/lib/tidegate"]
+    assert [volume.partition(":")[2] for volume in found["volumes"]] == [state]
+    # The image of Kafka writes its settings and its logs below /opt/kafka.
+    written = ["/opt/kafka/config", "/opt/kafka/logs"] if service == "broker" else []
+    assert [mount.partition(":")[0] for mount in found["tmpfs"]] == ["/tmp", *written]  # noqa: S108 - in the container
+    assert all("size=" in mount for mount in found["tmpfs"][1:])
 
 
 def test_the_gateway_answers_to_the_name_by_which_the_job_asks_for_it() -> None:

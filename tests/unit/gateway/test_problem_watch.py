@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
 
-from tests.unit.gateway.quarantine_records import BROKEN, NOW, Process, refused
+from tests.unit.gateway.quarantine_records import AGE, BROKEN, NOW, Process, refused
 from tidegate.contracts.stream.closure import Closure
 from tidegate.contracts.stream.positions import Positions
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.streams.problem_states import Mute, ProblemState
-from tidegate.gateway.streams.problem_watch import NewsKind, ProblemNews, ProblemWatch
+from tidegate.gateway.streams.problem_watch import NewsKind, ProblemNews, ProblemWatch, resolve_emptied
 from tidegate.gateway.streams.problems import ProblemQuery, ProblemService
 from tidegate.gateway.streams.quarantine_index.closures import add_closures
 from tidegate.gateway.streams.quarantine_index.partitions import IndexedPartitions
@@ -193,3 +194,44 @@ def test_few_records_are_no_surge_whatever_their_share(world: World) -> None:
     world.look()
     world.refuse(19)
     assert world.look() == []
+
+
+def test_changes_of_states_by_themselves_are_in_the_audit_log(world: World, factory: Factory) -> None:
+    """What changes no state, such as a first sight or an alert, has no entry."""
+    world.refuse(3)
+    world.look()
+    assert entries(factory) == []
+    world.service.change_state("adm", world.problem, ProblemState.MUTED, mute=Mute(count=1))
+    world.refuse(1)
+    world.look()
+    world.service.change_state("adm", world.problem, ProblemState.RESOLVED)
+    world.now += timedelta(minutes=5)
+    world.refuse(1)
+    world.look()
+    closed = {Closure.DISCARDED: Positions((0, offset) for offset in range(5))}
+    factory.database.write(lambda stores: add_closures(stores, "adm", closed))
+    factory.database.write(lambda stores: resolve_emptied(stores, "adm", world.now))
+    world.look()
+    place = f"adm-value#{world.problem}"
+    assert entries(factory) == [
+        (who, "problem.state-changed", place)
+        for who in ("anonymous", "tidegate", "anonymous", "tidegate", "tidegate")
+    ]
+    entry = factory.audit().page(0, 100).entries[-1]
+    assert None not in {entry.before, entry.after}
+    assert entry.before != entry.after
+
+
+def test_many_changes_at_once_have_few_entries(world: World, factory: Factory) -> None:
+    rules = [replace(AGE, code=f"rule-{number}") for number in range(30)]
+    Process(factory, "two").ingest([refused(offset, (rule,)) for offset, rule in enumerate(rules)])
+    closed = {Closure.DISCARDED: Positions((0, offset) for offset in range(30))}
+    factory.database.write(lambda stores: add_closures(stores, "adm", closed))
+    world.look()
+    found = entries(factory)
+    assert len({each for each in found if each[1] == "problem.state-changed"}) == 20
+    assert found[20:] == [("tidegate", "problem.states-changed", "adm-value#10 more")]
+
+
+def entries(factory: Factory) -> list[tuple[str, str, str]]:
+    return [(each.who, each.action, each.subject) for each in factory.audit().page(0, 100).entries]

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from pathlib import Path
 
-from tidegate.contracts.compatibility import consumers, declarations, expectations, rules, schemas
+from tidegate.contracts.compatibility import (
+    consumers,
+    declarations,
+    expectations,
+    rules,
+    schemas,
+    weakening,
+)
 from tidegate.contracts.inclusion import avro
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "finding-codes.md"
@@ -21,3 +30,10 @@ def test_the_page_explains_every_code() -> None:
     assert [
         row for table in TABLES for row in table.items() if f"| `{row[0]}` | {row[1]} |" not in page
     ] == []
+
+
+def test_every_code_of_a_weakening_has_a_meaning() -> None:
+    source = inspect.getsource(weakening)
+    given = set(re.findall(r'(?:_changed|Weakening)\(\s*"([a-z-]+\.[a-z-]+)"', source))
+    of_findings = {code for table in TABLES for code in table}
+    assert given - of_findings <= weakening.CODES.keys() <= given

@@ -12,6 +12,7 @@ import pytest
 
 from tidegate.contracts.compatibility.compare import compare
 from tidegate.contracts.document.model import Compatibility, DataContract
+from tidegate.contracts.document.times import instant_key
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.rules.clock import Moments, date_of, offset_of_now, span_of
@@ -275,6 +276,26 @@ def test_what_does_not_compare_is_refused(rule: Any, place: str, message: str) -
     with pytest.raises(ContractError) as caught:
         plan_of(rule)
     assert [(each.pointer, each.message) for each in caught.value.problems] == [(f"/rules/0{place}", message)]
+
+
+@pytest.mark.parametrize(
+    ("offset", "is_one"),
+    [
+        ("+05:59", True),
+        ("-23:59", True),
+        ("+05:60", False),
+        ("+05:99", False),
+        ("-24:00", False),
+        ("+0530", False),
+    ],
+)
+def test_the_minutes_of_an_offset_end_at_59(offset: str, is_one: bool) -> None:
+    """Source: RFC 3339 section 5.6, time-minute."""
+    text = f"2026-01-01T00:00:00{offset}"
+    assert (instant_key(text) is not None) == is_one
+    plan = plan_of(columns=[{"name": "s", "from": "/s", "type": "timestamp"}])
+    record = json.dumps({"s": text}).encode()
+    assert (plan.explain(record, typed=True).disposition is Disposition.ACCEPTED) == is_one
 
 
 @pytest.mark.parametrize(
