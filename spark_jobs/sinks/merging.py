@@ -71,7 +71,8 @@ def count_tombstones(files: Sequence[str], properties: dict[str, str]) -> int:
     found = 0
     for name in files:
         with load_file_io(properties, name).new_input(name).open() as file:
-            found += pc.sum(pq.read_table(file, columns=[DELETED]).column(DELETED)).as_py()
+            marks = pq.read_table(file, columns=[DELETED]).column(DELETED)
+        found += pc.sum(marks, min_count=0).as_py()
     return found
 
 

@@ -83,7 +83,6 @@ PURE: dict[str, tuple[str, ...]] = {
     f"{_STREAM}.versions": (f"{UNIT}/contracts/test_versions.py",),
     f"{_STREAM}.positions": (f"{UNIT}/contracts/test_positions.py", f"{UNIT}/contracts/test_replay.py"),
     f"{_STREAM}.history": (f"{UNIT}/contracts/test_history.py",),
-    f"{_STREAM}.reconcile": (f"{UNIT}/contracts/test_reconcile.py", f"{UNIT}/spark_jobs/test_reconcile.py"),
     "tidegate.spark_jobs.job.replay_loop": (f"{UNIT}/spark_jobs/test_replay_loop.py",),
     "tidegate.spark_jobs.job.replay_chunk": (f"{UNIT}/spark_jobs/test_replay_chunk.py",),
     "tidegate.spark_jobs.job.batch_limits": (f"{UNIT}/spark_jobs/test_batch_limits.py",),
