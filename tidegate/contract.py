@@ -191,7 +191,8 @@ class Contract:
 
         The refused rows, with the column `verdict`, go to `refused` before. Both are called once a batch, with a
         DataFrame; the batch is cached meanwhile. After a failure Spark calls the function again with the same rows, so
-        both must be idempotent: exactly-once writes are those of `tidegate enforce`.
+        both must be idempotent: exactly-once writes are those of `tidegate enforce`. On Spark Connect both are pickled,
+        and the server calls them in a process of its own.
         """
 
         def enforce_batch(batch: Any, _batch_id: int) -> None:
