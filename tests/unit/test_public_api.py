@@ -223,6 +223,8 @@ OPERATIONS: list[Callable[[tidegate.Contract, Any], Any]] = [
         (pd.DataFrame({"b": [1]}, index=pd.Index([7], name="age")), r"`age` is the index .*`frame.reset_index\(\)`"),
         (pd.DataFrame({"a": [Thing()]}), rf"holds values of type Thing, for which Arrow has no type; {CONVERT}"),
         (pd.DataFrame({"a": [2**70]}), rf"holds an integer of more than 64 bits, .*{CONVERT}"),
+        (pd.DataFrame({"a": [Decimal("Infinity")]}), rf"holds an infinite decimal, or one of more than 76 .*{CONVERT}"),
+        (pa.table([pa.array([1]), pa.array([2])], ["a", "a"]), r"two columns are named `a`, .*; rename one of them"),
         (pd.DataFrame({"a": [1j]}), rf"is of type complex128, .*{CONVERT}"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), r"has two columns `a`; rename one of them"),
         (pd.DataFrame([[1, 2]], columns=[1, "1"]), r"has two columns `1`; rename one of them"),
