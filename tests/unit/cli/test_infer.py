@@ -264,6 +264,17 @@ def test_the_records_are_not_overwritten(tidegate: Run, tmp_path: Path) -> None:
     assert data.read_bytes() == before
 
 
+def test_a_row_of_totals_is_named_with_its_place_and_widens_no_type(tidegate: Run, tmp_path: Path) -> None:
+    rows = "".join(f"{number},2026-01-{number % 28 + 1:02},{number % 9}\n" for number in range(1, 501))
+    (tmp_path / "rows.csv").write_text(f"id,day,pieces\n{rows}Total,,1996\n")
+    ran = tidegate("infer", str(tmp_path / "rows.csv"), "-o", str(tmp_path / "c.yaml"))
+    assert ["/id", "type", "1", "row", "501"] in [line.split() for line in ran.stdout.decode().splitlines()]
+    schema = json.loads((tmp_path / "c.schema.json").read_text())["properties"]
+    assert (schema["id"]["type"], schema["pieces"]["type"]) == ("integer", "integer")
+    judged = tidegate("judge", str(tmp_path / "c.yaml"), "--data", str(tmp_path / "rows.csv"))
+    assert b"row 501" in judged.stdout
+
+
 @pytest.mark.parametrize(
     ("content", "command"),
     [
