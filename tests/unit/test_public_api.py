@@ -118,6 +118,14 @@ TABLE = pa.table(
 )
 
 
+def test_a_list_of_records_is_refused_with_what_to_do(contract: tidegate.Contract) -> None:
+    records: Any = [{"age": 63}, {"age": 64}]
+    with pytest.raises(
+        SettingsError, match=r"one record, not a list; call it for each of them, or judge `pyarrow"
+    ):
+        contract.judge(records)
+
+
 def test_each_type_of_a_table_is_judged_as_the_json_that_it_stands_for(contract: tidegate.Contract) -> None:
     judged = contract.judge_table(TABLE.remove_column(TABLE.schema.get_field_index("marks")))
     assert codes(judged.column("verdict").to_pylist()) == [
