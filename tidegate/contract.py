@@ -135,8 +135,13 @@ class Contract:
         `record` is the value of a Kafka record, with its frame if the contract has one; JSON as text; or a dictionary,
         which is written as JSON first. None is a tombstone. Rules that compare with now take the time of the call.
 
-        Raises SettingsError for a dictionary or a text if the contract describes Avro.
+        Raises SettingsError for a list of records, and for a dictionary or a text if the contract describes Avro.
         """
+        if isinstance(record, list | tuple):
+            raise SettingsError(
+                "judge takes one record, not a list; call it for each of them, or judge "
+                "`pyarrow.Table.from_pylist(records)` with `judge_table`"
+            )
         if record is None or isinstance(record, bytes):
             return self._plan.explain(record)
         self._require_json()
@@ -191,7 +196,8 @@ class Contract:
 
         The refused rows, with the column `verdict`, go to `refused` before. Both are called once a batch, with a
         DataFrame; the batch is cached meanwhile. After a failure Spark calls the function again with the same rows, so
-        both must be idempotent: exactly-once writes are those of `tidegate enforce`.
+        both must be idempotent: exactly-once writes are those of `tidegate enforce`. On Spark Connect both are pickled,
+        and the server calls them in a process of its own.
         """
 
         def enforce_batch(batch: Any, _batch_id: int) -> None:

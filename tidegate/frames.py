@@ -194,6 +194,8 @@ def _held(values: Any) -> str:
     types = sorted({_type_name(each) for each in values.dropna()})
     if types in (["dict"], ["list"]):
         return f"holds values of type {types[0]} whose members are of different types"
+    if types == ["Decimal"]:  # Arrow takes NaN for null, and has 76 digits at most
+        return "holds an infinite decimal, or one of more than 76 digits"
     several = len(types) > 1
     return f"holds values of {'the types' if several else 'type'} {', '.join(types[:5])}"
 

@@ -84,8 +84,10 @@ def json_rows(table: pa.Table | pa.RecordBatch, may_be_absent: Callable[[str], b
 
 def require_json(schema: pa.Schema) -> None:
     """Raise SettingsError for types that JSON cannot express (unions, nested map keys) and for duplicate names."""
-    if len(set(schema.names)) < len(schema.names):
-        raise SettingsError("two columns have one name; a record cannot hold both")
+    if (repeated := _repeated(schema.names)) is not None:
+        raise SettingsError(
+            f"two columns are named `{repeated}`, and a record cannot hold both; rename one of them or leave it out"
+        )
     for field in schema:
         _converter(field.type, f"/{escape(field.name)}", lambda _pointer: False, by_ticks=False)
 
@@ -268,6 +270,10 @@ def _converter(
     raise _no_value(kind, place)
 
 
+def _repeated(names: list[str]) -> str | None:
+    return max(names, key=names.count) if len(set(names)) < len(names) else None
+
+
 def _no_value(kind: pa.DataType, place: str) -> SettingsError:
     return SettingsError(
         f"the column {place} is of type {kind}, which JSON has no value for; convert it or leave it out"
@@ -287,8 +293,11 @@ def _of_scalar(kind: pa.DataType, place: str, *, by_ticks: bool) -> Convert | No
 def _of_struct(
     kind: pa.StructType, place: str, may_be_absent: Callable[[str], bool], *, by_ticks: bool
 ) -> Convert:
-    if len({field.name for field in kind}) < kind.num_fields:
-        raise SettingsError(f"two members of the column {place} have one name; a record cannot hold both")
+    if (repeated := _repeated([field.name for field in kind])) is not None:
+        raise SettingsError(
+            f"two members of the column {place} are named `{repeated}`, and a record cannot hold both; rename one of them "
+            "or leave it out"
+        )
     parts = []
     for field in kind:
         child = f"{place}/{escape(field.name)}"

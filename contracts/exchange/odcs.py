@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from tidegate.contracts.columns.typed import column_name
 from tidegate.contracts.document.fields import objects_of, value_at
 from tidegate.contracts.document.load import dump_contract
 from tidegate.contracts.document.model import SCHEMA_KEY, DataContract
@@ -45,6 +46,8 @@ _UNFIT: Final = "unfit"
 """Key in a kept document for ids of rules and expectations that did not fit their field on import."""
 _OURS: Final = "tidegate"
 """Name of the custom property for parts of a contract that the standard lacks."""
+_JOINED: Final = ("customProperties", "quality")
+"""Lists to which an export adds its own entries."""
 _STANDARD: Final = frozenset(
     {
         "apiVersion",
@@ -174,7 +177,8 @@ def _team(document: dict[str, Any]) -> dict[str, Any]:
 
 def _primary_key(properties: list[dict[str, Any]]) -> list[str]:
     keys = [each for each in properties if each.get("primaryKey")]
-    return [name_of(each) for each in sorted(keys, key=lambda each: each.get("primaryKeyPosition") or 0)]
+    ordered = sorted(keys, key=lambda each: each.get("primaryKeyPosition") or 0)
+    return [column_name(name_of(each)) for each in ordered]
 
 
 def _custom(document: dict[str, Any], schema: dict[str, Any]) -> tuple[dict[str, Any], tuple[LeftOut, ...]]:
@@ -233,7 +237,7 @@ def _kept(document: dict[str, Any], index: int) -> dict[str, Any]:
     part = document["schema"][index]
     others = [each for place, each in enumerate(document["schema"]) if place != index]
     rest = _without_ours({name: value for name, value in document.items() if name != "schema"})
-    mine = _without_ours({name: value for name, value in part.items() if name not in MEMBERS})
+    mine = _without_ours({name: value for name, value in part.items() if name not in MEMBERS or not value})
     return copy.deepcopy({"document": rest, "object": mine, "position": index, "others": others})
 
 
@@ -285,7 +289,7 @@ def write_odcs(contract: DataContract) -> dict[str, Any]:
     unfit = frozenset(kept.get(_UNFIT, ())) - rules
     writer = _Writer(document, index, _without_kept(written), unfit)
     writer.put_back(levels)
-    writer.drop_doubles(part)
+    writer.drop_doubles(levels)
     return document
 
 
@@ -312,8 +316,9 @@ class _Writer:
                 for name in kept:
                     self._replace([(target, {**target, name: kept[name]})])
 
-    def drop_doubles(self, part: dict[str, Any]) -> None:
+    def drop_doubles(self, levels: list[Level]) -> None:
         """Remove our own parts that the standard's parts also express: rules of engine `tidegate`, the schema."""
+        part = levels[1][0]
         for each in self.document.get("customProperties") or ():
             if each.get("property") == _OURS and _SAID_BY_PROPERTIES & each["value"].keys():
                 before = each["value"]
@@ -324,32 +329,33 @@ class _Writer:
                     each["value"] = before
         if custom := self.document.get("customProperties"):
             self.document["customProperties"] = _without_empty(custom)
-            self.document.pop("customProperties") if not self.document["customProperties"] else None
         for each in [each for each in part.get("quality") or () if each.get("engine") == ENGINE]:
             before = part["quality"]
             part["quality"] = [other for other in before if other is not each]
             if not self._agrees():
                 part["quality"] = before
-        if part.get("quality") == []:
-            del part["quality"]
+        for target, kept in levels:
+            for name in [name for name in _JOINED if target.get(name) == []]:
+                del target[name]
+            target |= {
+                name: kept[name] for name in _JOINED if not kept.get(name, True) and name not in target
+            }
 
     def _replace(self, levels: list[Level]) -> bool:
         before = [dict(target) for target, _ in levels]
         for target, kept in levels:
-            ours = {name: target[name] for name in MEMBERS & target.keys()}
+            ours = {name: target[name] for name in MEMBERS & target.keys() if target[name]}
             ours |= {"schema": target["schema"]} if target is self.document else {}
             joined = {
                 name: [
                     *(kept.get(name) or ()),
                     *(each for each in target[name] if each not in (kept.get(name) or ())),
                 ]
-                for name in ("customProperties", "quality")
+                for name in _JOINED
                 if name in target
             }
             target.clear()
             target.update(copy.deepcopy(kept) | joined | ours)
-            if not target.get("properties", True):
-                del target["properties"]
         if self._agrees():
             return True
         for (target, _), old in zip(levels, before, strict=True):
@@ -408,14 +414,16 @@ def _document_of(contract: dict[str, Any]) -> dict[str, Any]:
     part["properties"] = (
         _properties_of(definition, classes) if contract["schema"]["type"] == "json-schema" else []
     )
-    for each in part["properties"]:
-        if each["name"] in keys:
-            each |= {"primaryKey": True, "primaryKeyPosition": list(keys).index(each["name"]) + 1}
+    marked = {column_name(each["name"]): each for each in part["properties"]}
+    for position, name in enumerate(keys, 1):
+        marked.get(name, {}).update({"primaryKey": True, "primaryKeyPosition": position})
     quality = [as_quality(each) for each in (*contract.get("rules", ()), *contract.get("expectations", ()))]
     document["schema"] = [part | ({"quality": quality} if quality else {})]
     ours = {name: value for name, value in contract.items() if name not in _STANDARD}
     if _needs_schema(contract, part):
         ours |= {name: contract[name] for name in _SAID_BY_PROPERTIES if name in contract}
+    elif not set(keys) <= marked.keys():
+        ours["primary_key"] = keys
     document |= {"customProperties": [{"property": _OURS, "value": ours}]} if ours else {}
     return document
 
@@ -453,7 +461,8 @@ def _property_of(
         written["items"] = _property_of(None, schema["items"], classes, f"{place}/*", required=True)
     if written.get("logicalType") == "map":
         value = _property_of(None, schema["additionalProperties"], classes, f"{place}/*", required=True)
-        written["map"] = {"key": {"logicalType": "string"}, "value": value}
+        key = schema.get(KEPT, {}).get("map") or {"key": {"logicalType": "string"}}
+        written["map"] = {**key, "value": value}
     return written
 
 
@@ -467,7 +476,8 @@ def _kept_properties(
         each, schema = waiting.pop()
         if not isinstance(schema, dict):
             continue
-        found.append((each, schema.get(KEPT, {})))
+        kept = schema.get(KEPT, {})
+        found.append((each, {name: part for name, part in kept.items() if name not in MEMBERS or not part}))
         waiting += [
             (child, value_at(schema, ("properties", child["name"]))) for child in each.get("properties", ())
         ]

@@ -59,7 +59,7 @@ _JSON_TYPES: Final = {str: "string", bool: "boolean", int: "integer", float: "nu
 _TEXTS: Final = {"description": "description", "businessName": "title"}
 _AS_THEY_ARE: Final = ("examples", "deprecated")
 MEMBERS: Final = frozenset({"properties", "items", "map"})
-"""Keys with nested properties, which keep their own parts."""
+"""Keys with nested properties, which keep their own parts. Of these keys, only a map's key and empty values are kept."""
 
 
 @dataclass(slots=True)
@@ -127,9 +127,7 @@ class PropertyReader:
                 "relationships",
                 "other data is not looked up; use a reference set and a rule `one_of`",
             )
-        return schema | {
-            KEPT: copy.deepcopy({name: part for name, part in given.items() if name not in MEMBERS})
-        }
+        return schema | {KEPT: copy.deepcopy(dict(_kept(given)))}
 
     def _add_members(self, schema: dict[str, Any], given: dict[str, Any], source: str, place: str) -> None:
         if given.get("properties"):
@@ -138,8 +136,11 @@ class PropertyReader:
             )
         if isinstance(given.get("items"), dict):
             schema |= {"type": "array", "items": self.schema(given["items"], f"{source}/items", f"{place}/*")}
-        values = (given.get("map") or {}).get("value")
-        if isinstance(values, dict):
+        entry = given.get("map") or {}
+        key = entry.get("key") or {"logicalType": "string"}
+        if key.get("logicalType") != "string" or key.keys() & {"logicalTypeOptions", "enum", "quality"}:
+            self._leave(source, "map/key", "names within an object are text; what they are is not judged")
+        if isinstance(values := entry.get("value"), dict):
             schema["additionalProperties"] = self.schema(values, f"{source}/map/value", f"{place}/*")
 
     def _add_options(self, schema: dict[str, Any], given: dict[str, Any], source: str, place: str) -> None:
@@ -245,6 +246,15 @@ def name_of(given: dict[str, Any]) -> str:
 def is_required(given: dict[str, Any]) -> bool:
     """Return whether a property must be present and not null; a primary key always must."""
     return bool(given.get("required") or given.get("primaryKey") or forbids_nulls(given.get("quality") or []))
+
+
+def _kept(given: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what a property keeps of itself: all but the properties within it."""
+    for name, part in given.items():
+        if name not in MEMBERS or not part:
+            yield name, part
+        elif name == "map":
+            yield name, {name: each for name, each in part.items() if name != "value"}
 
 
 def _bounds(options: dict[str, Any]) -> Iterator[tuple[str, str]]:

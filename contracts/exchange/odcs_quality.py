@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tidegate.contracts.columns.typed import column_name
 from tidegate.contracts.document.yaml_source import read_yaml
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.exchange.imported import LeftOut, rule_id
@@ -104,14 +105,16 @@ class QualityReader:
             self._add(self.rules, {"id": name, **rule, "field": place, **_words(each)})
 
     def _add_share(self, metric: str, each: dict[str, Any], place: str) -> None:
-        column = place.removeprefix("/")
+        field_name = place.removeprefix("/")
+        column = column_name(field_name.replace("~1", "/").replace("~0", "~"))
         limit = each.get("mustBeLessOrEqualTo")
-        if each.get("unit") != "percent" or not isinstance(limit, int | float) or "/" in column:
+        if each.get("unit") != "percent" or not isinstance(limit, int | float) or "/" in field_name:
             raise _NotJudgedError(
                 _OF_THE_TABLE + "only `percent` with `mustBeLessOrEqualTo` is judged, by batch"
             )
         arguments = each.get("arguments") or {}
-        values = [value for value in arguments.get("validValues", ()) if value is not None]
+        listed = arguments.get("validValues")
+        values = [value for value in listed if value is not None] if isinstance(listed, list) else []
         kwargs: dict[str, Any] = {}
         match metric:
             case "nullValues":
@@ -123,7 +126,7 @@ class QualityReader:
             case _:
                 raise _NotJudgedError(f"a share of `{metric}` is not judged by batch")
         mostly = round(1 - limit / 100, 12)
-        name = str(each.get("name") or each.get("id") or f"{column}-{metric}")
+        name = str(each.get("name") or each.get("id") or f"{field_name}-{metric}")
         kwargs = {"column": column, **kwargs, "mostly": mostly}
         self._add(self.expectations, {"id": name, "type": kind, "kwargs": kwargs, **_words(each)})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import PurePosixPath
 from typing import Any, Final, cast
@@ -12,6 +13,7 @@ from jsonschema import Draft201909Validator, ValidationError
 from jsonschema.exceptions import best_match
 
 from tidegate.contracts.document.fields import objects_of
+from tidegate.contracts.document.load import LoadedContract, parse_contract
 from tidegate.contracts.document.model import SCHEMA_KEY
 from tidegate.contracts.document.source import Source
 from tidegate.contracts.errors import ContractError, Problem
@@ -20,8 +22,9 @@ from tidegate.contracts.exchange.datacontract import convert_datacontract
 from tidegate.contracts.exchange.dbt import convert_dbt
 from tidegate.contracts.exchange.expectation_suite import convert_suite
 from tidegate.contracts.exchange.imported import Imported, LeftOut, identifier, pointer
-from tidegate.contracts.exchange.odcs import is_odcs, read_odcs, require_version
+from tidegate.contracts.exchange.odcs import is_odcs, read_odcs, require_version, with_unfit
 from tidegate.contracts.exchange.odcs_properties import KEPT
+from tidegate.contracts.judge.plan import check_compiles
 
 ODCS: Final = "Open Data Contract Standard"
 SPECIFICATION: Final = "Data Contract Specification"
@@ -108,6 +111,58 @@ def read_foreign(source: Source, chosen: str | None = None) -> Imported:
     formats = f"{ODCS} 3, {SPECIFICATION}, dbt `schema.yml`, {JSON_SCHEMA}, {AVRO}, {SUITE}"
     message = f"the format of this document is not known; read are: {formats}"
     raise ContractError((source.problem("", message),))
+
+
+def fitting(
+    imported: Imported, name: str, write: Callable[[dict[str, Any]], str]
+) -> tuple[Imported, LoadedContract]:
+    """Return an import without the rules and expectations that do not suit their fields, and its contract.
+
+    They are listed with their places. `write` returns the text of a contract document, which is read and compiled under
+    `name`. Raises ContractError for all other mistakes.
+    """
+    document, left_out = dict(imported.document), list(imported.left_out)
+    while True:
+        try:
+            loaded = parse_contract(write(document), name=name, read_schema=None)
+            check_compiles(loaded.contract)
+            return replace(imported, document=document, left_out=tuple(left_out)), loaded
+        except ContractError as error:
+            # All of them at once: a document may have hundreds.
+            if not (unfit := _unfit(error)):
+                raise
+        for (kind, index), message in unfit.items():
+            rule = document[kind][index]["id"]
+            place = imported.places.get(rule, "")
+            left_out.append(LeftOut(place, f"`{rule}` does not suit its field: {message}"))
+        document = with_unfit(document, [document[kind][index]["id"] for kind, index in unfit])
+        for kind in {kind for kind, _ in unfit}:
+            document[kind] = [each for at, each in enumerate(document[kind]) if (kind, at) not in unfit]
+
+
+def _unfit(error: ContractError) -> dict[tuple[str, int], str]:
+    """Return the first problem of each rule or expectation, by its kind and index."""
+    found: dict[tuple[str, int], str] = {}
+    for problem in error.problems:
+        match problem.pointer.split("/"):
+            case ["", ("rules" | "expectations") as kind, index, *_]:
+                found.setdefault((kind, int(index)), problem.message)
+    return found
+
+
+def located(error: ContractError, source: Source) -> ContractError:
+    """Return the error of `fitting` with places in the document, or in the contract that was made of it."""
+    is_schema = recognised(source.value) in {AVRO, JSON_SCHEMA}
+    problems = []
+    for each in error.problems:
+        place = each.pointer.removeprefix("/schema/definition")
+        if is_schema and place != each.pointer:
+            problems.append(source.problem(place, each.message))
+        else:
+            made = "schema" if place != each.pointer else "contract"
+            message = f"the {made} that it describes has a mistake at {place}: {each.message}"
+            problems.append(Problem("", message, source.name))
+    return ContractError(tuple(problems))
 
 
 def _converted(document: dict[str, Any], found: str, chosen: str | None) -> Imported:

@@ -33,6 +33,8 @@ class FieldProfile:
     null: Tally = field(default_factory=Tally)
     absent: Tally = field(default_factory=Tally)
     kinds: dict[Kind, Tally] = field(default_factory=dict)
+    words: Tally = field(default_factory=Tally)
+    """Of a file without types: cells that are neither a number nor a truth value."""
     numbers: NumberProfile = field(default_factory=NumberProfile)
     texts: TextProfile = field(default_factory=TextProfile)
     days: DayProfile = field(default_factory=DayProfile)
@@ -144,6 +146,7 @@ class Profile:
         mine.untyped |= other.untyped
         mine.has_nanoseconds |= other.has_nanoseconds
         mine.null.merge(other.null)
+        mine.words.merge(other.words)
         mine.absent.merge(other.absent)
         for kind, tally in other.kinds.items():
             mine.kinds.setdefault(kind, Tally()).merge(tally)
@@ -224,12 +227,15 @@ class Profile:
         profile.has_nanoseconds |= column.has_nanoseconds
         if column.null is not None:
             profile.null.add(column.null, positions)
-        present = np.zeros(column.length, bool)
+        present, typed = np.zeros(column.length, bool), np.zeros(column.length, bool)
         for kind, array in column.scalars.items():
             valid: Mask = pc.is_valid(array).to_numpy(zero_copy_only=False).astype(bool)
             present |= valid
+            typed |= valid & (kind is not Kind.STRING)
             profile.kinds.setdefault(kind, Tally()).add(valid, positions)
             self._add_scalars(profile, kind, array, valid, batch)
+        if column.untyped:
+            profile.words.add(present & ~typed, positions)
         if column.objects is not None and column.is_object is not None:
             present |= column.is_object
             profile.kinds.setdefault(Kind.OBJECT, Tally()).add(column.is_object, positions)

@@ -188,8 +188,11 @@ def _untyped_kinds(profile: FieldProfile, counts: dict[Kind, int], found: Struct
     for kind, count in ((Kind.BOOLEAN, counts.get(Kind.BOOLEAN, 0)), (Kind.NUMBER, numbers)):
         if count and total - count <= _EXCEPTIONAL * total:
             name = Kind.INTEGER if kind is Kind.NUMBER and Kind.NUMBER not in counts else kind
+            wrong = (Kind.INTEGER, Kind.NUMBER) if kind is Kind.BOOLEAN else (Kind.BOOLEAN,)
             others = Tally()
-            others.add_counted(total - count, profile.kinds[Kind.STRING].first if total == count else ())
+            others.merge(profile.words)
+            for each in wrong:
+                others.merge(profile.kinds.get(each, Tally()))
             found.proposals.append(
                 _proposal("type", profile.path, f"{label(profile.path)} is of type {name}", total, others)
             )

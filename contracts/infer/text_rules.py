@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from tidegate.contracts.document.fields import join
@@ -24,6 +26,41 @@ _AMBIGUOUS: Final = frozenset(
     {"unknown", "unk", "none", "default", "test", "other", "not applicable", "void", "na", "nan", "xx", "."}
 )
 """Sentinels that may also be real values."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Local:
+    """Dates or numbers as a spreadsheet writes them in one country: no type of JSON, so they stay texts."""
+
+    shape: str
+    """A regular expression of their shapes. One of the shapes has a `mark`."""
+    mark: str
+    pattern: str
+    advice: str
+
+    def is_of(self, shapes: Iterable[str]) -> bool:
+        """Return whether all texts are written so."""
+        is_marked = any(self.mark in each for each in shapes)
+        return is_marked and all(re.fullmatch(self.shape, each) for each in shapes)
+
+
+_AS_TEXT: Final = "as texts they have neither bounds nor order, so write them as"
+_LOCAL: Final = (
+    _Local(r"0{1,2}([./])0{1,2}\1(00|0000)", "", "", f"these are local dates: {_AS_TEXT} 2025-12-31"),
+    _Local(
+        r"-?0{1,3}(,000)*(\.0+)?",
+        ",",
+        r"^-?[0-9]{1,3}(,[0-9]{3})*(\.[0-9]+)?$",
+        f"these are numbers with commas between thousands: {_AS_TEXT} 1234.56",
+    ),
+    # 1,234 is rather a thousand than a number with three decimals.
+    _Local(
+        r"-?(0{1,3}(\.000)*|0+),0+",
+        ",",
+        r"^-?([0-9]{1,3}(\.[0-9]{3})*|[0-9]+),[0-9]+$",
+        f"these are numbers with a decimal comma: {_AS_TEXT} 1234.56",
+    ),
+)
 
 
 def text_rules(field: FieldProfile, rules: RuleList, *, is_personal: bool) -> None:
@@ -148,6 +185,9 @@ def _pattern(
     # Literal characters in a pattern would reveal the values of a personal field that has few of them.
     is_various = not field.texts.is_complete or len(field.texts.counts) > 100
     pattern = pattern_of(usual, literals=is_various or not is_personal)
+    local = next((each for each in _LOCAL if each.is_of(usual)), None)
+    if local is not None and local.pattern:
+        pattern = local.pattern
     if pattern is None or not _says_something(pattern):
         return
     exceptions = sum(shape.count for shape in rare.values()) + sum(seen.count for seen in unknown.values())
@@ -155,7 +195,12 @@ def _pattern(
     proposal = Proposal(
         "",
         field.path,
-        "all values are written alike" if len(usual) == 1 else f"the values are written in {len(usual)} ways",
+        (
+            "all values are written alike"
+            if len(usual) == 1
+            else f"the values are written in {len(usual)} ways"
+        )
+        + ("" if local is None else f"; {local.advice}"),
         support=field.texts.count,
         exceptions=exceptions,
         first=tuple(sorted([*first, *(seen.first for seen in unknown.values())])[:5]),

@@ -126,7 +126,9 @@ class Strength:
 def plan_for_mutation(contract: DataContract) -> EnforcementPlan:
     """Compile a contract for records without frames. Raises SettingsError if they are not JSON."""
     if not isinstance(contract.schema_, JsonSchema):
-        raise SettingsError(f"{contract.id} describes Avro records; only JSON records can be corrupted")
+        raise SettingsError(
+            f"{contract.id} describes Avro records, and mutate corrupts JSON only; measure a rule on real records with `tidegate backtest`"
+        )
     return compile_plan(contract.model_copy(update={"framing": "none"}))
 
 

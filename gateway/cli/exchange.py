@@ -15,14 +15,13 @@ from typing import Annotated, Any
 import typer
 from ruamel.yaml import YAML
 
-from tidegate.contracts.document.load import parse_contract, read_source
+from tidegate.contracts.document.load import read_source
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.source import Source
 from tidegate.contracts.errors import ContractError, Problem, SettingsError
-from tidegate.contracts.exchange.imported import Imported, LeftOut
-from tidegate.contracts.exchange.odcs import with_unfit, write_odcs
-from tidegate.contracts.exchange.read import AVRO, JSON_SCHEMA, read_foreign, recognised
-from tidegate.contracts.judge.plan import check_compiles
+from tidegate.contracts.exchange.imported import Imported
+from tidegate.contracts.exchange.odcs import write_odcs
+from tidegate.contracts.exchange.read import fitting, located, read_foreign
 from tidegate.contracts.lint.lint import lint
 from tidegate.gateway.cli.options import ContractFile
 from tidegate.gateway.cli.terminal import err, show_left_out
@@ -68,8 +67,6 @@ class Target(StrEnum):
 
 
 _ADDRESS = re.compile("https?://")
-_DEFINITION = "/schema/definition"
-
 To = Annotated[Target, typer.Option("--to", help="Format to write.")]
 
 
@@ -109,9 +106,10 @@ def import_(
     imported = _of_registry(file, subject) if source is None else read_foreign(source, chosen)
     named = {name: value for name, value in (("id", id_), ("topic", topic)) if value}
     try:
-        imported = _judged(replace(imported, document=imported.document | named))
+        # The text is read again: what is printed is what `lint` and `publish` will read.
+        imported, _ = fitting(replace(imported, document=imported.document | named), "contract.yaml", _yaml)
     except ContractError as error:
-        raise error if source is None else _located(error, source) from None
+        raise error if source is None else located(error, source) from None
     _write(_as_yaml(imported), out)
     show_left_out(imported.left_out)
 
@@ -126,22 +124,6 @@ def _source(file: str, subject: str | None) -> Source:
     return read_source(file, content)
 
 
-def _located(error: ContractError, source: Source) -> ContractError:
-    """Return the error with places in the document for those in the schema that was made of it."""
-    is_schema = recognised(source.value) in {AVRO, JSON_SCHEMA}
-    problems = []
-    for each in error.problems:
-        place = each.pointer.removeprefix(_DEFINITION)
-        if is_schema and place != each.pointer:
-            problems.append(source.problem(place, each.message))
-        elif place != each.pointer:
-            message = f"the schema that it describes has a mistake at {place}: {each.message}"
-            problems.append(Problem("", message, source.name))
-        else:
-            problems.append(each)
-    return ContractError(tuple(problems))
-
-
 def _of_registry(url: str, subject: str | None) -> Imported:
     if subject is None:
         raise SettingsError("name the subject of the registry: --subject")
@@ -154,37 +136,6 @@ def _of_registry(url: str, subject: str | None) -> Imported:
         raise ContractError(
             tuple(Problem("", f"{each.pointer}: {each.message}", place) for each in error.problems)
         ) from None
-
-
-def _judged(imported: Imported) -> Imported:
-    """Return the import without the rules and expectations that do not suit their fields. Raises ContractError."""
-    document, left_out = dict(imported.document), list(imported.left_out)
-    while True:
-        try:
-            # The text is read again: what is printed is what `lint` and `publish` will read.
-            check_compiles(parse_contract(_yaml(document), name="contract.yaml", read_schema=None).contract)
-            return replace(imported, document=document, left_out=tuple(left_out))
-        except ContractError as error:
-            # All of them at once: a document may have hundreds.
-            if not (unfit := _unfit(error)):
-                raise
-        for (kind, index), message in unfit.items():
-            name = document[kind][index]["id"]
-            place = imported.places.get(name, "")
-            left_out.append(LeftOut(place, f"`{name}` does not suit its field: {message}"))
-        document = with_unfit(document, [document[kind][index]["id"] for kind, index in unfit])
-        for kind in {kind for kind, _ in unfit}:
-            document[kind] = [each for at, each in enumerate(document[kind]) if (kind, at) not in unfit]
-
-
-def _unfit(error: ContractError) -> dict[tuple[str, int], str]:
-    """Return the first problem of each rule or expectation, by its kind and index."""
-    found: dict[tuple[str, int], str] = {}
-    for problem in error.problems:
-        match problem.pointer.split("/"):
-            case ["", ("rules" | "expectations") as kind, index, *_]:
-                found.setdefault((kind, int(index)), problem.message)
-    return found
 
 
 def export(contract: ContractFile, to: To = Target.ODCS, out: Out = None) -> None:

@@ -25,11 +25,14 @@ from tidegate.gateway.cli.infer_parts import FilesInParts, large_files, require_
 from tidegate.gateway.cli.options import KafkaConfig, Nulls, OutputFormat
 from tidegate.gateway.cli.reading import reading
 from tidegate.gateway.cli.terminal import err, out, show_warnings
-from tidegate.gateway.cli.workers import Spark, SparkMaster, require_spark, spark_workers
+from tidegate.gateway.cli.workers import Spark, SparkMaster, hint_at_spark, require_spark, spark_workers
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.sources.files import FileFormat
 from tidegate.gateway.sources.open_source import SourceOptions, open_source
 from tidegate.gateway.sources.source import Source
+
+_LARGE_BYTES = 32 << 30
+"""The processes of one machine read some 350 MB a minute each, so ten minutes or more."""
 
 SourceName = Annotated[
     str,
@@ -160,13 +163,11 @@ def infer(  # noqa: PLR0913 - one parameter for each option
         schema=schema,
     )
     with ExitStack() as stack:
-        opened: Source | FilesInParts
-        if spark:
-            opened = FilesInParts(source, options, spark_workers(spark_master))
-        else:
+        parts = FilesInParts(source, options, spark_workers(spark_master)) if spark else None
+        if not spark:
             require_spark(spark_master)
-            large = large_files(source, options) if max_records is None else None
-            opened = large or stack.enter_context(open_source(source, options))
+            parts = _large(source, options, has_hint=output_format == "text")
+        opened = parts or stack.enter_context(open_source(source, options))
         if opened.avro_schema is not None:
             schema_file = output.with_name(f"{output.stem}.avsc")
         for path in (output, schema_file):
@@ -198,6 +199,15 @@ def infer(  # noqa: PLR0913 - one parameter for each option
             return
         _print(found, opened, time.monotonic() - started)
         out.print(f"\nwritten: [bold]{output}[/] and [bold]{schema_file}[/]")
+
+
+def _large(source: str, options: SourceOptions, *, has_hint: bool) -> FilesInParts | None:
+    """Return large files that are read whole as parts for the processes of this machine, otherwise None."""
+    if options.most_records is not None:
+        return None
+    if has_hint:
+        hint_at_spark(source, options, _LARGE_BYTES, "with --spark-master reads them on a cluster")
+    return large_files(source, options)
 
 
 def default_id(stem: str) -> str:

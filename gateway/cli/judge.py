@@ -26,7 +26,7 @@ from tidegate.gateway.cli.judgement import JudgedBlock, Judgement
 from tidegate.gateway.cli.options import AllowEmpty, ContractFile, Nulls
 from tidegate.gateway.cli.reading import reading
 from tidegate.gateway.cli.terminal import err
-from tidegate.gateway.cli.workers import Spark, SparkMaster, require_spark
+from tidegate.gateway.cli.workers import Spark, SparkMaster, hint_at_spark, require_spark
 from tidegate.gateway.client.registry import RegistryClient
 from tidegate.gateway.exits import ExitCode
 from tidegate.gateway.sources.files import FileFormat
@@ -94,6 +94,8 @@ Registry = Annotated[
 
 
 AVRO_JSON = "avro-json"
+_LARGE_BYTES = 4 << 30
+"""One process judges 60 to 120 MB/s, so about a minute; Spark starts in some ten seconds."""
 _FORMATS = {"lines": "jsonl", AVRO_JSON: "jsonl"}
 """Forms of records that are called otherwise as formats of files."""
 
@@ -184,6 +186,9 @@ def judge(  # noqa: PLR0913 - one parameter for each option
             files.write_report(document, title, judgement)
     else:
         require_spark(spark_master)
+        if output_format == "text" and not reference and records not in ("sized", "base64"):
+            options = SourceOptions(file_format(records), nulls, default=FileFormat.LINES)
+            hint_at_spark(data, options, _LARGE_BYTES, "judges them on all processors, or on a cluster")
         with (
             _opened(document, data, records, nulls) as data_of,
             JudgedFiles(accepted, refused, report) as files,

@@ -140,6 +140,9 @@ def print_summary(
     out.print(counts)
     if tally.codes:
         _print_reasons(tally)
+    broken = sum(count for (_, code, _), count in tally.codes.items() if code == "json.invalid")
+    if broken > 1 and tally.refused == tally.records and broken >= tally.records / 2:
+        out.print("\n  nearly no line is JSON: join records of several lines with `jq -c .`", markup=False)
     if tally.first_refused:
         _print_refused(tally, more)
     if tally.first_unreadable:

@@ -11,15 +11,18 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from threading import Thread
 from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
 from tidegate.contracts.errors import SettingsError, Unavailable
+from tidegate.gateway.cli.terminal import err
 from tidegate.gateway.embedded.java import find_java
-from tidegate.gateway.sources.file_parts import FilePart, MapInWorkers
-from tidegate.gateway.sources.open_source import naming_extras
+from tidegate.gateway.sources.file_parts import FilePart, MapInWorkers, file_parts, is_files
+from tidegate.gateway.sources.many_files import files_of
+from tidegate.gateway.sources.open_source import SourceOptions, naming_extras
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -43,6 +46,16 @@ def require_spark(spark_master: str | None) -> None:
     """Raise SettingsError for an address of Spark without --spark."""
     if spark_master is not None:
         raise SettingsError("--spark-master says where --spark runs: give both")
+
+
+def hint_at_spark(name: str, options: SourceOptions, least: int, gain: str) -> None:
+    """Print a line about --spark for files of at least so many bytes that have parts; `gain` says what it does with them."""
+    if not is_files(name):
+        return
+    size = sum(path.stat().st_size for path in ([Path(name)] if Path(name).is_file() else files_of(name)))
+    # A single file of CSV or gzip is one part, which one worker of Spark reads no faster.
+    if size >= least and len(file_parts(name, options.format, tuple(options.nulls), options.default)[1]) > 1:
+        err.print(f"{name} has {size / 1e9:,.0f} GB: --spark {gain}", markup=False)
 
 
 def spark_workers(spark_master: str | None) -> MapInWorkers:

@@ -12,7 +12,7 @@ from tidegate.contracts.document.semver import next_minor
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, ContractError, NotFoundError, Problem
 from tidegate.contracts.exchange.odcs import is_odcs
-from tidegate.contracts.exchange.read import read_foreign
+from tidegate.contracts.exchange.read import fitting, located, read_foreign
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.lint.lint import Spelling, check_spelling
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
@@ -125,12 +125,18 @@ class Registry(Service):
 
 
 def _parsed(document: bytes, name: str) -> LoadedContract:
-    """Parse a contract, or convert one of the Open Data Contract Standard. Raises ContractError with the places."""
+    """Parse a contract, or convert one of the Open Data Contract Standard. Raises ContractError with the places.
+
+    The warnings are what is not judged: what a contract cannot express, and rules that do not suit their fields.
+    """
     source = read_source(name, document)
     if not is_odcs(source.value):
         return parse_contract(document, name=name, read_schema=None)
     imported = read_foreign(source)
-    loaded = parse_contract(json.dumps(imported.document), name=name, read_schema=None)
+    try:
+        imported, loaded = fitting(imported, "contract.json", json.dumps)
+    except ContractError as error:
+        raise located(error, source) from None
     left_out = (source.problem(each.pointer, f"not judged: {each.reason}") for each in imported.left_out)
     return replace(loaded, warnings=tuple(left_out))
 

@@ -37,6 +37,7 @@ schema:
 rules: [{id: age-is-known, kind: forbidden, field: /age, values: [999]}]
 """
 SELECT = "SELECT * FROM VALUES (63, 'icu', DATE'2026-01-31', 1.50), (999, NULL, NULL, NULL), (7, NULL, NULL, NULL) AS t(age, ward, left, charge)"
+SCHEMA = "age INT, ward STRING, left DATE, charge DECIMAL(3,2)"
 ROWS = """
 SELECT CAST(id AS STRING) || 'S' AS stay_id, CAST(IF(id % 400 = 7, 999, id % 97) AS INT) AS age,
   DATE'2024-01-01' + CAST(id * 7919 % 700 AS INT) AS admitted,
@@ -135,6 +136,43 @@ def test_a_frame_of_spark_connect_is_judged_and_split(java: Java, contract: Cont
             session.stop()
 
 
+@pytest.mark.full
+def test_a_stream_of_spark_connect_is_enforced_batch_by_batch(
+    java: Java, contract: Contract, tmp_path: Path
+) -> None:
+    source, accepted, refused = (str(tmp_path / name) for name in ("in", "accepted", "refused"))
+
+    # The server calls these in a Python process of its own, so they keep nothing in this one.
+    def write(batch: Any) -> None:
+        batch.write.mode("append").json(accepted)
+
+    def set_aside(batch: Any) -> None:
+        batch.selectExpr("age", "verdict.violations.code AS codes").write.mode("append").json(refused)
+
+    with connect_server(java, tmp_path) as address:
+        session = RemoteSession.builder.remote(address).getOrCreate()
+        try:
+            for _ in range(2):
+                session.sql(SELECT).coalesce(1).write.mode("append").json(source)
+            query = (
+                session.readStream.schema(SCHEMA)
+                .option("maxFilesPerTrigger", 1)
+                .json(source)
+                .writeStream.foreachBatch(contract.enforce(write, refused=set_aside))
+                .option("checkpointLocation", str(tmp_path / "checkpoint"))
+                .trigger(availableNow=True)
+                .start()
+            )
+            assert query.awaitTermination(120)
+            assert query.exception() is None
+            assert sorted(row["age"] for row in session.read.json(accepted).collect()) == [7, 7, 63, 63]
+            assert [row.asDict() for row in session.read.json(refused).collect()] == [
+                {"age": 999, "codes": ["age-is-known"]}
+            ] * 2
+        finally:
+            session.stop()
+
+
 @contextmanager
 def connect_server(java: Java, folder: Path) -> Iterator[str]:
     """Start a Connect server of this PySpark, with none of the job's settings, and yield its address."""
@@ -183,9 +221,8 @@ def test_a_stream_is_enforced_batch_by_batch(spark: SparkSession, contract: Cont
     def keep(name: str) -> Callable[[DataFrame], None]:
         return lambda batch: written[name].extend(row["age"] for row in batch.collect())
 
-    schema = "age INT, ward STRING, left DATE, charge DECIMAL(3,2)"
     query = (
-        spark.readStream.schema(schema)
+        spark.readStream.schema(SCHEMA)
         .json(str(tmp_path / "in"))
         .writeStream.foreachBatch(contract.enforce(keep("accepted"), refused=keep("refused")))
         .option("checkpointLocation", str(tmp_path / "checkpoint"))

@@ -118,6 +118,14 @@ TABLE = pa.table(
 )
 
 
+def test_a_list_of_records_is_refused_with_what_to_do(contract: tidegate.Contract) -> None:
+    records: Any = [{"age": 63}, {"age": 64}]
+    with pytest.raises(
+        SettingsError, match=r"one record, not a list; call it for each of them, or judge `pyarrow"
+    ):
+        contract.judge(records)
+
+
 def test_each_type_of_a_table_is_judged_as_the_json_that_it_stands_for(contract: tidegate.Contract) -> None:
     judged = contract.judge_table(TABLE.remove_column(TABLE.schema.get_field_index("marks")))
     assert codes(judged.column("verdict").to_pylist()) == [
@@ -223,6 +231,8 @@ OPERATIONS: list[Callable[[tidegate.Contract, Any], Any]] = [
         (pd.DataFrame({"b": [1]}, index=pd.Index([7], name="age")), r"`age` is the index .*`frame.reset_index\(\)`"),
         (pd.DataFrame({"a": [Thing()]}), rf"holds values of type Thing, for which Arrow has no type; {CONVERT}"),
         (pd.DataFrame({"a": [2**70]}), rf"holds an integer of more than 64 bits, .*{CONVERT}"),
+        (pd.DataFrame({"a": [Decimal("Infinity")]}), rf"holds an infinite decimal, or one of more than 76 .*{CONVERT}"),
+        (pa.table([pa.array([1]), pa.array([2])], ["a", "a"]), r"two columns are named `a`, .*; rename one of them"),
         (pd.DataFrame({"a": [1j]}), rf"is of type complex128, .*{CONVERT}"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), r"has two columns `a`; rename one of them"),
         (pd.DataFrame([[1, 2]], columns=[1, "1"]), r"has two columns `1`; rename one of them"),

@@ -264,6 +264,47 @@ def test_the_records_are_not_overwritten(tidegate: Run, tmp_path: Path) -> None:
     assert data.read_bytes() == before
 
 
+def test_local_dates_and_numbers_stay_texts_and_a_comment_says_what_to_do(
+    tidegate: Run, tmp_path: Path
+) -> None:
+    def row(number: int) -> str:
+        cents = number * 7_919 % 999_999
+        comma = f"{cents / 100:,.2f}"
+        point = comma.translate(str.maketrans(",.", ".,"))
+        return f"{number % 28 + 1:02}.{number % 12 + 1:02}.2025;{point};{comma};{number % 12 + 1}/{number % 28 + 1}/25"
+
+    rows = "\n".join(map(row, range(1, 1001)))
+    (tmp_path / "rows.csv").write_text(f"day;price;cost;due\n{rows}\n")
+    tidegate("infer", str(tmp_path / "rows.csv"), "-o", str(tmp_path / "c.yaml"))
+    text = " ".join((tmp_path / "c.yaml").read_text().replace("#", "").split())
+    assert (
+        text.count(
+            "these are local dates: as texts they have neither bounds nor order, so write them as 2025-12-31."
+        )
+        == 2
+    )
+    assert "these are numbers with a decimal comma: as texts they have neither bounds nor order" in text
+    assert "these are numbers with commas between thousands" in text
+    judged = tidegate("judge", tmp_path / "c.yaml", "--data", tmp_path / "rows.csv")
+    assert judged.returncode == 0
+    (tmp_path / "rows.csv").write_text("day;price;cost;due\n31.12.2025;1234.56;1,234.56;1/1/25\n")
+    assert (
+        b"price-is-well-formed"
+        in tidegate("judge", tmp_path / "c.yaml", "--data", tmp_path / "rows.csv").stdout
+    )
+
+
+def test_a_row_of_totals_is_named_with_its_place_and_widens_no_type(tidegate: Run, tmp_path: Path) -> None:
+    rows = "".join(f"{number},2026-01-{number % 28 + 1:02},{number % 9}\n" for number in range(1, 501))
+    (tmp_path / "rows.csv").write_text(f"id,day,pieces\n{rows}Total,,1996\n")
+    ran = tidegate("infer", str(tmp_path / "rows.csv"), "-o", str(tmp_path / "c.yaml"))
+    assert ["/id", "type", "1", "row", "501"] in [line.split() for line in ran.stdout.decode().splitlines()]
+    schema = json.loads((tmp_path / "c.schema.json").read_text())["properties"]
+    assert (schema["id"]["type"], schema["pieces"]["type"]) == ("integer", "integer")
+    judged = tidegate("judge", str(tmp_path / "c.yaml"), "--data", str(tmp_path / "rows.csv"))
+    assert b"row 501" in judged.stdout
+
+
 @pytest.mark.parametrize(
     ("content", "command"),
     [

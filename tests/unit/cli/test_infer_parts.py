@@ -14,11 +14,12 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import typer
 
 from tests.marks import full
 from tidegate.contracts.errors import SettingsError, Unavailable
 from tidegate.contracts.infer.infer import Inference
-from tidegate.gateway.cli import infer_parts
+from tidegate.gateway.cli import infer, infer_parts, judge
 from tidegate.gateway.cli.infer import _read
 from tidegate.gateway.cli.infer_parts import large_files
 from tidegate.gateway.cli.workers import local_workers
@@ -35,6 +36,27 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_parts, "_PART_BYTES", 30_000)
     monkeypatch.setattr(infer_parts, "_TASK_BYTES", 60_000)
     monkeypatch.setattr(infer_parts, "processors", lambda: 2)
+
+
+def test_very_large_files_of_several_parts_name_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_lines(tmp_path)
+    Path("one.csv").write_text("age\n" + "63\n" * 50_000)
+    for module in (infer, judge):
+        monkeypatch.setattr(module, "_LARGE_BYTES", 100_000)
+    infer.infer("admissions.jsonl", output_format="text")
+    hint = "admissions.jsonl has 0 GB: --spark with --spark-master reads them on a cluster"
+    assert capsys.readouterr().err.splitlines().count(hint) == 1
+    with pytest.raises(typer.Exit):  # it has refused records
+        judge.judge(Path("contract.yaml"), data="admissions.jsonl")
+    assert "admissions.jsonl has 0 GB: --spark judges them on all processors" in capsys.readouterr().err
+    with pytest.raises(typer.Exit):
+        judge.judge(Path("contract.yaml"), data="admissions.jsonl", output_format="json")
+    infer.infer("admissions.jsonl", output_format="json", force=True)
+    infer.infer("one.csv", output=Path("one.yaml"))
+    assert "--spark" not in capsys.readouterr().err
 
 
 def infer_alone(name: str) -> Inference:

@@ -182,6 +182,13 @@ def test_a_binary_file_of_no_format_is_refused(tidegate: Run, contract: Path) ->
     assert (ran.returncode, ran.stderr.startswith(b"error: - is in none of the formats")) == (2, True)
 
 
+def test_records_of_several_lines_are_refused_with_a_way_to_join_them(tidegate: Run, contract: Path) -> None:
+    records = "\n".join(json.dumps({"age": age}, indent=2) for age in range(5))
+    shown = tidegate("judge", contract, stdin=records.encode()).stdout.decode()
+    assert "join records of several lines with `jq -c .`" in shown
+    assert "jq" not in tidegate("judge", contract, stdin=b'{"age": 1}\n{\n{"age": 999}\n').stdout.decode()
+
+
 def test_a_container_is_read_with_its_own_schema(tidegate: Run, tmp_path: Path) -> None:
     stays = [{"age": 1}, {"age": 63}]
     folder = tmp_path / "stays"

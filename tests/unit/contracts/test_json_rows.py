@@ -92,11 +92,11 @@ def test_text_that_is_not_utf_8_stays_for_the_judge_to_refuse() -> None:
             [pa.array([[({"k": 1}, 1)]], pa.map_(pa.struct([("k", pa.int8())]), pa.int8()))],
             "/x is of type map",
         ),
-        (["x", "x"], [pa.array([1]), pa.array([2])], "two columns have one name"),
+        (["x", "x"], [pa.array([1]), pa.array([2])], "two columns are named `x`, and .* rename one"),
         (
             ["x"],
             [pa.StructArray.from_arrays([pa.array([1])] * 2, ["k", "k"])],
-            "members of the column /x have one name",
+            "members of the column /x are named `k`, and .* rename one",
         ),
     ],
 )

@@ -10,6 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.unit.contracts.exchange.test_odcs import DOCUMENT
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.yaml_source import read_yaml
+from tidegate.contracts.exchange.odcs import write_odcs
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.models.examples import CONTRACT_YAML, RECORDS, REPORT
 from tidegate.gateway.settings import GatewaySettings
@@ -93,6 +96,29 @@ def test_a_document_of_the_open_data_contract_standard_is_published(client: Any)
     assert [(each["pointer"], each["line"]) for each in warnings] == [
         ("/schema/0/properties/1/quality/1", 36)
     ]
+
+
+@only_sqlite
+def test_rules_of_the_standard_that_do_not_suit_are_set_aside_and_named(client: Any) -> None:
+    unfit = DOCUMENT.replace('pattern: "[a-z]+"', 'pattern: "(?=x)y"')
+    answer = client.post(CONTRACTS, unfit, "application/yaml")
+    assert answer.status_code == 201
+    warnings = {each["pointer"]: each for each in answer.json()["warnings"]}
+    warned = warnings["/schema/0/properties/2/quality/1"]
+    assert warned["message"].startswith("not judged: `ward-invalidvalues-2` does not suit its field: ")
+    assert warned["line"] == next(at for at, line in enumerate(unfit.splitlines(), 1) if "(?=x)y" in line)
+    stored = json.dumps(client.get(answer.headers["location"]).json())
+    assert write_odcs(DataContract.model_validate_json(stored)) == read_yaml("unfit", unfit).value
+
+
+@only_sqlite
+def test_a_schema_of_the_standard_with_a_mistake_is_refused_with_its_place(client: Any) -> None:
+    answer = client.post(CONTRACTS, DOCUMENT.replace("^A[0-9]+$", "["), "application/yaml")
+    assert answer.status_code == 422
+    (mistake,) = problem(answer)["errors"]
+    assert mistake["message"].startswith(
+        "the schema that it describes has a mistake at /properties/id/pattern: "
+    )
 
 
 def test_a_changed_document_answers_409_with_what_to_do(client: Any, published: dict[str, Any]) -> None:

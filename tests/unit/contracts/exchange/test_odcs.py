@@ -20,7 +20,7 @@ from tidegate.contracts.exchange.imported import Imported
 from tidegate.contracts.exchange.odcs import read_odcs, write_odcs
 from tidegate.contracts.exchange.odcs_properties import KEPT
 from tidegate.contracts.exchange.read import read_foreign
-from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.judge.plan import check_compiles, compile_plan
 
 EXAMPLES = sorted((Path(__file__).parents[4] / "schemas" / "examples").glob("*/contract.yaml"))
 DOCUMENT = """\
@@ -251,6 +251,46 @@ def test_what_authors_leave_open_is_nothing_and_comes_back() -> None:
 def test_a_mistake_says_what_to_do(text: str, message: str) -> None:
     with pytest.raises(ContractError, match=message):
         read_foreign(source_of(text))
+
+
+def test_a_primary_key_and_a_share_name_the_column_of_their_field(document: dict[str, Any]) -> None:
+    share = {"metric": "nullValues", "unit": "percent", "mustBeLessOrEqualTo": 1}
+    document["schema"][0]["properties"] += [
+        {"name": "guest-id", "logicalType": "string", "primaryKey": True, "primaryKeyPosition": 2},
+        {"name": "room.no", "logicalType": "string", "quality": [share]},
+    ]
+    contract = contract_of(read_odcs(document))
+    assert contract.primary_key[-1] == "guest_id"
+    assert [each.kwargs["column"] for each in contract.expectations if each.id == "room.no-nullvalues"] == [
+        "room_no"
+    ]
+    check_compiles(contract)
+    assert write_odcs(contract) == document
+
+
+def test_a_primary_key_of_a_renamed_column_survives_the_standard() -> None:
+    fields = {"type": "object", "required": ["g"], "properties": {"g": {"type": "string"}}}
+    contract = load_contract(EXAMPLES[0]).contract.model_dump(
+        mode="json", by_alias=True, exclude_defaults=True
+    )
+    kept = {name: contract[name] for name in ("apiVersion", "kind", "id", "version", "topic")}
+    kept |= {"schema": {"type": "json-schema", "definition": fields}, "primary_key": ["guest"]}
+    renamed = contract_of(Imported(kept | {"columns": [{"name": "guest", "from": "/g", "type": "string"}]}))
+    assert contract_of(read_odcs(write_odcs(renamed))).primary_key == ("guest",)
+
+
+def test_the_key_of_a_map_is_kept_and_listed_and_so_are_empty_lists(document: dict[str, Any]) -> None:
+    named = {"logicalType": "string", "description": "A ward.", "logicalTypeOptions": {"pattern": "^[a-z]+$"}}
+    counts = {"logicalType": "map", "map": {"key": named, "value": {"logicalType": "integer"}}}
+    document["schema"][0]["properties"] += [
+        {"name": "counts", **counts},
+        {"name": "rest", "logicalType": "object", "properties": [], "quality": []},
+    ]
+    document |= {"customProperties": []}
+    place = f"/schema/0/properties/{len(document['schema'][0]['properties']) - 2}/map/key"
+    found = read_odcs(document)
+    assert place in {each.pointer for each in found.left_out}
+    assert write_odcs(contract_of(found)) == document
 
 
 def test_an_object_without_properties_is_listed() -> None:
