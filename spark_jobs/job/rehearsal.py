@@ -19,19 +19,18 @@ from tidegate.spark_jobs.worker.record_spool import Packing, RecordTarget
 
 log = structlog.get_logger()
 
-_RECORDS: Final = 100
-"""Maximum records of a partition that are judged; the number matters little, because classes are loaded by the first."""
+_PARTITIONS: Final = 10
+_RECORDS: Final = 10
+"""Maximum records of a partition that are judged. They stay few, because the driver holds all of them in memory."""
 
 
 def rehearse(job: Job, plan: EnforcementPlan) -> None:
     """Judge the newest records of the contract's topic, and forget the verdicts. Never raises, and writes nothing."""
     contract = plan.contract
     with suppress(Exception):  # the takeover will report what is wrong, if it still is then
-        latest = job.topics.latest(contract.topic)
-        start = {
-            partition: max(offset, latest.get(partition, 0) - _RECORDS)
-            for partition, offset in job.topics.earliest(contract.topic).items()
-        }
+        latest = dict(sorted(job.topics.latest(contract.topic).items())[:_PARTITIONS])
+        earliest = job.topics.earliest(contract.topic)
+        start = {each: max(earliest.get(each, 0), end - _RECORDS) for each, end in latest.items()}
         rows = read_range(job.spark, job.settings, contract.topic, start, latest)
         watch = Stopwatch(contract.id, job.observer)
         batch = MicroBatch(rows, start, latest, plan.with_now(time.time_ns()), {}, watch)
