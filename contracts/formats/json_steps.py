@@ -70,6 +70,8 @@ class Entry:
     def most(self, steps: dict[Entry, int]) -> int:
         """Return the maximum steps for any one part of a value, given the steps of each entry."""
         most = self.names
+        if not self.parts:
+            return most
         for kind in (Member, Item):
             everywhere, named, spared = 0, dict[Any, int](), dict[Any, int]()
             for part, times in self.parts.items():
@@ -212,6 +214,8 @@ def _with_closing(times: Times) -> Times:
 
 def _beside(start: Subschema, *, is_once: bool) -> dict[Subschema, int]:
     """Return the subschemas that apply to the same value, `start` included, each with the number of paths to it."""
+    if not start.here:
+        return {start: 1}
     done: list[Subschema] = []
     known = {start}
     stack = [(start, iter(start.here))]

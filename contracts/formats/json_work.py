@@ -39,6 +39,13 @@ _HERE_MAPS: Final = ("dependentSchemas", "dependencies")
 _MEMBERS: Final = ("additionalProperties", "unevaluatedProperties")
 _ITEMS: Final = ("additionalItems", "contains", "items", "unevaluatedItems")
 _ITEM_LISTS: Final = ("items", "prefixItems")
+_LEADING: Final = frozenset(
+    (
+        *(*_HERE, *_HERE_LISTS, *_HERE_MAPS, *_MEMBERS, *_ITEMS, *_ITEM_LISTS, *REFERENCES),
+        *("properties", "patternProperties", "propertyNames"),
+    )
+)
+"""The keywords that lead to other subschemas. Most subschemas have none, and are not searched for parts."""
 _UNEVALUATED: Final = ("unevaluatedItems", "unevaluatedProperties")
 
 
@@ -147,13 +154,13 @@ class _Work:
             part, is_new = self._part(node, resolver)
             if part is not None:
                 schema.here.append(part)
-                if is_new:
+                if is_new and _leads_on(part):
                     yield part, _inside(resolver, node)
         for about, node in _below(schema.node):
             part, is_new = self._part(node, resolver)
             if part is not None:
                 schema.below.append((about, part))
-                if is_new:
+                if is_new and _leads_on(part):
                     yield part, _inside(resolver, node)
         for keyword in REFERENCES:
             reference = schema.node.get(keyword)
@@ -257,6 +264,10 @@ class _Work:
             "in turn; name each of them once"
         )
         return TooMuchWorkError.at(_DEFINITION + _pointer_to(schema.node, self._definition), message)
+
+
+def _leads_on(schema: Subschema) -> bool:
+    return not _LEADING.isdisjoint(schema.node)
 
 
 def base_of(resolver: Resolver[Any]) -> str:
