@@ -140,8 +140,9 @@ def _put(call: Call, body: dict[str, Any], *, replaces: bool) -> dict[str, Any]:
         if info.schema_ is not None:
             check_references(call, subject, info.schema_)
         authorise(call.request, Role.PRODUCER, subject)
-        # Serializers find the subject of a topic by its name: whose the name is decides what they write with.
-        if not call.principal.may(Role.PRODUCER, qualified(context_of(subject), request.resource_name)):
+        # Serializers find the subject of a topic by its name, and without a context in any context.
+        names = request.resource_name, qualified(context_of(subject), request.resource_name)
+        if not all(call.principal.may(Role.PRODUCER, name) for name in names):
             raise forbidden(call.principal, Role.PRODUCER, f"of the resource {request.resource_name}")
     _check_held(call, request)
     kept = service.put(request, replaces=replaces, by=call.principal, is_dry=call.flag("dryRun"))

@@ -322,12 +322,20 @@ class TestAssociations:
         assert registry.json("/associations/resources/topic-9") == []
         assert hire("producer").ask("POST", "/associations", body).status_code == 200
 
-    def test_the_context_of_the_subject_is_that_of_the_resource(self, hire: Hire, registry: Person) -> None:
+    def test_the_name_of_the_resource_counts_with_and_without_the_context(
+        self, hire: Hire, registry: Person
+    ) -> None:
+        """A serializer that names no context finds the associations of all contexts by the name of its topic."""
         subject = ":.team:orders-value"
         assert registry.ask("POST", f"/subjects/{subject}/versions", {"schema": AVRO}).status_code == 200
         body = {**associate(subject, "topic-9"), "resourceName": "orders"}
         assert hire("producer:orders").ask("POST", "/associations", body).status_code == 404
-        assert hire("producer::.team:").ask("POST", "/associations", body).status_code == 200
+        answer = hire("producer::.team:", "viewer").ask("POST", "/associations", body)
+        assert (answer.status_code, answer.json()["error_code"]) == (403, 40301)
+        assert registry.json("/associations/resources/-/orders") == []
+        assert (
+            hire("producer::.team:", "producer:orders").ask("POST", "/associations", body).status_code == 200
+        )
 
     def test_nor_removed_nor_named(self, hire: Hire, registry: Person) -> None:
         approver = hire("admin:a.")
