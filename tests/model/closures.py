@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import chain
 
 from tests.model.replay import ReplayProtocol, next_request
-from tests.model.staged import (
+from tests.model.world import (
     COMMITTED,
     LEFT,
     Bounds,

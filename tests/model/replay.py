@@ -1,7 +1,7 @@
 """Replays of refused records between the batches of a sink, as a model; of a table together with a rewind.
 
 A request is a list of places in the quarantine topic, made at any moment from what is committed there. The instance that
-holds the ledger processes it in chunks, under its claim. The world is that of `tests.model.staged`.
+holds the ledger processes it in chunks, under its claim. The world is that of `tests.model.world`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from tests.model.rewind import RewindProtocol
-from tests.model.staged import (
+from tests.model.world import (
     ACCEPT,
     COMMITTED,
     LEFT,

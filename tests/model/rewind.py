@@ -1,6 +1,6 @@
 """A rewind beside the instances of a sink with a table, as a model: a process of its own, cut off and run again.
 
-It goes to any point, at any moment. The world is that of `tests.model.staged`; who comes after the instances rewinds.
+It goes to any point, at any moment. The world is that of `tests.model.world`; who comes after the instances rewinds.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from enum import StrEnum
 from itertools import product
 
-from tests.model.staged import (
+from tests.model.staged import StagedProtocol
+from tests.model.world import (
     ABORTED,
     COMMITTED,
     LEFT,
@@ -19,7 +20,6 @@ from tests.model.staged import (
     Instance,
     Ledger,
     Pointer,
-    StagedProtocol,
     World,
     with_chain,
     with_instance,

@@ -18,8 +18,9 @@ from tests.model.parts import Part
 from tests.model.replay import KafkaReplayProtocol, ReplayPart, ReplayProtocol
 from tests.model.rewind import RewindPart, RewindProtocol
 from tests.model.search import search
-from tests.model.staged import ACCEPT, DROP, REFUSE, Bounds, Pointer, StagedProtocol, Verdicts
+from tests.model.staged import StagedProtocol
 from tests.model.upserts import UpsertPart, UpsertProtocol
+from tests.model.world import ACCEPT, DROP, REFUSE, Bounds, Pointer, Verdicts
 from tidegate.contracts.stream.replay import ReplayAction
 from tidegate.spark_jobs.adopt.rewind import RewindStep
 from tidegate.spark_jobs.steps import ReplayStep, Step

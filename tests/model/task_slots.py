@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.model import staged
-from tests.model.staged import ABORTED, PENDING, Bounds, Instance, StagedProtocol, World
+from tests.model.staged import BATCH, StagedProtocol
+from tests.model.world import ABORTED, LEFT, PENDING, Bounds, Instance, World, with_instance
 
 LOOK = "look"
 """What a task does that has taken its slot over."""
@@ -41,12 +41,10 @@ class TaskSlotsProtocol(StagedProtocol):
         )
         owners = (*world.owners[:slot], who, *world.owners[slot + 1 :])
         after = me._replace(at=LOOK) if self._looks else me
-        return f"takes slot {slot} over", staged.with_instance(
-            world._replace(log=log, owners=owners), who, after
-        )
+        return f"takes slot {slot} over", with_instance(world._replace(log=log, owners=owners), who, after)
 
     def _look(self, world: World, who: int, me: Instance) -> tuple[str, World]:
         assert me.held is not None
         if world.ledger.epoch != me.held.epoch:
-            return "is fenced: the ledger is another", staged.with_instance(world, who, staged.LEFT)
-        return "looks at the ledger", staged.with_instance(world, who, me._replace(at=staged.BATCH[1]))
+            return "is fenced: the ledger is another", with_instance(world, who, LEFT)
+        return "looks at the ledger", with_instance(world, who, me._replace(at=BATCH[1]))

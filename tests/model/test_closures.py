@@ -22,7 +22,7 @@ from tests.model.schedules import (
     ClosureWorld,
 )
 from tests.model.search import search
-from tests.model.staged import Bounds
+from tests.model.world import Bounds
 
 THREE_INSTANCES = Bounds(ONE_TO_CLOSE.verdicts, (1, 1, 1))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.marks import full
-from tests.model import one_transaction, staged
+from tests.model import one_transaction
 from tests.model.one_transaction import OneTransactionProtocol
 from tests.model.parts import Part
 from tests.model.replay import KafkaReplayProtocol, ReplayPart, ReplayProtocol
@@ -24,9 +24,10 @@ from tests.model.schedules import (
     bounds_of,
 )
 from tests.model.search import search
-from tests.model.staged import ACCEPT, REFUSE, Bounds, Recovery, StagedProtocol
+from tests.model.staged import Recovery, StagedProtocol
 from tests.model.task_slots import TaskSlotsProtocol
 from tests.model.upserts import UpsertPart, UpsertProtocol
+from tests.model.world import ACCEPT, REFUSE, Bounds, Pointer, World
 
 ONE_RECORD = Bounds({(0, 0): (REFUSE, ACCEPT)}, (1, 1))
 MENDED = frozenset({(0, 0)})
@@ -85,7 +86,7 @@ def test_every_kind_of_fate_is_reached() -> None:
     fates = set()
 
     class Watched(StagedProtocol):
-        def violation(self, world: staged.World) -> str | None:
+        def violation(self, world: World) -> str | None:
             if protocol.is_complete(world):
                 fates.add((len(world.table), world.ledger.quarantined, world.ledger.dropped))
             return None
@@ -150,7 +151,7 @@ def test_no_part_of_a_rewind_can_be_left_out(part: RewindPart) -> None:
     ],
 )
 def test_a_replay_loses_nothing_and_writes_nothing_twice(
-    bounds: Bounds, requests: int, rewinds: int, mended: frozenset[staged.Pointer]
+    bounds: Bounds, requests: int, rewinds: int, mended: frozenset[Pointer]
 ) -> None:
     found = search(ReplayProtocol(bounds, requests, rewinds, None, mended))
     assert found.violation is None, str(found)
@@ -177,7 +178,7 @@ def test_no_part_of_a_replay_can_be_left_out(part: ReplayPart) -> None:
     ],
 )
 def test_a_replay_into_topics_loses_nothing_and_writes_nothing_twice(
-    bounds: Bounds, requests: int, mended: frozenset[staged.Pointer]
+    bounds: Bounds, requests: int, mended: frozenset[Pointer]
 ) -> None:
     found = search(KafkaReplayProtocol(bounds, requests, mended=mended))
     assert found.violation is None, str(found)
@@ -203,8 +204,8 @@ def test_no_part_of_a_replay_into_topics_can_be_left_out(part: ReplayPart) -> No
 def test_a_replayed_record_neither_replaces_a_newer_row_nor_restores_a_deleted_key(
     bounds: Bounds,
     requests: int,
-    deletes: frozenset[staged.Pointer],
-    mended: frozenset[staged.Pointer],
+    deletes: frozenset[Pointer],
+    mended: frozenset[Pointer],
 ) -> None:
     found = search(UpsertProtocol(bounds, requests, deletes, None, mended))
     assert found.violation is None, str(found)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
 from tests.model.replay import ReplayProtocol
-from tests.model.staged import ACCEPT, Bounds, Instance, Ledger, Pointer, World, with_instance
+from tests.model.world import ACCEPT, Bounds, Instance, Ledger, Pointer, World, with_instance
 from tidegate.spark_jobs.steps import ReplayStep, Step
 
 
