@@ -1,9 +1,9 @@
-"""The protocol of the Kafka sink whose tasks write accepted records, as a model.
+"""A model of the Kafka sink whose tasks write accepted records.
 
-It is that of the sinks with a table with the roles swapped: accepted records are what is written in the transactions of
-slots, before the ledger, and refused ones are published together with it. The claim is exact because slot 0, under which
-the ledger is written, is fenced before the ledger is read. What is new: a task that comes to another worker takes its
-slot over in the middle of a batch. So may a zombie's, after everybody else has fenced: it looks at the ledger then.
+It is the protocol of the table sinks with swapped roles: transactions of slots write accepted records before the ledger,
+and refused records are published together with the ledger. The claim is exact because slot 0, which writes the ledger, is
+fenced before the ledger is read. One step is new: a task on another worker takes over its slot in the middle of a batch.
+A task of a zombie may do so after another instance has fenced the slots, so a task then reads the ledger.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from tests.model.staged import BATCH, StagedProtocol
 from tests.model.world import ABORTED, LEFT, PENDING, Bounds, Instance, World, with_instance
 
 LOOK = "look"
-"""What a task does that has taken its slot over."""
+"""The step of a task after it took over its slot."""
 
 
 class TaskSlotsProtocol(StagedProtocol):
-    """All possible steps; without the check of the ledger, an instance that took a slot over continues to write."""
+    """The steps of instances; if `looks` is False, a task that took over a slot does not check the ledger."""
 
     def __init__(self, bounds: Bounds, *, looks: bool = True) -> None:
         super().__init__(bounds)

@@ -1,4 +1,4 @@
-"""The protocols hold in every state they can reach, and none of their parts can be left out."""
+"""The protocols have no violation in any reachable state, and no part of them can be removed."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ ONE_RECORD = Bounds({(0, 0): (REFUSE, ACCEPT)}, (1, 1))
 MENDED = frozenset({(0, 0)})
 
 TWO_OF_A_KEY = Bounds({(0, 0): (REFUSE, REFUSE), (0, 1): (ACCEPT, ACCEPT)}, (1, 1))
-"""A record that is refused, and a newer record or a tombstone of its key."""
+"""A refused record, and a newer record or a tombstone of its key."""
 BOTH_REFUSED = Bounds({(0, 0): (REFUSE, ACCEPT), (0, 1): (REFUSE, REFUSE)}, (1, 1))
-"""A refused batch: its tombstone can be replayed before its older record, which another contract accepts."""
+"""Two refused records. The tombstone can be replayed before the older record, which another contract accepts."""
 TOMBSTONE = frozenset({(0, 1)})
 
 WIDEST = (Bounds(THREE, (2, 1, 2)), Bounds(ONE_PARTITION, (1, 1, 1, 1)))
@@ -71,7 +71,7 @@ def test_whatever_has_happened_the_next_instance_continues_to_the_end(bounds: Bo
 
 
 class RewindRecovery(Recovery, RewindProtocol):
-    """The same, after a rewind that may have been cut off anywhere."""
+    """The check of `Recovery` after a rewind that may have been killed at any step."""
 
 
 @pytest.mark.parametrize("bounds", [REWOUND, KEEPS_NO_REFUSAL])
@@ -81,7 +81,7 @@ def test_whatever_a_rewind_has_done_the_next_instance_continues_to_the_end(bound
 
 
 def test_every_kind_of_fate_is_reached() -> None:
-    """Otherwise the search would show nothing: records settled, accepted by one contract and refused by the other."""
+    """The search reaches refusals, acceptances and drops by different contracts; otherwise it would show nothing."""
     protocol = StagedProtocol(THREE_SUCCESSORS)
     fates = set()
 
@@ -224,11 +224,11 @@ def test_no_part_of_a_replay_into_upserts_can_be_left_out(part: UpsertPart) -> N
 
 
 class ReplayRecovery(Recovery, ReplayProtocol):
-    """Asks whether the next instance comes to the end, with what requests ask for, after a crash of all others."""
+    """A check that the next instance completes the stream and all requests after a crash of all others."""
 
 
 class KafkaReplayRecovery(Recovery, KafkaReplayProtocol):
-    """The same with the Kafka sink."""
+    """The check of `ReplayRecovery` for the Kafka sink."""
 
 
 @pytest.mark.parametrize("recovery", [ReplayRecovery, KafkaReplayRecovery])

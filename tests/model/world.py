@@ -1,4 +1,4 @@
-"""What the models of the protocol share: records, the ledger, instances, and the world that they change."""
+"""The state of the models of the table sinks: records, ledger, instances and outputs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Pointer = tuple[int, int]
 """Source partition and offset."""
 
 Verdicts = dict[Pointer, tuple[str, str]]
-"""What each of the two contract versions says of each record."""
+"""The verdict of each of the two contract versions on each record."""
 
 Chain = tuple[tuple[Pointer, ...], ...]
-"""Positions in the parts in which they were written: each part names those before it by their digest."""
+"""Positions in the parts in which they were written; each part has a digest of the parts before it."""
 
 ACCEPT, REFUSE, DROP = "accept", "refuse", "drop"
 PENDING, COMMITTED, ABORTED = "pending", "committed", "aborted"
 GONE = "gone"
-"""Where an instance is that has noticed that it is fenced."""
+"""The step of an instance that knows that it is fenced."""
 
 
 class Ledger(NamedTuple):
@@ -32,34 +32,34 @@ class Ledger(NamedTuple):
     quarantined: int = 0
     dropped: int = 0
     instance: int = -1
-    """Whose claim it is."""
+    """The instance that claimed the ledger."""
     generation: int = 0
     rewinds: tuple[tuple[Rewound, ...], ...] = ((), ())
-    """By source partition, without those that no refusal needed when the stream was rewound."""
+    """The rewinds of each source partition, without those that overruled no refusal."""
     all_rewinds: tuple[tuple[Rewound, ...], ...] = ((), ())
-    """The same with those: what must be true of each refusal."""
+    """All rewinds of each source partition, which determine what the model expects."""
     replayed: tuple[Pointer, ...] = ()
-    """The refused records that were written since; the ledger has the digest of the list, see `World.chains`."""
+    """The refused records that were replayed. The real ledger has a digest of the list, see `World.chains`."""
     progress: tuple[int, ...] = ()
-    """How many refusals of each replay request were processed."""
+    """The number of processed refusals of each replay request."""
     marks: tuple[tuple[Pointer, int], ...] = ()
-    """The deletes of a table with upserts, each with the end of the ledger before it; see `World.mark_lists`."""
+    """The deletes of a table with upserts, each with the previous end of the ledger; see `World.mark_lists`."""
     discarded: Chain = ()
-    """The discarded refusals; the ledger has the digest of the chain, see `World.closed_chains`."""
+    """The discarded refusals. The real ledger has a digest of the chain, see `World.closed_chains`."""
     resent: Chain = ()
-    """The same of those that were sent to the source again."""
+    """The same for refusals that were sent to the source topic."""
     all_discarded: tuple[Pointer, ...] = ()
-    """The refusals that were discarded, whatever the ledger names."""
+    """All refusals that were discarded, also if `discarded` does not have them."""
 
     def counts(self, entry: Entry, *, truly: bool = False) -> bool:
-        """Return whether a refusal counts: no later rewind covers its offset."""
+        """Return whether a refusal counts: no later rewind covers its offset. If `truly`, use `all_rewinds`."""
         rewinds = self.all_rewinds if truly else self.rewinds
         partition, offset = entry.pointer
         return oldest_counting(dict(enumerate(rewinds)), partition, offset) <= entry.generation
 
 
 class Entry(NamedTuple):
-    """A record of the quarantine topic: its offset is its place in the log."""
+    """A record of the quarantine topic; its offset is its index in the log."""
 
     pointer: Pointer
     slot: int
@@ -69,7 +69,7 @@ class Entry(NamedTuple):
 
 
 class Instance(NamedTuple):
-    """What an instance remembers, and the step that it takes next."""
+    """The memory of an instance, and its next step."""
 
     at: str = Step.CLAIM
     held: Ledger | None = None
@@ -80,17 +80,17 @@ class Instance(NamedTuple):
     end: tuple[int, int] = (0, 0)
     contract: int = 0
     new: Ledger | None = None
-    """What a rewind or a replay is about to write."""
+    """The ledger that a rewind or replay is about to write."""
     chunk: tuple[Pointer, ...] = ()
     """The records that a replay is about to write."""
     seen: tuple[Pointer, ...] = ()
-    """The marks of deletes when the chunk was read."""
+    """The marks of deletes at the time when the chunk was read."""
     ahead: tuple[Pointer, ...] | None = None
-    """The refusals that were sent to the source and that its ledger does not name; None before it has looked."""
+    """The sent refusals that its ledger does not name; None before they were read."""
     sending: tuple[Pointer, ...] = ()
-    """The refusals that it is about to send there."""
+    """The refusals that it is about to send to the source topic."""
     begun: int | None = None
-    """The contract of a chunk that has begun and has read nothing yet; None for that of the moment it reads."""
+    """The contract of a chunk that has started without reading yet; None: the contract at the time of reading."""
 
 
 class World(NamedTuple):
@@ -98,37 +98,37 @@ class World(NamedTuple):
     table: tuple[Pointer, ...]
     log: tuple[Entry, ...]
     owners: tuple[int, ...]
-    """Who initialised each slot's transactional.id last."""
+    """The instance that last initialised the transactional.id of each slot."""
     contract: int
     checkpoint: tuple[int, int]
     instances: tuple[Instance, ...]
     requests: tuple[tuple[int, ...], ...] = ()
-    """The replay requests: each has places of the log, and never changes."""
+    """The replay requests: each is a tuple of indices of the log, and never changes."""
     chains: tuple[tuple[Pointer, ...], ...] = ()
-    """The lists of replayed records that were written, by what a digest of them would be."""
+    """The lists of replayed records that were written; a list stands for its digest."""
     row: Pointer | None = None
     """The row of the only key of a table with upserts."""
     mark_lists: tuple[tuple[tuple[Pointer, int], ...], ...] = ()
-    """The same of marks of deletes."""
+    """The same for marks of deletes."""
     forgotten: tuple[Pointer, ...] = ()
-    """The deletes whose marks retention has deleted."""
+    """The deletes whose marks were deleted by retention."""
     actions: tuple[str, ...] = ()
-    """What each replay request does with its refusals; empty where all are replayed."""
+    """The action of each request; empty if all requests are replays."""
     copies: tuple[Pointer, ...] = ()
-    """The refusals whose copies are in the source: other records, with positions of their own."""
+    """The refusals whose copies are in the source; a copy has its own position."""
     sender: int = -1
-    """Who initialised the transactional.id of the producer that sends them last."""
+    """The instance that last initialised the transactional.id of the producer of copies."""
     closed_chains: tuple[tuple[str, Chain], ...] = ()
-    """The chains of discarded and of resent refusals that were written."""
+    """The chains of discarded and sent refusals that were written."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """How much there is of everything."""
+    """The size of a model: records and instances."""
 
     verdicts: Verdicts
     slots: tuple[int, ...]
-    """Slots of each instance, in the order in which they are started."""
+    """The number of slots of each instance, in the order of their starts."""
 
     @property
     def latest(self) -> tuple[int, int]:
@@ -136,24 +136,24 @@ class Bounds:
 
 
 LEFT = Instance(at=GONE)
-"""An instance that has noticed that it is fenced, and has forgotten the rest."""
+"""An instance that knows that it is fenced; it has no other state."""
 
 
 def with_instance(world: World, who: int, me: Instance) -> World:
-    """Return the world after an instance has changed."""
+    """Return the world with instance `who` replaced."""
     instances = world.instances
     return world._replace(instances=(*instances[:who], me, *instances[who + 1 :]))
 
 
 def with_chain(world: World, replayed: tuple[Pointer, ...]) -> World:
-    """Return the world after a list of replayed records was written; an empty one is not."""
+    """Return the world with a list of replayed records written; an empty list is not written."""
     if not replayed or replayed in world.chains:
         return world
     return world._replace(chains=tuple(sorted((*world.chains, replayed))))
 
 
 def ready(me: Instance) -> Instance:
-    """For the next batch: what lies behind is forgotten."""
+    """Return the instance before its next batch; it keeps only settled records beyond the ledger."""
     held = me.held
     assert held is not None
     ahead = tuple((pointer, place) for pointer, place in me.settled if pointer[1] >= held.end[pointer[0]])
