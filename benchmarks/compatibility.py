@@ -85,7 +85,7 @@ def judged(old: Schema, new: tuple[Schema, Outcome]) -> None:
 
 
 def schema(fields: int) -> Schema:
-    """Build a schema whose fields, counted with those of nested objects and items, are about as many as asked for."""
+    """Build a schema with this number of top-level properties, of ten kinds; one kind has five nested properties."""
     kinds = [
         {"type": "string", "minLength": 1, "maxLength": 80},
         {"type": "integer", "minimum": 0, "maximum": 150},
@@ -118,9 +118,9 @@ def schema(fields: int) -> Schema:
 
 
 def changed(old: Schema, first: int = 0) -> dict[str, tuple[Schema, Outcome]]:
-    """Return the typical changes of a schema, each with the outcome that a backward comparison must have.
+    """Return typical changes of a schema by name: the new schema and the expected outcome of a backward comparison.
 
-    They are about the ten fields from `first` on, a multiple of ten.
+    They change the ten fields from `first`, a multiple of ten.
     """
     proven, refuted = Outcome.PROVEN, Outcome.REFUTED
 
@@ -189,17 +189,17 @@ def changed(old: Schema, first: int = 0) -> dict[str, tuple[Schema, Outcome]]:
 
 
 def defined(old: Schema, name: str, more: Schema) -> Schema:
-    """Return the schema with a definition that asks for more."""
+    """Return the schema with additional keywords in a definition."""
     return {**old, "$defs": {**old["$defs"], name: {**old["$defs"][name], **more}}}
 
 
 def contract(identity: str, version: str, definition: Schema | tuple[Schema, Outcome]) -> DataContract:
-    """Build a contract around a schema, with a few rules."""
+    """Build the contract of `document`."""
     return DataContract.model_validate(document(identity, version, definition))
 
 
 def document(identity: str, version: str, definition: Schema | tuple[Schema, Outcome]) -> dict[str, Any]:
-    """Write a contract around a schema, with a few rules and a consumer."""
+    """Return a contract document with the schema, a column, two rules and a consumer."""
     if isinstance(definition, tuple):
         definition = definition[0]
     return {
@@ -221,7 +221,7 @@ def document(identity: str, version: str, definition: Schema | tuple[Schema, Out
 
 
 def checked_folder(contracts: int) -> float:
-    """Check a folder in which every contract has changed, against the folder before; give the seconds of the process."""
+    """Run `tidegate check` on a folder in which every contract has changed; return the seconds of the process."""
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as name:
         folder = Path(name)
         for number in range(contracts):
@@ -248,7 +248,7 @@ def checked_folder(contracts: int) -> float:
 
 
 def write(folder: Path, identity: str, version: str, definition: Schema) -> None:
-    """Write a contract as YAML in its JSON form, its schema beside it."""
+    """Write a contract and its schema as two JSON files."""
     folder.mkdir(parents=True)
     written = document(identity, version, definition)
     written["schema"] = {"type": "json-schema", "formats": "assert", "file": "schema.json"}
