@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def measure(*, smoke: bool, each: bool = False) -> list[Figure]:
-    """Time every typical change, and the check of a folder in which all contracts have one of them."""
+    """Return the figures of each typical change, and of a check of a folder in which every contract has changed."""
     fields, contracts, rounds = (30, 5, 1) if smoke else (300, 200, 5)
     old = schema(fields)
     schemas = {name: timed(partial(judged, old, new), rounds) for name, new in changed(old).items()}
@@ -65,7 +65,7 @@ def measure(*, smoke: bool, each: bool = False) -> list[Figure]:
 
 
 def timed(run: Callable[[], object], rounds: int) -> float:
-    """Return the median milliseconds of some runs; the first run, which warms caches of patterns, counts too."""
+    """Return the median milliseconds of `rounds` runs; the first run, which fills the caches of patterns, counts too."""
     taken = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -75,7 +75,7 @@ def timed(run: Callable[[], object], rounds: int) -> float:
 
 
 def judged(old: Schema, new: tuple[Schema, Outcome]) -> None:
-    """Compare, and make sure that the answer is right."""
+    """Compare two schemas. Raise AssertionError if the outcome is not the expected one."""
     definition, expected = new
     answer = includes(old, definition, formats_asserted=True)
     assert answer.outcome is expected, answer

@@ -47,7 +47,7 @@ def dynamic(kind: str) -> dict[str, Any]:
 
 
 def chained(kind: str, levels: int = LEVELS) -> dict[str, Any]:
-    """Return a schema of `levels` definitions, each of which refers to the next one twice for the same member."""
+    """Return a schema of `levels` definitions; each refers to the next one twice for the same member."""
     definitions = {f"d{each}": BODIES[kind]({"$ref": f"#/$defs/d{each + 1}"}) for each in range(levels)}
     definitions[f"d{levels}"] = {"type": "object"}
     return fresh({"$ref": "#/$defs/d0", "$defs": definitions})

@@ -37,7 +37,7 @@ OTHER_SLOTS = Bounds(ONE_EACH, (2, 1, 2))
 """The second instance has fewer slots than the first, and the third has more."""
 REWOUND = Bounds(ONE_PARTITION, (1, 1))
 KEEPS_NO_REFUSAL = Bounds({(0, 0): (ACCEPT, ACCEPT), (0, 1): (REFUSE, ACCEPT)}, (1, 1))
-"""A rewind finds no refusal of which it must remember the generation; only a zombie may refuse later."""
+"""A rewind finds no refusal whose generation it must remember; only a zombie may refuse later."""
 ONE_TRANSACTION = Bounds(ONE_SLOT, (1, 1))
 """Two records for `OneTransactionProtocol`; the contract version determines their outputs."""
 
